@@ -7,11 +7,8 @@ import math
 import re
 import threading
 from enum import Enum
-from typing import TypeVar, cast
 
 from mirror_engine.errors import StorageUnavailable
-
-_Port = TypeVar("_Port")
 
 
 class Fault(str, Enum):
@@ -50,10 +47,7 @@ class Failing(Script):
 
     def __init__(self, pattern, error=StorageUnavailable, *, times=math.inf, fault=Fault.REFUSED):
         super().__init__()
-        self.fault = fault
-        self.pattern = pattern
-        self.error = error
-        self.times = times
+        self.pattern, self.error, self.times, self.fault = pattern, error, times, fault
         self.is_over = False
 
     def run(self, name, call):
@@ -68,7 +62,7 @@ class Failing(Script):
 
 def faulty(port, script):
     """The same `Storage` or `DeltaWriter`, whose calls fail as the script says; `close` never fails."""
-    return cast("_Port", _Faulty(port, script))
+    return _Faulty(port, script)
 
 
 class _Faulty:

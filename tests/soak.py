@@ -19,8 +19,8 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from deltalake import DeltaTable
+from killed_publisher import DECLARED, TYPES
 
 from mirror_engine import Mirror
 from mirror_engine.landing_zone.layout import TABLES
@@ -50,11 +50,6 @@ MAX_VALUE = {
     "fullest_table": 4 * MAINTAIN_AFTER,  # files: a commit leaves at most two, and a table waits to be maintained
 }
 MAX_POOLED_AT_REST = 24
-TYPES = {"id": pa.int64(), "n": pa.int64(), "note": pa.string()}
-TEXT_COLUMNS = [
-    {"Name": name, "DataType": kind, "IsNullable": True}
-    for name, kind in (("id", "Int64"), ("n", "Int64"), ("note", "String"))
-]
 # threads of pools that come and go: deltalake's readers, and Spark's own as the system cuts their names
 POOLED = {"tokio-rt-worker", "block-manager-s", "block-manager-a", "shuffle-exchang", "broadcast-excha"}
 POOLED |= {"ResultQueryStag", "QueryStageCreat"}
@@ -67,7 +62,7 @@ class Lane:
         self.name = f"Table{number:02d}"
         self.is_keyed = number % 4 != 3
         self._random = chance
-        text = {"file_format": "CSV", "columns": TEXT_COLUMNS} if number % 4 == 2 else {}
+        text = {"file_format": "CSV", "columns": DECLARED} if number % 4 == 2 else {}
         self._folder = writer.table(self.name, keys=["id"] if self.is_keyed else [], types=TYPES, **text)
         self._by_key = {}
         self._rows = Counter()

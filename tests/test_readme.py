@@ -30,21 +30,20 @@ def comparable(lines):
     return [re.sub(r"\s+", " ", VARYING.sub("…", line)).strip() for line in lines]
 
 
-@pytest.mark.spark
 @pytest.mark.slow
-def test_the_session_of_the_readme_says_what_the_program_says(tmp_path):
-    play(tmp_path, "session", at_least=6)
-
-
-@pytest.mark.slow
-def test_the_check_of_the_readme_says_what_the_program_says(tmp_path):
-    play(tmp_path, "check", at_least=4)
+@pytest.mark.parametrize(("name", "at_least"), [pytest.param("session", 6, marks=pytest.mark.spark), ("check", 4)])
+def test_a_session_of_the_readme_says_what_the_program_says(tmp_path, name, at_least):
+    assert len(steps(name)) >= at_least
+    for command, shown in steps(name):
+        done = run(command, tmp_path)
+        assert comparable((done.stdout + done.stderr).splitlines()) == comparable(shown), command
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_lines_that_point_a_publisher_here_work_when_they_are_pasted(tmp_path):
-    install, *lines = lines_of("publish")
+    pasted = re.search(r"<!-- publish -->\n```sh\n(.*?)```\n<!-- /publish -->", README.read_text("utf-8"), re.DOTALL)[1]
+    install, *lines = pasted.splitlines()
     assert install == "pip install --quiet '.[emulator]'"
     assert len(lines) == 5
     (tmp_path / "docs").symlink_to(README.parent / "docs")
@@ -54,19 +53,6 @@ def test_the_lines_that_point_a_publisher_here_work_when_they_are_pasted(tmp_pat
         run(lines[-1], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "id  city\n2   Wien\n1 row\n" in done.stdout
-
-
-def lines_of(name):
-    """The lines of a block to be pasted as a whole."""
-    text = README.read_text("utf-8")
-    return re.search(rf"<!-- {name} -->\n```sh\n(.*?)```\n<!-- /{name} -->", text, re.DOTALL)[1].splitlines()
-
-
-def play(folder, name, at_least):
-    assert len(steps(name)) >= at_least
-    for command, shown in steps(name):
-        done = run(command, folder)
-        assert comparable((done.stdout + done.stderr).splitlines()) == comparable(shown), command
 
 
 def run(commands, folder):

@@ -51,22 +51,14 @@ def check(name, make_writer):
         pytest.skip(f"{zone} is not there: set MIRROR_TEST_REAL_ZONES to the folder of real landing zones")
     with quick_folder() as folder:
         stage(zone, Path(folder))
-        run_and_compare(zone, Path(folder), make_writer(Path(folder)))
-
-
-def run_and_compare(zone, root, writer):
-    assert Mirror(root, writer=writer).sync().result is RunResult.CAUGHT_UP
-    expected = json.loads((zone / "expected_final.json").read_text("utf-8"))
-    folders = {table: table.replace(".", "/") if "." in table else f"dbo/{table}" for table in expected}
-    assert sorted(writer.tables()) == sorted(folders.values())
-    for table, content in expected.items():
-        assert found_rows(writer, folders[table]) == expected_rows(content, types_of(writer, folders[table])), table
-
-
-def types_of(writer, table):
-    state = writer.snapshot(table)
-    assert state is not None
-    return {column.name: column.type for column in state.schema.columns}
+        writer = make_writer(Path(folder))
+        assert Mirror(folder, writer=writer).sync().result is RunResult.CAUGHT_UP
+        expected = json.loads((zone / "expected_final.json").read_text("utf-8"))
+        folders = {table: table.replace(".", "/") if "." in table else f"dbo/{table}" for table in expected}
+        assert sorted(writer.tables()) == sorted(folders.values())
+        for table, content in expected.items():
+            types = {column.name: column.type for column in writer.snapshot(folders[table]).schema.columns}
+            assert found_rows(writer.rows(folders[table])) == expected_rows(content, types), table
 
 
 def expected_rows(content, types):
@@ -78,9 +70,7 @@ def expected_rows(content, types):
     )
 
 
-def found_rows(writer, table):
-    rows = writer.rows(table)
-    assert rows is not None
+def found_rows(rows):
     return sorted(
         repr([instant(row[name]) if isinstance(row[name], datetime) else row[name] for name in sorted(row)])
         for row in rows.to_pylist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,6 @@ from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -31,11 +30,11 @@ class Shop:
     items: TableFolder
     faults: dict[int, Fault]
 
-    def halt(self) -> None:
+    def halt(self):
         """Land an empty file for Items."""
         self.items.land(b"")
 
-    def block(self) -> None:
+    def block(self):
         """Leave out a number of Sales.Orders."""
         self.orders.skip_numbers()
         self.orders.upsert({"Id": 3, "Name": "three"})
@@ -51,11 +50,11 @@ class Printed:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(tmp_path, monkeypatch):
     writer = MemoryDeltaWriter()
-    faults: dict[int, Fault] = {}
+    faults = {}
 
-    def open_mirror(root: Path, config: Any, *, listeners: Any = ()) -> Mirror:
+    def open_mirror(root, config, *, listeners=()):
         storage = faulty(LocalStorage(root), Script(faults)) if faults else None
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners)
 
@@ -71,10 +70,10 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Printed]:
+def cli(capsys):
     """Run a command line; pytest must see no exception, whatever happens in it."""
 
-    def run(*words: object) -> Printed:
+    def run(*words):
         code = main([str(word) for word in words])
         return Printed(code, *capsys.readouterr())
 
@@ -82,10 +81,10 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., Printed]:
 
 
 @pytest.fixture
-def land_broken() -> Callable[[Path], None]:
+def land_broken():
     """Land a good table, one with a wrong marker in its second file, and one with a gap."""
 
-    def land(root: Path) -> None:
+    def land(root):
         publisher = LandingZoneWriter(root)
         types, row = {"Id": pa.int64(), "Name": pa.string()}, {"Id": 1, "Name": "one"}
         publisher.table("Good", keys=["Id"], types=types).insert(row)

@@ -25,7 +25,7 @@ PUBLISHER = Path(__file__).parents[2] / "docs/examples/publisher.py"
 TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
 
 
-def test_remote_access_takes_a_flag_and_a_token(cli, tmp_path, monkeypatch) -> None:
+def test_remote_access_takes_a_flag_and_a_token(cli, tmp_path, monkeypatch):
     printed = cli("emulator", "start", tmp_path / "store", "--host", "0.0.0.0")  # noqa: S104 - what is refused
     assert printed.code == 2
     assert "--allow-remote" in printed.err
@@ -38,7 +38,7 @@ def test_remote_access_takes_a_flag_and_a_token(cli, tmp_path, monkeypatch) -> N
 
 
 @pytest.mark.parametrize("command", [["start"], ["stop"], ["env"], ["exec", "--", "true"]])
-def test_without_the_extra_its_installation_is_the_help(cli, tmp_path, monkeypatch, command) -> None:
+def test_without_the_extra_its_installation_is_the_help(cli, tmp_path, monkeypatch, command):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     printed = cli("emulator", command[0], tmp_path, *command[1:])
     assert printed.code == 2
@@ -47,29 +47,31 @@ def test_without_the_extra_its_installation_is_the_help(cli, tmp_path, monkeypat
     )
 
 
-@pytest.mark.parametrize("code", [0, 7])
-def test_exec_runs_a_command_in_the_environment_and_ends_with_its_code(cli, tmp_path, code) -> None:
-    script = "import os, sys; open(sys.argv[1], 'w').write(os.environ['HTTPS_PROXY']); sys.exit(int(sys.argv[2]))"
+ENDING = """
+import os, sys
+open(sys.argv[1], "w").write(os.environ["HTTPS_PROXY"])
+code = int(sys.argv[2])
+os.kill(os.getpid(), code - 128) if code > 128 else sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("code", [0, 7, 128 + signal.SIGKILL])
+def test_exec_runs_a_command_in_the_environment_and_ends_with_its_code(cli, tmp_path, code):
     seen = tmp_path / "seen"
-    printed = cli("emulator", "exec", tmp_path / "store", "--storage-only", "--", PYTHON, "-c", script, seen, code)
+    printed = cli("emulator", "exec", tmp_path / "store", "--storage-only", "--", PYTHON, "-c", ENDING, seen, code)
     assert (printed.code, printed.out, printed.err) == (code, "", "")
     assert seen.read_text().startswith("http://127.0.0.1:")
     assert connection.running(tmp_path / "store") is None
 
 
-def test_a_command_that_a_signal_ended_has_the_code_of_a_shell(cli, tmp_path) -> None:
-    script = f"import os, signal; os.kill(os.getpid(), {int(signal.SIGKILL)})"
-    assert cli("emulator", "exec", tmp_path, "--storage-only", "--", PYTHON, "-c", script).code == 128 + signal.SIGKILL
-
-
-def test_a_command_that_cannot_run_is_a_usage_error(cli, tmp_path) -> None:
+def test_a_command_that_cannot_run_is_a_usage_error(cli, tmp_path):
     printed = cli("emulator", "exec", tmp_path, "--storage-only", "--", "no-such-command")
     assert printed.code == 2
     assert "no-such-command" in printed.err
     assert connection.running(tmp_path) is None
 
 
-def test_a_rejected_request_is_logged(cli, tmp_path) -> None:
+def test_a_rejected_request_is_logged(cli, tmp_path):
     ask = (
         "import os, urllib.request as r, urllib.error\n"
         "at = 'https://onelake.dfs.fabric.microsoft.com/nowhere/x?sig=hush'\n"
@@ -86,8 +88,8 @@ def test_a_rejected_request_is_logged(cli, tmp_path) -> None:
     assert "hush" not in printed.err
 
 
-def test_start_runs_until_sigterm_and_prints_the_environment(cli, tmp_path) -> None:
-    def end_when_served() -> None:
+def test_start_runs_until_sigterm_and_prints_the_environment(cli, tmp_path):
+    def end_when_served():
         ends = time.monotonic() + 20
         while not (tmp_path / ".mirror-engine/emulator.json").exists() and time.monotonic() < ends:
             time.sleep(0.02)
@@ -105,15 +107,20 @@ def test_start_runs_until_sigterm_and_prints_the_environment(cli, tmp_path) -> N
     assert any(line.startswith("# page          http://127.0.0.1:") for line in lines)
 
 
+ASK = (
+    "import urllib.request as u; print(u.urlopen('https://login.microsoftonline.com/common/discovery/instance').status)"
+)
+
+
 @pytest.fixture
-def own_package(monkeypatch) -> None:
+def own_package(monkeypatch):
     """Processes that are started run the code that is tested."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_package")
-def test_a_detached_emulator_runs_until_stop(cli, tmp_path) -> None:
+def test_a_detached_emulator_runs_until_stop(cli, tmp_path):
     store = tmp_path / "store"
     words = ["emulator", "start", str(store), "--storage-only", "--detach", "--token", TOKEN]
     started = subprocess.run([*PROGRAM, *words], capture_output=True, text=True, check=False)
@@ -129,6 +136,9 @@ def test_a_detached_emulator_runs_until_stop(cli, tmp_path) -> None:
         assert cli("emulator", "start", store, "-d").out == started.stdout  # and no second one
         assert json.loads(cli("emulator", "env", store, "--json").out)["pid"] == card.pid
         assert cli("emulator", "start", store).code == 4
+        evaluating = f'eval "$({" ".join(PROGRAM)} emulator env {store})"; {PYTHON} -c "{ASK}"'
+        asked = subprocess.run(["/bin/sh", "-c", evaluating], capture_output=True, text=True, check=False)
+        assert asked.stdout == "200\n", asked.stderr
     finally:
         stopped = cli("emulator", "stop", store)
     assert stopped.code == 0
@@ -140,27 +150,11 @@ def test_a_detached_emulator_runs_until_stop(cli, tmp_path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_package")
-def test_a_detached_emulator_that_cannot_start_has_its_log_as_help(cli, tmp_path) -> None:
+def test_a_detached_emulator_that_cannot_start_has_its_log_as_help(cli, tmp_path):
     printed = cli("emulator", "start", tmp_path, "--storage-only", "--detach", "--item", "a/b")
     assert printed.code == 1
     assert "did not start" in printed.err
     assert "--item" in printed.err
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("own_package")
-def test_a_shell_that_evaluates_env_reaches_the_emulator(cli, tmp_path) -> None:
-    ask = "import urllib.request as u; print(u.urlopen('https://login.microsoftonline.com/common/discovery/instance').status)"
-    script = f"""
-        {" ".join(PROGRAM)} emulator start {tmp_path} --storage-only --detach > {tmp_path}/connection
-        eval "$({" ".join(PROGRAM)} emulator env {tmp_path})"
-        {PYTHON} -c "{ask}"
-    """
-    try:
-        done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
-    finally:
-        cli("emulator", "stop", tmp_path)
-    assert done.stdout == "200\n", done.stderr
 
 
 @pytest.fixture
@@ -182,14 +176,14 @@ def leaving_out_a_number(tmp_path):
     return program
 
 
-def test_exec_wait_returns_when_everything_is_applied(cli, tmp_path, writers) -> None:
+def test_exec_wait_returns_when_everything_is_applied(cli, tmp_path, writers):
     printed = cli("emulator", "exec", tmp_path / "store", "--wait", "60", "--", sys.executable, PUBLISHER)
     assert printed.code == 0, printed.err
     assert writers["Mirror"].rows("Sales/Stores").to_pylist() == [{"id": 2, "city": "Wien"}]
 
 
 @pytest.mark.usefixtures("writers")
-def test_exec_wait_ends_at_a_blocked_table(cli, tmp_path) -> None:
+def test_exec_wait_ends_at_a_blocked_table(cli, tmp_path):
     printed = cli(
         "emulator", "exec", tmp_path / "store", "--wait", "600", "--", sys.executable, leaving_out_a_number(tmp_path)
     )
@@ -198,7 +192,7 @@ def test_exec_wait_ends_at_a_blocked_table(cli, tmp_path) -> None:
 
 
 @pytest.mark.usefixtures("writers")
-def test_without_wait_tables_that_are_behind_are_named(cli, tmp_path) -> None:
+def test_without_wait_tables_that_are_behind_are_named(cli, tmp_path):
     printed = cli("emulator", "exec", tmp_path / "store", "--", sys.executable, leaving_out_a_number(tmp_path))
     assert printed.code == 0
     assert "Sales.Stores" in printed.err
@@ -206,7 +200,7 @@ def test_without_wait_tables_that_are_behind_are_named(cli, tmp_path) -> None:
 
 
 @pytest.mark.usefixtures("writers")
-def test_exec_does_not_wait_after_a_failed_command(cli, tmp_path) -> None:
+def test_exec_does_not_wait_after_a_failed_command(cli, tmp_path):
     script = f"exec(open({str(leaving_out_a_number(tmp_path))!r}).read()); raise SystemExit(7)"
     printed = cli("emulator", "exec", tmp_path / "store", "--wait", "600", "--", sys.executable, "-c", script)
     assert printed.code == 7

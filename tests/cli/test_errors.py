@@ -20,11 +20,11 @@ from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
 FULL = Path("/dev/full")
 
 
-def every_error(tree=errors.MirrorError) -> list[type]:
+def every_error(tree=errors.MirrorError):
     return [tree, *(leaf for branch in tree.__subclasses__() for leaf in every_error(branch))]
 
 
-def documented_codes() -> dict[str, int]:
+def documented_codes():
     """The exit codes in the tree that errors.py draws; a branch without one has its parent's."""
     codes, parents = {}, []
     for line in errors.__doc__.split("```")[1].splitlines()[1:]:
@@ -35,15 +35,15 @@ def documented_codes() -> dict[str, int]:
     return codes
 
 
-def made(kind: type) -> errors.MirrorError:
+def made(kind):
     if kind is RejectedFile:
         return RejectedFile(diagnose("ME023", "Items/1.parquet"))
     return kind("the place: what was found", "what to do")
 
 
 @pytest.mark.parametrize("kind", every_error())
-def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, kind) -> None:
-    def fail(*_: object, **__: object) -> None:
+def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, kind):
+    def fail(*_, **__):
         raise made(kind)
 
     (tmp_path / "Tables").mkdir()
@@ -60,8 +60,8 @@ def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, 
     }
 
 
-def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path) -> None:
-    def fail(*_: object, **__: object) -> None:
+def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path):
+    def fail(*_, **__):
         raise ZeroDivisionError("a row's value")
 
     (tmp_path / "Tables").mkdir()
@@ -77,8 +77,8 @@ def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path) ->
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.ENOTDIR])
-def test_init_needs_a_folder_that_can_be_written(cli, monkeypatch, tmp_path, number) -> None:
-    def fail(*_: object, **__: object) -> None:
+def test_init_needs_a_folder_that_can_be_written(cli, monkeypatch, tmp_path, number):
+    def fail(*_, **__):
         raise OSError(number, "wholly unfit", "the folder")
 
     monkeypatch.setattr("mirror_engine.cli.example_zone.ExampleZone", fail)
@@ -86,8 +86,8 @@ def test_init_needs_a_folder_that_can_be_written(cli, monkeypatch, tmp_path, num
     assert (printed.code, printed.err) == (2, "error: the folder: wholly unfit\n  help: choose another folder\n")
 
 
-def test_an_interrupt_ends_with_130(cli, monkeypatch, tmp_path) -> None:
-    def interrupt(*_: object, **__: object) -> None:
+def test_an_interrupt_ends_with_130(cli, monkeypatch, tmp_path):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     (tmp_path / "Tables").mkdir()
@@ -108,13 +108,13 @@ def test_no_command_shows_the_help(cli, words):
     assert printed.err.startswith("Usage: mirror-engine ")
 
 
-def test_version_is_one_line(cli) -> None:
+def test_version_is_one_line(cli):
     printed = cli("--version")
     assert printed.code == 0
     assert printed.out.startswith("mirror-engine 0.")
 
 
-def test_every_result_has_an_exit_code() -> None:
+def test_every_result_has_an_exit_code():
     found = {result.name: exits.of_result(result) for result in RunResult}
     assert found == {"CAUGHT_UP": 0, "FAILED": 1, "NEEDS_ATTENTION": 3, "RETRY": 4}
 
@@ -140,7 +140,7 @@ def test_a_closed_stream_changes_nothing_else(tmp_path, closed):
 
 
 @pytest.mark.slow
-def test_a_closed_pipe_ends_it_silently(tmp_path) -> None:
+def test_a_closed_pipe_ends_it_silently(tmp_path):
     words = [sys.executable, "-m", "mirror_engine.cli.main", "init", str(tmp_path / "x"), "--json"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout

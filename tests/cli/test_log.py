@@ -31,7 +31,7 @@ from mirror_engine.landing_zone.names import TableName
 
 ORDERS = TableName("Sales", "Orders")
 EMPTY = diagnose("ME023", "Sales.schema/Orders/2.parquet")
-EVENTS: list[Event] = [
+EVENTS = [
     CycleStarted(1),
     CycleEnded(1, 0, 0.1),
     CycleEnded(2, 3, 0.12345),
@@ -50,7 +50,7 @@ EVENTS: list[Event] = [
 ]
 
 
-def logged(log_format: str, level="info") -> list[str]:
+def logged(log_format, level="info"):
     stream = io.StringIO()
     log = Log(log_format, level, stream)
     for event in EVENTS:
@@ -58,12 +58,12 @@ def logged(log_format: str, level="info") -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_every_kind_of_event_has_a_record() -> None:
+def test_every_kind_of_event_has_a_record():
     assert {type(event) for event in EVENTS} == set(get_args(Event))
     assert [log_record(event)[1] for event in EVENTS][:3] == ["cycle_started", "cycle_finished", "cycle_finished"]
 
 
-def test_details_and_idle_cycles_are_not_logged() -> None:
+def test_details_and_idle_cycles_are_not_logged():
     assert [json.loads(line)["event"] for line in logged("json")] == [
         "cycle_finished",
         "commit_finished",
@@ -78,7 +78,7 @@ def test_details_and_idle_cycles_are_not_logged() -> None:
     ]
 
 
-def test_a_text_line_is_key_and_value_and_quotes_what_needs_it() -> None:
+def test_a_text_line_is_key_and_value_and_quotes_what_needs_it():
     line = logged("text")[4]
     assert line.partition("level=")[2] == (
         "error event=table_halted table=Sales.Orders code=ME023 name=empty-file "
@@ -97,7 +97,7 @@ def test_a_text_line_is_key_and_value_and_quotes_what_needs_it() -> None:
         ("warning", -5, "error"),
     ],
 )
-def test_the_level_is_lowered_by_v_and_raised_by_q(level, verbosity, lowest) -> None:
+def test_the_level_is_lowered_by_v_and_raised_by_q(level, verbosity, lowest):
     with click.Context(click.Command("x")) as context:
         context.params["verbose"] = verbosity
         assert level_of(level) == lowest
@@ -105,12 +105,12 @@ def test_the_level_is_lowered_by_v_and_raised_by_q(level, verbosity, lowest) -> 
     assert levels <= set(LEVELS[LEVELS.index(lowest) :])
 
 
-def test_no_name_can_forge_a_line() -> None:
+def test_no_name_can_forge_a_line():
     stream = io.StringIO()
     Log("text", stream=stream)(TableResumed(TableName("", "a\nlevel=error event=forged\x1b[2J")))
     assert stream.getvalue().count("\n") == 1
     assert "\x1b" not in stream.getvalue()
 
 
-def test_every_level_is_one_a_reader_knows() -> None:
+def test_every_level_is_one_a_reader_knows():
     assert {log_record(event)[0] for event in EVENTS} <= {"debug", "info", "warning", "error"}

@@ -39,17 +39,17 @@ ORDERS = TableName("Sales", "Orders")
         ("ä\n", "ä\n"),
     ],
 )
-def test_every_value_has_an_exact_form_in_json(value, expected) -> None:
+def test_every_value_has_an_exact_form_in_json(value, expected):
     assert plain(value) == expected
     assert json.loads(json.dumps(plain(value), allow_nan=False)) == expected
 
 
-def test_a_cell_stays_on_its_line() -> None:
+def test_a_cell_stays_on_its_line():
     assert cell("a\nb\x1b") == "a\\nb\\x1b"
     assert cell(None) == "NULL"
 
 
-def test_nouns_are_counted() -> None:
+def test_nouns_are_counted():
     assert [count(1, "file"), count(0, "file"), count(1204, "file")] == ["1 file", "0 files", "1,204 files"]
 
 
@@ -57,7 +57,7 @@ def test_nouns_are_counted() -> None:
     ("seconds", "text"),
     [(0.04, "0.0s"), (5.94, "5.9s"), (42, "42s"), (119, "1m"), (240, "4m"), (7200, "2h"), (172_800, "2d")],
 )
-def test_spans_are_short(seconds, text) -> None:
+def test_spans_are_short(seconds, text):
     assert short_span(seconds) == text
 
 
@@ -67,7 +67,7 @@ def context():
         yield entered
 
 
-def test_progress_is_off_with_none_and_with_q(context) -> None:
+def test_progress_is_off_with_none_and_with_q(context):
     with progress.shown("none") as listeners:
         assert listeners == ()
     context.params["quiet"] = 1
@@ -76,7 +76,7 @@ def test_progress_is_off_with_none_and_with_q(context) -> None:
 
 
 @pytest.mark.usefixtures("context")
-def test_progress_without_a_terminal_is_a_line_now_and_then(monkeypatch, capsys) -> None:
+def test_progress_without_a_terminal_is_a_line_now_and_then(monkeypatch, capsys):
     monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.02)
     with progress.shown() as (listener,):
         listener(SetupProgress("jars", 3, 33))
@@ -91,7 +91,7 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(monkeypatch, capsys)
 
 
 @pytest.mark.usefixtures("context")
-def test_progress_on_a_terminal_shows_files_and_rows(monkeypatch) -> None:
+def test_progress_on_a_terminal_shows_files_and_rows(monkeypatch):
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=80)
     monkeypatch.setattr(progress, "stderr", lambda: console)

@@ -63,7 +63,7 @@ def test_run_waits_in_an_empty_folder_for_a_zone_to_come(cli, tmp_path):
 
 
 def run_until_applied(shop, cli, *words, number=signal.SIGTERM):
-    def stop_when_applied() -> None:
+    def stop_when_applied():
         while shop.writer.row_count("dbo/Items") is None or shop.writer.row_count("Sales/Orders") is None:
             pause.wait(0.01)
         os.kill(os.getpid(), number)

@@ -38,7 +38,7 @@ def comparable(text, root):
 
 @pytest.mark.slow  # whole commands
 @pytest.mark.parametrize("name", SESSIONS)
-def test_a_session_is_as_it_is_written_down(shop, cli, land_broken, monkeypatch, name) -> None:
+def test_a_session_is_as_it_is_written_down(shop, cli, land_broken, monkeypatch, name):
     monkeypatch.chdir(shop.root)
     names = {
         "monkeypatch": monkeypatch,

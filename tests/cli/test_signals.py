@@ -12,7 +12,7 @@ from mirror_engine.cli.signals import Stopping
 
 
 @pytest.mark.timeout(20)
-def test_a_signal_in_the_midst_of_a_wait_is_not_lost() -> None:
+def test_a_signal_in_the_midst_of_a_wait_is_not_lost():
     with Stopping() as stopping:
         with stopping.stop._cond:  # what `wait` holds while it looks whether it has to wait
             signal.raise_signal(signal.SIGTERM)
@@ -21,10 +21,10 @@ def test_a_signal_in_the_midst_of_a_wait_is_not_lost() -> None:
 
 
 @pytest.mark.timeout(20)
-def test_a_signal_that_another_thread_takes_ends_the_wait() -> None:
+def test_a_signal_that_another_thread_takes_ends_the_wait():
     """A system may hand it to any thread; it is the main thread that has to hear of it."""
 
-    def take() -> None:
+    def take():
         time.sleep(0.2)
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
@@ -34,8 +34,8 @@ def test_a_signal_that_another_thread_takes_ends_the_wait() -> None:
     assert stopping.stop.is_set()
 
 
-def test_the_second_signal_ends_the_process(monkeypatch) -> None:
-    ended: list[int] = []
+def test_the_second_signal_ends_the_process(monkeypatch):
+    ended = []
     monkeypatch.setattr("os._exit", ended.append)
     before = signal.getsignal(signal.SIGINT)
     with Stopping() as stopping:

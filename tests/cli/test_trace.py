@@ -52,7 +52,7 @@ def rich_history(shop, cli):
     return table
 
 
-def test_the_page_about_trace_shows_real_output(shop, cli, wide) -> None:
+def test_the_page_about_trace_shows_real_output(shop, cli, wide):
     rich_history(shop, cli)
     page = PAGE.read_text(encoding="utf-8")
     commands = re.findall(r"```text\n\$ mirror-engine -C \./shop (.*)\n((?:.*\n)*?)```", page)
@@ -75,7 +75,7 @@ def wide_rows(shop, cli):
     return columns
 
 
-def test_rows_wider_than_the_terminal_are_listed_by_column(shop, cli, wide) -> None:
+def test_rows_wider_than_the_terminal_are_listed_by_column(shop, cli, wide):
     columns = wide_rows(shop, cli)
     shown = wide(80)
     cli("trace", "what-if", "-C", shop.root, "Wide", "--skip", "2")
@@ -85,7 +85,7 @@ def test_rows_wider_than_the_terminal_are_listed_by_column(shop, cli, wide) -> N
     assert lines[at + 1 : at + 14] == [*expected, ""]
 
 
-def test_two_rows_that_do_not_fit_have_an_empty_line_between_them(shop, cli, wide) -> None:
+def test_two_rows_that_do_not_fit_have_an_empty_line_between_them(shop, cli, wide):
     columns = wide_rows(shop, cli)
     cli("sync", shop.root)
     shown = wide(80)
@@ -97,7 +97,7 @@ def test_two_rows_that_do_not_fit_have_an_empty_line_between_them(shop, cli, wid
     assert shown().startswith(f"Id  {columns[0]}")
 
 
-def test_values_wider_than_the_terminal_are_listed_by_column(shop, cli, wide) -> None:
+def test_values_wider_than_the_terminal_are_listed_by_column(shop, cli, wide):
     columns = wide_rows(shop, cli)
     shown = wide(80)
     cli("trace", "row", "-C", shop.root, "Wide", "1")
@@ -109,7 +109,7 @@ def test_values_wider_than_the_terminal_are_listed_by_column(shop, cli, wide) ->
     assert lines[end + 1 : end + 4] == ["  Id 1", f"  {columns[0]} new", f"  {columns[1]} NULL"]
 
 
-def test_a_change_in_json(shop, cli) -> None:
+def test_a_change_in_json(shop, cli):
     rich_history(shop, cli)
     document = json.loads(cli("trace", "row", "-C", shop.root, "sales.shipments", "orderno=42", "--json").out)
     assert (document["command"], document["table"]) == ("trace row", "Sales.Shipments")
@@ -130,7 +130,7 @@ def test_a_change_in_json(shop, cli) -> None:
     }
 
 
-def test_plan_shows_all_tables(shop, cli) -> None:
+def test_plan_shows_all_tables(shop, cli):
     shop.block()
     document = json.loads(cli("plan", shop.root, "--json").out)
     assert [table["table"] for table in document["tables"]] == ["Sales.Orders", "Items"]

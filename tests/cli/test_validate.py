@@ -23,13 +23,13 @@ pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 ROW = {"Id": 1, "Name": "one"}
 
 
-def test_code_scanning_gets_all_findings(tmp_path, cli, land_broken) -> None:
+def test_code_scanning_gets_all_findings(tmp_path, cli, land_broken):
     land_broken(tmp_path)
     (run,) = json.loads(cli("validate", tmp_path, "--format", "sarif").out)["runs"]
     assert [result["ruleId"] for result in run["results"]] == ["ME037", "ME019"]
 
 
-def test_watch_finds_what_is_gone_afterwards(tmp_path, cli) -> None:
+def test_watch_finds_what_is_gone_afterwards(tmp_path, cli):
     """What a look afterwards no longer shows: an empty file under its final name."""
     orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64(), "Name": pa.string()})
     name = orders.insert(ROW)
@@ -44,7 +44,7 @@ def test_watch_finds_what_is_gone_afterwards(tmp_path, cli) -> None:
     assert cli("validate", tmp_path).code == 0
 
 
-def test_what_cannot_be_read_is_not_clean(tmp_path, cli, land_broken, monkeypatch) -> None:
+def test_what_cannot_be_read_is_not_clean(tmp_path, cli, land_broken, monkeypatch):
     """Not even if nothing else is wrong."""
 
     class Unreadable(LocalStorage):
@@ -61,7 +61,7 @@ def test_what_cannot_be_read_is_not_clean(tmp_path, cli, land_broken, monkeypatc
     assert "Good: cannot be listed or read" in printed.err
 
 
-def test_large_files_are_read_whole_unless_keys_are_enough(tmp_path, cli, monkeypatch) -> None:
+def test_large_files_are_read_whole_unless_keys_are_enough(tmp_path, cli, monkeypatch):
     monkeypatch.setattr(validate_module, "LARGE_FILE_BYTES", 0)
     orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"])
     orders.land_parquet(pa.table({"Id": [1, 1], "At": pa.array([2**62, 0], pa.timestamp("ms"))}))
@@ -70,7 +70,7 @@ def test_large_files_are_read_whole_unless_keys_are_enough(tmp_path, cli, monkey
     assert ("ME060" in out, "ME039" in out) == (False, True)
 
 
-def test_watch_forgets_what_was_true_for_a_moment(tmp_path, cli) -> None:
+def test_watch_forgets_what_was_true_for_a_moment(tmp_path, cli):
     orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
     threading.Timer(0.2, orders.insert, [{"Id": 1}]).start()
     printed = cli("validate", tmp_path, "--watch", "--duration", "600ms", "--fail-on", "warning")
@@ -94,7 +94,7 @@ sys.exit(main(["validate", sys.argv[1]]))
 """
 
 
-def test_ctrl_c_ends_validate_after_the_file_that_is_being_read(tmp_path) -> None:
+def test_ctrl_c_ends_validate_after_the_file_that_is_being_read(tmp_path):
     orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"])
     for number in range(30):
         orders.insert({"Id": number})

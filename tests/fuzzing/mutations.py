@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from random import Random
-
 MAX_BYTES = 1 << 15
 TOKENS = (
     *(b"\0", b"\xff", b"\x80", b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"),
@@ -20,7 +15,7 @@ NUMBERS = (0, 1, -1, 127, 128, 255, 256, 2**15 - 1, 2**16 - 1, 2**24, 2**31 - 1,
 KINDS = ("flip", "flip", "set", "cut", "remove", "double", "token", "token", "number", "move")
 
 
-def mutated(content: bytes, random: Random) -> bytes:
+def mutated(content, random):
     """The content after one change."""
     at = random.randint(0, len(content))
     head, rest = content[:at], content[at:]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,11 +35,9 @@ from mirror_engine.tables.reading.parquet import ParquetChangeFile
 from mirror_engine.tables.reading.text import TextChangeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from random import Random
 
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.tables.reading.request import OpenFile
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CONFIG = Config(max_row_size=1 << 20, max_batch_size=1 << 20, cleanup="off")
@@ -66,21 +64,21 @@ class Target:
     max_bytes: int = 400 << 20
 
     @cached_property
-    def examples(self) -> Sequence[bytes]:
+    def examples(self):
         return sorted(set(self.seeds()))
 
-    def mutated(self, content: bytes, random: Random) -> bytes:
+    def mutated(self, content, random):
         """The input after a few changes."""
         for _ in range(random.choice((1, 1, 2, 4))):
             content = self.changed(content, random)
         return content
 
 
-def fixture_files(pattern: str) -> Iterable[bytes]:
+def fixture_files(pattern):
     return (path.read_bytes() for path in FIXTURES.glob(f"*/landing_zone/**/{pattern}"))
 
 
-def check_messages(diagnostics: Iterable[Diagnostic]) -> None:
+def check_messages(diagnostics):
     """Messages can be printed on one line of a log, and are bounded."""
     for diagnostic in diagnostics:
         for line in (diagnostic.message, diagnostic.help):
@@ -89,7 +87,7 @@ def check_messages(diagnostics: Iterable[Diagnostic]) -> None:
             assert len(line) < 1 << 20, diagnostic.code
 
 
-def read_whole(open_file: Callable[[], OpenFile]) -> None:
+def read_whole(open_file):
     """A file's rows are valid and twice the same, or it is rejected."""
     with suppress(RejectedFile):
         try:
@@ -108,9 +106,9 @@ def read_whole(open_file: Callable[[], OpenFile]) -> None:
 # ---- Parquet
 
 
-def parquet_files() -> Iterable[bytes]:
+def parquet_files():
     """The fixtures' files, and encodings, versions and codecs that they do not use."""
-    columns: dict[str, Any] = {
+    columns = {
         "Id": pa.array([1, 2, None, 4], pa.int32()),
         "Text": ["a", "b", None, "a" * 300],
         "Dict": pa.array(["x", "y", "x", None]).dictionary_encode(),
@@ -118,7 +116,7 @@ def parquet_files() -> Iterable[bytes]:
         "At": pa.array([datetime(2026, 1, 1, tzinfo=timezone.utc)] * 4, pa.timestamp("us", "UTC")),
         "__rowMarker__": pa.array([0, 1, 2, 4], pa.int32()),
     }
-    kinds: list[dict[str, Any]] = [
+    kinds = [
         {},
         {"data_page_version": "2.0", "compression": "zstd"},
         {"version": "1.0", "use_dictionary": False, "compression": "gzip"},
@@ -134,7 +132,7 @@ def parquet_files() -> Iterable[bytes]:
         yield sink.getvalue()
 
 
-def changed_parquet(content: bytes, random: Random) -> bytes:
+def changed_parquet(content, random):
     """Pages changed; or the footer, and its length put right; or any bytes."""
     begin = len(content) - TAIL - int.from_bytes(content[-TAIL:-4], "little")
     if begin < 4 or random.random() < 0.3:
@@ -148,7 +146,7 @@ def changed_parquet(content: bytes, random: Random) -> bytes:
 # ---- delimited text: an input holds metadata and a file
 
 
-def text_files() -> Iterable[bytes]:
+def text_files():
     for metadata in FIXTURES.glob("*/landing_zone/**/_metadata.json"):
         described = metadata.read_bytes()
         for path in metadata.parent.iterdir():
@@ -156,7 +154,7 @@ def text_files() -> Iterable[bytes]:
                 yield _LENGTH.pack(len(described)) + described + path.read_bytes()
 
 
-def run_text(content: bytes) -> None:
+def run_text(content):
     length = int.from_bytes(content[: _LENGTH.size], "little")
     described, text = content[_LENGTH.size :][:length], content[_LENGTH.size + length :]
     metadata, _ = parse(described, "Orders/_metadata.json")
@@ -167,7 +165,7 @@ def run_text(content: bytes) -> None:
 # ---- metadata
 
 
-def run_metadata(content: bytes) -> None:
+def run_metadata(content):
     """Usable metadata, or errors."""
     for strict in (False, True):
         metadata, diagnostics = parse(content, "Orders/_metadata.json", strict=strict)
@@ -180,7 +178,7 @@ def run_metadata(content: bytes) -> None:
 
 
 @cache
-def _mirror() -> tuple[Any, MemoryDeltaWriter, bytes]:
+def _mirror():
     """A ROOT with a caught-up, a blocked and a halted table, its tables, and its ledger's bytes."""
     folder, writer = quick_folder(), MemoryDeltaWriter()
     zone = LandingZoneWriter(folder.name)
@@ -196,7 +194,7 @@ def _mirror() -> tuple[Any, MemoryDeltaWriter, bytes]:
     return folder, writer, ledger.read_bytes()
 
 
-def run_ledger(content: bytes) -> None:
+def run_ledger(content):
     """It is read, or put aside; and the engine goes on."""
     folder, tables, _ = _mirror()
     ledger = Path(folder.name) / LEDGER
@@ -210,7 +208,7 @@ def run_ledger(content: bytes) -> None:
     Mirror(folder.name, CONFIG, writer=writer, listeners=[partial(_check_event, stop)]).sync(stop)
 
 
-def _check_event(stop: threading.Event, event: object) -> None:
+def _check_event(stop, event):
     match event:
         case DiagnosticRaised(_, diagnostic) | TableHalted(_, diagnostic):
             check_messages([diagnostic])
@@ -228,12 +226,12 @@ HEADS = (
 )
 
 
-def run_head(content: bytes) -> None:
+def run_head(content):
     """A tunnel, or one response."""
     asyncio.run(_proxied(content))
 
 
-async def _proxied(content: bytes) -> None:
+async def _proxied(content):
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.setblocking(False)
@@ -248,8 +246,8 @@ async def _proxied(content: bytes) -> None:
 # ---- broken on purpose: fuzzing must find them
 
 
-def _broken(break_it: Callable[[], object]) -> Target:
-    def run(content: bytes) -> None:
+def _broken(break_it):
+    def run(content):
         if content != b"good":
             break_it()
 
@@ -270,5 +268,5 @@ BROKEN = {
 }
 
 
-def _parquet(content: bytes) -> OpenFile:
+def _parquet(content):
     return ParquetChangeFile(io.BytesIO(content), PATH, CONFIG)

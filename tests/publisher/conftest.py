@@ -14,9 +14,7 @@ def shop(tmp_path):
 
 
 @pytest.fixture
-def pytester(
-    pytester: pytest.Pytester, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
-) -> pytest.Pytester:
+def pytester(pytester, pytestconfig, monkeypatch):
     """Without the plugins that this project leaves out: some of them cannot be loaded twice."""
     disabled = [name for flag, name in pairwise(pytestconfig.getini("addopts")) if flag == "-p"]
     monkeypatch.setenv("PYTEST_ADDOPTS", " ".join(f"-p {name}" for name in disabled))

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from datetime import datetime, timezone
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,25 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.errors import UsageError
-from mirror_engine.publisher.diff import Difference, compare
+from mirror_engine.publisher.diff import compare
 
 SCHEMA = pa.schema([("Id", pa.int64()), ("Name", pa.string()), ("Price", pa.float64())])
 FLOATS = pa.schema([("x", pa.float64())])
 NAN = float("nan")
 
 
-def table(*rows: tuple[Any, ...], schema: pa.Schema = SCHEMA) -> pa.Table:
+def table(*rows, schema=SCHEMA):
     columns = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
     return pa.table(columns, schema=schema)
 
 
-def counts(difference: Difference) -> tuple[int, int, int, int]:
+def counts(difference):
     rows = difference.equal_rows, difference.missing_rows, difference.unexpected_rows, difference.different_rows
     assert difference.is_equal == (not any(rows[1:]))
     return rows
 
 
-def test_rows_are_matched_by_key_and_compared_cell_by_cell() -> None:
+def test_rows_are_matched_by_key_and_compared_cell_by_cell():
     difference = compare(
         table((1, "a", 1.0), (2, "b", 2.0), (4, "d", 4.0)),
         table((1, "a", 1.0), (2, "x", 2.5), (3, "c", 3.0)),
@@ -72,7 +71,7 @@ ONE_AND_TWO = ((1, "a", 0.5), (2, None, None))
         pytest.param(((1, "a", -0.0),), ((1, "a", 0.0),), (), (1, 0, 0, 0), id="zero has no sign"),
     ],
 )
-def test_rows_are_counted(rows, expected, key, expected_counts) -> None:
+def test_rows_are_counted(rows, expected, key, expected_counts):
     assert counts(compare(table(*rows), table(*expected), key)) == expected_counts
 
 
@@ -98,22 +97,22 @@ def test_rows_are_counted(rows, expected, key, expected_counts) -> None:
         pytest.param([], [], [], 1.0, (0, 0, 0, 0), id="empty"),
     ],
 )
-def test_a_tolerance_makes_near_floats_equal(rows, expected, key, tolerance, expected_counts) -> None:
+def test_a_tolerance_makes_near_floats_equal(rows, expected, key, tolerance, expected_counts):
     assert counts(compare(table(*rows), table(*expected), key, tolerance=tolerance)) == expected_counts
 
 
-def test_a_table_of_floats_only_is_compared_with_a_tolerance() -> None:
+def test_a_table_of_floats_only_is_compared_with_a_tolerance():
     rows, expected = table((1.0,), (2.0,), (3.0,), schema=FLOATS), table((1.001,), (2.0,), (9.0,), schema=FLOATS)
     assert counts(compare(rows, expected, tolerance=0.01)) == (2, 1, 1, 0)
 
 
-def test_tables_without_a_common_column_cannot_be_compared() -> None:
+def test_tables_without_a_common_column_cannot_be_compared():
     with pytest.raises(UsageError, match="no column in common") as error:
         compare(table(), pa.table({"Sku": ["a"], "Size": ["XL"]}))
     assert error.value.help == "The table has Id, Name, Price; the expected one Sku, Size."
 
 
-def test_columns_of_one_table_only_are_reported_and_not_compared() -> None:
+def test_columns_of_one_table_only_are_reported_and_not_compared():
     expected = table((1, "a", 1.0)).drop_columns(["Price"]).append_column("Size", pa.array([9]))
     difference = compare(table((1, "a", 1.0)), expected, ["Id"])
     assert (difference.missing_columns, difference.unexpected_columns) == (("Size",), ("Price",))
@@ -121,7 +120,7 @@ def test_columns_of_one_table_only_are_reported_and_not_compared() -> None:
     assert not difference.is_equal
 
 
-def test_the_key_is_named_in_any_case_and_must_be_in_both_tables() -> None:
+def test_the_key_is_named_in_any_case_and_must_be_in_both_tables():
     one = table((1, "a", 1.0))
     assert compare(one, one, ["ID"]).key == ("Id",)
     with pytest.raises(UsageError, match="key column Sku: the table has no such column"):
@@ -130,19 +129,19 @@ def test_the_key_is_named_in_any_case_and_must_be_in_both_tables() -> None:
         compare(one, one.drop_columns(["Id"]), ["Id"])
 
 
-def test_a_limit_bounds_the_rows_returned_and_not_the_counts() -> None:
+def test_a_limit_bounds_the_rows_returned_and_not_the_counts():
     many = table(*((at, "a", 1.0) for at in range(50)))
     assert len(compare(many, table(), ["Id"]).unexpected) == 20
     assert len(compare(table(), many, ["Id"], limit=None).missing) == 50
     assert compare(table(), many, ["Id"], limit=3).missing_rows == 50
 
 
-def test_a_table_in_many_chunks_compares_as_one() -> None:
+def test_a_table_in_many_chunks_compares_as_one():
     rows = [table((at, str(at % 3), None)) for at in range(10)]
     assert compare(pa.concat_tables(rows), pa.concat_tables(rows[::-1]), ["Id"]).is_equal
 
 
-def test_every_type_of_a_mirrored_table_can_be_compared() -> None:
+def test_every_type_of_a_mirrored_table_can_be_compared():
     now = datetime(2026, 11, 2, tzinfo=timezone.utc)
     types = [pa.decimal128(10, 2), pa.binary(), pa.bool_(), pa.timestamp("us", "UTC"), pa.date32(), pa.float32()]
     schema = pa.schema([*zip("abcdef", types, strict=True), ("g", pa.int8())])
@@ -159,13 +158,13 @@ cells = st.tuples(
 some_rows = st.lists(cells, max_size=12)
 
 
-def plain_row(row: dict[str, Any]) -> tuple[Any, ...]:
+def plain_row(row):
     price = row["Price"]
     return row["Id"], row["Name"], "NaN" if price is not None and math.isnan(price) else price
 
 
 @given(some_rows, some_rows)
-def test_without_a_key_the_difference_is_that_of_the_counted_rows(rows, expected) -> None:
+def test_without_a_key_the_difference_is_that_of_the_counted_rows(rows, expected):
     difference = compare(table(*rows), table(*expected), limit=None)
     counted = Counter(plain_row(row) for row in table(*rows).to_pylist())
     counted_expected = Counter(plain_row(row) for row in table(*expected).to_pylist())
@@ -175,7 +174,7 @@ def test_without_a_key_the_difference_is_that_of_the_counted_rows(rows, expected
 
 
 @given(some_rows, some_rows, st.sampled_from([0.0, 0.5]))
-def test_with_a_key_every_row_is_counted_once_and_rows_of_one_key_are_paired(rows, expected, tolerance) -> None:
+def test_with_a_key_every_row_is_counted_once_and_rows_of_one_key_are_paired(rows, expected, tolerance):
     difference = compare(table(*rows), table(*expected), ["Id"], tolerance=tolerance, limit=None)
     assert difference.equal_rows + difference.missing_rows + difference.different_rows == len(expected)
     assert difference.equal_rows + difference.unexpected_rows + difference.different_rows == len(rows)

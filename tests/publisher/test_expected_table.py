@@ -6,7 +6,6 @@ import json
 import re
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,7 +30,7 @@ SCHEMA = pa.schema(
         ("Photo", pa.binary()),
     ]
 )
-ROW: dict[str, Any] = {
+ROW = {
     "Id": 7,
     "Tiny": -8,
     "Name": 'Bo"lt, \\"long\\"\nnew',
@@ -59,11 +58,11 @@ def written(tmp_path, name, content):
     return path
 
 
-def test_csv_is_read_as_the_types_of_the_table(tmp_path) -> None:
+def test_csv_is_read_as_the_types_of_the_table(tmp_path):
     assert read_expected(written(tmp_path, "expected.csv", CSV), SCHEMA).equals(TABLE)
 
 
-def test_the_json_of_show_is_an_expected_table(tmp_path) -> None:
+def test_the_json_of_show_is_an_expected_table(tmp_path):
     rows = [{name: plain(value) for name, value in row.items()} for row in TABLE.to_pylist()]
     for name, content in {
         "show.json": json.dumps({"table": "Items", "rows": rows}),
@@ -99,11 +98,11 @@ PHOTOS = [{"Id": 1, "Photo": b"A"}, {"Id": 2, "Photo": b""}, {"Id": 3, "Photo": 
         ),
     ],
 )
-def test_text_is_read_to_the_letter(tmp_path, name, content, rows) -> None:
+def test_text_is_read_to_the_letter(tmp_path, name, content, rows):
     assert read_expected(written(tmp_path, name, content), SCHEMA).to_pylist() == rows
 
 
-def test_nan_and_infinities_have_names(tmp_path) -> None:
+def test_nan_and_infinities_have_names(tmp_path):
     path = written(tmp_path, "a.json", '[{"Ratio": NaN}, {"Ratio": "Infinity"}, {"Ratio": -Infinity}]')
     assert str(read_expected(path, SCHEMA)["Ratio"].to_pylist()) == "[nan, inf, -inf]"
 
@@ -118,12 +117,12 @@ def test_nan_and_infinities_have_names(tmp_path) -> None:
         ("a.csv", "Id", ["Id"]),
     ],
 )
-def test_a_table_without_rows_has_columns(tmp_path, name, content, columns) -> None:
+def test_a_table_without_rows_has_columns(tmp_path, name, content, columns):
     read = read_expected(written(tmp_path, name, content), SCHEMA)
     assert (read.schema.names, read.num_rows) == (columns, 0)
 
 
-def test_parquet_is_cast_where_values_keep_their_meaning(tmp_path) -> None:
+def test_parquet_is_cast_where_values_keep_their_meaning(tmp_path):
     table = pa.table(
         {
             "id": pa.array([7], pa.int32()),
@@ -143,7 +142,7 @@ def test_parquet_is_cast_where_values_keep_their_meaning(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int64(), pa.uint64()])
-def test_parquet_integers_become_decimals(tmp_path, kind) -> None:
+def test_parquet_integers_become_decimals(tmp_path, kind):
     pq.write_table(pa.table({"Price": pa.array([1, None], kind)}), tmp_path / "a.parquet")
     assert read_expected(tmp_path / "a.parquet", SCHEMA)["Price"].to_pylist() == [Decimal("1.00"), None]
     fine = pa.schema([("Price", pa.decimal128(38, 37))])
@@ -177,7 +176,7 @@ def test_parquet_integers_become_decimals(tmp_path, kind) -> None:
         ("a.parquet", "secret", "not a Parquet file"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_reported_without_a_value(tmp_path, name, content, message) -> None:
+def test_a_file_that_cannot_be_read_is_reported_without_a_value(tmp_path, name, content, message):
     with pytest.raises(UsageError, match=message) as error:
         read_expected(written(tmp_path, name, content), SCHEMA)
     assert "secret" not in str(error.value)
@@ -201,9 +200,7 @@ def test_a_file_that_cannot_be_read_is_reported_without_a_value(tmp_path, name, 
         ("Photo", "1,2", "binary", "Base64"),
     ],
 )
-def test_a_value_of_another_type_is_reported_by_row_with_the_right_form(
-    tmp_path, column, value, kind, help_text
-) -> None:
+def test_a_value_of_another_type_is_reported_by_row_with_the_right_form(tmp_path, column, value, kind, help_text):
     with pytest.raises(UsageError, match=rf"row 2: column {column} is not {kind}\n") as error:
         read_expected(written(tmp_path, "a.csv", f'{column},Name\n,x\n"{value}",x\n'), SCHEMA)
     assert help_text in error.value.help
@@ -213,7 +210,7 @@ def test_a_value_of_another_type_is_reported_by_row_with_the_right_form(
 @pytest.mark.parametrize(
     "column", [pa.array(["7"]), pa.array([0], pa.timestamp("us", "UTC")), pa.array([2**40]).cast(pa.float64())]
 )
-def test_parquet_of_another_type_is_rejected(tmp_path, column) -> None:
+def test_parquet_of_another_type_is_rejected(tmp_path, column):
     name = "Tiny" if pa.types.is_floating(column.type) else "Id"
     pq.write_table(pa.table({name: column}), tmp_path / "a.parquet")
     with pytest.raises(UsageError, match=re.escape(f"column {name} is {column.type}")):

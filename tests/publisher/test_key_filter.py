@@ -29,7 +29,7 @@ NOON = datetime(2026, 11, 2, 12, tzinfo=timezone.utc)
         ("AQI=", pa.binary(), b"\1\2", b"\1"),
     ],
 )
-def test_a_key_is_found_by_its_typed_value_and_null_never(text, kind, value, other) -> None:
+def test_a_key_is_found_by_its_typed_value_and_null_never(text, kind, value, other):
     """Every type is read as in an expected table (`test_expected_table.py`)."""
     rows = pa.RecordBatch.from_arrays([pa.array([other, value, None, value], kind)], ["Id"])
     assert rows_with_key({"id": text}, rows).to_pylist() == [False, True, False, True]
@@ -39,24 +39,24 @@ def test_a_key_is_found_by_its_typed_value_and_null_never(text, kind, value, oth
     ("text", "kind", "word"),
     [("4.5", pa.int64(), "long"), ("much", pa.decimal128(9, 2), r"decimal\(9,2\)"), ("?", pa.binary(), "binary")],
 )
-def test_a_value_of_another_type_is_refused_with_the_type(text, kind, word) -> None:
+def test_a_value_of_another_type_is_refused_with_the_type(text, kind, word):
     with pytest.raises(UsageError, match=f"no value of type {word}"):
         rows_with_key({"Id": text}, pa.RecordBatch.from_arrays([pa.nulls(1, kind)], ["Id"]))
 
 
-def test_all_parts_of_a_composite_key_must_be_there_and_equal() -> None:
+def test_all_parts_of_a_composite_key_must_be_there_and_equal():
     rows = pa.RecordBatch.from_pydict({"A": [1, 1, 2], "B": ["x", "y", "x"]})
     assert rows_with_key({"A": "1", "B": "x"}, rows).to_pylist() == [True, False, False]
     assert rows_with_key({"A": "1", "B": "x"}, rows.select(["A"])).to_pylist() == [False] * 3
 
 
 @pytest.mark.parametrize("text", ["QQ==", "a=b", "=", "", "7"])
-def test_a_single_key_may_hold_an_equals_sign(text) -> None:
+def test_a_single_key_may_hold_an_equals_sign(text):
     for argument in (text, f"id={text}", f"Id={text}"):
         assert parse_key([argument], "Items", ["Id"]) == {"Id": text}
 
 
-def test_a_composite_key_is_given_column_by_column() -> None:
+def test_a_composite_key_is_given_column_by_column():
     assert parse_key(["b=x=y", "A=1"], "Items", ["A", "B"]) == {"A": "1", "B": "x=y"}
 
 
@@ -73,7 +73,7 @@ def test_a_composite_key_is_given_column_by_column() -> None:
         (["1"], [], "Items: has no keyColumns, so that no row can be identified"),
     ],
 )
-def test_an_invalid_key_is_refused_with_the_key_columns(arguments, keys, message) -> None:
+def test_an_invalid_key_is_refused_with_the_key_columns(arguments, keys, message):
     with pytest.raises(UsageError) as raised:
         parse_key(arguments, "Items", keys, ["Id", "City"])
     assert raised.value.message == message

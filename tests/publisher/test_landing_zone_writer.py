@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,21 +16,18 @@ from oracle_text import read_text
 from mirror_engine.landing_zone.csv_dialect import TextDialect
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, encoded_rows
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 @pytest.fixture
-def publisher(tmp_path: Path) -> LandingZoneWriter:
+def publisher(tmp_path):
     return LandingZoneWriter(tmp_path)
 
 
-def names(publisher: LandingZoneWriter) -> list[str]:
+def names(publisher):
     files = (path for path in publisher.path.rglob("*") if path.is_file())
     return sorted(path.relative_to(publisher.path).as_posix() for path in files)
 
 
-def test_files_are_numbered_one_by_one_and_no_temporary_name_is_left(publisher: LandingZoneWriter) -> None:
+def test_files_are_numbered_one_by_one_and_no_temporary_name_is_left(publisher):
     orders = publisher.table("Sales.Orders", partitioned=True)
     for number in (1, 2):
         path = f"Sales.schema/Orders/day=1/{number:020d}.parquet"
@@ -46,7 +42,7 @@ def test_files_are_numbered_one_by_one_and_no_temporary_name_is_left(publisher: 
     assert orders.initial_load({"id": 1}, partition="day=1").endswith("1.parquet")
 
 
-def test_a_file_has_the_columns_the_name_and_the_time_asked_for(publisher: LandingZoneWriter) -> None:
+def test_a_file_has_the_columns_the_name_and_the_time_asked_for(publisher):
     orders = publisher.table("Orders", keys=["id"], types={"id": pa.int32(), "note": pa.string()})
     changes = (0, {"id": 1, "note": "a"}), (2, {"id": 1})
     path = orders.apply_changes(*changes, name="a.parquet", modified_ns=1_700_000_000_000_000_001)
@@ -66,13 +62,13 @@ def test_a_file_has_the_columns_the_name_and_the_time_asked_for(publisher: Landi
         (lambda writer: writer.folder("Orders").insert({"id": 1}, names="a.csv"), "'names': did you mean name?"),
     ],
 )
-def test_an_unknown_option_is_refused(publisher: LandingZoneWriter, call, message) -> None:
+def test_an_unknown_option_is_refused(publisher, call, message):
     with pytest.raises(TypeError, match=re.escape(message)):
         call(publisher)
     assert names(publisher) == []
 
 
-def test_metadata_holds_the_options_and_rows_are_written_so(publisher: LandingZoneWriter) -> None:
+def test_metadata_holds_the_options_and_rows_are_written_so(publisher):
     columns = [{"Name": "id", "DataType": "Int32"}]
     options = {"ColumnSeparator": "tab", "RowSeparator": "\\n"}
     table = publisher.table(
@@ -89,7 +85,7 @@ def test_metadata_holds_the_options_and_rows_are_written_so(publisher: LandingZo
     assert (publisher.path / path).read_bytes() == b"id\t__rowMarker__\n1\t0\n"  # separators as Fabric reads them
 
 
-def test_put_makes_a_new_file_and_write_in_place_does_not(publisher: LandingZoneWriter) -> None:
+def test_put_makes_a_new_file_and_write_in_place_does_not(publisher):
     publisher.put("Orders/a", b"long content")
     with (publisher.path / "Orders/a").open("rb") as kept:  # so that its inode number is not used again
         first = os.fstat(kept.fileno()).st_ino
@@ -101,7 +97,7 @@ def test_put_makes_a_new_file_and_write_in_place_does_not(publisher: LandingZone
 
 
 @given(st.lists(st.tuples(st.text(max_size=9) | st.none(), st.integers(0, 9) | st.none()), max_size=4))
-def test_text_written_is_the_text_read(rows: list[tuple[str | None, int | None]]) -> None:
+def test_text_written_is_the_text_read(rows):
     declared = [
         {"Name": name, "DataType": kind, "IsNullable": True} for name, kind in (("a,", "String"), ("n", "Int32"))
     ]

@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import deltalake  # noqa: F401 - pytester unloads what its runs load, and Rust and C modules load only once
 import pytest
 
 import mirror_engine.publisher.scenarios  # noqa: F401 - as above
-
-if TYPE_CHECKING:
-    from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-    from mirror_engine.publisher.testing.mirror import MirrorInTest
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
@@ -114,7 +109,7 @@ def test_failed_itself(mirror, landing_zone):
 """
 
 
-def test_a_failed_test_reports_the_state_of_its_mirror(pytester: pytest.Pytester) -> None:
+def test_a_failed_test_reports_the_state_of_its_mirror(pytester):
     pytester.makepyfile(FAILING)
     done = pytester.runpytest_inprocess()
     done.assert_outcomes(failed=9, errors=7)
@@ -151,7 +146,7 @@ def test_a_failed_test_reports_the_state_of_its_mirror(pytester: pytest.Pytester
     )
 
 
-def test_an_expected_halt_or_gap_passes(mirror: MirrorInTest, landing_zone: LandingZoneWriter) -> None:
+def test_an_expected_halt_or_gap_passes(mirror, landing_zone):
     landing_zone.table("Sales.Orders", keys=["id"]).apply_changes((3, {"id": 1}))
     items = landing_zone.table("Items", keys=["id"])
     items.initial_load({"id": 1})
@@ -166,7 +161,7 @@ def test_an_expected_halt_or_gap_passes(mirror: MirrorInTest, landing_zone: Land
         mirror.expect_halted("Orders", "ME999")
 
 
-def test_what_cannot_be_read_is_reported_with_the_reason(mirror: MirrorInTest, landing_zone: LandingZoneWriter) -> None:
+def test_what_cannot_be_read_is_reported_with_the_reason(mirror, landing_zone):
     landing_zone.table("Items", keys=["id"])
     mirror.sync_until_caught_up()
     with pytest.raises(Exception, match=r"(?s)Item.*Items has metadata but no change files"):
@@ -178,7 +173,7 @@ def test_what_cannot_be_read_is_reported_with_the_reason(mirror: MirrorInTest, l
         mirror.sync_until_caught_up()
 
 
-def test_a_table_is_read_when_asked(mirror: MirrorInTest, landing_zone: LandingZoneWriter) -> None:
+def test_a_table_is_read_when_asked(mirror, landing_zone):
     table = mirror.table("Orders")
     orders = landing_zone.table("Orders", keys=["id"])
     orders.initial_load({"id": 2}, {"id": 1})
@@ -192,7 +187,7 @@ def test_a_table_is_read_when_asked(mirror: MirrorInTest, landing_zone: LandingZ
     assert mirror.status().tables[0].row_count == 1
 
 
-def test_diagnostics_below_the_minimum_severity_pass(mirror: MirrorInTest, landing_zone: LandingZoneWriter) -> None:
+def test_diagnostics_below_the_minimum_severity_pass(mirror, landing_zone):
     landing_zone.table("Orders", keys=["id"]).initial_load({"id": 1})
     landing_zone.table("Orders", keys=["id"]).put("00000000000000000002.txt", b"x")
     landing_zone.put("Loose.parquet", b"x")
@@ -208,9 +203,7 @@ def test_diagnostics_below_the_minimum_severity_pass(mirror: MirrorInTest, landi
         mirror.assert_no_diagnostics()
 
 
-def test_changes_to_keys_that_were_never_inserted_are_reported_as_by_validate(
-    mirror: MirrorInTest, landing_zone: LandingZoneWriter
-) -> None:
+def test_changes_to_keys_that_were_never_inserted_are_reported_as_by_validate(mirror, landing_zone):
     orders = landing_zone.table("Orders", keys=["id"])
     orders.initial_load({"id": 1})
     orders.update({"id": 2})
@@ -229,11 +222,11 @@ def test_changes_to_keys_that_were_never_inserted_are_reported_as_by_validate(
 
 @pytest.mark.mirror_config(strict=True)
 @pytest.mark.mirror_config(default_schema="main", strict=False)
-def test_the_nearest_marker_s_options_win(mirror: MirrorInTest) -> None:
+def test_the_nearest_marker_s_options_win(mirror):
     assert (mirror.config.default_schema, mirror.config.strict) == ("main", False)
 
 
-def test_the_marker_wins_over_the_command_line_and_that_over_the_ini_file(pytester: pytest.Pytester) -> None:
+def test_the_marker_wins_over_the_command_line_and_that_over_the_ini_file(pytester):
     pytester.makeini("[pytest]\nmirror_writer = spark\nmirror_config =\n    strict = true\n    default_schema = none\n")
     pytester.makepyfile(
         """
@@ -260,7 +253,7 @@ def test_the_marker_wins_over_the_command_line_and_that_over_the_ini_file(pytest
     pytester.runpytest_inprocess("--mirror-writer=memory").assert_outcomes(passed=3)
 
 
-def test_the_plugin_loads_nothing_of_the_engine() -> None:
+def test_the_plugin_loads_nothing_of_the_engine():
     probe = (
         "import sys\nimport pytest, mirror_engine.publisher.testing.plugin\n"
         "print([n for n in ('pyarrow', 'pyspark', 'numpy', 'sqlite3', 'mirror_engine.mirror') if n in sys.modules])"
@@ -270,7 +263,7 @@ def test_the_plugin_loads_nothing_of_the_engine() -> None:
 
 
 @pytest.mark.slow
-def test_every_worker_of_xdist_has_its_own_zone(pytester: pytest.Pytester) -> None:
+def test_every_worker_of_xdist_has_its_own_zone(pytester):
     pytester.makepyfile(test_a=EXAMPLE, test_b=EXAMPLE, test_c=FAILING)
     done = pytester.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider")
     done.assert_outcomes(passed=2, failed=9, errors=7)
@@ -279,7 +272,7 @@ def test_every_worker_of_xdist_has_its_own_zone(pytester: pytest.Pytester) -> No
 
 @pytest.mark.spark
 @pytest.mark.mirror_writer("spark")
-def test_a_marker_selects_spark(mirror: MirrorInTest, landing_zone: LandingZoneWriter, spark: object) -> None:
+def test_a_marker_selects_spark(mirror, landing_zone, spark):
     assert spark
     orders = landing_zone.table("Sales.Orders", keys=["id"])
     orders.initial_load({"id": 1, "city": "Linz"})
@@ -290,7 +283,7 @@ def test_a_marker_selects_spark(mirror: MirrorInTest, landing_zone: LandingZoneW
 
 
 @pytest.mark.spark
-def test_the_command_line_selects_spark(pytester: pytest.Pytester, spark: object) -> None:
+def test_the_command_line_selects_spark(pytester, spark):
     assert spark
     pytester.makepyfile(EXAMPLE + "    assert (landing_zone.root / 'Tables/Sales/Orders/_delta_log').is_dir()\n")
     pytester.runpytest_inprocess("--mirror-writer=spark").assert_outcomes(passed=1)

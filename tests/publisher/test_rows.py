@@ -9,7 +9,7 @@ import pytest
 from mirror_engine.publisher.testing.mirror import MAX_DIFFERENCES, Rows
 
 
-def test_rows_are_sorted_by_key_then_by_all_columns_null_first_nan_last() -> None:
+def test_rows_are_sorted_by_key_then_by_all_columns_null_first_nan_last():
     rows = Rows([{"note": "b", "id": 2}, {"note": "a", "id": 2}, {"note": "z", "id": 1}], keys=["id"])
     assert rows == [{"note": "z", "id": 1}, {"note": "a", "id": 2}, {"note": "b", "id": 2}]
     rows = Rows([{"x": math.nan}, {"x": 1.0}, {"x": None}])
@@ -58,17 +58,17 @@ LINZ, WELS = {"id": 1, "city": "Linz"}, {"id": 2, "city": "Wels"}
         ),
     ],
 )
-def test_differences_are_reported(rows, expected, differences) -> None:
+def test_differences_are_reported(rows, expected, differences):
     assert rows != expected
     assert rows.differences(expected) == differences
 
 
-def test_many_differences_are_cut_and_the_state_of_the_table_comes_last() -> None:
+def test_many_differences_are_cut_and_the_state_of_the_table_comes_last():
     rows = Rows([{"id": number} for number in range(MAX_DIFFERENCES + 5)], keys=["id"], state="Orders is\nhalted")
     assert rows.differences([])[MAX_DIFFERENCES:] == ["… and 5 more", "Orders is", "halted"]
 
 
-def test_nan_equals_nan_and_zero_has_no_sign() -> None:
+def test_nan_equals_nan_and_zero_has_no_sign():
     rows = Rows([{"id": 1, "x": math.nan}, {"id": 2, "x": -0.0}], keys=["id"])
     expected = [{"id": 1, "x": float("nan")}, {"id": 2, "x": 0.0}]
     assert rows == expected
@@ -82,5 +82,5 @@ def test_nan_equals_nan_and_zero_has_no_sign() -> None:
 @pytest.mark.parametrize(
     "other", [[1], [{"id": [1]}], [None], (), {}, None, 1, "x", [{"id": 1, "x": None}], [{"x": 1}]]
 )
-def test_other_values_and_other_columns_are_not_equal(other) -> None:
+def test_other_values_and_other_columns_are_not_equal(other):
     assert Rows([{"id": 1}]) != other

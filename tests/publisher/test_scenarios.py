@@ -35,7 +35,7 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize("name", CARELESS)
-def test_a_careless_publisher_fails_its_scenario_and_no_other(name: str) -> None:
+def test_a_careless_publisher_fails_its_scenario_and_no_other(name):
     report = check_publisher(CARELESS[name].publish)
     assert [result.name for result in report.results] == list(CARELESS)
     (result,) = (result for result in report.results if not result.passed)
@@ -44,14 +44,14 @@ def test_a_careless_publisher_fails_its_scenario_and_no_other(name: str) -> None
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 100])
-def test_the_size_of_its_files_makes_no_difference(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_its_files_makes_no_difference(chunk, monkeypatch):
     monkeypatch.setattr("careless_publishers.CHUNK", chunk)
     check_publisher(Careful.publish).assert_all_passed()
     grouped = "rapid changes to one key"
     assert check_publisher(CARELESS[grouped].publish, only=[grouped]).passed == (chunk == 1)
 
 
-def test_locks_and_a_new_load_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_and_a_new_load_pass(monkeypatch):
     monkeypatch.setattr("mirror_engine.publisher.scenarios.CONCURRENT_SECONDS", 0.05)
     lock = threading.Lock()
 
@@ -75,7 +75,7 @@ def test_locks_and_a_new_load_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     check_publisher(StartsOver.publish, only=["lost state"]).assert_all_passed()
 
 
-def test_a_table_that_is_missing_or_halted_is_a_problem() -> None:
+def test_a_table_that_is_missing_or_halted_is_a_problem():
     def rejected(_source, files, _state):
         files.write("Orders/_metadata.json", b'{"keyColumns": ["id"]}')
         files.write("Orders/00000000000000000001.parquet", b"")
@@ -87,7 +87,7 @@ def test_a_table_that_is_missing_or_halted_is_a_problem() -> None:
         check_publisher(rejected, only=["key chang"])
 
 
-def test_the_report_has_the_problems_and_help() -> None:
+def test_the_report_has_the_problems_and_help():
     report = check_publisher(CARELESS["key change"].publish, only=["key change"])
     with pytest.raises(AssertionError) as raised:
         report.assert_all_passed()
@@ -100,7 +100,7 @@ def test_the_report_has_the_problems_and_help() -> None:
     assert report.to_json()[0]["outcome"] == "failed"
 
 
-def test_a_publisher_that_writes_without_the_given_files_is_not_exercised() -> None:
+def test_a_publisher_that_writes_without_the_given_files_is_not_exercised():
     def direct(source, files, state):
         Careful(source, ZoneFiles(files.path), state).run()
 
@@ -110,8 +110,8 @@ def test_a_publisher_that_writes_without_the_given_files_is_not_exercised() -> N
     assert not report.passed
 
 
-def test_a_publisher_that_always_fails_is_reported_by_line_without_values() -> None:
-    def broken(*_: object):
+def test_a_publisher_that_always_fails_is_reported_by_line_without_values():
+    def broken(*_):
         pa.array(["a value of the source"]).cast(pa.int64())
 
     line = broken.__code__.co_firstlineno + 1
@@ -121,7 +121,7 @@ def test_a_publisher_that_always_fails_is_reported_by_line_without_values() -> N
     assert "a value of the source" not in str(result)
 
 
-def test_a_publisher_that_fails_after_a_good_run_gets_the_help_of_the_scenario_too() -> None:
+def test_a_publisher_that_fails_after_a_good_run_gets_the_help_of_the_scenario_too():
     class Stumbles(Careful):
         def run(self):
             if any(path.endswith("2.parquet") for path in self.files.list(self.folder)):
@@ -133,7 +133,7 @@ def test_a_publisher_that_fails_after_a_good_run_gets_the_help_of_the_scenario_t
     assert result.help.startswith(f"{RAISING}; after a failed rename check")
 
 
-def test_problems_of_rows_are_reported_by_key() -> None:
+def test_problems_of_rows_are_reported_by_key():
     source = Source()
     source.update(1, city="Steyr")
     expected = source.expected_rows()
@@ -150,14 +150,14 @@ def test_problems_of_rows_are_reported_by_key() -> None:
     ]
 
 
-def test_reading_the_source_shows_what_changes_meanwhile() -> None:
+def test_reading_the_source_shows_what_changes_meanwhile():
     source = Source()
     source.on_read = lambda: (source.delete(3), source.insert(9))
     assert [row["id"] for row in source.rows()] == [1, 2, 4, 9]
     assert [change.kind for change in source.changes(after=0)] == ["delete", "insert"]
 
 
-def test_rename_refuses_an_existing_name_and_replace_does_not(tmp_path) -> None:
+def test_rename_refuses_an_existing_name_and_replace_does_not(tmp_path):
     files = ZoneFiles(tmp_path)
     files.write("T/_a", b"a")
     files.write("T/b", b"b")
@@ -185,12 +185,12 @@ FINAL = "00000000000000000001.parquet"
         (FaultKind.CRASH, SimulatedCrash, {FINAL: b"PAR1PAR1"}),
     ],
 )
-def test_every_kind_of_fault_leaves_its_files(tmp_path, kind, error, files_left) -> None:
+def test_every_kind_of_fault_leaves_its_files(tmp_path, kind, error, files_left):
     files = FaultyFiles(tmp_path, kind)
     files.write("T/_metadata.json", b"{}")
     files.delete("T/_metadata.json")
 
-    def land() -> None:
+    def land():
         files.write("T/_x", b"PAR1PAR1")
         files.rename("T/_x", f"T/{FINAL}")
 
@@ -200,7 +200,7 @@ def test_every_kind_of_fault_leaves_its_files(tmp_path, kind, error, files_left)
     assert {name: files.read(f"T/{name}") for name in files.list("T")} == files_left
 
 
-def test_a_fault_occurs_once_and_at_its_file(tmp_path) -> None:
+def test_a_fault_occurs_once_and_at_its_file(tmp_path):
     listings = []
     files = FaultyFiles(tmp_path, FaultKind.CONCURRENT_BEFORE, 2, lambda: listings.append(files.list("T")))
     for number in (1, 2, 3):

@@ -20,7 +20,7 @@ FILES = {text.partition("\n")[0].removeprefix("# "): text for kind, text in BLOC
 
 
 @pytest.mark.slow
-def test_the_examples_of_the_page_pass(pytester: pytest.Pytester) -> None:
+def test_the_examples_of_the_page_pass(pytester):
     assert len(FILES) == 4
     for name, text in FILES.items():
         (pytester.path / name).write_text(text, encoding="utf-8")
@@ -29,13 +29,13 @@ def test_the_examples_of_the_page_pass(pytester: pytest.Pytester) -> None:
     pytester.runpytest_inprocess(*options).assert_outcomes(passed=5)
 
 
-def test_the_report_of_the_page_is_the_one_printed() -> None:
+def test_the_report_of_the_page_is_the_one_printed():
     scenario = "write during the initial load"
     printed = str(check_publisher(CARELESS[scenario].publish, only=[scenario]))
     assert f"```text\n{printed}\n```" in PAGE
 
 
-def test_the_failure_of_the_page_is_the_one_printed(pytester: pytest.Pytester) -> None:
+def test_the_failure_of_the_page_is_the_one_printed(pytester):
     report = next(text for kind, text in BLOCKS if kind == "text" and "unexpected table states" in text)
     pytester.makepyfile(
         "def test_x(mirror, landing_zone):\n"
@@ -45,7 +45,7 @@ def test_the_failure_of_the_page_is_the_one_printed(pytester: pytest.Pytester) -
     assert report in pytester.runpytest_inprocess().stdout.str()
 
 
-def test_the_page_names_every_scenario_and_every_method() -> None:
+def test_the_page_names_every_scenario_and_every_method():
     for scenario in CARELESS:
         assert f"| {scenario} |" in PAGE
     public = [name for name in vars(mirror_engine.publisher.testing.mirror.MirrorInTest) if not name.startswith("_")]

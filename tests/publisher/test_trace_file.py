@@ -41,7 +41,7 @@ EFFECTS = ChangeEffects(
 
 
 @pytest.mark.parametrize("file", ["2", name(2), f"Orders/{name(2)}"])
-def test_a_file_is_reported_with_the_effects_of_its_rows(shop, file) -> None:
+def test_a_file_is_reported_with_the_effects_of_its_rows(shop, file):
     two_files(shop)
     report = report_on(shop, file)
     assert (report.path, report.state, report.reason) == (name(2), "pending", "ready for the next cycle")
@@ -51,7 +51,7 @@ def test_a_file_is_reported_with_the_effects_of_its_rows(shop, file) -> None:
     assert [it.code for it in report.diagnostics] == ["ME039", "ME043"]
 
 
-def test_a_file_after_a_deleted_one_is_replayed_over_the_delta_table(shop) -> None:
+def test_a_file_after_a_deleted_one_is_replayed_over_the_delta_table(shop):
     table = shop.orders()
     table.initial_load(row(1), row(2))
     shop.sync()
@@ -65,12 +65,12 @@ def test_a_file_after_a_deleted_one_is_replayed_over_the_delta_table(shop) -> No
     assert (gone.state, gone.reason, gone.effects) == ("applied", "it was deleted: its rows are not known", None)
 
 
-def test_a_keyless_table_only_grows(shop) -> None:
+def test_a_keyless_table_only_grows(shop):
     shop.publisher.table("Log").insert({"text": "a"}, {"text": "a"})
     assert report_on(shop, "1", "Log").effects == ChangeEffects(inserted=2)
 
 
-def test_a_plan_has_the_number_of_commits_and_the_files_left(tmp_path) -> None:
+def test_a_plan_has_the_number_of_commits_and_the_files_left(tmp_path):
     shop = Shop(tmp_path, max_batch_files=2)
     table = shop.orders()
     for number in range(5):
@@ -87,7 +87,7 @@ def test_a_plan_has_the_number_of_commits_and_the_files_left(tmp_path) -> None:
     assert plan(shop).steps[-1].commits == 5
 
 
-def test_a_recreated_folder_starts_a_new_generation(shop) -> None:
+def test_a_recreated_folder_starts_a_new_generation(shop):
     table = two_files(shop)
     shop.sync()
     table.drop()
@@ -100,7 +100,7 @@ def test_a_recreated_folder_starts_a_new_generation(shop) -> None:
     assert report_on(shop, "1").effects == ChangeEffects(inserted=1)
 
 
-def test_an_applied_file_is_reported_with_its_version_and_commit(shop) -> None:
+def test_an_applied_file_is_reported_with_its_version_and_commit(shop):
     two_files(shop)
     shop.sync()
     report, commit = report_on(shop, "1"), (name(1), name(2))
@@ -116,7 +116,7 @@ def test_an_applied_file_is_reported_with_its_version_and_commit(shop) -> None:
     assert report.effects is None
 
 
-def test_a_file_is_named_so_that_it_is_one(shop) -> None:
+def test_a_file_is_named_so_that_it_is_one(shop):
     table = shop.publisher.table("Days", keys=["id"], partitioned=True)
     for day in ("a", "b"):
         table.insert({"id": 1}, partition=f"day={day}")
@@ -127,7 +127,7 @@ def test_a_file_is_named_so_that_it_is_one(shop) -> None:
         report_on(shop, "3", "Days")
 
 
-def test_files_that_are_not_applied_say_why(shop) -> None:
+def test_files_that_are_not_applied_say_why(shop):
     table = two_files(shop)
     table.land(b"")
     table.upsert(row(5))
@@ -142,7 +142,7 @@ def test_files_that_are_not_applied_say_why(shop) -> None:
     assert plan(shop).steps == ()
 
 
-def test_a_file_behind_a_gap_is_reported_with_its_markers(shop) -> None:
+def test_a_file_behind_a_gap_is_reported_with_its_markers(shop):
     table = two_files(shop)
     table.skip_numbers()
     table.delete(row(1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -15,12 +14,6 @@ from mirror_engine.publisher.trace.row import trace_row
 from mirror_engine.publisher.trace.what_if import trace_what_if
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from mirror_engine.tables.base import DeltaWriter
-
 pytestmark = pytest.mark.spark
 
 TYPES = {"Key no": pa.decimal128(9, 2), "Paid at": pa.timestamp("us", "UTC"), "Name": pa.string()}
@@ -30,9 +23,7 @@ def no_jvm():
     raise SetupError("a trace starts no JVM")
 
 
-def test_a_delta_table_has_the_versions_and_the_row_after_deleted_files(
-    tmp_path: Path, mirror_writer: Callable[[Path], DeltaWriter]
-) -> None:
+def test_a_delta_table_has_the_versions_and_the_row_after_deleted_files(tmp_path, mirror_writer):
     shop = Shop(tmp_path, mirror_writer(tmp_path))
     table = shop.publisher.table("Sales.Bills", keys=["Key no"], types=TYPES)
     for city in ("a", "b", "c"):

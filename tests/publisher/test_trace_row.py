@@ -47,7 +47,7 @@ HISTORY = [
 ]
 
 
-def test_every_change_to_the_key_is_listed_in_order_with_its_effect(shop) -> None:
+def test_every_change_to_the_key_is_listed_in_order_with_its_effect(shop):
     three_files(shop)
     history = history_of(shop)
     assert effects_of(history) == HISTORY
@@ -64,7 +64,7 @@ def test_every_change_to_the_key_is_listed_in_order_with_its_effect(shop) -> Non
     assert (history.applied_rows, history.delta_rows, history.matches_delta) == ((), None, None)
 
 
-def test_archived_files_are_listed_with_their_version_and_commit(shop) -> None:
+def test_archived_files_are_listed_with_their_version_and_commit(shop):
     table = three_files(shop)
     shop.sync()
     table.upsert({"id": 7, "city": "Ried"})
@@ -79,7 +79,7 @@ def test_archived_files_are_listed_with_their_version_and_commit(shop) -> None:
     assert history.matches_delta is True
 
 
-def test_a_rejected_file_and_those_behind_it_are_listed_with_the_reason(shop) -> None:
+def test_a_rejected_file_and_those_behind_it_are_listed_with_the_reason(shop):
     table = three_files(shop)
     shop.sync()
     table.land(b"")
@@ -95,7 +95,7 @@ def test_a_rejected_file_and_those_behind_it_are_listed_with_the_reason(shop) ->
         shop.sync()
 
 
-def test_files_behind_a_gap_are_pending_with_the_reason(shop) -> None:
+def test_files_behind_a_gap_are_pending_with_the_reason(shop):
     table = three_files(shop)
     table.skip_numbers()
     table.upsert({"id": 8, "city": "Ried"}, {"id": 7, "city": "Ried"})
@@ -104,7 +104,7 @@ def test_files_behind_a_gap_are_pending_with_the_reason(shop) -> None:
 
 
 @pytest.mark.parametrize(("cleanup", "overwritten", "city"), [("off", (name(1),), "b"), ("ready", (), "a")])
-def test_of_a_name_used_twice_the_applied_file_counts_while_it_is_there(tmp_path, cleanup, overwritten, city) -> None:
+def test_of_a_name_used_twice_the_applied_file_counts_while_it_is_there(tmp_path, cleanup, overwritten, city):
     shop = Shop(tmp_path, cleanup=cleanup)
     table = shop.orders()
     table.insert({"id": 7, "city": "a"})
@@ -117,7 +117,7 @@ def test_of_a_name_used_twice_the_applied_file_counts_while_it_is_there(tmp_path
     assert (history.overwritten, history.matches_delta) == (overwritten, not overwritten)
 
 
-def test_archived_files_from_before_a_rebuild_do_not_count(shop) -> None:
+def test_archived_files_from_before_a_rebuild_do_not_count(shop):
     table = shop.orders()
     table.insert({"id": 7, "city": "a"})
     shop.sync()
@@ -131,7 +131,7 @@ def test_archived_files_from_before_a_rebuild_do_not_count(shop) -> None:
     assert [(file.path, file.reason) for file in history.not_applied] == [(name(2), f"{name(1)} is missing")]
 
 
-def test_duplicate_keys_are_explained(shop) -> None:
+def test_duplicate_keys_are_explained(shop):
     table = shop.orders()
     table.insert({"id": 7, "city": "a"}, {"id": 7, "city": "b"})
     table.update({"id": 7, "city": "c"})
@@ -170,7 +170,7 @@ def spied(shop, monkeypatch):
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
-def test_without_old_files_the_replay_starts_with_the_row_of_the_delta_table(shop, monkeypatch, is_forgotten) -> None:
+def test_without_old_files_the_replay_starts_with_the_row_of_the_delta_table(shop, monkeypatch, is_forgotten):
     """Files that neither ledger nor log know any more are counted by their numbers; other rows are not kept."""
     landed(shop, "a", "b", "c", "d")
     shop.lose(1)
@@ -188,7 +188,7 @@ def test_without_old_files_the_replay_starts_with_the_row_of_the_delta_table(sho
     assert read == [1, 1]
 
 
-def test_a_commit_with_a_deleted_file_is_not_replayed(shop, monkeypatch) -> None:
+def test_a_commit_with_a_deleted_file_is_not_replayed(shop, monkeypatch):
     landed(shop, "abc", "d")
     shop.lose(2)
     history = history_of(shop)
@@ -202,7 +202,7 @@ def test_a_commit_with_a_deleted_file_is_not_replayed(shop, monkeypatch) -> None
     assert read == []  # a value of another type is refused before
 
 
-def test_without_old_files_and_versions_the_first_match_is_not_known(shop, monkeypatch) -> None:
+def test_without_old_files_and_versions_the_first_match_is_not_known(shop, monkeypatch):
     landed(shop, "a", "b", "c")
     shop.lose(1)
     rows = shop.writer.rows
@@ -223,7 +223,7 @@ def test_without_old_files_and_versions_the_first_match_is_not_known(shop, monke
     assert history.matches_delta is None
 
 
-def test_a_zone_that_may_begin_with_any_number_has_no_deleted_files(tmp_path) -> None:
+def test_a_zone_that_may_begin_with_any_number_has_no_deleted_files(tmp_path):
     shop = Shop(tmp_path, first_file="lowest")
     columns = [{"Name": column, "DataType": "String", "IsNullable": True} for column in ("Id", "City")]
     table = shop.publisher.table("Orders", keys=["Id"], file_format="CSV", columns=columns)
@@ -235,7 +235,7 @@ def test_a_zone_that_may_begin_with_any_number_has_no_deleted_files(tmp_path) ->
     assert effects_of(history) == [(5, 2, 0, "inserted"), (5, 3, 2, "deleted")]  # the header is not counted
 
 
-def test_files_ordered_by_time_are_replayed_as_they_were_applied_even_a_late_one(shop) -> None:
+def test_files_ordered_by_time_are_replayed_as_they_were_applied_even_a_late_one(shop):
     table = shop.orders(strategy="LastUpdateTimeFileDetection")
     table.upsert({"id": 7, "city": "new"}, name="b.parquet", modified_ns=2_000_000_000)
     shop.sync()
@@ -247,13 +247,13 @@ def test_files_ordered_by_time_are_replayed_as_they_were_applied_even_a_late_one
     assert history.matches_delta is True
 
 
-def test_a_folder_without_metadata_has_no_key_yet(shop) -> None:
+def test_a_folder_without_metadata_has_no_key_yet(shop):
     shop.publisher.folder("Orders").land(b"", name=name(1))
     with pytest.raises(UsageError, match="Orders: has no usable"):
         history_of(shop)
 
 
-def test_a_column_that_comes_later_is_null_before_it(shop) -> None:
+def test_a_column_that_comes_later_is_null_before_it(shop):
     table = shop.orders()
     table.insert({"id": 7, "city": "a"})
     table.land_parquet(pa.table({"id": pa.array([7], pa.int64()), "zip": ["1"], "__rowMarker__": [1]}))
@@ -272,7 +272,7 @@ CHANGES = st.tuples(st.sampled_from(list(RowMarker)), KEYS, st.sampled_from(["a"
     runs=st.sets(st.integers(0, 4)),
     gone=st.sets(st.integers(1, 3), max_size=2),
 )
-def test_the_result_of_a_trace_is_that_of_replay_whatever_is_applied_and_deleted(files, runs, gone) -> None:
+def test_the_result_of_a_trace_is_that_of_replay_whatever_is_applied_and_deleted(files, runs, gone):
     with quick_folder() as folder:
         shop = Shop(Path(folder))
         table = shop.orders()
@@ -297,7 +297,7 @@ def test_the_result_of_a_trace_is_that_of_replay_whatever_is_applied_and_deleted
         assert (len(traced) == len(matches)) or history.start is not None
 
 
-def test_rows_are_counted_through_a_file_of_many_batches() -> None:
+def test_rows_are_counted_through_a_file_of_many_batches():
     schema = pa.schema([("id", pa.int64()), (MARKER_COLUMN, pa.int8())])
     store = OneKeyRows(schema, partial(rows_with_key, {"id": "7"}))
     for ids in ([1, 7], [], [7, 2, 7]):
@@ -309,7 +309,7 @@ def test_rows_are_counted_through_a_file_of_many_batches() -> None:
     assert rows.schema.names == ["id", ROW_COLUMN, MARKER_COLUMN]
 
 
-def test_a_table_without_the_key_is_not_taken_for_an_empty_one(shop) -> None:
+def test_a_table_without_the_key_is_not_taken_for_an_empty_one(shop):
     """A new not-null column is rejected if the table has rows (LZ-5.5), of whatever key."""
     table = shop.orders()
     table.insert({"id": 1, "city": "a"})
@@ -324,7 +324,7 @@ def test_a_table_without_the_key_is_not_taken_for_an_empty_one(shop) -> None:
     assert [(file.path, file.state) for file in history.not_applied] == [(name(2), "rejected")]
 
 
-def test_a_key_in_several_partitions_is_traced_through_all(shop) -> None:
+def test_a_key_in_several_partitions_is_traced_through_all(shop):
     table = shop.publisher.table("Days", keys=["day", "id"], partitioned=True)
     for day in ("a", "b", "a"):
         table.upsert({"id": 7, "city": "x"}, partition=f"day={day}")

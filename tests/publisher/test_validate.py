@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from golden import diagnostic_differences, load
@@ -22,13 +21,10 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.target import find_target
-from mirror_engine.publisher.validate import Baseline, ValidationReport, check_landing_zone
+from mirror_engine.publisher.validate import Baseline, check_landing_zone
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-
-if TYPE_CHECKING:
-    from golden import Golden
 
 ONLY_OF_VALIDATE = {"ME077", "ME078", "ME079"}
 ONLY_OF_CLEANUP = {"ME073"}
@@ -39,13 +35,13 @@ KEYS_COME_LATER = pytest.param(
 )
 
 
-def lenient(golden: Golden) -> Golden:
+def lenient(golden):
     return replace(golden, not_compared=golden.not_compared | ONLY_OF_VALIDATE | ONLY_OF_CLEANUP)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [KEYS_COME_LATER if name == KEYS_COME_LATER.values[0] else name for name in NAMES])
-def test_a_dry_run_over_the_stages_of_a_fixture_raises_its_diagnostics(name: str) -> None:
+def test_a_dry_run_over_the_stages_of_a_fixture_raises_its_diagnostics(name):
     golden = lenient(load(FIXTURES / name))
     listener = RaisedDiagnostics()
     with quick_folder() as folder:
@@ -61,7 +57,7 @@ def test_a_dry_run_over_the_stages_of_a_fixture_raises_its_diagnostics(name: str
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AT_ONCE)
-def test_validate_reports_the_diagnostics_and_the_result_of_a_fixture(name: str) -> None:
+def test_validate_reports_the_diagnostics_and_the_result_of_a_fixture(name):
     golden = lenient(load(FIXTURES / name))
     with quick_folder() as folder:
         golden.stages[0][0].land(Path(folder))
@@ -73,7 +69,7 @@ def test_validate_reports_the_diagnostics_and_the_result_of_a_fixture(name: str)
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_no_error_is_found_in_a_real_publishers_zone(name: str) -> None:
+def test_no_error_is_found_in_a_real_publishers_zone(name):
     if not (REAL_ZONES / name).is_dir():
         pytest.skip("set MIRROR_TEST_REAL_ZONES to the folder of real landing zones")
     report = check_landing_zone(find_target(REAL_ZONES / name, Config()))
@@ -81,7 +77,7 @@ def test_no_error_is_found_in_a_real_publishers_zone(name: str) -> None:
     assert {table.state for table in report.tables} == {"caught_up"}
 
 
-def test_a_file_under_the_name_of_an_applied_one_is_reported_and_the_applied_one_counts(tmp_path: Path) -> None:
+def test_a_file_under_the_name_of_an_applied_one_is_reported_and_the_applied_one_counts(tmp_path):
     orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"])
     first, second = orders.insert({"Id": 1}), orders.insert({"Id": 2})
     Mirror(tmp_path, writer=MemoryDeltaWriter()).sync()
@@ -91,19 +87,19 @@ def test_a_file_under_the_name_of_an_applied_one_is_reported_and_the_applied_one
     assert (report.tables[0].rows, report.tables[0].files) == (2, (first, second))
 
 
-def codes_of(root: Path, **options) -> list[str]:
+def codes_of(root, **options):
     report = check_landing_zone(find_target(root, Config(**options)))
     return [diagnostic.code for diagnostic, _ in report.all() if report.fails(diagnostic) or diagnostic.code == "ME077"]
 
 
-def test_a_missing_file_fails_a_check_though_it_is_a_warning(tmp_path: Path) -> None:
+def test_a_missing_file_fails_a_check_though_it_is_a_warning(tmp_path):
     orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"])
     orders.skip_numbers()
     orders.insert({"Id": 1})
     assert codes_of(tmp_path) == ["ME019"]
 
 
-def test_unmatched_changes_are_reported_if_the_first_file_is_there(tmp_path: Path) -> None:
+def test_unmatched_changes_are_reported_if_the_first_file_is_there(tmp_path):
     writer = LandingZoneWriter(tmp_path)
     writer.table("Orders", keys=["Id"]).update({"Id": 2})
     assert codes_of(tmp_path) == ["ME077"]
@@ -141,7 +137,7 @@ LOST = {
 }
 
 
-def report_on(root: Path, files: dict[str, bytes]) -> ValidationReport:
+def report_on(root, files):
     for path, content in files.items():
         file = root / "Files/LandingZone" / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +146,7 @@ def report_on(root: Path, files: dict[str, bytes]) -> ValidationReport:
 
 
 @pytest.mark.parametrize(("files", "code"), LOST.values(), ids=LOST)
-def test_data_that_never_arrives_fails_a_check_unless_it_is_suppressed(tmp_path, files, code) -> None:
+def test_data_that_never_arrives_fails_a_check_unless_it_is_suppressed(tmp_path, files, code):
     report = report_on(tmp_path, files)
     assert [found.code for found, _ in report.all() if report.fails(found)] == [code]
     assert not report.suppress(lambda found: found.code == code).is_failing
@@ -160,17 +156,17 @@ HARMLESS = ["README.md", "_notes.csv", f"{FIRST}.tmp", f".{FIRST}.crc", f"_{FIRS
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_no_data_fails_no_check(tmp_path, name) -> None:
+def test_what_is_no_data_fails_no_check(tmp_path, name):
     assert not report_on(tmp_path, {"Orders/_metadata.json": METADATA, f"Orders/{name}": b"x"}).is_failing
 
 
-def test_files_that_are_never_read_are_counted(tmp_path) -> None:
+def test_files_that_are_never_read_are_counted(tmp_path):
     files = [f"Orders/{'0' * 20}.parquet", f"Orders/day=1/{FIRST}", "Orders/README.md"]
     report = report_on(tmp_path, {"Orders/_metadata.json": METADATA, **dict.fromkeys(files, b"x")})
     assert [path for path, _ in report.tables[0].not_applied] == files[:2]
 
 
-def test_an_expected_table_needs_data_and_an_empty_zone_has_none(tmp_path) -> None:
+def test_an_expected_table_needs_data_and_an_empty_zone_has_none(tmp_path):
     (tmp_path / "Files/LandingZone").mkdir(parents=True)
     nothing = check_landing_zone(find_target(tmp_path, Config())).expecting((), "dbo")
     assert [found.full_message for found, _ in nothing.all()] == [

@@ -35,7 +35,7 @@ def three_files(shop):
 
 
 @pytest.mark.parametrize("is_applied", [False, True])
-def test_without_a_file_its_rows_are_missing_and_deleted_ones_are_back(shop, is_applied) -> None:
+def test_without_a_file_its_rows_are_missing_and_deleted_ones_are_back(shop, is_applied):
     three_files(shop)
     if is_applied:
         shop.sync()
@@ -49,19 +49,19 @@ def test_without_a_file_its_rows_are_missing_and_deleted_ones_are_back(shop, is_
 
 
 @pytest.mark.parametrize("changes", [["swap=3,2"], ["skip=3", "swap=2,1", "skip=1"]])
-def test_the_other_order_shows_a_change_that_came_too_early(shop, changes) -> None:
+def test_the_other_order_shows_a_change_that_came_too_early(shop, changes):
     three_files(shop)
     assert dict(cells(what_if(shop, *changes)))[1] == {"city": ("c", "b")}
 
 
-def test_skipping_a_file_leaves_no_gap(shop) -> None:
+def test_skipping_a_file_leaves_no_gap(shop):
     three_files(shop)
     result = what_if(shop, "skip=2")
     assert result.difference.is_equal
     assert not re.search(r"blocked|\[ME", result.message_what_if)
 
 
-def test_files_ordered_by_time_are_exchanged(shop) -> None:
+def test_files_ordered_by_time_are_exchanged(shop):
     table = shop.orders(strategy="LastUpdateTimeFileDetection")
     for place, city in enumerate(("b", "a")):
         table.upsert(row(1, city), name=f"{city}.parquet", modified_ns=(place + 1) * 10**9)
@@ -71,7 +71,7 @@ def test_files_ordered_by_time_are_exchanged(shop) -> None:
     assert cells(what_if(shop, "skip=a.parquet")) == [(1, {"city": ("a", "b")})]
 
 
-def test_without_a_rejected_file_those_behind_it_are_read(shop) -> None:
+def test_without_a_rejected_file_those_behind_it_are_read(shop):
     table = three_files(shop)
     table.land(b"")
     table.upsert(row(1, "e"))
@@ -82,7 +82,7 @@ def test_without_a_rejected_file_those_behind_it_are_read(shop) -> None:
     assert not re.search(r"blocked|\[ME", result.message_what_if)
 
 
-def test_without_old_files_both_replays_start_with_the_delta_table(shop) -> None:
+def test_without_old_files_both_replays_start_with_the_delta_table(shop):
     table = shop.orders()
     table.insert(row(1, "a"), row(2, "a"))
     shop.sync()
@@ -107,14 +107,14 @@ def test_without_old_files_both_replays_start_with_the_delta_table(shop) -> None
         ("skip=9", "no such change file"),
     ],
 )
-def test_an_invalid_change_is_refused(shop, change, message) -> None:
+def test_an_invalid_change_is_refused(shop, change, message):
     three_files(shop)
     with pytest.raises(UsageError, match=message):
         what_if(shop, change)
 
 
 @pytest.mark.parametrize("is_applied", [False, True])
-def test_without_the_only_file_all_its_rows_are_missing(shop, is_applied) -> None:
+def test_without_the_only_file_all_its_rows_are_missing(shop, is_applied):
     shop.orders().insert(row(1, "a"), row(2, "a"))
     if is_applied:
         shop.sync()
@@ -124,7 +124,7 @@ def test_without_the_only_file_all_its_rows_are_missing(shop, is_applied) -> Non
     assert not result.difference.unexpected_rows
 
 
-def test_states_name_the_files_by_their_real_names(shop) -> None:
+def test_states_name_the_files_by_their_real_names(shop):
     table = shop.orders()
     table.insert(row(1, "a"))
     table.insert(row(2, "b"))
@@ -133,7 +133,7 @@ def test_states_name_the_files_by_their_real_names(shop) -> None:
     assert f"{name(3)}, row 1" in what_if(shop, "swap=2,1").message_what_if
 
 
-def test_a_gap_stays_a_gap_of_the_same_name(shop) -> None:
+def test_a_gap_stays_a_gap_of_the_same_name(shop):
     table = three_files(shop)
     table.skip_numbers()
     table.upsert(row(1, "e"))
@@ -145,7 +145,7 @@ def test_a_gap_stays_a_gap_of_the_same_name(shop) -> None:
         what_if(shop, "skip=5")
 
 
-def test_a_rejected_first_file_alone_leaves_nothing_to_replay(shop) -> None:
+def test_a_rejected_first_file_alone_leaves_nothing_to_replay(shop):
     table = shop.orders()
     table.land(b"")
     with pytest.raises(UsageError, match=r"^Orders: none of its files can be replayed"):
@@ -156,7 +156,7 @@ def test_a_rejected_first_file_alone_leaves_nothing_to_replay(shop) -> None:
     assert not result.difference.missing_rows
 
 
-def test_a_keyless_table_is_compared_as_a_whole_and_partitions_have_no_common_order(shop) -> None:
+def test_a_keyless_table_is_compared_as_a_whole_and_partitions_have_no_common_order(shop):
     table = shop.publisher.table("Log", partitioned=True)
     first = table.insert({"text": "a"}, partition="day=a").removeprefix("Log/")
     second = table.insert({"text": "a"}, {"text": "b"}, partition="day=b").removeprefix("Log/")
