@@ -131,7 +131,7 @@ async def _delay_visibility(rule: FaultRule, handler: Handler, lake: Lake, reque
     try:
         response = await handler(lake, request)
     except BaseException:
-        delays.show(address.path)
+        delays.hide(address.path, channels, 0)
         raise
     delays.hide(address.path, channels, rule.options["seconds"])
     return response
@@ -144,7 +144,7 @@ async def _detect_delay(rule: FaultRule, handler: Handler, lake: Lake, request: 
     try:
         return await handler(lake, request)
     except BaseException:
-        lake.options.delays.forget(folder)
+        lake.options.delays.keep_visible(folder, 0)
         raise
 
 

@@ -62,12 +62,8 @@ class VisibilityDelays:
         self._deleted: dict[str, tuple[float, DeletedFolder]] = {}
 
     def hide(self, path: str, channels: Collection[str], seconds: float = math.inf) -> None:
-        """Hide a new name from these channels."""
+        """Hide a new name from these channels; for 0 seconds shows it."""
         self._hidden[path] = time.monotonic() + seconds, channels
-
-    def show(self, path: str) -> None:
-        """Show a name to all."""
-        self._hidden.pop(path, None)
 
     def is_hidden(self, path: str, channel: str) -> bool:
         """Whether a channel does not see a name yet."""
@@ -75,12 +71,8 @@ class VisibilityDelays:
         return channel in channels and time.monotonic() < until
 
     def keep_visible(self, folder: DeletedFolder, seconds: float) -> None:
-        """Let the engine see a deleted folder for some time."""
+        """Let the engine see a deleted folder for some time; for 0 seconds shows the deletion."""
         self._deleted[folder.path] = time.monotonic() + seconds, folder
-
-    def forget(self, folder: DeletedFolder) -> None:
-        """Let the engine see the deletion now."""
-        self._deleted.pop(folder.path, None)
 
     def deleted_folders(self) -> Sequence[DeletedFolder]:
         """Deleted folders that the engine still sees."""

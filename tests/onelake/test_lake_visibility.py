@@ -138,7 +138,7 @@ def test_the_engine_sees_a_kept_deleted_folder_instead_of_its_recreation(zone):
     assert view.stat(f"{at}/T/new") is None
     with view.open(f"{at}/T/_metadata.json") as file:
         assert file.read() == b"old"
-    delays.forget(folder)
+    delays.keep_visible(folder, 0)
     assert [entry.name for entry in view.list(f"{at}/T") or ()] == ["new"]
     with refused(StorageErrorCode.PathNotFound):
         DeletedFolder.of(zone.storage, f"{ZONE}/U")
