@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 INSERT, UPDATE, DELETE, UPSERT = RowMarker.INSERT, RowMarker.UPDATE, RowMarker.DELETE, RowMarker.UPSERT
-EXAMPLE_METADATA = "_metadata.example.jsonc"  # a name with `_` is ignored in a table folder (LZ-1.6)
+EXAMPLE_METADATA = "_metadata.example.jsonc"  # in ROOT: in a table folder it would be an ignored file
 
 _ORDER_TYPES = {
     "OrderNo": pa.int64(),
@@ -43,8 +43,9 @@ class ExampleZone:
         self.readings = publisher.table("Readings", strategy="LastUpdateTimeFileDetection")
 
     def explain_metadata(self) -> None:
-        """Write the commented example next to the real `_metadata.json`."""
-        self.orders.put(EXAMPLE_METADATA, COMMENTED_METADATA.encode())
+        """Write the commented example into ROOT."""
+        with (self.orders.writer.root / EXAMPLE_METADATA).open("x", encoding="utf-8") as file:
+            file.write(COMMENTED_METADATA)
 
     def land_initial_load(self) -> None:
         """One file or two a table, without the marker column (LZ-4.13)."""
@@ -80,8 +81,8 @@ def _item(sku: str, name: str | None, weight: float | None) -> dict[str, object]
 
 
 COMMENTED_METADATA = """\
-// What may stand in a table folder's _metadata.json. This file is only for reading: names that begin with `_`
-// are skipped, and JSON itself knows no comments.
+// What may stand in a table folder's _metadata.json. This file is only for reading: JSON itself knows no
+// comments.
 {
   // The unique key, one column or several. Without it the table takes inserts only.
   "keyColumns": ["OrderNo", "Line"],

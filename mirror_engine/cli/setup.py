@@ -66,7 +66,7 @@ def init(root: Path) -> None:
 
     Exit codes: 0 written · 2 usage error, or there is a landing zone already
     """
-    from mirror_engine.cli.example_zone import ExampleZone
+    from mirror_engine.cli.example_zone import EXAMPLE_METADATA, ExampleZone
 
     check_place(root)
     if taken := next((folder for folder in (ZONE, OLDER_ZONE) if (root / folder).exists()), None):
@@ -78,7 +78,8 @@ def init(root: Path) -> None:
         zone.land_changes()
     except OSError as error:
         raise UsageError(f"{error.filename or root}: {error.strerror}", ELSEWHERE) from None
-    files = sorted(path.relative_to(root).as_posix() for path in (root / ZONE).rglob("*") if path.is_file())
+    paths = [root / EXAMPLE_METADATA, *(root / ZONE).rglob("*")]
+    files = sorted(path.relative_to(root).as_posix() for path in paths if path.is_file())
     at = f"-C {root} " if root != Path() else ""
     text = [f"  {path}" for path in files]
     text += [f"Created {count(len(files), 'file')} below {root}. Next:"]

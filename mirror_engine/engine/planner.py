@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 REFUSED_COMMIT = "ME086"
 STICKY_CODES = frozenset({"ME025", "ME028", "ME029", "ME071"})  # reported once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
+QUIET_SECONDS = 7 * 86_400.0  # folders are created before their first files land
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class _TablePlanner:
         expired = self._now - since >= FAILED_AFTER_SECONDS
         if expired:
             self._diagnostics.append(diagnose("ME068", self._folder, time=f"{int((self._now - since) // 86_400)} days"))
-        else:
+        elif self._now - since >= QUIET_SECONDS:
             failed_at = datetime.fromtimestamp(since + FAILED_AFTER_SECONDS, tz=timezone.utc)
             self._diagnostics.append(diagnose("ME067", self._folder, date=failed_at.date().isoformat()))
         return Empty(expired=expired)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.landing_zone.detection import NESTED_TABLE, hidden_name, is_data, numbered_name
+from mirror_engine.landing_zone.detection import NESTED_TABLE, is_data, numbered_name
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import (
@@ -139,15 +139,12 @@ class TableFolders:
     ) -> TableListing:
         files: list[LandedFile] = []
         diagnostics: list[Diagnostic] = []
-        expected = metadata.metadata.extension if isinstance(metadata, MetadataUsable) else "a final name"
         for below, entries in listings.items():
             for entry in entries:
                 path = joined(below, entry.name)
                 place = f"{name.folder}/{path}"
                 code = None if path in listings else _ignored_in_table(entry, path)
-                if code == "ME021":
-                    diagnostics.append(hidden_name(place, expected, strict=self._strict))
-                elif code:
+                if code:
                     more = self._nested(zone, name, path) if code == "ME003" else {"first": entry.name[0]}
                     diagnostics.append(diagnose(code, place, strict=self._strict, **more))
                 elif entry.kind is Kind.FILE and path != METADATA_FILE:
@@ -179,7 +176,7 @@ def _ignored_in_table(entry: Entry, path: str) -> str | None:
         return "ME082" if is_hidden else "ME003"
     if entry.name == PARTNER_EVENTS_FILE:
         return "ME006"
-    return "ME021" if is_hidden and path != METADATA_FILE else None
+    return "ME082" if is_hidden and path != METADATA_FILE else None
 
 
 class Poller:

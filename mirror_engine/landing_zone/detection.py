@@ -73,13 +73,6 @@ def never_arrives(found: Diagnostic) -> bool:
             return False
 
 
-def hidden_name(path: str, expected: str, *, strict: bool = False) -> Diagnostic:
-    """ME021 for a name that begins with `_` or `.` in a table folder (LZ-1.6, LZ-3.9); `path` from the zone."""
-    name = path.rpartition("/")[2]
-    kind = name.lstrip("._").partition(".")[2] or "none"
-    return diagnose("ME021", path, strict=strict, found=f"{kind} behind a leading `{name[0]}`", expected=expected)
-
-
 @dataclass(frozen=True)
 class Detection:
     """The files of one table folder in reading order, leaves in path order (LZ-3.8).
@@ -198,9 +191,7 @@ class _Detector:
         """Whether the name is a change file's under the table's strategy (LZ-3.2, LZ-3.5, LZ-3.9)."""
         expected, lower = self._metadata.extension, file.name.casefold()
         if lower[0] in "._":
-            self.ignored.append(file)
-            path = f"{self._table.folder}/{file.path}"
-            self.diagnostics.append(hidden_name(path, expected, strict=self._strict))
+            self._ignore(file, "ME082", first=lower[0])
             return False
         if not lower.endswith(f".{expected}"):
             self._ignore(file, "ME021", found=file.name.partition(".")[2] or "none", expected=expected)

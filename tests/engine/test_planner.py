@@ -89,6 +89,7 @@ OVERWRITTEN = folder(ONE, numbered(3, "other"))
 KNOWN, REFUSED, WAITING = progress(ONE), progress(ONE, rejection=REJECTED), pending(THREE)
 GAP = Blocked(TWO.path, 1)
 STRICT, LATER = Circumstances(Config(strict=True), NOW), Circumstances(Config(), NOW + FAILED_AFTER_SECONDS)
+SOON = replace(HERE, now=NOW + FAILED_AFTER_SECONDS / 2)
 RECORD, START = RecordFolderState, StartGeneration
 
 # the folder, how far its table is; the state, the diagnostics and the kinds of steps; circumstances other than HERE
@@ -149,7 +150,8 @@ PLANS = {
         [UpdateFolderIdentity],
         replace(HERE, moved=True),
     ),
-    "metadata without data waits fourteen days": (folder(), EMPTY, Empty(expired=False), ["ME067"], []),
+    "metadata without data waits fourteen days": (folder(), EMPTY, Empty(expired=False), [], []),
+    "after seven of them it is told": (folder(), EMPTY, Empty(expired=False), ["ME067"], [], SOON),
     "and not longer": (folder(), EMPTY, Empty(expired=True), ["ME068"], [], LATER),
     "a folder that was missing is back": (folder(ONE), progress(ONE, missing_since=NOW), CaughtUp(), [], [RECORD]),
     "a table without a place is halted and touches nothing": (

@@ -166,13 +166,6 @@ class TestFiles:
         assert paths(table) == [f"{'/'.join(levels[:16])}/a"]
         assert said(table) == [("ME003", f"Items/{'/'.join(levels)}")]
 
-    def test_the_tables_extension_is_named_once_known(self):
-        metadata = b'{"keyColumns": ["Id"], "FileFormat": "CSV", "SchemaDefinition": {"Columns": []}}'
-        metadata = metadata.replace(b"[]}", b'[{"Name": "Id", "DataType": "String"}]}')
-        storage = zone_with("Items/_x.csv", "Items/_metadata.json", **{"_metadata.json": metadata})
-        (table,) = look(storage).tables
-        assert "expected csv" in table.diagnostics[0].message
-
 
 class TestMetadata:
     def test_it_is_read_again_only_when_it_changed(self):

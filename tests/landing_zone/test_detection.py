@@ -146,7 +146,7 @@ CASES = {
     ),
     "temporary names are ignored by time, too": (
         (["_a.parquet", "a.parquet.tmp", "aparquet"], TIMED),
-        {"said": [("ME021", "_a.parquet"), ("ME021", "a.parquet.tmp"), ("ME021", "aparquet")]},
+        {"said": [("ME082", "_a.parquet"), ("ME021", "a.parquet.tmp"), ("ME021", "aparquet")]},
     ),
     # partitions
     "each leaf has its own numbers and gaps in path order": (
@@ -189,7 +189,7 @@ CASES = {
     ),
     "ignored files name no columns": (
         ([f"a=1/_{name(1)}", f"b=1/{name(1)}"], PARTITIONED),
-        {"ready": [f"b=1/{name(1)}"], "partition_columns": ("b",), "said": [("ME021", f"a=1/_{name(1)}")]},
+        {"ready": [f"b=1/{name(1)}"], "partition_columns": ("b",), "said": [("ME082", f"a=1/_{name(1)}")]},
     ),
     "a key without a partition column is reported": (
         ([f"day=1/hour=1/{name(1)}"], replace(PARTITIONED, key_columns=("Id", "DAY"))),
@@ -237,8 +237,8 @@ def test_files_are_detected_as_the_protocol_says(case):
         ("00000000000000000001.csv", "ME021", "extension csv, expected parquet"),
         ("00000000000000000001", "ME021", "extension none, expected parquet"),
         ("00000000000000000001.parquet.tmp", "ME021", "extension parquet.tmp,"),
-        ("_00000000000000000001.parquet", "ME021", "extension parquet behind a leading `_`"),
-        (".00000000000000000001.parquet", "ME021", "extension parquet behind a leading `.`"),
+        ("_00000000000000000001.parquet", "ME082", "name starts with `_`"),
+        (".00000000000000000001.parquet", "ME082", "name starts with `.`"),
         (name(0), "ME022", "last applied (0)"),
     ],
 )
