@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.listing import partition_of
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NULL_VALUES = ("", "__HIVE_DEFAULT_PARTITION__")
 MAX_DEPTH = 16  # of folders below a table folder
+_MAX_NAME = 255  # bytes of a folder's name, on every common file system
 
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 
@@ -56,6 +57,14 @@ def parse_folder(folder: str) -> tuple[tuple[str, str | None], ...] | None:
             return None
         pairs.append(pair)
     return tuple(pairs) if len({folded(column) for column, _ in pairs}) == len(pairs) else None
+
+
+def folder_fault(column: str, value: str | None) -> str:
+    """Why no folder of a Delta table can hold this value (LZ-3.16); empty where one can."""
+    if value and "\0" in value:
+        return "it holds a NUL character"
+    size = len(f"{quote(column, safe='')}={quote(value or '', safe='')}")
+    return f"its folder would have a name of {size} bytes, at most {_MAX_NAME} are possible" if size > _MAX_NAME else ""
 
 
 def columns_of(folder: str) -> tuple[str, ...] | None:

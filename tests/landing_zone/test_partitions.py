@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.partitions import agreed_columns, columns_of, leaves, parse_folder, parse_name
+from mirror_engine.landing_zone.partitions import (
+    agreed_columns,
+    columns_of,
+    folder_fault,
+    leaves,
+    parse_folder,
+    parse_name,
+)
 from mirror_engine.landing_zone.progress import Progress
 
 
@@ -51,6 +58,19 @@ def test_what_a_publisher_percent_encodes_comes_back(column, value):
     name = f"{quote(column, safe='').replace('_', '%5F').replace('.', '%2E')}={quote(value, safe='')}"
     expected = None if value == "__HIVE_DEFAULT_PARTITION__" else value
     assert parse_name(name) == (column, expected)
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        *[(None, ""), ("x" * 253, ""), (":" * 84, ""), ("a\0b", "NUL")],
+        *[("x" * 254, "256 bytes"), (":" * 85, "257 bytes"), ("ä" * 43, "260 bytes")],
+    ],
+)
+def test_a_value_that_no_folder_can_be_named_after_is_known(value, fault):
+    found = folder_fault("p", value)
+    assert fault in found
+    assert bool(found) is bool(fault)
 
 
 def test_a_leaf_has_no_other_folder_below_it():

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, without_errors
-from mirror_engine.landing_zone.partitions import parse_folder
+from mirror_engine.landing_zone.partitions import folder_fault, parse_folder
 from mirror_engine.landing_zone.schema import (
     Incoming,
     check_absent_columns,
@@ -125,6 +125,8 @@ def file_contract(file: OpenFile, request: ReadRequest, config: Config) -> FileC
         untyped_nulls=config.all_null_columns == "untyped",
         strict=config.strict,
     )
+    faults = {column: fault for column, value in partition.items() if (fault := folder_fault(column, value))}
+    without_errors(incoming.say("ME088", column=column, reason=fault) for column, fault in faults.items())
     merged = merge(request.facts.schema, incoming)
     if not merged.schema.columns or not (file.columns or file.marker or metadata.is_text):
         without_errors([incoming.say("ME024", reason="it has no data column, and a table needs one")])
