@@ -64,6 +64,12 @@ class Shop:
         moved = self.publisher.path / table / "_FilesReadyToDelete" / name(number)
         moved.unlink(**options)
 
+    def standing(self):
+        """All diagnostics of the status."""
+        with self.mirror() as mirror:
+            status = mirror.status()
+        return [*status.diagnostics, *(found for table in status.tables for found, _ in table.diagnostics)]
+
     def said(self):
         return [event.diagnostic.code for event in self.events if isinstance(event, DiagnosticRaised)]
 

@@ -8,11 +8,11 @@ from collections import Counter
 from copy import deepcopy
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
 from memory_storage import MemoryStorage
+from quick_folder import quick_folder
 from scripted_faults import Fault, Script, faulty
 
 import mirror_engine.engine.cycle
@@ -25,23 +25,15 @@ from mirror_engine.tables import passthrough
 from mirror_engine.tables.base import DeltaWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-CONFIG = Config(
-    max_batch_files=2, workers=1, delete_processed_after_seconds=0
-)  # files that are moved away are deleted at once
+CONFIG = Config(max_batch_files=2, workers=1, delete_processed_after_seconds=0)  # what is moved away is deleted at once
 MAX_CALLS = 400
-UNUSED = {
-    "row_count",
-    "rows",
-    "maintain",
-    "close",
-}  # by the engine; the first three serve commands, the last never fails
+UNUSED = {"row_count", "rows", "maintain", "close"}  # the first three serve commands, the last never fails
 
 
 @pytest.fixture
 def ram():
     """A folder in memory where the machine has one: it holds the ledgers."""
-    memory_disk = Path("/dev/shm")  # noqa: S108 - a private folder is made in it
-    with TemporaryDirectory(dir=memory_disk if memory_disk.is_dir() else None) as folder:
+    with quick_folder() as folder:
         yield Path(folder)
 
 

@@ -92,11 +92,7 @@ def put(shop, path, content):
 
 
 def said(shop):
-    """Everything that `status` says and every ignored path of it, as code and path."""
-    with shop.mirror() as mirror:
-        status = mirror.status()
-    tables = [found for table in status.tables for found, _ in table.diagnostics]
-    return [f"{found.code} {found.path}" for found in (*status.diagnostics, *tables)]
+    return [f"{found.code} {found.path}" for found in shop.standing()]
 
 
 def waiting(shop):

@@ -106,10 +106,7 @@ def content_of(folder):
 
 
 def said(shop):
-    with shop.mirror() as mirror:
-        status = mirror.status()
-    tables = [found for table in status.tables for found, _ in table.diagnostics]
-    return {found.code for found in (*status.diagnostics, *tables)}
+    return {found.code for found in shop.standing()}
 
 
 def check_the_other_is_level(shop):
