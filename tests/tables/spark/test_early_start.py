@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -59,20 +60,10 @@ def test_the_writer_gets_ready_once_a_file_may_change_rows_of_the_table(tmp_path
     assert synced() == calls
 
 
-class FakeSession:
-    """A session that takes confs."""
-
-    def __init__(self):
-        self.conf = self
-
-    def set(self, name, value):
-        pass
-
-
 @pytest.fixture
 def ended(monkeypatch):
     ended = []
-    monkeypatch.setattr(session_module, "child_session", lambda _: FakeSession())
+    monkeypatch.setattr(session_module, "child_session", lambda _: Mock())
     monkeypatch.setattr(session_module, "end_session", ended.append)
     return ended
 
@@ -81,7 +72,7 @@ def test_preparing_waits_for_nothing_and_starts_one_session(ended):
     go, started = threading.Event(), []
 
     def start():
-        started.append(FakeSession())
+        started.append(Mock())
         assert go.wait(WAIT_SECONDS)
         return started[0]
 
@@ -103,7 +94,7 @@ def test_a_failed_start_is_raised_where_a_session_is_needed_and_tried_again_afte
     def start():
         if failures:
             raise failures.pop(0)
-        return FakeSession()
+        return Mock()
 
     sessions = Sessions(start)
     sessions.prepare()
@@ -123,7 +114,7 @@ def test_a_start_under_way_is_waited_for_and_ended(ended):
 
     def start():
         assert go.wait(WAIT_SECONDS)
-        return FakeSession()
+        return Mock()
 
     sessions = Sessions(start)
     sessions.prepare()
@@ -133,7 +124,7 @@ def test_a_start_under_way_is_waited_for_and_ended(ended):
 
 
 def test_a_session_that_comes_back_after_the_end_is_not_lent_again(ended):
-    sessions = Sessions(FakeSession)
+    sessions = Sessions(Mock)
     with sessions.lent() as early:
         sessions.close()
     with sessions.lent() as late:
