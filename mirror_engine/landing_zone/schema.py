@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
@@ -210,7 +211,9 @@ def _check_keys(schema: TableSchema, incoming: Incoming, said: list[Diagnostic])
     for key in dict.fromkeys(incoming.key_columns):
         known = schema.find(key)
         if folded(key) not in present or known is None:
-            without_errors([*said, incoming.say("ME018", column=key)])
+            near = get_close_matches(key, sent, n=1)
+            hint = f"did you mean `{near[0]}`? " if near else ""
+            without_errors([*said, incoming.say("ME018", column=key, hint=hint)])
         elif known.name != key:
             said.append(incoming.say("ME052", column=key, other=known.name))
 

@@ -227,7 +227,7 @@ STRANGE = {
     "link to the zone": ("ME074", links("Loop", to="")),
     "link to the folder itself": ("ME074", links("Bad/Loop", to="Bad")),
     "link for moved files": ("ME074", link_for_moved_files),
-    "file for moved files": ("ME021", file_for_moved_files),
+    "file for moved files": ("ME082", file_for_moved_files),
 }
 
 

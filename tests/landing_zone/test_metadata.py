@@ -200,3 +200,8 @@ def test_any_bytes_are_json_or_a_fault_within_them(content):
     except JsonFault as fault:
         where = (fault.line, fault.column)
     assert (1, 1) <= where <= (content.count(b"\n") + 1, len(content) + 1)
+
+
+def test_the_nearest_known_property_is_suggested():
+    _, found = parse(b'{"keyColums": ["Id"]}', PATH)
+    assert [each.help for each in found if each.code == "ME012"] == ["did you mean `keyColumns`?"]

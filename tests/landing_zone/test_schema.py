@@ -118,6 +118,11 @@ def test_schemas_merge_as_the_protocol_says(case):
     assert set(merged.spelling.values()) <= set(merged.schema.names)
 
 
+def test_the_nearest_column_is_suggested_for_a_key():
+    found = refused(None, replace(FILE, columns=(CITY,), key_columns=("Citty",)))
+    assert found.help == "did you mean `City`? add it to the file, or correct `keyColumns`"
+
+
 def test_a_type_mismatch_speaks_fabrics_own_words():
     incoming = replace(FILE, columns=(ID, Column("City", "long", nullable=False)))
     assert refused(TABLE, incoming).message == (
