@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -40,8 +40,7 @@ class Shop:
         self.orders.upsert({"Id": 3, "Name": "three"})
 
 
-@dataclass(frozen=True)
-class Printed:
+class Printed(NamedTuple):
     """Output and exit code of a command."""
 
     code: int

@@ -61,6 +61,7 @@ def logged(log_format, level="info"):
 def test_every_kind_of_event_has_a_record():
     assert {type(event) for event in EVENTS} == set(get_args(Event))
     assert [log_record(event)[1] for event in EVENTS][:3] == ["cycle_started", "cycle_finished", "cycle_finished"]
+    assert {log_record(event)[0] for event in EVENTS} <= {"debug", "info", "warning", "error"}
 
 
 def test_details_and_idle_cycles_are_not_logged():
@@ -110,7 +111,3 @@ def test_no_name_can_forge_a_line():
     Log("text", stream=stream)(TableResumed(TableName("", "a\nlevel=error event=forged\x1b[2J")))
     assert stream.getvalue().count("\n") == 1
     assert "\x1b" not in stream.getvalue()
-
-
-def test_every_level_is_one_a_reader_knows():
-    assert {log_record(event)[0] for event in EVENTS} <= {"debug", "info", "warning", "error"}

@@ -103,10 +103,8 @@ class CutUploadIsNamed(Careful):
         temporary = f"{self.folder}/_{uuid.uuid4().hex}.uploading"
         try:
             self.files.write(temporary, content)
-        except OSError:
+        finally:
             self.name(temporary, final)
-            raise
-        self.name(temporary, final)
 
 
 class OverwritesAfterLostResponse(Careful):
@@ -180,10 +178,7 @@ class LeavesOutWhatFails(Careful):
 class LoadsAgain(Careful):
     def newest(self):
         number, position = super().newest()
-        if number and not self.state.get("loaded"):
-            self.state["loaded"] = True
-            number, position = self.load(number)
-        return number, position
+        return self.load(number) if number and not self.state.get("loaded") else (number, position)
 
     def load(self, number):
         result = super().load(number)

@@ -54,9 +54,6 @@ def test_all_parts_of_a_composite_key_must_be_there_and_equal():
 def test_a_single_key_may_hold_an_equals_sign(text):
     for argument in (text, f"id={text}", f"Id={text}"):
         assert parse_key([argument], "Items", ["Id"]) == {"Id": text}
-
-
-def test_a_composite_key_is_given_column_by_column():
     assert parse_key(["b=x=y", "A=1"], "Items", ["A", "B"]) == {"A": "1", "B": "x=y"}
 
 
