@@ -130,6 +130,7 @@ def spark_settings(profile: Profile, scratch: Path, driver_memory: str) -> dict[
     return {
         **settings,
         **_LOCAL_SETTINGS,
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop's own is 022, whatever this process's
         "spark.master": f"local[{cores}]",
         "spark.default.parallelism": cores,
         "spark.sql.shuffle.partitions": cores,
@@ -137,6 +138,11 @@ def spark_settings(profile: Profile, scratch: Path, driver_memory: str) -> dict[
         "spark.local.dir": str(scratch / "local"),
         **(_BRIEF_SETTINGS if profile == "brief" else {}),
     }
+
+
+def _umask() -> int:
+    os.umask(mask := os.umask(0o077))  # it can only be asked for by setting it
+    return mask
 
 
 def _quoted_option(option: str) -> str:

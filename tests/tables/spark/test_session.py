@@ -68,6 +68,11 @@ def test_a_local_spark_writes_to_scratch_and_reads_nobody_else_s_settings(tmp_pa
     assert environment["HADOOP_CONF_DIR"] is None
     options = {p: spark_settings(p, tmp_path, "2g")["spark.driver.extraJavaOptions"] for p in ("brief", "steady")}
     assert ["-XX:TieredStopAtLevel=1" in text for text in options.values()] == [True, False]
+    before = os.umask(0o027)
+    try:
+        assert spark_settings("brief", scratch, "3gb")["spark.hadoop.fs.permissions.umask-mode"] == "027"
+    finally:
+        assert os.umask(before) == 0o027
 
 
 def test_on_a_cluster_master_folders_memory_and_parallelism_are_its_owner_s(tmp_path):
