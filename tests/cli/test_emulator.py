@@ -170,12 +170,6 @@ def writers(monkeypatch):
     return made
 
 
-def leaving_out_a_number(tmp_path):
-    program = tmp_path / "publisher.py"
-    program.write_text(PUBLISHER.read_text().replace("00002.csv", "00003.csv"))
-    return program
-
-
 def test_exec_wait_returns_when_everything_is_applied(cli, tmp_path, writers):
     printed = cli("emulator", "exec", tmp_path / "store", "--wait", "60", "--", sys.executable, PUBLISHER)
     assert printed.code == 0, printed.err
@@ -183,24 +177,19 @@ def test_exec_wait_returns_when_everything_is_applied(cli, tmp_path, writers):
 
 
 @pytest.mark.usefixtures("writers")
-def test_exec_wait_ends_at_a_blocked_table(cli, tmp_path):
-    printed = cli(
-        "emulator", "exec", tmp_path / "store", "--wait", "600", "--", sys.executable, leaving_out_a_number(tmp_path)
-    )
-    assert printed.code == 3
-    assert "Workspace/Mirror: Sales.Stores is blocked: 00000000000000000002.csv is missing" in printed.err
-
-
-@pytest.mark.usefixtures("writers")
-def test_without_wait_tables_that_are_behind_are_named(cli, tmp_path):
-    printed = cli("emulator", "exec", tmp_path / "store", "--", sys.executable, leaving_out_a_number(tmp_path))
-    assert printed.code == 0
-    assert "Sales.Stores" in printed.err
-    assert "emulator exec --wait DURATION" in printed.err
-
-
-@pytest.mark.usefixtures("writers")
-def test_exec_does_not_wait_after_a_failed_command(cli, tmp_path):
-    script = f"exec(open({str(leaving_out_a_number(tmp_path))!r}).read()); raise SystemExit(7)"
-    printed = cli("emulator", "exec", tmp_path / "store", "--wait", "600", "--", sys.executable, "-c", script)
-    assert printed.code == 7
+@pytest.mark.parametrize(
+    ("words", "ends_with", "code", "said"),
+    [
+        (["--wait", "600"], 0, 3, ["Workspace/Mirror: Sales.Stores is blocked: 00000000000000000002.csv is missing"]),
+        (["--wait", "600"], 7, 7, []),
+        ([], 0, 0, ["Sales.Stores", "emulator exec --wait DURATION"]),
+    ],
+    ids=["at a blocked table", "after a failed command", "without --wait"],
+)
+def test_exec_does_not_wait_for_what_does_not_come(  # noqa: PLR0913, PLR0917 - cases and fixtures
+    cli, tmp_path, words, ends_with, code, said
+):
+    program = PUBLISHER.read_text().replace("00002.csv", "00003.csv") + f"\nraise SystemExit({ends_with})\n"
+    printed = cli("emulator", "exec", tmp_path / "store", *words, "--", PYTHON, "-c", program)
+    assert printed.code == code
+    assert [text for text in said if text not in printed.err] == []
