@@ -150,7 +150,7 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
     if current is not None:
         new = [column.name for column in schema.columns if current.find(column.name) is None]
         missing = [column.name for column in absent if column.name not in schema.partition_columns]
-        if new or missing:  # once per file (LZ-5.3)
+        if missing:  # once per file (LZ-5.3); a column that only came is nothing to look into
             said.append(incoming.say("ME054", new=listed(new) or "none", missing=listed(missing) or "none"))
     spelling = {column.name: known.name for column in incoming.columns if (known := schema.find(column.name))}
     return Merged(schema, spelling, absent, without_errors(said))
