@@ -56,6 +56,7 @@ ON_SPARK = (
     "null-in-the-key-matches-nothing",
     "odd-column-names-are-kept",
     "odd-column-names-may-come-late",
+    "partition-columns-may-have-dots-and-backticks",
     "partitions-number-for-themselves",
     "recreated-folder-is-rebuilt",
     "text-keys-compare-by-code-point",

@@ -60,6 +60,8 @@ _MAINTENANCE_SETTINGS = {
     # VACUUM lists folders in so many tasks; with the 10,000 of the default it takes minutes
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
+# to put rows of a partition together before they are written, Delta asks for its columns without quoting their names
+_ODD_PARTITIONS = {"spark.databricks.delta.merge.repartitionBeforeWrite.enabled": "false"}
 
 
 class SparkDeltaWriter(LocalDeltaWriter):
@@ -94,7 +96,10 @@ class SparkDeltaWriter(LocalDeltaWriter):
         """Have Spark commit changes that were made against a snapshot of the table."""
         with spark_failures(table, "commit"), self.sessions.lent() as spark:
             folder, rows, since = log.folder, count_rows(log), log.version
-            with confs(spark, _SMALL_SETTINGS if changes.rows + rows <= SMALL_ROWS else _LARGE_SETTINGS):
+            settings = _SMALL_SETTINGS if changes.rows + rows <= SMALL_ROWS else _LARGE_SETTINGS
+            if any({".", "`"} & {*name} for name in batch.schema.partition_columns):
+                settings = settings | _ODD_PARTITIONS
+            with confs(spark, settings):
                 if not changes.matches:
                     refuse_external_change(table, folder, since)
                     _append(spark, folder, batch, changes, record)
