@@ -1,4 +1,4 @@
-"""The replication cycle: scan, plan, apply a batch per table, clean up; the only place that schedules retries."""
+"""The replication cycle: scan, plan, apply a batch per table, clean up; schedules retries of plans and cleaning."""
 
 from __future__ import annotations
 
