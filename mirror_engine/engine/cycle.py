@@ -138,6 +138,8 @@ class Engine:
         result.outdated |= {*earlier, *in_progress, *(finished - repeated)}
         result.outdated |= {commit.table for commit in result.commits}
         self._is_outdated = bool(result.outdated)
+        paused = self._backoff.tables | self._cleaning_backoff.tables
+        self._failures = {table: error for table, error in self._failures.items() if table in paused}
         self._context.emit(CycleEnded(self._cycles, len(result.commits), time.monotonic() - started))
         return result
 
@@ -247,6 +249,7 @@ class Engine:
         return self._cleaning_backoff.next_seconds(self._backoff.next_seconds(longest, busy), busy)
 
     def _retry(self, table: TableName | None, error: TransientError, backoff: Backoff | None = None) -> TransientError:
+        error.__cause__ = error.__context__ = error.__traceback__ = None  # their frames hold the rows of a batch
         self._failures[table] = error
         self._context.emit(RetryScheduled(table, str(error), (backoff or self._backoff).failed(table)))
         return error

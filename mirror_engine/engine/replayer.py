@@ -7,7 +7,7 @@ import time
 import uuid
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from typing_extensions import assert_never
 
@@ -140,6 +140,15 @@ class TableTask:
         return not self.steps and self.is_cleaned
 
 
+class Refusal(NamedTuple):
+    """A batch whose commit was refused: its first file, the words, its last file, how often in these words."""
+
+    file: str
+    words: str
+    last: str
+    times: int
+
+
 class Replayer:
     """Carries out the steps of a table; those of different tables may be carried out in parallel."""
 
@@ -147,7 +156,7 @@ class Replayer:
         self._context = context
         self._reader = reader
         self._janitor = janitor
-        self._refusals: dict[TableName, tuple[str, str, int]] = {}  # the batch's first file, the words, how often
+        self._refusals: dict[TableName, Refusal] = {}
 
     def run(self, task: TableTask) -> BatchCommitted | None:
         """Commit a table's next batch, or when all is applied, clean its folder (LZ-8.1).
@@ -168,9 +177,6 @@ class Replayer:
             folder = self._context.delta_folder(task.table)
             reconcile(self._context, task.table, self._context.writer.snapshot(folder))
             raise
-        except CommitFailed as error:
-            self._count_refusal(task, error)
-            return None
 
     def can_clean(self, task: TableTask) -> bool:
         """Whether files may be moved away: of this generation, and not looked at since the last change."""
@@ -253,11 +259,19 @@ class Replayer:
                 f"{task.table.folder}: the Delta table does not match the recorded state",
                 "The next cycle reads its log again; remove a table of another program.",
             )
-        files = tuple(task.pending)[: 1 if task.table in self._refusals else None]  # alone, the refused one is found
+        files = tuple(task.pending)
+        refusal = self._refusals.get(task.table)
+        if refusal and any(file.path == refusal.last for file in files):
+            files = files[:1]  # alone, the refused one is found
+        else:
+            self._refusals.pop(task.table, None)
         pending = PendingFiles(task.zone, task.table, files, step.metadata, _context(known, state))
         batch = self._reader.next_batch(pending, known)
         try:
             committed = self._commit(task, batch, known, state, started) if batch.files else None
+        except CommitFailed as error:
+            self._count_refusal(task, error, batch.files[-1].path)
+            return None
         finally:
             batch.release()
         for _ in batch.files:
@@ -266,7 +280,6 @@ class Replayer:
             self._halt(task.table, batch.refusal, task.pending[0])
         if batch.refusal or not task.pending:
             task.steps.popleft()
-            self._refusals.pop(task.table, None)
         return committed
 
     def _commit(
@@ -313,15 +326,13 @@ class Replayer:
             if not is_unchanged(self._context.storage, folder, file):
                 raise ConcurrentModification(f"{task.table.folder}/{file.path}: replaced while it was read")
 
-    def _count_refusal(self, task: TableTask, error: CommitFailed) -> None:
+    def _count_refusal(self, task: TableTask, error: CommitFailed, last: str) -> None:
         """Halt a table whose commit is refused again and again in the same words (LZ-4.20); before, raise the error."""
-        if not task.pending or task.listing is None:
-            raise error
         file, words = task.pending[0], _VARYING.sub("", error.message)
-        *before, count = self._refusals.get(task.table, ("", "", 0))
-        count = count + 1 if before == [file.path, words] else 1
-        self._refusals[task.table] = file.path, words, count
-        if count < MAX_REFUSALS:
+        before = self._refusals.get(task.table, Refusal("", "", last, 0))
+        count = before.times + 1 if (before.file, before.words) == (file.path, words) else 1
+        self._refusals[task.table] = Refusal(file.path, words, before.last, count)
+        if count < MAX_REFUSALS or task.listing is None:
             raise error
         place, reason = f"{task.table.folder}/{file.path}", error.message.partition(": ")[2] or error.message
         refused = diagnose(REFUSED_COMMIT, place, count=count, reason=reason, help=error.help.rstrip("."))

@@ -85,6 +85,11 @@ class Backoff:
         self._pauses: dict[TableName | None, tuple[int, float]] = {}  # how many failures, and until when
 
     @property
+    def tables(self) -> set[TableName | None]:
+        """Those that failed and have not succeeded since."""
+        return {*self._pauses}
+
+    @property
     def waiting(self) -> set[TableName | None]:
         """Those whose retry is not due yet."""
         now = time.monotonic()

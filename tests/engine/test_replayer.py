@@ -148,6 +148,36 @@ def test_a_refused_commit_is_tried_again_when_file_or_metadata_change_and_at_the
     assert shop.ids() == [1]
 
 
+def test_after_a_refusal_only_the_refused_batch_is_committed_file_by_file(tmp_path):
+    shop = Shop(tmp_path, Refusing("2.parquet"), max_batch_files=3)
+    orders = shop.orders()
+    for number in range(1, 10):
+        orders.insert(row(number))
+    with shop.engine() as running:
+        while shop.writer.tries < 2:
+            running.cycle(NO_STOP)
+        assert list(running.engine._failures) == [ORDERS]
+        assert not running.engine._failures[ORDERS].__traceback__
+        shop.writer.refused = ()
+        while shop.ids() != [*range(1, 10)]:
+            running.cycle(NO_STOP)
+        running.cycle(NO_STOP)
+        assert not running.engine._failures
+    commits = [len(entry.files) for entry in reversed(shop.writer.history("dbo/Orders")) if entry.files]
+    assert commits == [1, 1, 1, 3, 3]
+
+
+def test_a_file_that_cannot_be_read_now_is_no_refused_commit(tmp_path):
+    shop = Shop(tmp_path)
+    shop.orders().insert(row(1))
+    with shop.engine() as running:
+        failure = CommitFailed("dbo/Orders: reading failed in Spark: X")
+        running.engine._replayer._reader.next_batch = Mock(side_effect=failure)
+        for _ in range(9):
+            running.cycle(NO_STOP)
+            assert set(running.last.failures) == {ORDERS}
+
+
 def test_other_words_each_time_are_no_lasting_refusal(tmp_path):
     shop = Shop(tmp_path, Refusing("1.parquet"))
     shop.orders().insert(row(1))

@@ -7,6 +7,7 @@ against the very snapshot that the batch was counted against, and another commit
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import uuid
 from contextlib import contextmanager, suppress
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.snapshot import DeltaLog
 
 _log = logging.getLogger(__name__)
+_OF_THE_DISK = re.compile(r"\(os error \d+\)|Generic LocalFileSystem error")  # within an error of another kind
 _REFUSED_ROWS = "failed validation check"  # in deltalake's words
 _REPORT = "Run with --log-format json and report it."
 
@@ -160,9 +162,12 @@ def meaning(table: str, log: DeltaLog, error: Exception, help: str) -> MirrorErr
     reason = str(error).partition("\n")[0]  # what follows may show rows
     if isinstance(error, CommitFailedError):
         return CommitConflict(f"{table}: another writer committed first: {reason}", "The next cycle tries again.")
+    unavailable = StorageUnavailable(
+        f"{table}: the table cannot be written: {reason}",
+        "Check the disk and the rights on the folder; commits need a file system with hard links.",
+    )
     if isinstance(error, OSError):
-        help = "Check the disk and the rights on the folder; commits need a file system with hard links."
-        return StorageUnavailable(f"{table}: the table cannot be written: {reason}", help)
+        return unavailable
     if _REFUSED_ROWS in reason:
         return CommitFailed(
             f"{table}: a constraint of the Delta table refuses rows of this batch",
@@ -170,4 +175,6 @@ def meaning(table: str, log: DeltaLog, error: Exception, help: str) -> MirrorErr
         )
     if missing := next((file.path for file in log.data_files() if not file.path.exists()), None):
         return TableDamaged(missing, "the Delta log names this file, and it is not there")
+    if _OF_THE_DISK.search(reason):
+        return unavailable
     return CommitFailed(f"{table}: deltalake could not write: {reason}", help)

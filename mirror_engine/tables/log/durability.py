@@ -106,7 +106,7 @@ def sync_file(file: Path) -> None:
         with suppress(FileNotFoundError):
             if each in _failed:
                 copy = each.with_name(f".{each.name}.tmp")
-                shutil.copyfile(each, copy)
+                shutil.copy(each, copy)
                 _sync(copy)
                 copy.replace(each)
                 _failed.discard(each)

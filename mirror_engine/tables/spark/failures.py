@@ -7,7 +7,14 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, SparkFailed, StorageUnavailable
+from mirror_engine.errors import (
+    CommitConflict,
+    CommitFailed,
+    MirrorError,
+    SparkFailed,
+    StorageUnavailable,
+    TransientError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +27,7 @@ _CONFLICT = re.compile(
 _DEAD = re.compile(
     r"stopped SparkContext|SparkContext (was|has been) (stopped|shut down)|Answer from Java side is empty"
 )
+_LOST_EXECUTOR = re.compile(r"ExecutorLostFailure|FetchFailed")
 _STORAGE = re.compile(r"java\.(?:nio\.file\.\w+Exception|io\.\w*IOException|io\.FileNotFoundException)[^\n]*")
 
 
@@ -52,6 +60,8 @@ def _engine_error(table: str, action: str, error: Exception, text: str) -> Mirro
     is_disconnected = isinstance(error, ConnectionError | EOFError) or type(error).__name__ == "Py4JNetworkError"
     if is_disconnected or _DEAD.search(text):
         return SparkFailed(f"{table}: Spark exited during {action}", "See Spark's log; start again, no data is lost.")
+    if _LOST_EXECUTOR.search(text):
+        return TransientError(f"{table}: {action} lost an executor", "See Spark's log; the next cycle tries again.")
     if "java.lang.OutOfMemoryError" in text:
         return CommitFailed(f"{table}: Spark ran out of memory during {action}", "Raise --driver-memory.")
     if (cause := _STORAGE.search(text)) is not None:

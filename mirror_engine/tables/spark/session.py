@@ -141,7 +141,11 @@ def spark_settings(profile: Profile, scratch: Path, driver_memory: str) -> dict[
 
 
 def _umask() -> int:
-    os.umask(mask := os.umask(0o077))  # it can only be asked for by setting it
+    with suppress(OSError):
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        if found := re.search(r"^Umask:\s+([0-7]+)$", status, re.MULTILINE):
+            return int(found[1], 8)
+    os.umask(mask := os.umask(0o022))  # elsewhere it can only be asked for by setting it, for all threads
     return mask
 
 

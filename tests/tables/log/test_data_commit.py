@@ -172,7 +172,13 @@ def test_who_appends_at_the_last_moment_is_a_conflict(table, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("failure", "expected"), [(DeltaError("x"), CommitFailed), (OSError("no space"), StorageUnavailable)]
+    ("failure", "expected"),
+    [
+        (DeltaError("x"), CommitFailed),
+        (OSError("no space"), StorageUnavailable),
+        (DeltaError("Generic LocalFileSystem error: Unable to copy data to file"), StorageUnavailable),
+        (DeltaError("External: No space left on device (os error 28)"), StorageUnavailable),
+    ],
 )
 def test_a_commit_that_fails_says_why(table, monkeypatch, failure, expected):
     def fail(*_, **__):
