@@ -79,16 +79,16 @@ BY_NUMBER = MetadataUsable("m", Metadata())
 @pytest.mark.parametrize(
     ("metadata", "watermarks", "newest"),
     [
-        (BY_TIME, {}, "aa.parquet"),
-        (BY_TIME, {"": 7}, "aa.parquet"),  # numbered until its strategy changed
+        (BY_TIME, {}, "-a.parquet"),
+        (BY_TIME, {"": 7}, "-a.parquet"),  # numbered until its strategy changed
         (BY_NUMBER, {}, numbered(7)[0]),
-        (MetadataAbsent(), {}, "aa.parquet"),
+        (MetadataAbsent(), {}, "-a.parquet"),
         (MetadataAbsent(), {"": 7}, numbered(7)[0]),
     ],
 )
 def test_the_newest_is_found_by_time_unless_the_table_numbers_its_files(metadata, watermarks, newest):
     zone = Zone()
-    zone.land(*numbered(7), "aa.parquet")
+    zone.land(*numbered(7), "-a.parquet")
     listing = replace(zone.listing(), metadata=metadata)
     zone.janitor.clean(ZONE, listing, progress_of(listing.files, watermarks=watermarks))
     assert [name for name in zone.names(f"{ZONE}/Orders") if name.endswith(".parquet")] == [newest]
