@@ -31,9 +31,10 @@ from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.events import BatchCommitted
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted
 from mirror_engine.monitoring.words import START_ENGINE, describe, help_for
+from mirror_engine.storage.roots import has_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,28 +72,35 @@ def sync(root: Path, config: Config, progress: str) -> int:
             applied.add(event.table)
 
     with shown(progress) as listeners, Mirror(root, config, listeners=[*listeners, listen]) as mirror:
-        if not any((root / zone).is_dir() for zone in (ZONE, OLDER_ZONE)):
+        if not has_zone(root):
             note(f"{root}: no landing zone yet; land files in {root / ZONE}")
         with Stopping() as stopping:
             done = mirror.sync(stopping.stop)
     code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
-    tables = [
-        {
-            **table_json(table, config.delta_default_schema),
-            "state": state.code,
-            "message": describe(table, state),
-            "help": (failed.help if (failed := done.failures.get(table)) else help_for(state, engine_running=False))
-            or None,
-            "last_failure": failed and exits.error_json(failed),
-        }
-        for table, state in done.states.items()
-    ]
-    whole = done.failures.get(None)
-    failure = {"last_failure": whole and exits.error_json(whole)}
-    report(
-        {**report_json(done, code), **failure, "tables": tables}, [*_attention(done), report_text(done, len(applied))]
-    )
+    document = {
+        **report_json(done, code),
+        "last_failure": _failure_json(done, None),
+        "tables": [_table_json(done, table, config) for table in done.states],
+    }
+    report(document, [*_attention(done), report_text(done, len(applied))])
     return code
+
+
+def _table_json(done: SyncReport, table: TableName, config: Config) -> dict[str, Any]:
+    state, failure = done.states[table], done.failures.get(table)
+    help = failure.help if failure else help_for(state, engine_running=False)
+    return {
+        **table_json(table, config.delta_default_schema),
+        "state": state.code,
+        "message": describe(table, state),
+        "help": help or None,
+        "last_failure": _failure_json(done, table),
+    }
+
+
+def _failure_json(done: SyncReport, table: TableName | None) -> dict[str, Any] | None:
+    failure = done.failures.get(table)
+    return exits.error_json(failure) if failure else None
 
 
 def report_json(done: SyncReport, code: int) -> dict[str, Any]:
@@ -164,7 +172,7 @@ def run(root: Path, config: Config, log_format: str, log_level: str) -> int:
     writer = log.Log(log_format, log.level_of(log_level))
     with Stopping() as stopping, Mirror(root, config, listeners=[writer]) as mirror:
         writer.write("info", "started", {"root": str(root), "poll_interval_seconds": config.poll_interval_seconds})
-        if not any((root / zone).is_dir() for zone in (ZONE, OLDER_ZONE)):
+        if not has_zone(root):
             writer.write("warning", "no_landing_zone", {"expected": str(root / ZONE)})
         done = mirror.run(stopping.stop)
     code = stopping.exit_code(exits.SUCCESS)

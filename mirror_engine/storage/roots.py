@@ -20,6 +20,11 @@ def is_root(folder: Path) -> bool:
     return (folder / ZONE).is_dir() or ((folder / OLDER_ZONE).is_dir() and (folder / LEDGER).exists())
 
 
+def has_zone(folder: Path) -> bool:
+    """Whether a folder has a landing zone, or a folder with the older one's name."""
+    return any((folder / zone).is_dir() for zone in (ZONE, OLDER_ZONE))
+
+
 def check_place(folder: Path) -> None:
     """Reject a folder of a ROOT, which may not exist yet: it is no ROOT itself, nor a STORE of the emulator.
 
@@ -50,7 +55,7 @@ def check_root(root: Path, *, may_be_empty: bool = False) -> None:
         StorageUnavailable: it cannot be listed.
     """
     check_place(root)
-    if any((root / zone).is_dir() for zone in (ZONE, OLDER_ZONE)):
+    if has_zone(root):
         return
     try:
         inside = list(root.iterdir())
