@@ -27,7 +27,7 @@ CONFIG_FILE = "mirror-engine.toml"
 ENVIRONMENT_PREFIX = "MIRROR_ENGINE_"
 OTHER_VARIABLES = frozenset(
     f"{ENVIRONMENT_PREFIX}{name}"
-    for name in ("ROOT", "CACHE", "TOKEN", "CONTROL", "CONTROL_TOKEN", "FAULT_API", "FAULT_API_TOKEN")
+    for name in ("ROOT", "CACHE", "TOKEN", "CONTROL", "CONTROL_TOKEN", "FAULT_API", "FAULT_API_TOKEN", "JAVA_OPTIONS")
 )  # of the program or this machine, not of a mirror
 
 _SIZES = {"": 1, "b": 1}

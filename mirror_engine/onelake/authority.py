@@ -6,6 +6,7 @@ The authority's key is used once and never written. Nothing is added to a system
 from __future__ import annotations
 
 import ssl
+import warnings
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from ipaddress import ip_address, ip_network
@@ -14,13 +15,15 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from mirror_engine.onelake.connection import write_private
 from mirror_engine.onelake.hosts import BLOB, DFS, FABRIC, LOGINS, LOOPBACK, LOOPBACK_ADDRESSES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 LIFETIME = timedelta(days=30)
@@ -35,11 +38,13 @@ class Authority:
     Attributes:
         ca: the authority's certificate alone, for programs that add it to their own roots.
         bundle: it and this machine's roots, for programs that replace theirs.
+        java: the bundle as a trust store for Java: PKCS#12 without a password.
         leaf: the emulator's certificate and key, readable by its owner alone.
     """
 
     ca: Path
     bundle: Path
+    java: Path
     leaf: Path
 
     def context(self) -> ssl.SSLContext:
@@ -86,9 +91,11 @@ def create_authority(folder: Path, address: str = LOOPBACK, now: datetime | None
     )
     ca_text = ca.public_bytes(Encoding.PEM)
     key_text = leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    created = Authority(folder / "ca.pem", folder / "bundle.pem", folder / "emulator.pem")
+    roots = _machine_roots()
+    created = Authority(folder / "ca.pem", folder / "bundle.pem", folder / "java.p12", folder / "emulator.pem")
     write_private(created.ca, ca_text)
-    write_private(created.bundle, ca_text + _machine_roots())
+    write_private(created.bundle, ca_text + "".join(map(ssl.DER_cert_to_PEM_cert, roots)).encode("ascii"))
+    write_private(created.java, _trust_store(ca, roots))
     write_private(created.leaf, leaf.public_bytes(Encoding.PEM) + key_text)
     return created
 
@@ -119,7 +126,16 @@ def _certificate(
     )
 
 
-def _machine_roots() -> bytes:
-    """This machine's trusted roots, without other STOREs' authorities."""
+def _machine_roots() -> list[bytes]:
+    """This machine's trusted roots as DER, without other STOREs' authorities."""
     roots = ssl.create_default_context().get_ca_certs(binary_form=True)
-    return "".join(ssl.DER_cert_to_PEM_cert(root) for root in roots if ISSUER.encode() not in root).encode("ascii")
+    return [root for root in roots if ISSUER.encode() not in root]
+
+
+def _trust_store(authority: x509.Certificate, roots: Sequence[bytes]) -> bytes:
+    """PKCS#12 with Java's mark of a trusted certificate, unencrypted: Java reads that with any password or none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)  # an old root has the serial number 0
+        trusted = [authority, *map(x509.load_der_x509_certificate, roots)]
+    entries = [pkcs12.PKCS12Certificate(each, b"%d" % place) for place, each in enumerate(trusted)]
+    return pkcs12.serialize_java_truststore(entries, NoEncryption())

@@ -136,6 +136,7 @@ class ConnectionInfo:
             f"# landing zone  {self.landing_zone}",
             f"# page          {self.page}",
             f"# direct        {self.https} (tokens)  {self.http} (account key, SAS, none)",
+            '# Java          export JAVA_TOOL_OPTIONS="$MIRROR_ENGINE_JAVA_OPTIONS"',
         ]
 
 

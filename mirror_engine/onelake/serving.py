@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
@@ -237,12 +239,15 @@ class Server:
 
     def _environment(self, proxy: str, authority: Authority, item: Item) -> dict[str, str]:
         """The variables of a publisher; some programs read only one spelling, and one takes precedence."""
+        at = urlsplit(proxy)
+        java = f"-Dhttps.proxyHost={at.hostname} -Dhttps.proxyPort={at.port} -Djavax.net.ssl.trustStore="
         return {
             **dict.fromkeys(("HTTPS_PROXY", "https_proxy"), proxy),
             **dict.fromkeys(("NO_PROXY", "no_proxy"), NO_PROXY),
             **dict.fromkeys(("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE"), str(authority.bundle)),
             "NODE_EXTRA_CA_CERTS": str(authority.ca),
             "NODE_USE_ENV_PROXY": "1",  # Node 22.21 and 24: fetch, too
+            "MIRROR_ENGINE_JAVA_OPTIONS": java + shlex.quote(str(authority.java)),  # JVMs read quotes as a shell
             "AZURE_TENANT_ID": TENANT,
             "AZURE_CLIENT_ID": CLIENT,
             "AZURE_CLIENT_SECRET": self.plan.listening.token or ANY_SECRET,

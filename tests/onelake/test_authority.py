@@ -12,7 +12,7 @@ from ipaddress import ip_address
 import pytest
 import trustme
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
 from starlette.responses import Response
 from wire import connected, running
 
@@ -125,12 +125,16 @@ def test_the_certificate_names_the_listening_address(tmp_path):
     assert addresses("0.0.0.0") == {"127.0.0.1", "::1"}  # noqa: S104 - named, not bound
 
 
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")  # an old root
 def test_the_bundle_holds_the_usual_roots_and_no_other_store_s_authority(made, tmp_path, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(made.bundle))  # as in a shell of another STORE
     inner = create_authority(tmp_path / "inner")
     ours = sum(root.count(b"mirror-engine local authority") // 2 for root in roots(inner.bundle))  # issuer and subject
     assert ours == 1
     assert len(roots(inner.bundle)) == len(roots(made.bundle)) > 1
+    javas = {each.certificate for each in pkcs12.load_pkcs12(inner.java.read_bytes(), None).additional_certs}
+    assert len(javas) == len(roots(inner.bundle))
+    assert certificate(inner.ca) in javas
 
 
 def roots(bundle):

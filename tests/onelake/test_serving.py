@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import subprocess
 import time
@@ -134,6 +135,8 @@ def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_
     bundles = {around[name] for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")}
     assert bundles == {str(store / ".mirror-engine/tls/bundle.pem")}
     assert around["NODE_EXTRA_CA_CERTS"] == str(store / ".mirror-engine/tls/ca.pem")
+    java = shlex.split(around["MIRROR_ENGINE_JAVA_OPTIONS"])
+    assert java[-1] == f"-Djavax.net.ssl.trustStore={store}/.mirror-engine/tls/java.p12"
     assert around["AZURE_CLIENT_SECRET"] == "x"  # noqa: S105 - as documented
     assert {"AZURE_TENANT_ID", "AZURE_CLIENT_ID", "FABRIC_WORKSPACE_ID", "FABRIC_MIRRORED_DATABASE_ID"} < set(around)
 

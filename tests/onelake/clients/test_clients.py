@@ -19,9 +19,11 @@ from pathlib import Path
 import pytest
 
 from mirror_engine.config import Config
+from mirror_engine.errors import JavaMissing
 from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.serving import Server, ServerPlan
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.spark.java import find_java
 
 pytestmark = pytest.mark.slow
 
@@ -41,8 +43,8 @@ class Ground:
         tests |= {"TEST_HTTP": info.http, "TEST_HTTPS": info.https, "HOME": str(home)}
         self.environment = info.around({"PATH": os.environ["PATH"], **tests})
 
-    def run(self, *command):
-        environment = self.environment | {"TEST_BLOB_BATCH": self.options.blob_batch}
+    def run(self, *command, **variables):
+        environment = self.environment | {"TEST_BLOB_BATCH": self.options.blob_batch} | variables
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
@@ -67,7 +69,7 @@ class Ground:
 def serving(folder, **plan):
     options = EmulatorOptions()
     (folder / "home").mkdir()
-    plan = ServerPlan(folder / "store", options=options, **plan)
+    plan = ServerPlan(folder / "it's a store", options=options, **plan)
     with Server(plan, on_error=pytest.fail) as server:
         yield server, options, folder / "home"
 
@@ -110,6 +112,15 @@ def node(pytestconfig, tmp_path_factory):
 @pytest.mark.parametrize("program", ["datalake", "blob", "adl_fs", "object_store", "delta", "plain"])
 def test_a_library_of_python_s(storage, program):
     storage.run_tests(program)
+
+
+def test_a_jvm(storage):
+    try:
+        java = find_java().home / "bin/java"
+    except JavaMissing:
+        pytest.skip("Java is missing")
+    options = {"JAVA_TOOL_OPTIONS": storage.environment["MIRROR_ENGINE_JAVA_OPTIONS"]}
+    storage.run(sys.executable, HERE / "programs/jvm.py", java, **options)
 
 
 @pytest.mark.parametrize("program", ["blob", "object_store", "delta"])
