@@ -65,6 +65,12 @@ _OPTIONS = (
         help="Batch requests of the Blob API: reject as OneLake, or accept.",
     ),
     click.option(
+        "--long-running",
+        type=Choice(("mixed", "always", "never")),
+        default="mixed",
+        help="REST calls that may answer 202: every other call, always, or never.",
+    ),
+    click.option(
         "faults",
         "--inject-fault",
         metavar="FAULT",
@@ -74,7 +80,7 @@ _OPTIONS = (
     ),
     click.option("has_fault_api", "--fault-api", is_flag=True, help="Let clients change faults while it runs."),
 )
-_DIFFERENCES = ("allow_managed_folder_changes", "rename_updates_mtime", "blob_batch", "faults")
+_DIFFERENCES = ("allow_managed_folder_changes", "rename_updates_mtime", "blob_batch", "long_running", "faults")
 
 
 def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from enum import Enum
 from importlib.resources import files
@@ -17,11 +18,12 @@ from starlette.routing import Route
 
 from mirror_engine._version import __version__
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER
+from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER, dotnet
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import DFS, FABRIC
 from mirror_engine.onelake.items import (
+    PLAIN,
     CorruptedPayload,
     NameInUse,
     NameUnusable,
@@ -29,6 +31,7 @@ from mirror_engine.onelake.items import (
     payload_of,
     read_definition,
 )
+from mirror_engine.onelake.long_running import LongRunningOperations
 from mirror_engine.onelake.requests import read_bounded
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.onelake.engine_pool import EnginePool
     from mirror_engine.onelake.items import Item, Workspace
+    from mirror_engine.onelake.long_running import LongRunning
 
 BASE = "/v1"
 DEFAULT_SCHEMA = "dbo"
@@ -52,6 +56,8 @@ class FabricErrorCode(Enum):
 
     WorkspaceNotFound = (404, "The workspace could not be found.")
     ItemNotFound = (404, "The item could not be found.")
+    OperationNotFound = (404, "There is no such long-running operation.")
+    OperationHasNoResult = (400, "The operation has no result, or none yet.")
     EndpointNotFound = (404, "There is no such operation.")
     MethodNotAllowed = (405, "The operation does not support this method.")
     ItemDisplayNameAlreadyInUse = (409, "The display name is in use in this workspace.")
@@ -85,34 +91,46 @@ class FabricApiError(Exception):
         self.code = code
         self.headers = headers or {}
 
+    def body(self) -> dict[str, Any]:
+        """The answer's body, with a request's id of its own."""
+        return error_json(str(uuid4()), self.code.name, str(self), is_retriable=self.code.is_retriable)
+
     def response(self) -> JSONResponse:
         """As Fabric writes it."""
-        request_id, name = str(uuid4()), self.code.name
-        body = error_json(request_id, name, str(self), is_retriable=self.code.is_retriable)
-        headers = {"x-ms-public-api-error-code": name, "requestId": request_id, **self.headers}
+        body = self.body()
+        headers = {"x-ms-public-api-error-code": self.code.name, "requestId": body["requestId"], **self.headers}
         return JSONResponse(body, self.code.status, headers)
 
 
 class _Operations:
     """The operations of `openapi.json`, each a method named by its operation id.
 
-    They take the item or workspace that the path names, and the JSON body, or the query where there is none.
+    They take the item, workspace or long-running operation that the path names, and the JSON body, or the query where
+    there is none.
     """
 
-    def __init__(self, pool: EnginePool) -> None:
+    def __init__(self, pool: EnginePool, long_running: LongRunning) -> None:
         self._items = pool.items
         self._pool = pool
+        self.long_running = LongRunningOperations(long_running, pool.clock)
 
-    def subject(self, names: Mapping[str, str]) -> Item | Workspace | None:
+    def subject(self, names: Mapping[str, str]) -> Item | Workspace | str | None:
         """What a path's parameters name; None for a path without any."""
+        if "operationId" in names:
+            return names["operationId"]
         if not names:
             return None
         workspace = self._items.workspace(names["workspaceId"])
         if workspace is None:
             raise FabricApiError(FabricErrorCode.WorkspaceNotFound)
-        if "mirroredDatabaseId" not in names:
+        item_name, endpoint = names.get("mirroredDatabaseId", names.get("itemId")), names.get("sqlEndpointId")
+        if item_name is not None:
+            item = self._items.item(workspace, item_name)
+        elif endpoint is not None:
+            items = self._items.items(workspace)
+            item = next((item for item in items if _sql_endpoint_id(item) == endpoint.lower()), None)
+        else:
             return workspace
-        item = self._items.item(workspace, names["mirroredDatabaseId"])
         if item is None:
             raise FabricApiError(FabricErrorCode.ItemNotFound)
         return item
@@ -123,8 +141,17 @@ class _Operations:
     def get_workspace(self, workspace: Workspace, _: object) -> dict[str, Any]:
         return _workspace_json(workspace)
 
-    def list_items(self, workspace: Workspace, _: object) -> dict[str, Any]:
-        return {"value": [_item_json(item) for item in self._items.items(workspace)]}
+    def list_folders(self, *_: object) -> dict[str, Any]:
+        return {"value": []}
+
+    def list_items(self, workspace: Workspace, query: Mapping[str, str]) -> dict[str, Any]:
+        """Each database after its SQL endpoint of the same name, as Fabric lists them."""
+        pairs = ((_endpoint_json(item), _item_json(item)) for item in self._items.items(workspace))
+        kind = query.get("type")
+        return {"value": [found for pair in pairs for found in pair if kind in (None, found["type"])]}
+
+    def list_mirrored_databases(self, workspace: Workspace, _: object) -> dict[str, Any]:
+        return {"value": [_database_json(item) for item in self._items.items(workspace)]}
 
     def create_item(self, workspace: Workspace, body: Mapping[str, Any]) -> dict[str, Any]:
         if body.get("type", "MirroredDatabase") != "MirroredDatabase":
@@ -135,12 +162,21 @@ class _Operations:
         payload = None if definition is None else payload_of(definition)
         item = self._items.create(workspace, name, description, payload)
         self._pool.add(item)
-        return _item_json(item)
+        return _item_json(item)  # without properties: there is no SQL endpoint yet
 
     def get_item(self, item: Item, _: object) -> dict[str, Any]:
         return _item_json(item)
 
+    def get_mirrored_database(self, item: Item, _: object) -> dict[str, Any]:
+        return _database_json(item)
+
     def update_item(self, item: Item, body: Mapping[str, Any]) -> dict[str, Any]:
+        return _item_json(self._update(item, body))
+
+    def update_mirrored_database(self, item: Item, body: Mapping[str, Any]) -> dict[str, Any]:
+        return _database_json(self._update(item, body))
+
+    def _update(self, item: Item, body: Mapping[str, Any]) -> Item:
         name = _text(body, "displayName", MAX_NAME, item.name)
         description = _text(body, "description", MAX_DESCRIPTION, item.description)
         was_running = self._pool.status(item)[0] in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
@@ -151,21 +187,56 @@ class _Operations:
         finally:
             if was_running:
                 self._pool.start(item)
-        return _item_json(item)
+        return item
 
     def delete_item(self, item: Item, _: object) -> None:
         self._pool.forget(item)
         self._items.remove(item)
 
-    def get_definition(self, item: Item, _: object) -> dict[str, Any]:
-        return {"definition": definition_json(_definition(item))}
+    def get_item_definition(self, item: Item, _: object) -> dict[str, Any]:
+        return {"definition": definition_json(item, _definition(item))}
 
-    def update_definition(self, item: Item, body: Mapping[str, Any]) -> None:
+    def update_item_definition(self, item: Item, body: Mapping[str, Any]) -> None:
         payload = payload_of(body.get("definition"))
         is_same = item.definition is not None and _schema(item.definition) == _schema(payload)
         if not is_same and self._pool.status(item)[0] not in {DatabaseStatus.INITIALIZED, DatabaseStatus.STOPPED}:
             raise FabricApiError(FabricErrorCode.OperationNotAllowed)
         self._change(replace(item, definition=payload))
+
+    create_mirrored_database = create_item
+    delete_mirrored_database = delete_item
+    get_mirrored_database_definition = get_item_definition
+    update_mirrored_database_definition = update_item_definition
+
+    def refresh_sql_endpoint(self, item: Item, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The synchronization of the tables that the body names, or of all; there is no SQL endpoint to refresh."""
+        try:
+            wanted = [f"{of['schema']}.{name}" for of in body.get("tables") or () for name in of["tableNames"]]
+        except (KeyError, TypeError):
+            raise FabricApiError(FabricErrorCode.InvalidRequest, "tables is not a list of tables.") from None
+        schema, now = _schema(item.definition or PLAIN), _seconds(time.time())
+        synced = {
+            f"{table.get('sourceSchemaName') or schema}.{table.get('sourceTableName')}"
+            for table in self._pool.tables(item)
+            if table.get("metrics", {}).get("lastSyncTimeUtc", NEVER) != NEVER
+        }
+        return {"value": [_refresh_json(name, now, is_found=name in synced) for name in wanted or sorted(synced)]}
+
+    def get_operation(self, operation_id: str, _: object) -> Response:
+        try:
+            body, headers = self.long_running.state(operation_id)
+        except KeyError:
+            raise FabricApiError(FabricErrorCode.OperationNotFound) from None
+        return JSONResponse(body, headers=headers)
+
+    def get_operation_result(self, operation_id: str, _: object) -> Mapping[str, Any]:
+        try:
+            result = self.long_running.result(operation_id)
+        except KeyError:
+            raise FabricApiError(FabricErrorCode.OperationNotFound) from None
+        if result is None:
+            raise FabricApiError(FabricErrorCode.OperationHasNoResult)
+        return result
 
     def start_mirroring(self, item: Item, _: object) -> None:
         self._check_ready(item)
@@ -215,24 +286,50 @@ def _workspace_json(workspace: Workspace) -> dict[str, Any]:
     return {"id": workspace.id, "displayName": workspace.name, "description": "", "type": "Workspace"}
 
 
+def _sql_endpoint_id(item: Item) -> str:
+    return str(uuid5(UUID(item.id), "sql"))  # nothing listens there
+
+
 def _item_json(item: Item) -> dict[str, Any]:
-    sql = uuid5(UUID(item.id), "sql")  # nothing listens there
     return {
         "id": item.id,
         "type": "MirroredDatabase",
         "displayName": item.name,
         "description": item.description,
         "workspaceId": item.workspace.id,
+    }
+
+
+def _endpoint_json(item: Item) -> dict[str, Any]:
+    return {**_item_json(item), "id": _sql_endpoint_id(item), "type": "SQLEndpoint", "description": ""}
+
+
+def _database_json(item: Item) -> dict[str, Any]:
+    sql = _sql_endpoint_id(item)
+    return {
+        **_item_json(item),
         "properties": {
             "oneLakeTablesPath": f"https://onelake.{DFS}/{item.workspace.id}/{item.id}/Tables",
             "sqlEndpointProperties": {
                 "connectionString": f"{sql}.datawarehouse.fabric.microsoft.com",
-                "id": str(sql),
+                "id": sql,
                 "provisioningStatus": "Success",
             },
-            "defaultSchema": DEFAULT_SCHEMA if item.definition is None else _schema(item.definition),
+            "defaultSchema": _schema(item.definition or PLAIN),
         },
     }
+
+
+def _refresh_json(name: str, now: str, *, is_found: bool) -> dict[str, Any]:
+    table = {"tableName": name, "startDateTime": now, "endDateTime": now}
+    if is_found:
+        return {**table, "status": "Success", "lastSuccessfulSyncDateTime": now}
+    never = {"status": "Failure", "lastSuccessfulSyncDateTime": f"{NEVER}Z"}
+    return {**table, **never, **_error_json("DeltaTableNotFound", "The table could not be found.")}
+
+
+def _seconds(now: float) -> str:
+    return f"{dotnet(now).partition('.')[0]}Z"
 
 
 def _table_json(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -268,9 +365,9 @@ def _schema(payload: bytes) -> str:
     return str(read_definition(payload).get("default_schema", DEFAULT_SCHEMA))
 
 
-def fabric_app(pool: EnginePool) -> Starlette:
+def fabric_app(pool: EnginePool, long_running: LongRunning = "mixed") -> Starlette:
     """The ASGI application; its OpenAPI document is at `/v1/openapi.json`."""
-    operations = _Operations(pool)
+    operations = _Operations(pool, long_running)
     routes = [
         Route(BASE + path, _endpoint(operations, operation), methods=[method.upper()])
         for path, methods in DOCUMENT["paths"].items()
@@ -282,16 +379,37 @@ def fabric_app(pool: EnginePool) -> Starlette:
 
 def _endpoint(operations: _Operations, operation: Mapping[str, Any]) -> Callable[[Request], Awaitable[Response]]:
     status = min(map(int, filter(str.isdigit, operation["responses"])))
-    operate = getattr(operations, operation["operationId"])
+    name, takes_body = operation["operationId"], operation.get("requestBody")
+    operate = getattr(operations, name)
+
+    def response(names: Mapping[str, str], values: Mapping[str, Any]) -> Response:
+        subject = operations.subject(names)
+        if "202" in operation["responses"] and operations.long_running.is_deferred(name):
+            headers = _begin(operations.long_running, lambda: operate(subject, values))
+            return JSONResponse(None, 202, headers)
+        result = operate(subject, values)
+        if isinstance(result, Response):
+            return result
+        return Response(b"") if result is None else JSONResponse(result, status)
 
     async def answer(request: Request) -> Response:
         content = await read_bounded(request.stream())
-        values = _object(content) if "requestBody" in operation else request.query_params
-        result = await to_thread.run_sync(lambda: operate(operations.subject(request.path_params), values))
-        headers = {"requestId": str(uuid4())}
-        return Response(b"", 200, headers) if result is None else JSONResponse(result, status, headers)
+        is_read = takes_body and (content or takes_body["required"])
+        values = _object(content) if is_read else {} if takes_body else request.query_params
+        answered = await to_thread.run_sync(response, request.path_params, values)
+        answered.headers["requestId"] = str(uuid4())
+        return answered
 
     return answer
+
+
+def _begin(long_running: LongRunningOperations, operate: Callable[[], Mapping[str, Any] | None]) -> Mapping[str, str]:
+    """Begin a long-running operation; it fails where a definition is not valid, all else is refused at once."""
+    try:
+        return long_running.begin(operate())
+    except CorruptedPayload as problem:
+        error = FabricApiError(FabricErrorCode.CorruptedPayload, str(problem))
+        return long_running.begin(None, error.body())
 
 
 def _object(content: bytes) -> Mapping[str, Any]:

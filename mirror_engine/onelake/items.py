@@ -357,9 +357,16 @@ def payload_of(definition: object) -> bytes:
     return payload
 
 
-def definition_json(payload: bytes) -> dict[str, Any]:
-    """The REST API's `definition` of a `mirroring.json`."""
-    return {"parts": [{"path": MIRRORING, "payload": _base64(payload), "payloadType": _INLINE}]}
+def definition_json(item: Item, payload: bytes) -> dict[str, Any]:
+    """The REST API's `definition` of an item with that `mirroring.json`."""
+    described = {"description": item.description} if item.description else {}
+    platform = {
+        "$schema": "https://developer.microsoft.com/json-schemas/fabric/gitIntegration/platformProperties/2.0.0/schema.json",
+        "metadata": {"type": "MirroredDatabase", "displayName": item.name, **described},
+        "config": {"version": "2.0", "logicalId": str(uuid.UUID(int=0))},
+    }
+    parts = {MIRRORING: payload, ".platform": json.dumps(platform, indent=2).encode()}
+    return {"parts": [{"path": path, "payload": _base64(part), "payloadType": _INLINE} for path, part in parts.items()]}
 
 
 def read_definition(payload: bytes) -> dict[str, Any]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from mirror_engine.onelake.items import Item
+    from mirror_engine.onelake.long_running import LongRunning
 
 
 @dataclass
@@ -54,6 +55,7 @@ class EmulatorOptions:
     allow_managed_folder_changes: bool = False  # let clients create, rename and delete managed folders
     rename_updates_mtime: bool = False  # a rename sets Last-Modified, and with it a file's ETag
     blob_batch: str = "reject"  # or "accept"
+    long_running: LongRunning = "mixed"  # which calls of Fabric's REST API answer 202
     faults: list[FaultRule] = field(default_factory=list)
     # Gets each injected fault: the rule's text, the request's method and its path without the query
     on_fault: Callable[[str, str, str], None] = field(default=lambda *_: None, repr=False)

@@ -61,7 +61,8 @@ def services(lake: Lake, engines: EnginePool, secret: str | None) -> ASGIApp:
     """
     lake.options.poll = engines.poll
     onelake, entra = onelake_app(lake), entra_app(secret)
-    others: dict[str | None, ASGIApp] = {FABRIC: with_fabric_faults(fabric_app(engines), lake.options)}
+    fabric = fabric_app(engines, lake.options.long_running)
+    others: dict[str | None, ASGIApp] = {FABRIC: with_fabric_faults(fabric, lake.options)}
     others |= dict.fromkeys(LOGINS, entra)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from mirror_engine.config import Config
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake.engine_pool import DatabaseStatus, EnginePool
-from mirror_engine.onelake.fabric_rest import DOCUMENT, TABLES_PER_PAGE, fabric_app
+from mirror_engine.onelake.fabric_rest import DOCUMENT, TABLES_PER_PAGE, _sql_endpoint_id, fabric_app
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.store import LocalStore
 
@@ -44,12 +44,16 @@ def pool(tmp_path):
     return pool_of(tmp_path, clock=(half / 2 for half in itertools.count()).__next__)
 
 
+def client_of(pool, long_running):
+    client = TestClient(fabric_app(pool, long_running), FABRIC)
+    client.workspace = f"/v1/workspaces/{client.get('/v1/workspaces').json()['value'][0]['id']}"
+    client.items = f"{client.workspace}/mirroredDatabases"
+    return client
+
+
 @pytest.fixture
 def client(pool):
-    client = TestClient(fabric_app(pool), FABRIC)
-    workspace = client.get("/v1/workspaces").json()["value"][0]["id"]
-    client.items = f"/v1/workspaces/{workspace}/mirroredDatabases"
-    return client
+    return client_of(pool, "never")
 
 
 def create(client, name="sales", **more):
@@ -67,16 +71,18 @@ def refused(answer):
 def test_an_item_is_made_found_changed_and_deleted(client):
     made = create(client, description="all of it")
     assert made["type"] == "MirroredDatabase"
-    assert made["properties"]["defaultSchema"] == "raw"
-    assert made["properties"]["oneLakeTablesPath"].endswith(f"/{made['workspaceId']}/{made['id']}/Tables")
-    assert client.get(f"{client.items}/{made['id']}").json() == made
+    found = client.get(f"{client.items}/{made['id']}").json()
+    properties = found.pop("properties")  # which no answer to a create has
+    assert found == made
+    assert properties["defaultSchema"] == "raw"
+    assert properties["oneLakeTablesPath"].endswith(f"/{made['workspaceId']}/{made['id']}/Tables")
     assert [each["displayName"] for each in client.get(client.items).json()["value"]] == ["orders", "sales"]
     changed = client.patch(f"{client.items}/{made['id']}", json={"displayName": "sold"}).json()
-    assert changed == made | {"displayName": "sold"}
+    assert changed == made | {"displayName": "sold", "properties": properties}
     in_use = client.patch(f"{client.items}/{made['id']}", json={"displayName": "orders"})
     assert refused(in_use) == (409, "ItemDisplayNameAlreadyInUse")
     assert refused(client.post(client.items, json={"displayName": "orders"})) == (409, "ItemDisplayNameAlreadyInUse")
-    deleted = client.delete(f"{client.items}/{made['id']}")
+    deleted = client.delete(f"{client.items}/{made['id']}?hardDelete=true")
     assert (deleted.status_code, deleted.content) == (200, b"")
     assert refused(client.get(f"{client.items}/{made['id']}")) == (404, "ItemNotFound")
 
@@ -157,7 +163,9 @@ def test_without_a_definition_nothing_starts(client):
 
 def test_a_definition_comes_back_as_it_was_given(client):
     at = f"{client.items}/{create(client)['id']}"
-    assert client.post(f"{at}/getDefinition").json() == {"definition": definition()}
+    [part, platform] = client.post(f"{at}/getDefinition?format=Default").json()["definition"]["parts"]
+    assert [part] == definition()["parts"]
+    assert json.loads(base64.b64decode(platform["payload"]))["metadata"]["displayName"] == "sales"
     client.post(f"{at}/getMirroringStatus")
     changed = client.post(f"{at}/updateDefinition", json={"definition": definition(defaultSchema="else")})
     assert (changed.status_code, changed.content) == (200, b"")
@@ -227,14 +235,114 @@ def test_other_paths_and_methods_are_refused_in_the_same_form(client):
     assert refused(client.put(client.items)) == (405, "MethodNotAllowed")
 
 
+def test_items_of_all_types_are_listed_and_changed_like_mirrored_databases(client):
+    body = {"displayName": "sales", "type": "MirroredDatabase", "folderId": None, "definition": definition()}
+    made = client.post(f"{client.workspace}/items", json={**body, "sensitivityLabelSettings": {"labelId": "x"}}).json()
+    at = f"{client.workspace}/items/{made['id']}"
+    assert client.get(at).json() == made
+    assert "properties" not in made
+    listed = client.get(f"{client.workspace}/items?recursive=true").json()["value"]
+    assert [(each["type"], each["displayName"]) for each in listed] == [
+        (kind, name) for name in ("orders", "sales") for kind in ("SQLEndpoint", "MirroredDatabase")
+    ]
+    assert client.get(f"{client.workspace}/items?type=MirroredDatabase").json()["value"] == listed[1::2]
+    assert client.patch(at, json={"description": "x"}).json() == made | {"description": "x"}
+    assert client.post(f"{at}/getDefinition").json()["definition"]["parts"][0] == definition()["parts"][0]
+    assert client.delete(at).status_code == 200
+    assert refused(client.get(at)) == (404, "ItemNotFound")
+    assert client.get(f"{client.workspace}/folders?recursive=True").json() == {"value": []}
+
+
+def until_ended(client, answer):
+    """The states of the operation that an answer began, to its end; each but the last says when to ask again."""
+    assert (answer.status_code, answer.json()) == (202, None)
+    states = []
+    while not states or states[-1].json()["status"] == "Running":
+        assert answer.headers["retry-after"] == "1"
+        answer = client.get(answer.headers["location"])
+        assert answer.headers["x-ms-operation-id"] in str(answer.url)
+        states.append(answer)
+    return states
+
+
+def test_a_long_running_operation_is_asked_for_its_state_and_result(pool):
+    client = client_of(pool, "always")
+    states = until_ended(client, client.post(client.items, json={"displayName": "sales", "definition": definition()}))
+    assert [state.json()["status"] for state in states] == ["Running", "Running", "Succeeded"]
+    made = client.get(states[-1].headers["location"]).json()
+    assert made["displayName"] == "sales"
+    [*_, read] = until_ended(client, client.post(f"{client.items}/{made['id']}/getDefinition"))
+    assert client.get(read.headers["location"]).json()["definition"]["parts"][0] == definition()["parts"][0]
+    [*_, written] = until_ended(
+        client, client.post(f"{client.items}/{made['id']}/updateDefinition", json={"definition": definition()})
+    )
+    assert "location" not in written.headers
+    assert refused(client.get(f"{written.url}/result")) == (400, "OperationHasNoResult")
+    assert refused(client.get("/v1/operations/0")) == (404, "OperationNotFound")
+
+
+def test_a_result_is_there_when_the_operation_has_ended(pool):
+    client = client_of(pool, "always")
+    [item] = client.get(client.items).json()["value"]
+    begun = client.post(f"{client.items}/{item['id']}/getDefinition")
+    result = f"{begun.headers['location']}/result"
+    answers = [client.get(result) for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [400, 400, 200, 200]
+    assert {refused(answer) for answer in answers[:2]} == {(400, "OperationHasNoResult")}
+
+
+def test_a_definition_that_is_not_valid_fails_its_operation_and_all_else_is_refused_at_once(pool):
+    client = client_of(pool, "always")
+    body = {"displayName": "sales", "definition": {"parts": []}}
+    [*_, failed] = until_ended(client, client.post(client.items, json=body))
+    assert (failed.json()["status"], failed.json()["error"]["errorCode"]) == ("Failed", "CorruptedPayload")
+    assert refused(client.get(f"{failed.url}/result")) == (400, "OperationHasNoResult")
+    assert refused(client.post(client.items, json={"displayName": "orders"})) == (409, "ItemDisplayNameAlreadyInUse")
+    assert len(client.get(client.items).json()["value"]) == 1
+
+
+def test_by_default_every_other_call_is_long_running_but_a_mirrored_database_is_created_at_once(pool):
+    client = client_of(pool, "mixed")
+    [item] = client.get(client.items).json()["value"]
+    ask = [f"{path}/{item['id']}/getDefinition" for path in (client.items, f"{client.workspace}/items")]
+    assert [client.post(path).status_code for path in ask * 2] == [202, 202, 200, 200]
+    made = [client.post(client.items, json={"displayName": name}).status_code for name in "ab"]
+    generic = [client.post(f"{client.workspace}/items", json={"displayName": name}).status_code for name in "cd"]
+    assert (made, generic) == ([201, 201], [202, 201])
+
+
+def test_a_sql_endpoint_is_refreshed_for_all_tables_or_some(client, tmp_path):
+    [item] = client.get(client.items).json()["value"]
+    endpoint = item["properties"]["sqlEndpointProperties"]["id"]
+    at = f"{client.workspace}/sqlEndpoints/{endpoint}/refreshMetadata"
+    assert client.post(at).json() == {"value": []}
+    tables = [entry("T", 4, "2026-11-02T08:15:29.5Z"), entry("U", 0, "0001-01-01T00:00:00")]
+    (tmp_path / "shop/orders/Files/Monitoring").mkdir()
+    (tmp_path / "shop/orders/Files/Monitoring/tables.json").write_text(json.dumps({"tables": tables}))
+    [synced] = client.post(at).json()["value"]
+    assert (synced["tableName"], synced["status"]) == ("dbo.T", "Success")
+    some = {"tables": [{"schema": "dbo", "tableNames": ["T", "U"]}]}
+    states = [
+        (each["status"], each.get("error", {}).get("errorCode")) for each in client.post(at, json=some).json()["value"]
+    ]
+    assert states == [("Success", None), ("Failure", "DeltaTableNotFound")]
+    assert refused(client.post(at, json={"tables": [1]})) == (400, "InvalidRequest")
+    assert refused(client.post(at.replace(endpoint, item["id"]))) == (404, "ItemNotFound")
+
+
 @pytest.fixture(scope="module")
 def documented(tmp_path_factory):
     """Each operation of the document by its id, and the store's items."""
     import schemathesis  # noqa: PLC0415 - it takes seconds, of every run that only collects
 
     pool = pool_of(tmp_path_factory.mktemp("store"))
-    document = schemathesis.openapi.from_asgi("/v1/openapi.json", fabric_app(pool))
-    return {found.ok().definition.raw["operationId"]: found.ok() for found in document.get_all_operations()}, pool.items
+    app = fabric_app(pool)
+    [item] = pool.items.all()
+    path = f"{FABRIC}/v1/workspaces/{item.workspace.id}/items/{item.id}/getDefinition"
+    begun = TestClient(app).post(path).headers["x-ms-operation-id"]
+    document = schemathesis.openapi.from_asgi("/v1/openapi.json", app)
+    operations = {found.ok().definition.raw["operationId"]: found.ok() for found in document.get_all_operations()}
+    return operations, pool.items, begun
 
 
 @pytest.mark.slow
@@ -245,7 +353,7 @@ def test_whatever_is_asked_the_answer_is_one_of_the_document(documented, operati
     from schemathesis.checks import not_a_server_error  # noqa: PLC0415 - as above
     from schemathesis.specs.openapi import checks  # noqa: PLC0415 - as above
 
-    operations, items = documented
+    operations, items, begun = documented
     expected = [checks.status_code_conformance, checks.content_type_conformance, checks.response_schema_conformance]
     reached = set()
 
@@ -254,7 +362,8 @@ def test_whatever_is_asked_the_answer_is_one_of_the_document(documented, operati
     def ask(case, aimed):
         if aimed:  # a drawn GUID is never one that is there; what an earlier request took away is put back
             item = items.ensure("shop", "orders")
-            ids = {"workspaceId": item.workspace.id, "mirroredDatabaseId": item.id}
+            ids = {"workspaceId": item.workspace.id, "mirroredDatabaseId": item.id, "itemId": item.id}
+            ids |= {"sqlEndpointId": _sql_endpoint_id(item), "operationId": begun}
             case.path_parameters |= {name: ids[name] for name in case.path_parameters}
         response = case.call()
         reached.add(response.status_code)
