@@ -1,4 +1,4 @@
-"""How much memory a backlog takes: `sync` over a few batches and over twenty times as many, Python and JVM together."""
+"""Memory of `sync` with each merge engine: a backlog and twenty times as much, changes into large tables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ import pyarrow as pa
 
 from measure import family, lines_of, machine
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from speed import rows
+from speed.places import land, zone
 
 RESULTS = Path(__file__).parent / "results"
 ROWS_PER_FILE = 25_000  # 1 MiB
 KEYS = 200_000  # the table grows no further, so that the backlog alone makes the difference
 SECONDS_BETWEEN_LOOKS = 0.05
+ENGINES = ("deltalake", "spark")
+MIRROR = [sys.executable, "-m", "mirror_engine.cli.main"]
 
 
 def backlog(root: Path, files: int) -> Path:
@@ -58,27 +62,19 @@ def _resident(pid: int) -> tuple[str, int]:
     return facts.get("Name", "").strip(), int((facts.get("VmRSS") or "0").split()[0]) * 1024
 
 
-def measured(batch_files: int, batches: int, driver_memory: str) -> dict[str, Any]:
+def sync(root: Path, engine: str, *options: str) -> list[str]:
+    """The command that brings a ROOT up to date with an engine."""
+    return [*MIRROR, "sync", str(root), "--merge-engine", engine, *options]
+
+
+def of_backlog(engine: str, batch_files: int, batches: int, driver_memory: str) -> dict[str, Any]:
     """One run over so many batches, each of so many files."""
     with tempfile.TemporaryDirectory(prefix="mirror-engine-bench-") as folder:
         root = backlog(Path(folder), batch_files * batches)
         lying = sum(file.stat().st_size for file in root.rglob("*.parquet"))
         size = str(lying // batches + 1)
-        options = ["--max-batch-size", size, "--driver-memory", driver_memory]
-        once = [sys.executable, "-m", "mirror_engine.cli.main", "sync", str(root), *options]
-        found = peaks(once)
-        history = [
-            sys.executable,
-            "-m",
-            "mirror_engine.cli.main",
-            "history",
-            "-C",
-            str(root),
-            "Orders",
-            "--limit",
-            "0",
-            "--json",
-        ]
+        found = peaks(sync(root, engine, "--max-batch-size", size, "--driver-memory", driver_memory))
+        history = [*MIRROR, "history", "-C", str(root), "Orders", "--limit", "0", "--json"]
         told = json.loads(subprocess.run(history, check=True, capture_output=True).stdout)  # noqa: S603 - our own
     return {
         "batch_mib": round(int(size) / 2**20, 1),
@@ -88,6 +84,19 @@ def measured(batch_files: int, batches: int, driver_memory: str) -> dict[str, An
     }
 
 
+def of_merge(engine: str, millions: int, changes: int, driver_memory: str) -> dict[str, Any]:
+    """The load of a table of so many million rows, and net changes with random keys merged into it."""
+    with tempfile.TemporaryDirectory(prefix="mirror-engine-bench-") as folder:
+        home = Path(folder)
+        files = rows.initial_load(home / "data", millions * 1_000_000, millions)
+        change = rows.net_changes(home / "change", millions + 1, np.arange(millions * 1_000_000) + 1, changes)
+        zone(home)
+        land(home, files)
+        found = {"load": peaks(sync(home, engine, "--driver-memory", driver_memory))}
+        land(home, [change])
+        return {**found, "merge": peaks(sync(home, engine, "--driver-memory", driver_memory))}
+
+
 def main() -> None:
     """Measure, print, and keep the figures."""
     given = argparse.ArgumentParser(description=__doc__)
@@ -95,14 +104,20 @@ def main() -> None:
     given.add_argument("--times", type=int, default=20)
     given.add_argument("--batch-files", type=int, default=4)
     given.add_argument("--driver-memory", default="512m")
+    given.add_argument("--millions", type=int, nargs="*", default=[5, 20], help="rows of the large tables")
+    given.add_argument("--changes", type=int, default=100_000, help="merged into them")
+    given.add_argument("--merge-driver-memory", default="2g")
     given.add_argument("--results", type=Path, default=RESULTS)
     options = given.parse_args()
     small, large = (options.batch_files, options.batches), (options.batch_files, options.batches * options.times)
-    runs = {
-        "backlog": measured(*small, options.driver_memory),
-        f"backlog x {options.times}": measured(*large, options.driver_memory),
-        "batch x 8": measured(options.batch_files * 8, options.batches, options.driver_memory),
-    }
+    wide = (options.batch_files * 8, options.batches)
+    runs: dict[str, Any] = {}
+    for engine in ENGINES:
+        for name, size in (("backlog", small), (f"backlog x {options.times}", large), ("batch x 8", wide)):
+            runs[f"{engine}, {name}"] = of_backlog(engine, *size, options.driver_memory)
+        for millions in options.millions:
+            name = f"{engine}, {options.changes:,} changes into {millions}M rows"
+            runs[name] = of_merge(engine, millions, options.changes, options.merge_driver_memory)
     told = {"machine": machine(), "driver_memory": options.driver_memory, "peak_mib": runs}
     options.results.mkdir(exist_ok=True)
     (options.results / "memory.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BENCHMARKS = Path(__file__).parents[1]
 SCRIPTS = {
     "validate": ["--rounds", "1", "--files", "10", "--groups", "1"],
-    "memory": ["--batches", "1", "--times", "2", "--batch-files", "1"],
+    "memory": ["--batches", "1", "--times", "2", "--batch-files", "1", "--millions", "1"],
     "uploads": ["--rounds", "1", "--files", "8", "--mib", "1"],
 }
 
