@@ -282,11 +282,15 @@ class Items:
 
 
 def segments_of(raw_path: bytes) -> tuple[str, ...]:
-    """The names of a request's path from the workspace on, at least one, each decoded once."""
+    """The names of a request's path from the workspace on, at least one, each decoded once.
+
+    `%2F` separates names, too: Java's and Go's SDKs encode the whole path so. It makes no empty name.
+    """
     try:
-        names = [_checked(unquote_to_bytes(segment).decode()) for segment in raw_path.split(b"/") if segment]
+        decoded = [unquote_to_bytes(segment).decode() for segment in raw_path.split(b"/") if segment]
     except UnicodeDecodeError as problem:
         raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is not UTF-8.") from problem
+    names = [_checked(name) for segment in decoded for name in segment.split("/")]
     if names[:1] == [PREFIX]:
         del names[0]
     if not names:
@@ -295,7 +299,7 @@ def segments_of(raw_path: bytes) -> tuple[str, ...]:
 
 
 def _checked(name: str) -> str:
-    if name in {".", ".."} or any(odd in name for odd in "/\\\0"):
+    if name in {"", ".", ".."} or any(odd in name for odd in "\\\0"):
         raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is not a name.")
     if len(name.encode(errors="surrogatepass")) > SEGMENT_BYTES:
         raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is too long.")

@@ -27,6 +27,8 @@ def items(tmp_path_factory):
         b"my ws/db/Files/LandingZone/T",
         b"/my%20ws/db.MountedRelationalDatabase/Files/LandingZone/T",
         b"/my%20ws/db.MirroredDatabase/Files/LandingZone/T",
+        b"/my%20ws/db%2FFiles%2fLandingZone%2FT",
+        b"/onelake%2Fmy%20ws%2Fdb/Files/LandingZone%2FT",
     ],
 )
 def test_all_spellings_of_a_path_are_one_place(path, items):
@@ -59,7 +61,11 @@ def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw, name, items):
 
 
 @pytest.mark.parametrize(
-    "segment", [b".", b"..", b"%2e%2e", b"%2E.", b"a%2Fb", b"..%2f..", b"a%5Cb", b"..\\x", b"a%00b", b"%FF", b"a" * 256]
+    "segment",
+    [
+        *(b".", b"..", b"%2e%2e", b"%2E.", b"a%5Cb", b"..\\x", b"a%00b", b"%FF", b"a" * 256),
+        *(b"%2F", b"%2Fa", b"a%2F", b"a%2F%2Fb", b"..%2f..", b"a%2F%2e%2E%2Fb", b"a%2F.%2Fb", b"a%2Fb%5C"),
+    ],
 )
 @pytest.mark.parametrize(
     "place", [b"/%s", b"/onelake/%s/db", b"/my%%20ws/%s", b"/my%%20ws/db/%s/x", b"/my%%20ws/db/Files/%s"]
@@ -69,7 +75,7 @@ def test_a_segment_that_is_no_name_is_refused_and_never_dropped(place, segment, 
         items.address(place % segment)
 
 
-@pytest.mark.parametrize("deep", [b"/a" * 512, b"/a" * 60, (b"/" + b"a" * 250) * 4])
+@pytest.mark.parametrize("deep", [b"/a" * 512, b"/a" * 60, b"%2Fa" * 60, (b"/" + b"a" * 250) * 4])
 def test_paths_that_are_too_deep_or_long_are_rejected(deep, items):
     with refused(StorageErrorCode.InvalidUri):
         items.address(b"/my%20ws/db/Files/LandingZone" + deep)
@@ -85,6 +91,7 @@ ABSENT = {
         "/my%20ws/.mirror-engine",
         "/my%20ws/db/Files/.mirror-engine-0123",
         "/my%20ws/db/%2Emirror-engine",
+        "/my%20ws%2Fdb%2F%2Emirror-engine%2Fledger.sqlite",
     ],
 }
 

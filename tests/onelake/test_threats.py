@@ -47,8 +47,9 @@ def attacked(tmp_path_factory):
         yield Attacked(folder / "store", urlsplit(server.connection.http).port, reported)
 
 
-ENCODED_WAYS = ("%2e%2e", ".%2E", "%2e", "%00", "x%00.parquet", "a%2fb", "a%5cb", "%ff%fe", "%c0%ae%c0%ae")
-WAYS_OUT = ("..", ".", "..%2f..%2f..%2f..%2fsecret", "..%5c..%5csecret", "..\\..\\secret", "a" * 256, *ENCODED_WAYS)
+ENCODED_WAYS = ("%2e%2e", ".%2E", "%2e", "%00", "x%00.parquet", "a%5cb", "%ff%fe", "%c0%ae%c0%ae")
+SEPARATED_WAYS = ("..%2f..%2f..%2f..%2fsecret", "a%2f%2e%2e%2F%2e%2e", "%2fetc", "a%2f%2fb", "a%2f", "a%2f.%2fb")
+WAYS_OUT = ("..", ".", "..%5c..%5csecret", "..\\..\\secret", "a" * 256, *ENCODED_WAYS, *SEPARATED_WAYS)
 
 
 @pytest.mark.parametrize("way", WAYS_OUT)
@@ -75,7 +76,9 @@ def test_no_spelling_of_a_way_out_leads_anywhere(attacked, way, method, query, h
         *(f"/{ZONE}/{way}" for way in ("../../../../secret", "..%2f..%2f..%2f..%2fsecret", "x%00")),
         f"http://localhost/{ZONE}//../../../../secret",
         "/Workspace/Mirror/../../secret",
+        "/Workspace%2FMirror%2F..%2F..%2Fsecret",
         "/Workspace/.mirror-engine/tls/emulator.pem",
+        "/Workspace%2F.mirror-engine%2Ftls%2Femulator.pem",
         "/.mirror-engine/emulator.json",
         "/Workspace/Mirror/.mirror-engine/ledger.sqlite",
         "file:///etc/passwd",
