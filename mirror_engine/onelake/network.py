@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.errors import RESET_EXTENSION
-from mirror_engine.onelake.hosts import LOOPBACK, is_served
+from mirror_engine.onelake.hosts import LOOPBACK, host_of, is_served
 from mirror_engine.onelake.middleware import RejectedRequest, bounded, guarded, logged
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # the emulator l
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """HTTP with heads of bounded length and time; else 400, as IIS answers.
+    """HTTP with heads of bounded length and time, whose target names no other host; else 400, as IIS answers.
 
     Attributes:
         lost: set when the connection has ended.
@@ -78,7 +78,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._end_head()
         length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-        if length > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
+        authority = httptools.parse_url(self.url).host  # of an absolute-form target
+        is_foreign = authority is not None and authority.decode("latin-1").lower() != host_of(self.headers)
+        if is_foreign or length > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
             raise ValueError(length)  # the parser's caller answers 400
         super().on_headers_complete()
 

@@ -51,6 +51,17 @@ def test_a_request_names_one_host(unlocked):
 
 
 @pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        *((f"http://{host}/x", 204) for host in ("localhost", "LOCALHOST:80", "a:b@localhost")),
+        *((f"http://{host}/x", 400) for host in ("evil.example", ONELAKE, "localhost@evil.example", "localhost.x")),
+    ],
+)
+def test_a_target_s_own_host_is_the_request_s(unlocked, target, status):
+    assert status_of(exchange(unlocked.http_port, request("GET", target))) == status
+
+
+@pytest.mark.parametrize(
     ("origin", "status"),
     [
         ("http://localhost:1", 204),
