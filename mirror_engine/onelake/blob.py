@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 from starlette.responses import Response
 
 from mirror_engine.onelake.conditions import SOURCE, Conditions
-from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
+from mirror_engine.onelake.errors import ALLOWED_BY, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.requests import CONTENT_TYPE, changed, operation, response_headers
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ DELIMITER = "/"
 MAX_PARTS = 256
 _ECHOED = {"prefix": "Prefix", "marker": "Marker", "maxresults": "MaxResults", "delimiter": "Delimiter"}
 _BLOCK_KINDS = frozenset({"Latest", "Uncommitted", "Committed"})
-_BATCH_REJECTED = "Either WorkspaceId or ArtifactId are missing in the request"
 _DELETED = {"x-ms-delete-type-permanent": "true"}
 
 
@@ -167,15 +166,17 @@ def account_properties(_: Lake, __: LakeRequest) -> Response:
 @operation()
 def change_container(_: Lake, __: LakeRequest) -> Response:
     """Create, Delete Container: only Fabric does that."""
-    raise StorageApiError(StorageErrorCode.ManagedFolderOperationNotAllowed)
+    raise StorageApiError(StorageErrorCode.ArtifactIdMissing)
 
 
 @operation("batch", "bytes")
 def batch(lake: Lake, request: LakeRequest, body: bytes) -> Response:
     """Blob Batch: `POST ?comp=batch`; rejected as OneLake does, unless `blob_batch` is `accept`."""
     if lake.options.blob_batch != "accept":
-        rejection = json.dumps({"error": {"code": "BadRequest", "message": _BATCH_REJECTED}})
-        return Response(rejection, 400, {"x-ms-error-code": "BadRequest"}, media_type="application/json")
+        code = StorageErrorCode.ArtifactIdMissing
+        rejection = json.dumps({"error": {"code": code.blob_code, "message": code.message}})
+        headers = {"x-ms-error-code": code.blob_code, ALLOWED_BY: "--blob-batch accept"}
+        return Response(rejection, code.status, headers, media_type="application/json")
     head = f"Content-Type: {request.headers.get('content-type', '')}\r\n\r\n".encode("latin-1", "replace")
     try:
         message = BytesParser(policy=compat32).parsebytes(head + body)  # newer policies reject a `/` in a boundary

@@ -36,7 +36,7 @@ def create(lake: Lake, request: LakeRequest) -> Response:
     """Path Create: `PUT ?resource=directory|file`."""
     resource = request.query["resource"].lower()
     if resource == "filesystem":
-        raise StorageApiError(StorageErrorCode.ManagedFolderOperationNotAllowed)
+        raise StorageApiError(StorageErrorCode.ArtifactIdMissing)
     if resource not in {"directory", "file"}:
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "resource is neither file nor directory.")
     _check_no_body(request)

@@ -33,6 +33,8 @@ class StorageErrorCode(Enum):
     SourceConditionNotMet = (412, "A condition on the source is not fulfilled.")
     InvalidFlushPosition = (400, "Committed length and appended data do not reach the flush position without a gap.")
     InvalidBlockList = (400, "The list names a block that was not put.")
+    OperationNotAllowedOnThePath = (400, "Fabric manages this folder: it cannot be created, renamed or deleted.")
+    ArtifactIdMissing = (400, "Either WorkspaceId or ArtifactId are missing in the request", "BadRequest", "BadRequest")
     InvalidUri = (400, "The path is not valid.")
     InvalidSourceUri = (400, "The source cannot be used here.")
     InvalidHeaderValue = (400, "A header's value is not valid.")
@@ -43,10 +45,6 @@ class StorageErrorCode(Enum):
     InvalidXmlDocument = (400, "The XML of the request is not valid.")
     BadRequest = (400, "The request is not understood.")
     Unauthorized = (401, "The request carries no token that is accepted here.")
-    ManagedFolderOperationNotAllowed = (
-        403,
-        "This folder is managed by Fabric: it cannot be created, renamed or deleted here.",
-    )
     UnsupportedHttpVerb = (405, "The method is not supported here.")
     RequestBodyTooLarge = (413, "The request body is too large.")
     InvalidRange = (416, "The range is outside the file.")
@@ -75,6 +73,8 @@ class StorageApiError(Exception):
         self.headers = dict(headers or {})
 
 
+ALLOWED_BY = "x-mirror-engine-allowed-by"  # of an answer that refuses: the option with which it would not
+MANAGED_FOLDERS = {ALLOWED_BY: "--allow-managed-folder-changes"}
 RESET_EXTENSION = "mirror_engine.reset"  # of the ASGI scope: its `now` aborts the connection
 
 

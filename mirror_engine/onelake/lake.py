@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.onelake.conditions import NONE, Properties
-from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
-from mirror_engine.onelake.items import NameInUse, NameUnusable, segments_of
+from mirror_engine.onelake.errors import MANAGED_FOLDERS, StorageApiError, StorageErrorCode
+from mirror_engine.onelake.items import OPEN_FOLDERS, NameInUse, NameUnusable, segments_of
 from mirror_engine.onelake.uploads import LIMITS, Limits, Uploads, assemble, contiguous_parts
 from mirror_engine.onelake.visibility import LISTS, TIME_SHIFT
 from mirror_engine.storage.base import Kind
@@ -152,7 +152,7 @@ class Lake:
 
     def create_folder(self, address: Address, conditions: Conditions = NONE) -> Properties:
         """Create a folder and its parents; a repeat changes nothing. PathAlreadyExists, PathConflict."""
-        self._check_open(address)
+        self._check_open(address, creates=True)
         with self._lock:
             conditions.check_write(self.find(address))
             return Properties.of(self.storage.make_folder(address.path))
@@ -164,7 +164,7 @@ class Lake:
 
     def put(self, address: Address, staged: StagedFile, conditions: Conditions = NONE) -> Properties:
         """Write a whole file in one step (Put Blob), and its parents. Errors as `create_folder`."""
-        self._check_open(address)
+        self._check_open(address, creates=True)
         staged.seal()
         with self._lock:
             replaced = self.find(address)
@@ -181,7 +181,7 @@ class Lake:
         self, source: Address, target: Address, conditions: Conditions = NONE, source_conditions: Conditions = NONE
     ) -> Properties:
         """Copy a file in one step, with parents; a folder becomes an empty folder. SOURCE_… errors, PathConflict."""
-        self._check_open(target)
+        self._check_open(target, creates=True)
         try:
             properties, reader = self.read(source)
         except StorageApiError as problem:
@@ -340,10 +340,19 @@ class Lake:
         _check_no_folder(present)
         return present
 
-    def _check_open(self, address: Address) -> None:
-        """Clients create, rename and delete below `Files` and `Tables` only."""
-        if not (address.is_open or self.options.allow_managed_folder_changes):
-            raise StorageApiError(StorageErrorCode.ManagedFolderOperationNotAllowed)
+    def _check_open(self, address: Address, *, creates: bool = False) -> None:
+        """Clients create, rename and delete below `Files` and `Tables` only.
+
+        ArtifactIdMissing, OperationNotAllowedOnThePath; PathAlreadyExists where it would create what is there.
+        """
+        if address.is_open or self.options.allow_managed_folder_changes:
+            return
+        code = StorageErrorCode.OperationNotAllowedOnThePath
+        if address.item is None:
+            code = StorageErrorCode.ArtifactIdMissing
+        elif creates and address.parts and address.parts[0] in OPEN_FOLDERS and self.find(address):
+            code = StorageErrorCode.PathAlreadyExists
+        raise StorageApiError(code, headers=MANAGED_FOLDERS)
 
     def _commit_lock(self, address: Address) -> threading.Lock:
         """One of a few locks, the same for each commit of a file."""

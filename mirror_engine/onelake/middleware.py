@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from mirror_engine.onelake.entra import carries
+from mirror_engine.onelake.errors import ALLOWED_BY
 from mirror_engine.onelake.fabric_rest import error_json
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK_HOSTS, host_of, is_served
 from mirror_engine.onelake.requests import LakeRequest, error_body, response_headers
@@ -59,6 +60,7 @@ class RejectedRequest:
         path: as sent, percent-encoded, without the query.
         status: of the answer.
         code: OneLake's or Fabric's error code; `""` where the answer has none.
+        allowed_by: the option with which it would not be rejected; `""` where there is none.
         is_tolerated: it was served here, but Fabric would reject it.
     """
 
@@ -67,11 +69,14 @@ class RejectedRequest:
     path: str
     status: int
     code: str
+    allowed_by: str = ""
     is_tolerated: bool = False
 
     def to_json(self) -> tuple[str, dict[str, Any]]:
         """A log event's name, and its fields."""
         fields = asdict(self)
+        if not fields["allowed_by"]:
+            del fields["allowed_by"]
         return "request_tolerated" if fields.pop("is_tolerated") else "request_rejected", fields
 
 
@@ -103,10 +108,11 @@ def logged(
         request = method, host_of(scope["headers"]) or "", scope["raw_path"].decode("latin-1")
         if status >= _FIRST_ERROR:
             if (method, status) != ("HEAD", _NOT_FOUND):
-                code = next((value for name, value in start["headers"] if name in _CODE_HEADERS), b"")
-                on_rejected(RejectedRequest(*request, status, code.decode("latin-1")))
+                headers = {name: value.decode("latin-1") for name, value in start["headers"]}
+                code = next((headers[name] for name in _CODE_HEADERS if name in headers), "")
+                on_rejected(RejectedRequest(*request, status, code, headers.get(ALLOWED_BY.encode(), "")))
         elif method in {"PUT", "PATCH"} and _LENGTH_HEADERS.isdisjoint(name for name, _ in scope["headers"]):
-            on_rejected(RejectedRequest(*request, _LENGTH_REQUIRED, "MissingContentLengthHeader", True))
+            on_rejected(RejectedRequest(*request, _LENGTH_REQUIRED, "MissingContentLengthHeader", is_tolerated=True))
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         await app(scope, receive, observed(send, lambda start: report(scope, start)))

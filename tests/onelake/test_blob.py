@@ -143,8 +143,8 @@ def test_containers_and_accounts(client):
     assert client.get(f"{BLOB}/shop?restype=container").status_code == 200
     assert client.head(f"{BLOB}/shop?restype=container").status_code == 200
     assert client.get(f"{BLOB}/?restype=account&comp=properties").headers["x-ms-is-hns-enabled"] == "true"
-    assert code(client.put(f"{BLOB}/new?restype=container")) == (403, "ManagedFolderOperationNotAllowed")
-    assert code(client.delete(f"{BLOB}/shop?restype=container")) == (403, "ManagedFolderOperationNotAllowed")
+    assert code(client.put(f"{BLOB}/new?restype=container")) == (400, "BadRequest")
+    assert code(client.delete(f"{BLOB}/shop?restype=container")) == (400, "BadRequest")
     put(client, "T/x")
     assert client.put(f"{URL}/T/x?comp=metadata").status_code == 200
     assert client.put(f"{URL}/T/x?comp=lease", headers={"x-ms-lease-action": "acquire"}).status_code == 201

@@ -64,7 +64,6 @@ def renaming(source, **headers):
     [
         ("PUT", f"{NEW}?resource=file", {"content": b"x"}, "ContentLengthMustBeZero"),
         ("PUT", f"{NEW}?resource=other", {}, "InvalidQueryParameterValue"),
-        ("PUT", f"{NEW}?resource=filesystem", {}, "ManagedFolderOperationNotAllowed"),
         ("PUT", NEW, {}, "MissingRequiredHeader"),
         ("PATCH", f"{OLD}?action=append&position=-1", {"content": b"x"}, "InvalidQueryParameterValue"),
         ("PATCH", f"{OLD}?action=append", {"content": b"x"}, "InvalidQueryParameterValue"),
@@ -75,7 +74,7 @@ def renaming(source, **headers):
         ("PATCH", f"{OLD}?action=setAccessControl", {}, "UnsupportedQueryParameter"),
         ("OPTIONS", OLD, {}, "UnsupportedHttpVerb"),
         ("POST", OLD, {"headers": {"x-ms-lease-action": "steal"}}, "InvalidHeaderValue"),
-        ("DELETE", "shop?recursive=true", {}, "ManagedFolderOperationNotAllowed"),
+        ("DELETE", f"shop/{ITEM}/Files?recursive=true", {}, "OperationNotAllowedOnThePath"),
         ("GET", f"{NEW}?resource=filesystem", {}, "PathNotFound"),
         ("GET", f"{LANDING}/T?resource=filesystem&continuation=%21%21", {}, "InvalidQueryParameterValue"),
         ("GET", f"no/{ITEM}/Files/x", {}, "WorkspaceNotFound"),
@@ -99,6 +98,17 @@ def test_what_cannot_be_is_refused_and_changes_nothing(client, method, target, s
     assert code(answer) == (StorageErrorCode[expected].status, expected)
     assert client.get(f"{DFS}/{OLD}").content == b"abc"
     assert client.head(f"{DFS}/{NEW}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [("PUT", "new?resource=filesystem"), ("DELETE", "shop?recursive=true"), ("PUT", "shop?resource=directory")],
+)
+def test_a_workspace_is_not_changed_here(client, method, target):
+    answer = client.request(method, f"{DFS}/{target}")
+    assert code(answer) == (400, "BadRequest")
+    message = answer.json()["error"]["message"]
+    assert message.startswith("Either WorkspaceId or ArtifactId are missing in the request")
 
 
 def test_a_current_copy_is_not_sent_again(client):

@@ -89,14 +89,26 @@ def test_rejected_requests_change_nothing(filled, code, attempt):
     assert [item.name for item in filled.items.all()] == ["db", "other"]
 
 
-@pytest.mark.parametrize("path", ["/ws", "/ws/db", "/ws/db/Files", "/ws/db/Tables", "/ws/db/Other", "/ws/db/Other/x"])
-def test_managed_folders_cannot_be_changed(filled, path):
+CREATIONS = {"create_folder", "create_file", "put", "put_block_list", "copy"}
+REFUSED = Code.OperationNotAllowedOnThePath
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "code_of_creation"),
+    [
+        ("/ws", Code.ArtifactIdMissing, Code.ArtifactIdMissing),
+        *((path, REFUSED, Code.PathAlreadyExists) for path in ("/ws/db/Files", "/ws/db/Tables")),
+        *((path, REFUSED, REFUSED) for path in ("/ws/db", "/ws/db/Other", "/ws/db/Other/x", "/ws/other/Tables")),
+    ],
+)
+def test_managed_folders_cannot_be_changed(filled, path, code, code_of_creation):
+    filled.storage.delete("ws/other/Tables")
     managed, file, lake = filled.raw(path), filled.at("T/f"), filled.lake
     with lake.receive() as body:
         body.write(b"x")
         create_only = partial(lake.create_folder, managed, ABSENT_ONLY)
         for attempt in (create_only, partial(lake.put_block, managed, "a", body), *changes(lake, managed, file, body)):
-            with refused(Code.ManagedFolderOperationNotAllowed):
+            with refused(code_of_creation if attempt.func.__name__ in CREATIONS else code):
                 attempt()
     assert filled.read("T/f") == b"abc"
     assert [name for name, _ in lake.list(filled.raw("/ws/db"))] == ["db/Files", "db/Other", "db/Tables"]

@@ -11,6 +11,7 @@ from mirror_engine.onelake.middleware import RejectedRequest
 pytestmark = pytest.mark.slow
 
 HUSH = "hush"
+ALLOWING = "--allow-managed-folder-changes"
 TOKEN = "let me in"  # noqa: S105 - a test's own
 
 
@@ -32,11 +33,12 @@ def _silence_before(reported):
 
 def test_a_rejected_request_is_reported_with_path_and_code(emulator, reported):
     exchange(emulator.http_port, request("GET", f"/{LANDING}/T/%C3%BC.csv?sv=1&sig={HUSH}", ONELAKE))
-    exchange(emulator.http_port, request("PUT", "/shop/orders/Files?resource=directory", "localhost:80"))
+    exchange(emulator.http_port, request("DELETE", "/shop/orders/Files", "localhost:80"))
     assert reported == [
         RejectedRequest("GET", ONELAKE, f"/{LANDING}/T/%C3%BC.csv", 404, "PathNotFound"),
-        RejectedRequest("PUT", "localhost", "/shop/orders/Files", 403, "ManagedFolderOperationNotAllowed"),
+        RejectedRequest("DELETE", "localhost", "/shop/orders/Files", 400, "OperationNotAllowedOnThePath", ALLOWING),
     ]
+    assert [record.to_json()[1].get("allowed_by") for record in reported] == [None, ALLOWING]
 
 
 def test_requests_rejected_by_guard_and_proxy_are_reported(emulator, reported):
