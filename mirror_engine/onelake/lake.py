@@ -40,7 +40,7 @@ class Lake:
     are received, assembled and fsynced outside of it.
 
     `StorageUnavailable` passes through: answer it as ServerBusy. All other errors are `StorageApiError`; a docstring
-    names the codes that a method adds to PathNotFound, ConditionNotMet and ManagedFolderOperationNotAllowed.
+    names the codes that a method adds to PathNotFound, ConditionNotMet and those of a managed folder.
     """
 
     storage: LocalStore  # files that an earlier process left staged are deleted now
@@ -81,12 +81,17 @@ class Lake:
     ) -> Sequence[tuple[str, Properties]]:
         """Names and properties of what is in a folder (of a workspace: its items), or with `recursive` below it.
 
+        Of a file: its own.
+
         Names are relative to the workspace, with the item's segment as the client wrote it, and sorted as a whole by
         code point (`a`, `a.txt`, `a/b`); `start_from` is the first, inclusive.
         """
         entries = self._visible(folder.path)
         if entries is None:
-            raise StorageApiError(StorageErrorCode.PathNotFound)
+            file = self.properties(folder)
+            if file.is_folder or self.options.delays.is_hidden(folder.path, LISTS):
+                raise StorageApiError(StorageErrorCode.PathNotFound)
+            return [(folder.shown, file)] if folder.shown >= start_from else []
         if folder.item is None:
             items = {item.name for item in self.items.items(folder.workspace)}
             entries = [entry for entry in entries if entry.name in items]

@@ -175,6 +175,8 @@ def test_listings_at_any_depth(client):
     deep = client.get(f"{DFS}/shop?resource=filesystem&recursive=false&directory={below}").json()["paths"]
     assert [path.get("isDirectory") for path in deep] == ["true", "true"]
     file = client.get(f"{URL}/B?resource=filesystem").json()["paths"][0]
+    for where in (f"{URL}?directory=B/1.csv", f"{DFS}/shop?recursive=true&directory={below}/B/1.csv"):
+        assert client.get(f"{where}&resource=filesystem").json() == {"paths": [file]}
     seen = client.head(f"{URL}/B/1.csv").headers
     assert file == {
         "name": f"{below}/B/1.csv",

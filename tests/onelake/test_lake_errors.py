@@ -72,7 +72,7 @@ ATTEMPTS = [
     (Code.PathNotFound, lambda z: z.read("T/new")),
     (Code.ConditionNotMet, lambda z: z.lake.read(z.at("T/f"), OTHER_TAG)),
     (Code.NotModified, lambda z: z.lake.read(z.at("T/f"), Conditions.of({"if-none-match": z.properties("T/f").etag}))),
-    (Code.PathNotFound, lambda z: z.lake.list(z.at("T/f"))),
+    (Code.PathNotFound, lambda z: z.lake.list(z.at("T/f/below"))),
     (Code.PathNotFound, lambda z: z.lake.list(z.at("V"), recursive=True)),
     # workspaces and items
     (Code.WorkspaceNotFound, lambda z: z.lake.destination(b"/new/x/Files/f")),
