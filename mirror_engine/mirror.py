@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
 from mirror_engine.engine.batch_reader import BatchReader
 from mirror_engine.engine.context import EngineContext
@@ -66,7 +66,7 @@ class Mirror:
         spark: a session to work in, such as a notebook's; it stays as it is, and is not ended.
         storage: of the landing zone; the local folder `root` by default.
         listeners: called with every event, from any thread.
-        clock: seconds since 1970.
+        clock: of all that waits; one of its own by default.
 
     Raises:
         UsageError: `root` is no folder.
@@ -81,7 +81,7 @@ class Mirror:
         spark: SparkSession | None = None,
         storage: Storage | None = None,
         listeners: Sequence[Listener] = (),
-        clock: Callable[[], float] = time.time,
+        clock: Clock | None = None,
     ) -> None:
         self.root = Path(root).absolute()
         if not self.root.is_dir():
@@ -91,7 +91,7 @@ class Mirror:
             )
         self.config = config or Config()
         self._listeners = tuple(listeners)
-        self._clock = clock
+        self._clock = clock or Clock()
         self._storage = storage or RetryingStorage(LocalStorage(self.root))
         self._is_lasting = False
         self._watcher: ZoneWatcher | None = None
@@ -131,7 +131,7 @@ class Mirror:
         self._is_lasting = True
         with (
             self._engine() as running,
-            ZoneWatcher(self.root, stop) as self._watcher,
+            ZoneWatcher(self.root, stop, self._clock) as self._watcher,
             MaintenanceScheduler(running.context, self._watcher.wake) as maintenance,
         ):
             return running.run(stop, self._watcher, maintenance)
@@ -140,6 +140,16 @@ class Mirror:
         """Start the next cycle of `run` now, as a file-system event does; from any thread."""
         if self._watcher:
             self._watcher.wake()
+
+    def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
+        """Let time pass for all that waits: archived files, dropped and empty tables, retries; from any thread.
+
+        Only this object's time, until it is gone. The next `sync`, or `run` at once, does what is due.
+
+        Raises:
+            UsageError: less than 0, or more than a century in all.
+        """
+        self._clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
     def status(self) -> MirrorStatus:
         """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""

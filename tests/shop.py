@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from mirror_engine import Config, Mirror
+from mirror_engine.clock import Clock
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.trace.replay import open_trace
@@ -25,6 +26,7 @@ class Shop:
         self.publisher = LandingZoneWriter(root)
         self.events = []
         self.now = 1_000_000.0
+        self.clock = Clock(lambda: self.now)
 
     def mirror(self, **parts):
         return Mirror(
@@ -32,7 +34,7 @@ class Shop:
             self.config,
             writer=self.writer,
             listeners=[self.events.append],
-            clock=lambda: self.now,
+            clock=self.clock,
             **parts,
         )
 

@@ -10,6 +10,7 @@ from mirror_engine.events import DiagnosticRaised, Event
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from mirror_engine.clock import Clock
     from mirror_engine.config import Config
     from mirror_engine.engine.ledger import Ledger
     from mirror_engine.landing_zone.diagnostics import Diagnostic
@@ -27,7 +28,7 @@ class EngineContext:
         writer: the Delta tables.
         ledger: progress of each table.
         config: all options.
-        clock: seconds since 1970.
+        clock: of all that waits.
         emit: sends an event to every listener.
     """
 
@@ -35,7 +36,7 @@ class EngineContext:
     writer: DeltaWriter
     ledger: Ledger
     config: Config
-    clock: Callable[[], float]
+    clock: Clock
     emit: Callable[[Event], None]
 
     def delta_folder(self, table: TableName) -> str:

@@ -74,8 +74,9 @@ class Engine:
         self._replayer = Replayer(context, reader, janitor)
         self._scheduler = TableScheduler(context.config.workers, self._replayer.run)
         self._notifier = DiagnosticNotifier(context.emit)
-        self._backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
-        self._cleaning_backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)  # such a table can still be read
+        self._backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
+        # of cleaning: such a table can still be read
+        self._cleaning_backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
         self._failures: Failures = {}  # the last of each table, until its next try or longer
         self._delta_folders: DeltaFolders | None = None
         self._carried_out: Mapping[TableName, Plan] = {}  # in the last cycle: none is repeated without a pause

@@ -40,12 +40,12 @@ class MaintenanceScheduler:
         self._context = context
         self._done = done
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="maintenance")
-        self._pauses = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
+        self._pauses = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
         # compacted, but not vacuumed: a change was pending
-        self._half_done = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
+        self._half_done = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}  # by folder and generation: version, files
         self._due_since: dict[TableName, float] = {}
-        self._busy_at = time.monotonic()
+        self._busy_at = context.clock.monotonic()
         self._in_progress: TableName | None = None
         self._is_interrupted = threading.Event()  # a change of the table in progress waits
         self._work: Future[None] | None = None
@@ -66,8 +66,9 @@ class MaintenanceScheduler:
 
         `is_busy`: whether any table was just worked on, or has something to do.
         """
+        now = self._context.clock.monotonic()
         if is_busy:
-            self._busy_at = time.monotonic()
+            self._busy_at = now
         idle = list(idle)
         if self.in_progress and self.in_progress not in idle:
             self._is_interrupted.set()
@@ -76,12 +77,12 @@ class MaintenanceScheduler:
         waiting = self._pauses.waiting
         for table in idle:
             if table not in waiting and self._is_due(table):
-                self._due_since.setdefault(table, time.monotonic())
+                self._due_since.setdefault(table, now)
             else:
                 self._due_since.pop(table, None)
-        if self._context.config.auto_maintain == "idle" and time.monotonic() - self._busy_at < IDLE_SECONDS:
+        if self._context.config.auto_maintain == "idle" and now - self._busy_at < IDLE_SECONDS:
             return
-        due = min(self._due_since.keys() & idle, key=self._due_since.__getitem__, default=None)
+        due = min((t for t in idle if t in self._due_since), key=self._due_since.__getitem__, default=None)
         if due is not None:
             del self._due_since[due]
             self._in_progress = due

@@ -72,10 +72,11 @@ class Circumstances:
 def plan_missing(table: TableName, progress: Progress, circumstances: Circumstances) -> Plan:
     """Plan a known table whose folder is missing (LZ-7.2, LZ-7.4)."""
     missing = diagnose("ME065", table.folder)
-    since = circumstances.now if progress.missing_since is None else progress.missing_since
-    if circumstances.now - since >= circumstances.config.drop_delay_seconds:
+    known, now = progress.missing_since, circumstances.now
+    since = now if known is None or known > now else known  # the clock may have been set back
+    if now - since >= circumstances.config.drop_delay_seconds:
         return Plan(table, CaughtUp(), (DropTable(missing),), diagnostics=(missing,))
-    return Plan(table, CaughtUp(), (MarkFolderMissing(since),) if progress.missing_since is None else ())
+    return Plan(table, CaughtUp(), () if since == known else (MarkFolderMissing(since),))
 
 
 def plan(listing: TableListing, progress: Progress | None, circumstances: Circumstances) -> Plan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+    from mirror_engine.clock import Clock
     from mirror_engine.engine.replayer import TableTask
     from mirror_engine.events import BatchCommitted
     from mirror_engine.landing_zone.names import TableName
@@ -79,9 +79,10 @@ class TableScheduler:
 class Backoff:
     """Pauses before failed tables are retried, each twice as long as the last; None is the landing zone as a whole."""
 
-    def __init__(self, first_seconds: float, longest_seconds: float) -> None:
+    def __init__(self, first_seconds: float, longest_seconds: float, clock: Clock) -> None:
         self._first_seconds = first_seconds
         self._longest_seconds = longest_seconds
+        self._clock = clock
         self._pauses: dict[TableName | None, tuple[int, float]] = {}  # how many failures, and until when
 
     @property
@@ -92,18 +93,18 @@ class Backoff:
     @property
     def waiting(self) -> set[TableName | None]:
         """Those whose retry is not due yet."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         return {table for table, (_, until) in self._pauses.items() if until > now}
 
     def is_over(self, table: TableName | None) -> bool:
         """Whether a table failed and its retry is due."""
-        return table in self._pauses and self._pauses[table][1] <= time.monotonic()
+        return table in self._pauses and self._pauses[table][1] <= self._clock.monotonic()
 
     def failed(self, table: TableName | None) -> float:
         """Begin the next pause of a table; returns its seconds."""
         failures, _ = self._pauses.get(table, (0, 0.0))
         seconds = min(self._first_seconds * 2.0**failures, self._longest_seconds)
-        self._pauses[table] = failures + 1, time.monotonic() + seconds
+        self._pauses[table] = failures + 1, self._clock.monotonic() + seconds
         return seconds
 
     def succeeded(self, *tables: TableName | None) -> None:
@@ -117,6 +118,6 @@ class Backoff:
 
     def next_seconds(self, longest: float, but: Collection[TableName | None] = ()) -> float:
         """Seconds until the first retry of a table that is not among `but`, at most `longest`."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         due = (max(until - now, 0.0) for table, (_, until) in self._pauses.items() if table not in but)
         return min([longest, *due])

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
     from watchdog.observers.api import BaseObserver
 
+    from mirror_engine.clock import Clock
+
 LOG = logging.getLogger(__name__)
 
 QUIET_SECONDS = 0.1  # without an event end a burst, so that a file written in folder is mostly complete
@@ -52,9 +54,10 @@ class ZoneWatcher:
     A context manager; leaving it ends its threads.
     """
 
-    def __init__(self, root: Path, stop: threading.Event) -> None:
+    def __init__(self, root: Path, stop: threading.Event, clock: Clock) -> None:
         self._root = root
         self._stop = stop
+        self._clock = clock
         self._changed = threading.Event()
         self._burst = (0.0, 0.0)  # when it began, and its latest event
         self._observer: BaseObserver | None = None
@@ -76,11 +79,11 @@ class ZoneWatcher:
         Returns:
             Whether the wait ended early: by an event since the last wait, or by `stop`.
         """
-        deadline = time.monotonic() + seconds
+        deadline = self._clock.monotonic() + seconds
         if self._watch():
             self.wake()  # changes made before the watch started raised no event
         while not self._stop.is_set():
-            left = deadline - time.monotonic()
+            left = deadline - self._clock.monotonic()
             if self.is_due():
                 self._changed.clear()
                 return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -233,12 +232,13 @@ class MonitoringFiles:
         """Rewrite both files after a cycle if they changed, and with each heartbeat; raises `StorageUnavailable`."""
         context, ledger = self._context, self._context.ledger
         tables = [FabricTable(table, plan.state, ledger.progress(table)) for table, plan in plans.items()]
-        if tables == self._written and time.monotonic() - self._written_at < HEARTBEAT_SECONDS:
+        now = context.clock.monotonic()
+        if tables == self._written and now - self._written_at < HEARTBEAT_SECONDS:
             return
         self._written = None
         schema = context.config.delta_default_schema
         write(context.storage, tables, mirror=ledger.mirror, now=context.clock(), default_schema=schema)
-        self._written, self._written_at = tables, time.monotonic()
+        self._written, self._written_at = tables, now
 
 
 class Heartbeat:

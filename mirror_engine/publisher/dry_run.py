@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirror_engine.clock import Clock
 from mirror_engine.engine.batch_reader import BatchReader
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine
@@ -57,7 +58,8 @@ class DryRun:
         config = replace(config, cleanup="off")
         storage = ZoneView(storage)
         self._ledger = ledger or Ledger.fresh()
-        self.context = EngineContext(storage, writer, self._ledger, config, time.time, listener)
+        clock = Clock()
+        self.context = EngineContext(storage, writer, self._ledger, config, clock, listener)
         self.poller = Poller(storage, config)
         self._is_over = False
 
@@ -67,7 +69,7 @@ class DryRun:
             listener(event)
 
         reader = BatchReader(ChangeFileReader(storage, config, mode), config, emit, writer.prepare)
-        self._engine = Engine(self.context, self.poller, reader, Janitor(storage, config, time.time))
+        self._engine = Engine(self.context, self.poller, reader, Janitor(storage, config, clock))
 
     def __enter__(self) -> Self:
         return self

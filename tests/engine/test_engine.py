@@ -12,6 +12,7 @@ from shop import TYPES, Shop, row
 
 import mirror_engine.engine.cycle
 from mirror_engine import Config, RunResult
+from mirror_engine.clock import Clock
 from mirror_engine.engine import root_identity
 from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import RootLocked, StorageUnavailable
@@ -151,11 +152,11 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path):
         folder.mkdir()
         for file in (tmp_path / "before").iterdir():
             file.rename(folder / file.name)
-        running.engine._backoff = Backoff(60.0, 60.0)
+        running.engine._backoff = Backoff(60.0, 60.0, Clock())
         for _ in range(2):
             running.cycle(NO_STOP)
             assert all((shop.publisher.path / path).exists() for path in paths)
-        running.engine._backoff = Backoff(0.0, 0.0)
+        running.engine._backoff = Backoff(0.0, 0.0, Clock())
         dropping.is_over = True
         running.cycle(NO_STOP)
     assert shop.ids() == [1, 2]

@@ -204,7 +204,7 @@ def test_a_table_made_again_is_counted_again(shop):
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, type("PanicException", (BaseException,), {})])
-def test_a_failure_is_reported_and_the_next_try_is_put_off(shop, monkeypatch, error):
+def test_a_failure_is_reported_and_the_next_try_is_put_off(shop, error):
     """A panic of deltalake is no `Exception`."""
     shop.writer.error = CommitFailed("dbo/Orders: maintenance failed")
     orders = shop.orders()
@@ -217,8 +217,7 @@ def test_a_failure_is_reported_and_the_next_try_is_put_off(shop, monkeypatch, er
             ("Orders", "dbo/Orders: maintenance failed", 60.0)
         ]
         shop.writer.error = error()
-        later = time.monotonic() + 61
-        monkeypatch.setattr(time, "monotonic", lambda: later)
+        shop.clock.advance(seconds=61)
         cycle()
     emitted = [event for event in shop.events if isinstance(event, RetryScheduled)]
     assert [(each.message, each.retry_seconds) for each in emitted[1:]] == [
@@ -289,7 +288,7 @@ def test_a_busy_table_is_compacted_again_after_so_many_files_whatever_was_left_o
     assert len(shop.writer.asked) == 4
 
 
-def test_what_was_left_out_comes_once_the_table_was_let_be(shop, monkeypatch):
+def test_what_was_left_out_comes_once_the_table_was_let_be(shop):
     orders = shop.orders()
     for number in range(3):
         orders.insert(row(number))
@@ -300,11 +299,9 @@ def test_what_was_left_out_comes_once_the_table_was_let_be(shop, monkeypatch):
         upkeep.start([], is_busy=True)  # a change waits
         shop.writer.is_let_go.set()
         until(lambda: upkeep.in_progress is None)
-        now = time.monotonic()
-        for seconds, times in ((0.0, 1), (61.0, 2), (61.0, 2)):
-            with monkeypatch.context() as patch:
-                patch.setattr(time, "monotonic", lambda seconds=seconds: now + seconds)
-                upkeep.start(running.idle_tables, is_busy=False)
+        for seconds, times in ((0, 1), (61, 2), (0, 2)):
+            shop.clock.advance(seconds=seconds)
+            upkeep.start(running.idle_tables, is_busy=False)
             until(lambda: upkeep.in_progress is None)
             assert len(shop.writer.asked) == times
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from mirror_engine.clock import Clock
 from mirror_engine.engine.plan import Plan
 from mirror_engine.engine.replayer import TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
@@ -119,14 +120,14 @@ def test_results_end_when_the_next_cycle_is_due_and_go_on_later():
 
 
 def test_pauses_double_up_to_the_longest():
-    backoff = Backoff(100.0, 300.0)
+    backoff = Backoff(100.0, 300.0, Clock())
     assert [backoff.failed(ORDERS) for _ in range(4)] == [100.0, 200.0, 300.0, 300.0]
     backoff.succeeded(ORDERS)
     assert backoff.failed(ORDERS) == 100.0
 
 
 def test_only_kept_failures_are_remembered():
-    backoff = Backoff(100.0, 300.0)
+    backoff = Backoff(100.0, 300.0, Clock())
     for table in (ORDERS, ITEMS, STORES):
         backoff.failed(table)
     backoff.keep([ORDERS, ITEMS])

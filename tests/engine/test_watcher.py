@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from mirror_engine.clock import Clock
 from mirror_engine.engine import watcher as waking
 from mirror_engine.engine.watcher import ZoneWatcher
 
@@ -49,7 +50,7 @@ def stop():
 @pytest.fixture
 def waker(tmp_path, zone, stop):
     assert zone.is_dir()
-    with ZoneWatcher(tmp_path, stop) as made:
+    with ZoneWatcher(tmp_path, stop, Clock()) as made:
         yield made
 
 
@@ -142,7 +143,7 @@ def test_stop_ends_the_wait(waker, stop):
 
 def test_a_zone_made_later_is_watched(tmp_path, stop):
     zone = tmp_path / "Files" / "LandingZone"
-    with ZoneWatcher(tmp_path, stop) as waker:
+    with ZoneWatcher(tmp_path, stop, Clock()) as waker:
         assert not waker.wait(0)
         threading.Timer(0.05, lambda: (zone / "Items").mkdir(parents=True)).start()
         assert waker.wait(LONG)
@@ -163,7 +164,7 @@ def test_a_zone_dropped_and_made_again_is_watched(waker, zone):
 
 def test_no_thread_outlives_the_waker(tmp_path, zone, stop):
     before = set(threading.enumerate())
-    with ZoneWatcher(tmp_path, stop) as waker:
+    with ZoneWatcher(tmp_path, stop, Clock()) as waker:
         land(zone)
         waker.wait(LONG)
         assert set(threading.enumerate()) - before
@@ -192,9 +193,16 @@ def test_too_few_watches_for_all_folders_are_reported_once_and_the_wait_ends_by_
     add_watch = inotify_c.inotify_add_watch
     monkeypatch.setattr(inotify_c, "inotify_add_watch", limited)
     caplog.set_level(logging.INFO, "mirror_engine.engine.watcher")
-    with ZoneWatcher(tmp_path, threading.Event()) as waker:
+    with ZoneWatcher(tmp_path, threading.Event(), Clock()) as waker:
         assert not waker.wait(0.05)
         (zone / "new.parquet").write_bytes(b"x")
         assert waker.wait(LONG if watches else SHORT) is bool(watches), "what is watched is heard of all the same"
         assert not waker.wait(SHORT)
     assert [record.message for record in caplog.records] == [POLLED]
+
+
+def test_a_wait_ends_when_the_clock_is_moved_past_its_end(tmp_path, stop):
+    clock = Clock()
+    with ZoneWatcher(tmp_path, stop, clock) as waker:
+        threading.Timer(SHORT, clock.advance, kwargs={"seconds": LONG}).start()
+        assert takes(lambda: waker.wait(LONG)) < LONG / 2

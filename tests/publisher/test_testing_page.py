@@ -26,7 +26,7 @@ def test_the_examples_of_the_page_pass(pytester):
         (pytester.path / name).write_text(text, encoding="utf-8")
     pytester.syspathinsert()
     options = ("-p", "no:cacheprovider", "-W", "error", "--strict-markers")
-    pytester.runpytest_inprocess(*options).assert_outcomes(passed=5)
+    pytester.runpytest_inprocess(*options).assert_outcomes(passed=6)
 
 
 def test_the_report_of_the_page_is_the_one_printed():
