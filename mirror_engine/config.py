@@ -188,7 +188,7 @@ class Config:
     all_null_columns: Literal["integer", "untyped"] = _option(
         "integer",
         _ZONE,
-        "Type of columns that contain only NULL: `integer` as Fabric, or `untyped` to decide later (LZ-5.9).",
+        "Type of columns that contain only NULL: `integer` as Fabric, or `untyped` to decide later (LZ-5.9, LZ-5.13).",
     )
     naive_timestamps: Literal["utc", "ntz"] = _option(
         "utc", _ZONE, "Timestamps without time zone: read as `utc`, or keep as TIMESTAMP_NTZ (`ntz`) (LZ-5.8)."

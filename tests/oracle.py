@@ -10,12 +10,12 @@ import json
 import math
 import re
 import urllib.parse
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from oracle_files import Column, File, Refused, Row, parquet_file, text_file
+from oracle_files import UNTYPED, Column, File, Refused, Row, parquet_file, text_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,10 +43,14 @@ class Life:
 
 
 class Oracle:
-    """What a mirror of one landing zone holds; `once` after each thing that the publisher did."""
+    """What a mirror of one landing zone holds; `once` after each thing that the publisher did.
 
-    def __init__(self, zone: Path) -> None:
+    `untyped`: all-NULL columns make no claim (LZ-5.9).
+    """
+
+    def __init__(self, zone: Path, *, untyped: bool = False) -> None:
         self.zone = zone
+        self.untyped = untyped
         self.lives: dict[str, Life] = {}
 
     def once(self, births: dict[str, int]) -> None:
@@ -64,6 +68,9 @@ class Oracle:
         for life in self.lives.values():
             life.rejected = None
             life.armed = life.exists
+            if not life.exists:  # its files are still there
+                life.applied.clear()
+                life.highest.clear()
 
     def tables(self) -> dict[str, Life]:
         """The mirrored tables by Delta folder."""
@@ -165,14 +172,29 @@ class Oracle:
             _add_partition(read, urllib.parse.unquote(name.partition("/")[0].partition("=")[2]))
         return read
 
+    def _claims(self, life: Life, file: File, keys: list[str]) -> Iterator[Column]:
+        """The file's columns with the types they are held to; those without one, and without a claim, left out."""
+        typed = [*life.columns, *(column for column in file.columns if column.type != UNTYPED)]
+        names = {column.name.casefold() for column in file.columns}
+        is_bare = not (set(keys) & names - {"day"}) and all(column.name == "day" for column in typed)
+        for column in file.columns:
+            if column.type != UNTYPED:
+                yield column
+            elif not self.untyped:
+                yield replace(column, type="integer")
+            elif known := life.column(column.name):
+                yield replace(column, type=known.type)
+            elif file.rows and (is_bare or column.name.casefold() in keys):
+                yield replace(column, type="integer")
+
     def _apply(self, life: Life, file: File, metadata: dict[str, Any]) -> None:
         keys = [each.casefold() for each in metadata["keyColumns"]]
-        columns = _merged(life, file)
+        if not set(keys) <= {each.name.casefold() for each in file.columns}:
+            raise Refused
+        columns = _merged(life, replace(file, columns=[*self._claims(life, file, keys)]))
         default = 4 if metadata.get("isUpsertDefaultRowMarker") else 0
         markers = file.markers if file.markers is not None else [default] * len(file.rows)
         if any(marker not in (0, 1, 2, 4) for marker in markers) or (not keys and any(markers)):
-            raise Refused
-        if not set(keys) <= {each.name.casefold() for each in file.columns}:
             raise Refused
         for row, marker in zip(file.rows, markers, strict=True):
             for column in columns:
@@ -182,7 +204,9 @@ class Oracle:
         rows = [{column.name.casefold(): None for column in columns} | row for row in life.rows]
         for row, marker in zip(file.rows, markers, strict=True):
             rows = change(rows, {column.name.casefold(): None for column in columns} | row, marker, keys)
-        life.columns, life.rows, life.keys, life.exists = columns, rows, metadata["keyColumns"], True
+        life.columns, life.rows = columns, rows
+        life.exists = any(column.name != "day" for column in columns)  # a Hive folder's alone makes no table
+        life.keys = metadata["keyColumns"] if life.exists else None
 
 
 def change(rows: list[Row], row: Row, marker: int, keys: list[str]) -> list[Row]:

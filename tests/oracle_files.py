@@ -12,6 +12,7 @@ from oracle_text import read_text
 
 Row = dict[str, Any]
 MARKER = "__rowmarker__"
+UNTYPED = "untyped"
 
 
 class Refused(Exception):
@@ -20,7 +21,7 @@ class Refused(Exception):
 
 @dataclass
 class Column:
-    """A column of the mirrored table."""
+    """A column of the mirrored table, or of a file: `untyped` where that says none (LZ-5.9)."""
 
     name: str
     type: str
@@ -48,7 +49,7 @@ ARROW_TYPES = {
     pa.bool_(): "boolean",
     pa.date32(): "date",
     pa.binary(): "binary",
-    pa.null(): "integer",
+    pa.null(): UNTYPED,
     pa.decimal128(9, 2): "decimal(9,2)",
     pa.decimal128(9, 3): "decimal(9,3)",
     pa.timestamp("us"): "timestamp",
@@ -57,7 +58,17 @@ ARROW_TYPES = {
     pa.timestamp("ms", tz="UTC"): "timestamp",
     pa.large_string(): "string",
 }
-MARKER_TYPES = {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.string(), pa.large_string()}
+MARKER_TYPES = {
+    pa.int8(),
+    pa.int16(),
+    pa.int32(),
+    pa.int64(),
+    pa.uint8(),
+    pa.uint16(),
+    pa.string(),
+    pa.large_string(),
+    pa.null(),
+}
 
 
 def parquet_file(content: bytes) -> File:

@@ -24,7 +24,11 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-CONFIGS = st.builds(Config, max_batch_files=st.sampled_from([1000, 1, 2]))  # any cut of batches ends alike
+CONFIGS = st.builds(
+    Config,
+    max_batch_files=st.sampled_from([1000, 1, 2]),  # any cut of batches ends alike
+    all_null_columns=st.sampled_from(["integer", "untyped"]),
+)
 MEMORY_ZONES = int(os.environ.get("MIRROR_TEST_ZONES", "200"))
 DELTALAKE_ZONES = int(os.environ.get("MIRROR_TEST_DELTALAKE_ZONES", "40"))
 SPARK_ZONES = int(os.environ.get("MIRROR_TEST_SPARK_ZONES", "12"))
@@ -34,7 +38,7 @@ NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is l
 def play(story, root, writer, config):
     """Play a story and compare the engine with the oracle after each of its runs."""
     player = Player(LandingZoneWriter(root))
-    reference = oracle.Oracle(player.publisher.path)
+    reference = oracle.Oracle(player.publisher.path, untyped=config.all_null_columns == "untyped")
     for act in story:
         if act is ONCE:
             reference.once(player.births)

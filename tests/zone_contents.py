@@ -114,8 +114,10 @@ def _parquet(draw, columns):
         columns = [(name, DRIFTED.get(kind, kind), values) for name, kind, values in columns]
     if quirk == 12:
         columns = [(name.upper() if name == "Note" else name, kind, values) for name, kind, values in columns]
-    if quirk == 13:
-        columns = [(n, pa.null(), [None] * len(v)) if n == "Note" else (n, k, v) for n, k, v in columns]
+    if quirk in {13, 17, 18, 19}:  # without types: some columns, or all of them, as of a table without rows
+        bare = draw(st.sets(st.sampled_from([name for name, _, _ in columns]))) if quirk == 13 else None
+        columns = [(n, k, v if quirk == 13 else []) for n, k, v in columns]
+        columns = [(n, pa.null(), [None] * len(v)) if not bare or n in bare else (n, k, v) for n, k, v in columns]
     if quirk == 14 and columns:
         columns.append((columns[0][0].swapcase(), *columns[0][1:]))
     arrays = [pa.array(_naive(values) if kind == NAIVE else values, kind) for _, kind, values in columns]

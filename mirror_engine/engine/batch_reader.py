@@ -49,6 +49,17 @@ class PreparedBatch:
     refusal: RejectedFile | None
     diagnostics: tuple[Diagnostic, ...]
 
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The key in the table's spelling, columns whose type is not known yet (LZ-5.13) among them."""
+        keys = ((key, self.batch.schema.find(key)) for key in self.metadata.key_columns)
+        return tuple(known.name if known else key for key, known in keys)
+
+    @property
+    def makes_no_table(self) -> bool:
+        """Whether a Delta table of these files alone would have neither columns nor rows (LZ-5.13)."""
+        return self.batch.schema.is_bare and not any(file.row_count for file in self.batch.files)
+
     def release(self) -> None:
         """Release memory and scratch files of the rows."""
         for file in self.batch.files:

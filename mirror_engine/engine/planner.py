@@ -122,6 +122,7 @@ class _TablePlanner:
         self._pending = {path: file.etag for path, file in self._files.items() if path not in applied}
         self._is_known = self._progress is not None and self._progress.configured_at > 0
         self._has_table = self._progress is not None and self._progress.has_table
+        self._has_files = self._has_table or bool(applied)  # without a type there is no table yet (LZ-5.13)
 
     def _of_this_generation(self, progress: Progress | None, *, moved: bool) -> Progress | None:
         """Plan the steps after which the progress is that of the folder's present generation (LZ-7.3)."""
@@ -185,7 +186,7 @@ class _TablePlanner:
             return self._planned(Behind(count) if self._has_table else Loading(count), None, detection, (batch,))
         if detection.missing_file:
             return self._planned(Blocked(detection.missing_file, len(detection.later)), None, detection)
-        return self._planned(CaughtUp() if self._has_table else self._empty(), None, detection)
+        return self._planned(CaughtUp() if self._has_files else self._empty(), None, detection)
 
     def _empty(self) -> Empty:
         """State of a table without data: in Fabric `Snapshotting`, after 14 days `Failed` (LZ-7.1)."""

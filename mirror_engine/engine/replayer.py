@@ -69,7 +69,7 @@ def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
         batch=known.batch + 1,
         watermarks=watermarks,
         applied=applied,
-        key_columns=batch.batch.key_columns,
+        key_columns=batch.key_columns,
         declared_columns=known.declared_columns or batch.metadata.definition,
         naive_columns=batch.facts.naive_columns,
         utc_columns=batch.facts.utc_columns,
@@ -284,7 +284,10 @@ class Replayer:
 
     def _commit(
         self, task: TableTask, batch: PreparedBatch, known: Progress, state: TableSnapshot | None, started: float
-    ) -> BatchCommitted:
+    ) -> BatchCommitted | None:
+        if state is None and batch.makes_no_table:
+            self._note(task, batch, known)
+            return None
         folder, mirror = self._context.delta_folder(task.table), self._context.ledger.mirror
         record = BatchRecord(mirror, task.root_identity, for_commit(known, task.listing), (), task.table.folder)
         self._check_unchanged(task, batch)
@@ -311,6 +314,14 @@ class Replayer:
         committed = BatchCommitted(task.table, outcome.version, files, rows, time.monotonic() - started)
         self._context.emit(committed)
         return committed
+
+    def _note(self, task: TableTask, batch: PreparedBatch, known: Progress) -> None:
+        """Record files that hold no row and no type: there is nothing to commit, nor to lose (LZ-5.13)."""
+        self._check_unchanged(task, batch)
+        progress = replace(advance(known, batch, 0.0), batch=known.batch)
+        self._context.ledger.record(task.table, for_ledger(progress, batch, Outcome(-1), batch.diagnostics))
+        for diagnostic in batch.diagnostics:
+            self._context.emit(DiagnosticRaised(task.table, diagnostic))
 
     def _check_unchanged(self, task: TableTask, batch: PreparedBatch) -> None:
         """Check that the files of a batch are still those in the landing zone.
@@ -352,7 +363,7 @@ class Replayer:
 def _context(known: Progress, snapshot: TableSnapshot | None) -> TableContext:
     """Return what the next file is read against."""
     if snapshot is None:
-        return TableContext()
+        return TableContext(markers_seen=known.markers_seen)
     is_empty = known.rows_processed == 0 or snapshot.count_rows() == 0
     times = known.naive_columns, known.utc_columns
     return TableContext(snapshot.schema, is_empty, *times, known.markers_seen, snapshot.takes_files)

@@ -68,6 +68,11 @@ class TableSchema:
         """All column names in order."""
         return tuple(column.name for column in self.columns)
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether it has no column but those of Hive folders: no Delta table can be made of it (LZ-5.13)."""
+        return len(self.columns) == len(self.partition_columns)
+
     def find(self, name: str) -> Column | None:
         """The column of that name, ignoring case (LZ-5.7)."""
         return self._by_folded_name.get(folded(name))
@@ -88,6 +93,7 @@ class Incoming:
         key_columns: as `_metadata.json` spells them.
         partition_columns: named by the file's Hive folder (LZ-3.7).
         table_is_empty: whether the table surely holds no row (LZ-5.5).
+        has_rows: whether the file may hold a row.
         untyped_nulls: whether an all-NULL column makes no claim (LZ-5.9, option `all_null_columns`).
         strict: whether severities are those of `strict`.
     """
@@ -98,6 +104,7 @@ class Incoming:
     key_columns: tuple[str, ...] = ()
     partition_columns: tuple[str, ...] = ()
     table_is_empty: bool = True
+    has_rows: bool = True
     untyped_nulls: bool = False
     strict: bool = False
 
@@ -177,19 +184,18 @@ def _fault_of(name: str) -> str:
 def _claims(current: TableSchema | None, incoming: Incoming, said: list[Diagnostic]) -> list[Column]:
     """The file's columns with a type each: an all-NULL one is an integer, or makes no claim (LZ-5.9).
 
-    A key column always claims one, and so do all where the table would else be without columns: neither a table
-    without its key nor one without columns can exist.
+    Rows need their key, and at least one column: where they would have none, an all-NULL column is an integer.
     """
-    typed = [column for column in incoming.columns if column.type != VOID]
-    barren = current is None and not typed and not incoming.declared
     keys = {folded(name) for name in incoming.key_columns}
+    is_bare = (current is None or current.is_bare) and not incoming.declared
+    is_bare &= all(column.type == VOID and folded(column.name) not in keys for column in incoming.columns)
     claims = []
     for column in incoming.columns:
+        is_known = current is not None and current.find(column.name) is not None
+        is_needed = incoming.has_rows and not is_known and (is_bare or folded(column.name) in keys)
         if column.type != VOID:
             claims.append(column)
-            continue
-        known = current.find(column.name) if current else None
-        if not incoming.untyped_nulls or (known is None and (barren or folded(column.name) in keys)):
+        elif is_needed or not incoming.untyped_nulls:
             said.append(incoming.say("ME045", column=column.name))
             claims.append(replace(column, type=_VOID_TYPE))
     return claims
@@ -205,16 +211,16 @@ def _union(before: TableSchema, columns: Iterable[Column]) -> TableSchema:
 
 
 def _check_keys(schema: TableSchema, incoming: Incoming, said: list[Diagnostic]) -> None:
-    """Find every key column in the file or its folder, ignoring case (LZ-2.11)."""
+    """Find every key column in the file or its folder, ignoring case (LZ-2.11); its type may be unknown (LZ-5.13)."""
     sent = (*(column.name for column in incoming.columns), *incoming.partition_columns)
     present = {folded(name) for name in sent}
     for key in dict.fromkeys(incoming.key_columns):
         known = schema.find(key)
-        if folded(key) not in present or known is None:
+        if folded(key) not in present:
             near = get_close_matches(key, sent, n=1)
             hint = f"did you mean `{near[0]}`? " if near else ""
             without_errors([*said, incoming.say("ME018", column=key, hint=hint)])
-        elif known.name != key:
+        elif known and known.name != key:
             said.append(incoming.say("ME052", column=key, other=known.name))
 
 

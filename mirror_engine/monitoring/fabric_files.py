@@ -122,7 +122,7 @@ def fabric_status(state: TableState, progress: Progress | None) -> str | None:
         return "Failed"
     if progress is None:
         return "Initialized"
-    return "Replicating" if progress.has_table else "Snapshotting"
+    return "Replicating" if progress.has_table or progress.applied else "Snapshotting"
 
 
 def artifact_id(mirror: str) -> str:

@@ -12,7 +12,7 @@ from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.landing_zone.states import Halted, TableState, Unconfigured
+from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured
 from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fabric_status, last_heartbeat
 from mirror_engine.monitoring.words import describe, help_for, iso, urgency
 
@@ -101,9 +101,14 @@ class TableStatus:
 
     @property
     def message(self) -> str:
-        """The state in a sentence, and how many ignored paths look like data."""
+        """The state in a sentence, whether there is a table (LZ-5.13), and how many ignored paths look like data."""
+        is_bare = isinstance(self.state, CaughtUp) and self.delta_version is None
         lost = sum(map(never_arrives, self.ignored))
-        return describe(self.name, self.state) + (f"; {count(lost, 'ignored path')} with data" if lost else "")
+        return (
+            describe(self.name, self.state)
+            + ("; no table yet: no file gives a column a type" if is_bare else "")
+            + (f"; {count(lost, 'ignored path')} with data" if lost else "")
+        )
 
     @property
     def urgency(self) -> str:

@@ -86,7 +86,8 @@ class ChangeBatch:
     Attributes:
         files: in detection order; may be empty when only a table is to be created. All are passthrough, or none.
         schema: the table's schema after this batch: that before it, plus new columns at the end.
-        key_columns: in the table's spelling; empty in a keyless table (then every marker is 0).
+        key_columns: in the table's spelling; empty in a keyless table (then every marker is 0). Where no file has a
+            row, those of unknown type are left out (LZ-5.13).
     """
 
     files: tuple[FileRows, ...]

@@ -74,13 +74,23 @@ MERGES = {
     "and so conflicts with another type": (TABLE, {"columns": (ID, UNKNOWN_CITY)}, "ME044"),
     "or makes no claim": (None, {"columns": (ID, UNKNOWN_CITY), "untyped_nulls": True}, (ID,)),
     "and so conflicts with none": (TABLE, {"columns": (ID, UNKNOWN_CITY), "untyped_nulls": True}, (ID, CITY)),
-    "an untyped key claims integer, as no table is without its key": (
+    "an untyped key claims integer, as no row is without its key": (
         *(None, {"columns": (Column("Id", VOID), CITY), "untyped_nulls": True}),
         *((Column("Id", "integer"), CITY), ["ME045"]),
     ),
-    "as no table is without columns": (
+    "as no row is without columns": (
         *(None, {"columns": (UNKNOWN_CITY,), "key_columns": (), "untyped_nulls": True}),
         *((Column("City", "integer"),), ["ME045"]),
+    ),
+    "without rows neither needs a claim": (
+        *(None, {"columns": (Column("Id", VOID), UNKNOWN_CITY), "untyped_nulls": True, "has_rows": False}, ()),
+    ),
+    "without the option each claims all the same": (
+        *(None, {"columns": (Column("Id", VOID),), "has_rows": False}, (Column("Id", "integer"),), ["ME045"]),
+    ),
+    "a Hive folder's column is none for rows to have": (
+        *(None, {"columns": (UNKNOWN_CITY,), "key_columns": (), "partition_columns": ("day",), "untyped_nulls": True}),
+        *((Column("City", "integer"), DAY), ["ME045"]),
     ),
     "declared columns are there though the file lacks them": (
         *(None, {"columns": (CITY,), "declared": (ID, CITY), "key_columns": ("City",)}, (ID, CITY), [], (ID,)),

@@ -44,7 +44,7 @@ _NAN = object()
 def described(table: TableStatus) -> str:
     """A table's state, and what to do about it."""
     help_text = help_for(table.state, engine_running=True)
-    return f"  {describe(table.name, table.state)}" + (f"\n    help: {help_text}" if help_text else "")
+    return f"  {table.message}" + (f"\n    help: {help_text}" if help_text else "")
 
 
 class MirrorInTest(Mirror):
@@ -148,7 +148,8 @@ class MirrorInTest(Mirror):
         if not self._has_synced:
             return "the mirror was not synced"
         tables = self.status().tables
-        lines = [described(table) for table in tables if not isinstance(table.state, CaughtUp)]
+        with_rows = [table for table in tables if isinstance(table.state, CaughtUp) and table.delta_version is not None]
+        lines = [described(table) for table in tables if table not in with_rows]
         known = {table.state.diagnostic for table in tables if isinstance(table.state, Halted | Unconfigured)}
         first = self.diagnostics[:MAX_DIAGNOSTICS]
         lines += [*self._failures, *(_in_full(diagnostic) for diagnostic in first if diagnostic not in known)]

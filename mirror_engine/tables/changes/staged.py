@@ -113,11 +113,13 @@ def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges
 
 
 def _keys_and_markers(batch: ChangeBatch) -> tuple[pa.Table, Markers, Integers]:
-    """Key columns and markers of every change, and how many rows each file has."""
+    """Key columns and markers of every change, and how many rows each file has; without any, it may lack a key."""
     types = {column.name: arrow_type(column.type) for column in batch.schema.columns}
     schema = pa.schema([*((name, types[name]) for name in batch.key_columns), (MARKER_COLUMN, pa.int8())])
     tables = [
-        pa.Table.from_batches((rows.select(schema.names) for rows in file.rows.batches(schema.names)), schema)
+        pa.Table.from_batches([rows.select(schema.names) for rows in file.rows.batches(schema.names)], schema)
+        if file.row_count
+        else schema.empty_table()
         for file in batch.files
     ]
     whole = pa.concat_tables([schema.empty_table(), *tables])

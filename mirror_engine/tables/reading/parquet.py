@@ -84,6 +84,7 @@ class ParquetChangeFile(OpenFile):
             raise broken(path, "its footer cannot be understood") from error
         self._marker_at = _marker_position(fields, path)
         self.promised_rows = rows = int(self.parquet.metadata.num_rows)
+        self.has_rows = rows > 0
         self._fixed_width = _fixed_width(self.parquet.schema)
         check_total(rows * self._fixed_width, rows, self._size, path, config)
         self.marker = None if self._marker_at is None else fields[self._marker_at].name

@@ -122,13 +122,14 @@ def file_contract(file: OpenFile, request: ReadRequest, config: Config) -> FileC
         key_columns=metadata.key_columns,
         partition_columns=tuple(partition),
         table_is_empty=request.facts.is_empty,
+        has_rows=file.has_rows,
         untyped_nulls=config.all_null_columns == "untyped",
         strict=config.strict,
     )
     faults = {column: fault for column, value in partition.items() if (fault := folder_fault(column, value))}
     without_errors(incoming.say("ME088", column=column, reason=fault) for column, fault in faults.items())
     merged = merge(request.facts.schema, incoming)
-    if not merged.schema.columns or not (file.columns or file.marker or metadata.is_text):
+    if not (file.columns or (merged.schema.columns and (file.marker or metadata.is_text))):
         without_errors([incoming.say("ME024", reason="it has no data column, and a table needs one")])
     keys = filter(None, map(merged.schema.find, metadata.key_columns))
     return FileContract(

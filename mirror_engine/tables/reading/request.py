@@ -152,12 +152,14 @@ class OpenFile(ABC):
             null-typed one. For text: the declared columns that the header names.
         marker: the marker column's name as spelled; None for a marker-free file.
         naive_columns, utc_columns: timestamp columns without and with a time zone.
+        has_rows: whether it may hold a row.
     """
 
     columns: Sequence[Column] = ()
     marker: str | None = None
     naive_columns: frozenset[str] = frozenset()
     utc_columns: frozenset[str] = frozenset()
+    has_rows: bool = True
 
     def __init__(self, handle: BinaryIO, path: str, config: Config) -> None:
         self._handle = handle

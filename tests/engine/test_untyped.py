@@ -1,0 +1,120 @@
+"""All-NULL columns that make no claim: a table without a typed column and without rows is not there yet (LZ-5.13)."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from shop import Shop, name
+
+from mirror_engine.engine.run import RunResult
+from mirror_engine.errors import UnknownTable
+from mirror_engine.landing_zone.layout import LEDGER, SCRATCH, TABLES
+from mirror_engine.landing_zone.states import CaughtUp, Loading
+from mirror_engine.publisher.target import find_target
+from mirror_engine.publisher.testing.mirror import MirrorInTest
+from mirror_engine.publisher.trace.file import trace_file
+from mirror_engine.publisher.validate import check_landing_zone
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+
+VOID, TEXT = pa.null(), pa.string()
+MARKER = "__rowMarker__"
+
+
+@pytest.fixture(params=["memory", "deltalake"])
+def shop(request, tmp_path):
+    writer = DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH) if request.param == "deltalake" else None
+    return Shop(tmp_path, writer, all_null_columns="untyped")
+
+
+def land(shop, number, folder="Orders", **columns):
+    """Land a file; each column is its values, then its type."""
+    content = io.BytesIO()
+    pq.write_table(pa.table({column: pa.array(*values) for column, values in columns.items()}), content)
+    shop.publisher.put(f"{folder}/{name(number)}", content.getvalue())
+
+
+def nothing(*columns):
+    return {column: ([], VOID) for column in (*columns, MARKER)}
+
+
+def rows(shop):
+    return sorted(shop.writer.rows("dbo/Orders").to_pylist(), key=str)
+
+
+def test_files_without_rows_and_types_are_done_but_make_no_table(shop):
+    shop.publisher.table("Orders", keys=["id"])
+    for number in (1, 2, 3):
+        land(shop, number, **nothing("id", "city"))
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert (list(shop.writer.tables()), shop.said()) == ([], [])
+    shop.now += 30 * 86_400  # never `Failed` (LZ-7.1): it has files
+    status = shop.status()
+    assert (status.state, status.fabric_status, status.delta_version) == (CaughtUp(), "Replicating", None)
+    assert status.message == "Orders has caught up; no table yet: no file gives a column a type"
+    assert [(file.path, file.state, file.rows) for file in status.files] == [(name(n), "applied", 0) for n in (1, 2, 3)]
+    assert all((shop.publisher.path / "Orders" / name(number)).exists() for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_the_first_file_with_a_type_makes_the_table(shop, is_lost):
+    shop.publisher.table("Orders", keys=["id"])
+    land(shop, 1, **nothing("id", "city"))
+    shop.sync()
+    if is_lost:
+        (shop.root / LEDGER).unlink()
+    land(shop, 2, id=(["A1"], TEXT), city=([None], VOID), **{MARKER: ([4], pa.int32())})
+    assert shop.status().state == Loading(2 if is_lost else 1)
+    shop.sync()
+    land(shop, 3, id=(["A1", "B7"], TEXT), city=(["Linz", "Graz"], TEXT), **{MARKER: ([4, 4], pa.int32())})
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert rows(shop) == [{"id": "A1", "city": "Linz"}, {"id": "B7", "city": "Graz"}]
+    (shop.root / LEDGER).unlink()  # the table now says that all three are in it
+    assert shop.sync().files_applied == 0
+    assert shop.status().watermarks == {"": 3}
+
+
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_a_table_may_be_there_before_its_key_is(tmp_path, batch):
+    writer = DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH)
+    shop = Shop(tmp_path, writer, all_null_columns="untyped", max_batch_files=batch)
+    shop.publisher.table("Orders", keys=["id", "line"])
+    land(shop, 1, id=([], pa.int64()), line=([], VOID), city=([], VOID))
+    if batch == 1:
+        shop.sync()
+        assert writer.snapshot("dbo/Orders").schema.names == ("id",)
+    land(shop, 2, line=([1, 2], pa.int8()), id=([7, 7], pa.int64()), city=([None, None], VOID))
+    land(shop, 3, line=([2], pa.int8()), id=([7], pa.int64()), city=(["Linz"], TEXT), **{MARKER: ([1], pa.int32())})
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert rows(shop) == [{"id": 7, "line": 1, "city": None}, {"id": 7, "line": 2, "city": "Linz"}]
+    shop.publisher.put("Orders/_metadata.json", b'{"keyColumns": ["id"]}')
+    assert shop.sync().result is RunResult.NEEDS_ATTENTION  # the whole key is on record
+
+
+def test_a_partition_column_alone_is_no_table(shop):
+    shop.publisher.table("Orders", keys=["id"], partitioned=True)
+    land(shop, 1, "Orders/day=1", **nothing("id"))
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert list(shop.writer.tables()) == []
+    land(shop, 1, "Orders/day=2", id=(["A1"], TEXT))
+    shop.sync()
+    assert rows(shop) == [{"id": "A1", "day": "2"}]
+
+
+def test_what_the_test_kit_and_validate_say(tmp_path):
+    shop = Shop(tmp_path, all_null_columns="untyped")
+    shop.publisher.table("Orders", keys=["id"])
+    land(shop, 1, **nothing("id"))
+    with MirrorInTest(tmp_path, shop.config, writer=shop.writer) as mirror:
+        mirror.sync_until_caught_up()
+        with pytest.raises(UnknownTable, match="no table yet: no file gives a column a type"):
+            mirror.table("Orders").rows()
+    with shop.trace() as trace:
+        traced = trace_file(trace, name(1))
+        assert (traced.state, traced.rows, traced.delta_version) == ("applied", 0, None)
+    land(shop, 2, id=(["A1"], TEXT), **{MARKER: ([0], pa.int32())})
+    (table,) = check_landing_zone(find_target(shop.root, shop.config)).tables
+    assert (table.state, len(table.files)) == ("caught_up", 2)
+    assert [found.code for found, _ in table.diagnostics] == []
