@@ -9,7 +9,7 @@ import pytest
 from starlette.responses import Response
 from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, tunnel
 
-from mirror_engine.onelake import network as proxy
+from mirror_engine.onelake import proxy
 
 pytestmark = pytest.mark.slow
 
