@@ -43,6 +43,12 @@ def _fault(text: str) -> Any:
     return parse_fault(text)
 
 
+def _passed_host(text: str) -> Any:
+    from mirror_engine.onelake.proxy import PassedHost
+
+    return PassedHost.parse(text)
+
+
 # of `start` and `exec`, named as in `ServerPlan` and `EmulatorOptions`
 _OPTIONS = (
     click.option("--workspace", metavar="NAME", help="Workspace to create or use.  [default: the first one]"),
@@ -77,6 +83,13 @@ _OPTIONS = (
         type=_fault,
         multiple=True,
         help="Inject a fault: 'throttle status=429 path=*/Orders/* nth=3' (repeatable).",
+    ),
+    click.option(
+        "--pass-through",
+        metavar="HOST",
+        type=_passed_host,
+        multiple=True,
+        help="Let the proxy connect to HOST[:PORT], '*.DOMAIN' or all, too (repeatable).",
     ),
     click.option("has_fault_api", "--fault-api", is_flag=True, help="Let clients change faults while it runs."),
 )
@@ -115,6 +128,7 @@ def start(
     token: str | None,
     token_file: Path | None,
     port: int,
+    pass_through: tuple[Any, ...],
     *,
     allow_remote: bool,
     detach: bool,
@@ -142,7 +156,7 @@ def start(
         except (OSError, ValueError) as error:
             message = f"--token-file: {token_file} cannot be read: {error}"
             raise UsageError(message, "give a file with one token") from None
-    listening = Listening(host, token, port, allow_remote=allow_remote)
+    listening = Listening(host, token, port, allow_remote=allow_remote, pass_through=pass_through)
     if detach and not foreground:
         words = [*click.get_current_context().obj, "--foreground"]
         _print_info(running(store) or start_detached(store, words, os.environ))
@@ -212,7 +226,14 @@ def _print_info(info: ConnectionInfo, *, exports_only: bool = False) -> None:
 @click.option(
     "--wait", type=DURATION, help="After COMMAND succeeded, wait at most this long until its files are applied."
 )
-def exec_(store: Path, config: Config, program: tuple[str, ...], wait: float | None, **served: Any) -> int:
+def exec_(
+    store: Path,
+    config: Config,
+    program: tuple[str, ...],
+    wait: float | None,
+    pass_through: tuple[Any, ...],
+    **served: Any,
+) -> int:
     """Run one command in that environment.
 
     The emulator starts before it and stops after it. FABRIC_WORKSPACE_ID and FABRIC_MIRRORED_DATABASE_ID tell the
@@ -227,7 +248,7 @@ def exec_(store: Path, config: Config, program: tuple[str, ...], wait: float | N
     _check_packages()
     from mirror_engine.onelake.connection import Listening
 
-    with _server(store, config, Listening(), log.Log(), **served) as server:
+    with _server(store, config, Listening(pass_through=pass_through), log.Log(), **served) as server:
         return _run(program, server.connection.around(os.environ)) or _finish(server, wait)
 
 

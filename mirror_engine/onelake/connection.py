@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from mirror_engine.onelake.proxy import PassedHost
+
 START_SECONDS = 60.0
 STOP_SECONDS = 120.0  # an engine finishes its commit first
 POLL_SECONDS = 0.05
@@ -41,15 +43,18 @@ class Listening:
         token: which every request must carry; None where any passes.
         port: of the proxy; http, https and the page take the next three. 0 for any free ones.
         allow_remote: listen on an address that others can reach.
+        pass_through: other hosts that the proxy connects to; only on loopback, as it asks for no token.
 
     Raises:
-        UsageError: the address is not valid, or others could reach it without `allow_remote` and token.
+        UsageError: the address is not valid, or others could reach it without `allow_remote` and token, or through it
+            other hosts.
     """
 
     address: str = LOOPBACK
     token: str | None = None
     port: int = 0
     allow_remote: bool = False
+    pass_through: Sequence[PassedHost] = ()
 
     def __post_init__(self) -> None:
         if self.token is not None and not _TOKEN.fullmatch(self.token):
@@ -69,6 +74,11 @@ class Listening:
             raise UsageError(
                 f"--allow-remote requires a token of {MIN_TOKEN_CHARACTERS} characters or more",
                 "Set MIRROR_ENGINE_TOKEN; everyone who has it can read and write all of STORE.",
+            )
+        if self.pass_through:
+            raise UsageError(
+                f"--pass-through with --host {self.address}: others could reach those hosts through this machine",
+                "Listen on loopback.",
             )
 
     @property

@@ -24,6 +24,11 @@ def is_served(host: str) -> bool:
     return host == FABRIC or host in LOGINS or _ONELAKE.fullmatch(host) is not None
 
 
+def is_production(host: str) -> bool:
+    """Whether a host is OneLake's, Fabric's or Entra's, served here or not; lower case, no trailing dot."""
+    return f".{host}".endswith(tuple(f".{domain}" for domain in (FABRIC.partition(".")[2], *LOGINS)))
+
+
 def host_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     """The request's host in lower case without its port; None unless there is exactly one `Host` header."""
     hosts = [value for name, value in headers if name == b"host"]

@@ -1,6 +1,6 @@
 """The emulator's listeners: https, http and a CONNECT proxy, on one accept loop in a thread of its own.
 
-A connection to the proxy becomes one to https once its tunnel is granted.
+A connection to the proxy becomes one to https once its tunnel to the emulator is granted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from mirror_engine.onelake.proxy import MAX_HEAD_BYTES, grant_tunnel
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from starlette.types import ASGIApp
 
     from mirror_engine.onelake.middleware import RejectedRequest
+    from mirror_engine.onelake.proxy import PassedHost
 
 MAX_HEADERS = 100
 MAX_CONNECTIONS = 256
@@ -106,6 +107,7 @@ class Listeners:
         listen: an address of this machine; http stays on loopback.
         port: of the proxy; http and https take the next two. 0 for any free ones.
         secret: see `guarded`.
+        pass_through: other hosts that the proxy connects to.
         on_error: gets internal errors, without request content.
         on_answered: gets every answer's method and status.
         on_rejected: gets each rejected request and tunnel.
@@ -124,6 +126,7 @@ class Listeners:
         listen: str = LOOPBACK,
         port: int = 0,
         secret: str | None = None,
+        pass_through: Sequence[PassedHost] = (),
         on_error: Callable[[str], None] = lambda _: None,
         on_answered: Callable[[str, int], None] = lambda *_: None,
         on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
@@ -132,6 +135,7 @@ class Listeners:
         guard = guarded(bounded(app, on_error), secret, allows_any_host=allows_any_host)
         self._app = logged(guard, on_rejected, on_answered)
         self._on_rejected = on_rejected
+        self._pass_through = pass_through
         self._tls = tls
         self._listen = listen
         self._port = port
@@ -196,7 +200,7 @@ class Listeners:
         """Serve one connection until it ends."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError), contextlib.closing(connection):  # clients may disconnect at any time
-            if is_proxy and not await grant_tunnel(connection, self._on_rejected):
+            if is_proxy and not await grant_tunnel(connection, self._on_rejected, self._pass_through):
                 return
             protocol = LimitedProtocol(self._server.config, self._server.server_state, {})
             handshake = HANDSHAKE_SECONDS if tls else None

@@ -1,83 +1,235 @@
-"""The emulator's proxy: which requests are granted a tunnel."""
+"""The emulator's proxy: tunnels to the emulator, and connections to the hosts that it passes through."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from ipaddress import ip_address
+from socket import SOCK_STREAM
 from typing import TYPE_CHECKING
 
 import httptools
 
-from mirror_engine.onelake.hosts import is_served
+from mirror_engine.errors import UsageError
+from mirror_engine.onelake.hosts import is_production, is_served
 from mirror_engine.onelake.middleware import RejectedRequest
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 MAX_HEAD_BYTES = 16 * 1024
-CONNECT_SECONDS = 10.0
+CHUNK_BYTES = 64 * 1024
+CONNECT_SECONDS = 10.0  # for the head, and for a connection to a host
+MAX_PORT = 65535
+
+GRANTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+BAD_REQUEST = "400 Bad Request"
+FORBIDDEN = "403 Forbidden by mirror-engine (emulator start --pass-through HOST)"  # most clients show no more than that
+UNREACHABLE = "502 Bad Gateway, mirror-engine cannot reach that host"
 PROXY_ERROR = (
-    "mirror-engine: this proxy connects to OneLake, Fabric's API and Entra on port 443 only.\n"
-    "HTTPS_PROXY of the environment that `mirror-engine emulator` printed points to it.\n"
+    "This is the proxy of mirror-engine's emulator, to which HTTPS_PROXY of its environment points. It connects\n"
+    "OneLake, Fabric's API and Entra, on port 443, to the emulator; and other hosts where the emulator was started\n"
+    "with --pass-through HOST, '*.DOMAIN' or all. Hosts on this machine or a private network must be named.\n"
 )
+_AUTHORITY = re.compile(r"(?P<host>[a-z0-9*_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+_OF_THE_PROXY = frozenset({b"connection", b"host", b"keep-alive", b"proxy-authorization", b"proxy-connection"})
 
 
-class _ConnectHead:
-    """The head of a proxy request; callbacks of its parser."""
+class RefusedError(Exception):
+    """A proxy request is not served, with the status line's code and reason."""
+
+
+def _host_and_port(authority: str) -> tuple[str, int | None]:
+    """A host in lower case without a trailing dot, and its port where one is named; ValueError."""
+    found = _AUTHORITY.fullmatch(authority.lower())
+    port = int(found["port"]) if found and found["port"] else None
+    if found is None or port == 0 or (port or 0) > MAX_PORT:
+        raise ValueError(authority)
+    return found["host"].strip("[]").rstrip("."), port
+
+
+@dataclass(frozen=True)
+class PassedHost:
+    """A host that the proxy connects to, or several.
+
+    Attributes:
+        host: a name or an address; or a pattern with `*`, which means public addresses only.
+        port: None for all.
+    """
+
+    host: str
+    port: int | None = None
+
+    @staticmethod
+    def parse(text: str) -> PassedHost:
+        """Read `HOST`, `HOST:PORT`, `*.DOMAIN` or `all`; UsageError."""
+        try:
+            return PassedHost(*_host_and_port("*" if text == "all" else text))
+        except ValueError:
+            message = f"--pass-through: {text!r} is not a host"
+            raise UsageError(message, "Examples: api.example.org, '*.example.org', localhost:5432, all.") from None
+
+
+async def addresses(host: str, port: int, passed: Sequence[PassedHost]) -> Sequence[str]:
+    """Where a host is reached, as far as it may be; RefusedError, OSError."""
+    matching = [each for each in passed if each.port in {None, port} and fnmatchcase(host, each.host)]
+    if matching and not is_production(host):
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
+        is_named = any("*" not in each.host for each in matching)
+        if reached := [str(at[0]) for *_, at in found if is_named or ip_address(at[0]).is_global]:
+            return reached
+    raise RefusedError(FORBIDDEN)
+
+
+class _ProxyRequest:
+    """The head of a proxy request; callbacks of its parser.
+
+    Attributes:
+        method: as sent; empty until the head is complete.
+        target: as sent.
+        body: what has arrived of it.
+    """
 
     def __init__(self) -> None:
-        self.method = b""
-        self.target = b""
+        self.method = self.target = self.body = b""
+        self._headers: list[tuple[bytes, bytes]] = []
         self._parser = httptools.HttpRequestParser(self)
 
     def on_url(self, url: bytes) -> None:
         self.target += url
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
     def on_headers_complete(self) -> None:
         self.method = self._parser.get_method()
 
-    async def receive(self, connection: socket.socket) -> str | None:
-        """Read it; the error status of a tunnel that is not granted, else None."""
-        length = 0
+    async def receive(self, connection: socket.socket) -> None:
+        """Read it; RefusedError."""
+        received = b""
         while not self.method:
             data = await asyncio.get_running_loop().sock_recv(connection, MAX_HEAD_BYTES)
-            length += len(data)
-            if length > MAX_HEAD_BYTES:
-                return "431 Request Header Fields Too Large"
+            received += data
+            if len(received) > MAX_HEAD_BYTES:
+                raise RefusedError("431 Request Header Fields Too Large")
             try:
                 self._parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
                 if upgrade.args[0] < len(data):  # data before the tunnel is granted
-                    return "400 Bad Request"
+                    raise RefusedError(BAD_REQUEST) from None
             except httptools.HttpParserError:
-                return "400 Bad Request"
+                raise RefusedError(BAD_REQUEST) from None
             if not data:
-                return "400 Bad Request"
+                raise RefusedError(BAD_REQUEST)
+        self.body = received.partition(b"\r\n\r\n")[2]
+
+    @property
+    def is_tunnel(self) -> bool:
+        return self.method == b"CONNECT"
+
+    @property
+    def authority(self) -> str:
+        """The host and port that it names, without user and password; `""` for a target that names none."""
+        named = self.target if self.is_tunnel else b"".join(self.target.split(b"/", 3)[2:3])
+        return named.rpartition(b"@")[2].decode("latin-1")
+
+    def is_to_emulator(self) -> bool:
+        """Whether it asks for a tunnel to a host name that the emulator serves."""
         host, _, port = self.target.decode("latin-1").rpartition(":")
-        is_tunnel = self.method == b"CONNECT" and self._parser.get_http_version() in {"1.0", "1.1"}
-        return None if is_tunnel and port == "443" and is_served(host) else "403 Forbidden"
+        is_tunnel = self.is_tunnel and self._parser.get_http_version() in {"1.0", "1.1"}
+        return is_tunnel and port == "443" and is_served(host)
+
+    def place(self) -> tuple[str, int]:
+        """The host and port of another server that it asks for; RefusedError."""
+        is_plain = self.target.startswith(b"http://")
+        with contextlib.suppress(ValueError):
+            host, port = _host_and_port(self.authority if is_plain else self.target.decode("latin-1"))
+            if port or is_plain:
+                return host, port or 80
+        raise RefusedError(FORBIDDEN)
+
+    def forwarded(self) -> bytes:
+        """A plain request as its host gets it, for one answer per connection, with what has arrived of the body."""
+        path = b"/".join([b"", *self.target.split(b"/", 3)[3:]]) or b"/"
+        own = [(b"Host", self.authority.encode("latin-1")), (b"Connection", b"close")]
+        kept = [(name, value) for name, value in self._headers if name.lower() not in _OF_THE_PROXY]
+        first = b"%s %s HTTP/%s" % (self.method, path, self._parser.get_http_version().encode())
+        return b"\r\n".join([first, *(b"%s: %s" % header for header in [*kept, *own]), b"", self.body])
 
 
 async def grant_tunnel(
-    connection: socket.socket, on_rejected: Callable[[RejectedRequest], None] = lambda _: None
+    connection: socket.socket,
+    on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
+    passed: Sequence[PassedHost] = (),
 ) -> bool:
-    """Read and answer a proxy request; whether TLS may follow.
+    """Read and answer a proxy request; whether TLS to the emulator may follow.
+
+    A request to a passed host is served until either side has ended it.
 
     Args:
         connection: non-blocking, left open; its request must arrive within `CONNECT_SECONDS`, or nothing is answered.
-        on_rejected: gets each tunnel that is not granted.
+        on_rejected: gets each request that is not served.
+        passed: other hosts that may be reached.
     """
-    head = _ConnectHead()
+    request = _ProxyRequest()
     try:
-        status = await asyncio.wait_for(head.receive(connection), CONNECT_SECONDS)
-    except asyncio.TimeoutError:
-        return False
-    answer = "HTTP/1.1 200 Connection established\r\n\r\n"
-    if status is not None:
-        is_tunnel = head.method == b"CONNECT"  # its host is logged, without a password; others may hold a signature
-        host = head.target.decode("latin-1").rpartition("@")[2] if is_tunnel else ""
-        on_rejected(RejectedRequest(head.method.decode("ascii"), host, "", int(status[:3]), ""))
-        length = f"Content-Length: {len(PROXY_ERROR)}\r\nConnection: close"
-        answer = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n{length}\r\n\r\n{PROXY_ERROR}"
+        await asyncio.wait_for(request.receive(connection), CONNECT_SECONDS)
+        is_granted = request.is_to_emulator()
+        upstream = None if is_granted else await asyncio.wait_for(_connect(*request.place(), passed), CONNECT_SECONDS)
+    except RefusedError as refused:
+        status = str(refused)
+    except (asyncio.TimeoutError, OSError, UnicodeError):  # the last is raised for names that DNS cannot have
+        if not request.method:
+            return False
+        status = UNREACHABLE
+    else:
+        if upstream:
+            await _relay(connection, request, *upstream)
+        else:
+            await asyncio.get_running_loop().sock_sendall(connection, GRANTED)
+        return is_granted
+    host = request.authority  # the rest may hold a signature
+    allowed_by = "--pass-through" if status == FORBIDDEN else ""
+    on_rejected(RejectedRequest(request.method.decode("ascii"), host, "", int(status[:3]), "", allowed_by))
+    length = f"Content-Length: {len(PROXY_ERROR)}\r\nConnection: close"
+    answer = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\n{length}\r\n\r\n{PROXY_ERROR}"
     await asyncio.get_running_loop().sock_sendall(connection, answer.encode())
-    return status is None
+    return False
+
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def _connect(host: str, port: int, passed: Sequence[PassedHost]) -> _Streams:
+    """A connection to the first address that accepts one; RefusedError, OSError."""
+    *others, last = await addresses(host, port, passed)
+    for address in others:
+        with contextlib.suppress(OSError):
+            return await asyncio.open_connection(address, port)
+    return await asyncio.open_connection(last, port)
+
+
+async def _relay(
+    connection: socket.socket, request: _ProxyRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Carry bytes both ways until the host has ended its side."""
+    with contextlib.closing(writer):
+        from_client, to_client = await asyncio.open_connection(sock=connection)
+        (to_client if request.is_tunnel else writer).write(GRANTED if request.is_tunnel else request.forwarded())
+        sending = asyncio.create_task(_copy(from_client, writer))
+        await _copy(reader, to_client)
+        sending.cancel()
+        to_client.close()
+        await to_client.wait_closed()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while piece := await reader.read(CHUNK_BYTES):
+            writer.write(piece)
+            await writer.drain()
+        writer.write_eof()

@@ -212,6 +212,7 @@ class Server:
             listen=listening.address,
             port=listening.port,
             secret=listening.token,
+            pass_through=listening.pass_through,
             on_error=self.on_error,
             on_answered=page.metrics.count_request,
             on_rejected=self.on_rejected,

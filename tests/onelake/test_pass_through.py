@@ -1,0 +1,209 @@
+"""Hosts that the proxy passes through: which, and what arrives there. All of them are this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from starlette.responses import Response
+from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, trusting
+
+from mirror_engine.errors import UsageError
+from mirror_engine.onelake import proxy
+from mirror_engine.onelake.connection import Listening
+from mirror_engine.onelake.proxy import PassedHost
+
+pytestmark = pytest.mark.slow
+
+LOCALHOST = (PassedHost.parse("localhost"),)
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with the request as it arrived."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        text = f"{self.requestline}\n{self.headers}".encode() + body
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def elsewhere():
+    """The port of a server that is not the emulator."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+@contextmanager
+def passing(*patterns):
+    rejected = []
+    hosts = tuple(map(PassedHost.parse, patterns))
+    with running(Response("emulator"), pass_through=hosts, on_rejected=rejected.append) as emulator:
+        yield emulator, rejected
+
+
+def connect(target):
+    return f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode()
+
+
+def test_a_tunnel_carries_bytes_both_ways_and_ends_with_the_host(elsewhere):
+    with passing("localhost") as (emulator, _), connected(emulator.proxy_port) as tunnel:
+        tunnel.sendall(connect(f"LOCALHOST.:{elsewhere}"))
+        assert status_of(tunnel.recv(65536)) == 200
+        body = b"x" * 1_000_000
+        tunnel.sendall(request("POST", "/a", "localhost", f"Content-Length: {len(body)}", body=body))
+        answer = rest_of(tunnel)
+    assert answer.endswith(body)
+    assert b"POST /a HTTP/1.1" in answer
+
+
+def test_a_tunnel_whose_client_has_sent_all_still_gets_the_answer():
+    with (
+        closing(socket.create_server(("127.0.0.1", 0))) as server,
+        passing("localhost") as (emulator, _),
+        connected(emulator.proxy_port) as client,
+    ):
+        client.sendall(connect(f"localhost:{server.getsockname()[1]}"))
+        assert status_of(client.recv(65536)) == 200
+        upstream, _ = server.accept()
+        with upstream:
+            client.sendall(b"question")
+            client.shutdown(socket.SHUT_WR)
+            assert rest_of(upstream) == b"question"
+            upstream.sendall(b"answer")
+        assert rest_of(client) == b"answer"
+
+
+def test_a_plain_request_arrives_as_at_the_host_itself_without_what_was_meant_for_the_proxy(elsewhere):
+    headers = ("Proxy-Authorization: Basic c2VjcmV0", "Proxy-Connection: keep-alive", "X-Own: 1", "Content-Length: 4")
+    target = f"http://user:secret@localhost:{elsewhere}/a//b?c=%2F"
+    with passing("localhost") as (emulator, _):
+        answer = exchange(emulator.proxy_port, request("POST", target, "other", *headers, body=b"body"))
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert status_of(head) == 200
+    assert body.decode().split("\n") == [
+        "POST /a//b?c=%2F HTTP/1.1",
+        "X-Own: 1",
+        "Content-Length: 4",
+        f"Host: localhost:{elsewhere}",
+        "Connection: close",
+        "",
+        "body",
+    ]
+
+
+@pytest.mark.parametrize("pattern", ["localhost:1", "127.0.0.1", "*.localhost", "local*", "all", "example.org"])
+def test_what_is_not_named_is_refused_and_the_refusal_names_the_product_and_the_option(elsewhere, pattern):
+    with passing(pattern) as (emulator, rejected):
+        answers = [
+            exchange(emulator.proxy_port, connect(f"localhost:{elsewhere}")),
+            exchange(emulator.proxy_port, request("GET", f"http://localhost:{elsewhere}/?sig=hush")),
+        ]
+    for answer in answers:
+        status, _, text = answer.decode().partition("\r\n")
+        assert status.startswith("HTTP/1.1 403 ")
+        assert "mirror-engine" in status  # all that most clients show
+        assert "--pass-through" in status
+        assert "--pass-through" in text
+    logged = [(each.host, each.status, each.allowed_by) for each in rejected]
+    assert logged == [(f"localhost:{elsewhere}", 403, "--pass-through")] * 2
+
+
+@pytest.mark.parametrize(
+    "host", [ONELAKE.upper(), f"{ONELAKE}.", "evil.dfs.fabric.microsoft.com", "app.fabric.microsoft.com"]
+)
+@pytest.mark.parametrize("port", [80, 443, 4433])
+def test_production_is_never_reached(host, port, monkeypatch):
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", None)  # its address is not asked for
+    with passing("all", "*.microsoft.com", host.lower()) as (emulator, _):
+        assert status_of(exchange(emulator.proxy_port, connect(f"{host}:{port}"))) == 403
+        assert status_of(exchange(emulator.proxy_port, request("GET", f"http://{host}:{port}/"))) == 403
+
+
+def test_the_emulator_s_own_names_stay_its_own():
+    with passing("all", ONELAKE) as (emulator, _), connected(emulator.proxy_port) as plain:
+        plain.sendall(connect(f"{ONELAKE}:443"))
+        assert status_of(plain.recv(65536)) == 200
+        with trusting().wrap_socket(plain, server_hostname=ONELAKE) as secure:
+            secure.sendall(request(host=ONELAKE))
+            assert rest_of(secure).endswith(b"emulator")
+
+
+PUBLIC = ["8.8.8.8", "2001:4860:4860::8888"]
+PRIVATE = [
+    "127.0.0.1",
+    "::1",
+    "10.1.2.3",
+    "192.168.0.1",
+    "169.254.169.254",
+    "fe80::1",
+    "fd00::1",
+    "0.0.0.0",  # noqa: S104 - not bound
+    "::ffff:127.0.0.1",
+]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "host", "expected"),
+    [
+        (["all"], "db.example.org", PUBLIC),
+        (["*.example.org"], "db.example.org", PUBLIC),
+        (["*.example.org:5432"], "db.example.org", PUBLIC),
+        (["db.example.org"], "db.example.org", PRIVATE + PUBLIC),
+        (["all", "DB.Example.org.:5432"], "db.example.org", PRIVATE + PUBLIC),
+        (["*.example.org:443", "example.org", "db.*.com"], "db.example.org", None),
+    ],
+)
+def test_patterns_reach_public_addresses_and_only_names_the_others(patterns, host, expected, monkeypatch):
+    async def resolved(*_, **__):
+        return [(0, 0, 0, "", (address, 5432)) for address in PRIVATE + PUBLIC]
+
+    async def found():
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
+        return await proxy.addresses(host, 5432, tuple(map(PassedHost.parse, patterns)))
+
+    if expected is None:
+        with pytest.raises(proxy.RefusedError, match="403"):
+            asyncio.run(found())
+    else:
+        assert asyncio.run(found()) == expected
+
+
+def test_a_host_that_cannot_be_reached_is_a_bad_gateway():
+    with closing(socket.socket()) as unused:
+        unused.bind(("127.0.0.1", 0))  # and does not listen
+        with passing("all", "localhost") as (emulator, rejected):
+            for host in (
+                f"localhost:{unused.getsockname()[1]}",
+                f"{'a' * 64}.invalid:443",
+            ):  # the latter has no address
+                assert status_of(exchange(emulator.proxy_port, connect(host))) == 502
+    assert {each.status for each in rejected} == {502}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "*:x", "https://example.org", "a,b", "example.org:0", "example.org:65536", "[::1", "a b"]
+)
+def test_what_is_no_host_is_a_usage_error(text):
+    with pytest.raises(UsageError, match="--pass-through"):
+        PassedHost.parse(text)
+
+
+def test_nothing_is_passed_through_for_others():
+    with pytest.raises(UsageError, match="--pass-through"):
+        Listening("192.0.2.1", allow_remote=True, token="0123456789abcdef", pass_through=LOCALHOST)  # noqa: S106 - a test's own
