@@ -190,7 +190,8 @@ def stop(store: Path) -> None:
 
 @command(root="own")
 @click.argument("store", type=Path, help=f"{_STORE}.")
-def env(store: Path) -> None:
+@click.option("--unset", is_flag=True, help="Print what removes it again, whether the emulator runs or not.")
+def env(store: Path, *, unset: bool) -> None:
     """Print the environment that leads a publisher to the emulator of STORE.
 
     As lines for a shell: eval "$(mirror-engine emulator env ./onelake)"
@@ -200,8 +201,12 @@ def env(store: Path) -> None:
     Exit codes: 0 printed · 2 usage error, or no emulator is running
     """
     _check_packages()
-    from mirror_engine.onelake.connection import running
+    from mirror_engine.onelake.connection import running, undo_lines
 
+    if unset:
+        lines = undo_lines(store, os.environ.get("PATH", ""))
+        _print_lines(lines, {"store": str(store), "lines": lines})
+        return
     info = running(store)
     if info is None:
         raise UsageError(f"no emulator is running for {store}", f"start one: mirror-engine emulator start {store} -d")
@@ -209,10 +214,14 @@ def env(store: Path) -> None:
 
 
 def _print_info(info: ConnectionInfo, *, exports_only: bool = False) -> None:
+    _print_lines(info.exports() if exports_only else info.lines(), info.to_json())
+
+
+def _print_lines(lines: Sequence[str], document: Mapping[str, Any]) -> None:
     if wants_json():
-        print_json(info.to_json())
+        print_json(document)
         return
-    for text in info.exports() if exports_only else info.lines():
+    for text in lines:
         stdout().print(line(text), soft_wrap=True)
     sys.stdout.flush()
 

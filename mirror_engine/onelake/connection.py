@@ -31,6 +31,13 @@ START_SECONDS = 60.0
 STOP_SECONDS = 120.0  # an engine finishes its commit first
 POLL_SECONDS = 0.05
 MIN_TOKEN_CHARACTERS = 16
+VARIABLES = (  # of a publisher, but PATH; some programs read only one spelling of a name
+    *("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE"),
+    *("NODE_EXTRA_CA_CERTS", "NODE_USE_ENV_PROXY", "MIRROR_ENGINE_JAVA_OPTIONS"),
+    *("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET"),
+    *("FABRIC_WORKSPACE_ID", "FABRIC_MIRRORED_DATABASE_ID"),
+    *("MIRROR_ENGINE_FAULT_API", "MIRROR_ENGINE_FAULT_API_TOKEN"),
+)
 _TOKEN = re.compile(r"[!-~]+")
 
 
@@ -188,6 +195,12 @@ def write_private(path: Path, content: bytes) -> None:
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
     os.replace(name, path)  # noqa: PTH105 - the name is text
+
+
+def undo_lines(store: Path, path: str) -> Sequence[str]:
+    """Lines for a shell with that PATH, which undo a STORE's exports."""
+    kept = [folder for folder in path.split(os.pathsep) if folder != str(StateFolder(store).programs)]
+    return [*(f"unset {name}" for name in VARIABLES), f"export PATH={shlex.quote(os.pathsep.join(kept))}"]
 
 
 def running(store: Path) -> ConnectionInfo | None:

@@ -141,6 +141,11 @@ def test_a_detached_emulator_runs_until_stop(cli, tmp_path):
         assert asked.stdout == "200\n", asked.stderr
     finally:
         stopped = cli("emulator", "stop", store)
+    undoing = f'{exports}PATH="/own:$PATH"; eval "$({" ".join(PROGRAM)} emulator env {store} --unset)"; env'
+    undone = subprocess.run(["/bin/sh", "-c", undoing], capture_output=True, text=True, check=True)
+    names = set(connection.VARIABLES)
+    assert [each for each in undone.stdout.splitlines() if each.partition("=")[0] in names] == []
+    assert f"PATH=/own:{os.environ['PATH']}" in undone.stdout.splitlines()
     assert stopped.code == 0
     assert connection.running(store) is None
     log = store / ".mirror-engine/emulator.log"
