@@ -1,4 +1,4 @@
-"""Failure scenarios for a publisher: crash, lost response, key change, concurrent run …, and which it passes."""
+"""Failure scenarios for a publisher: crash, lost response, key change, reset …, and which it passes."""
 
 from __future__ import annotations
 
@@ -175,18 +175,22 @@ class SourceChange:
 
 
 class Source:
-    """The table `Orders` with the key `id`: what a publisher copies.
+    """A table with the key `id`: what a publisher copies.
 
-    A publisher reads `name`, `keys`, `columns`, `position`, `rows()` and `changes()`; the scenarios do the rest.
+    A publisher reads `name`, `keys`, `columns`, `generation`, `position`, `rows()` and `changes()`; the scenarios do
+    the rest.
 
     Attributes:
+        generation: 1, and more by 1 whenever the table must be loaded again: the log of changes has a gap,
+            or mirroring was stopped and started.
         columns: the present columns, with the Python types of their values; all but the key may be None.
         on_read: called once while `rows()` is read.
     """
 
-    def __init__(self) -> None:
-        self.name = "Orders"
+    def __init__(self, name: str = "Orders") -> None:
+        self.name = name
         self.keys = ("id",)
+        self.generation = 1
         self.columns: dict[str, type] = {"id": int, "city": str, "amount": int}
         self.on_read: Callable[[], None] | None = None
         self._log: list[SourceChange] = []
@@ -231,6 +235,12 @@ class Source:
         """Delete a row."""
         self._write("delete", self._rows[key], None)
 
+    def reset(self) -> None:
+        """Replace the rows in no change, as a restored backup does: one stays, one differs, one is new."""
+        self.generation += 1
+        new = {**dict.fromkeys(self.columns), "id": 8, "city": "Steyr"}
+        self._rows = {1: self._rows[1], 3: {**self._rows[3], "amount": 33}, 8: new}
+
     def expected_rows(self) -> dict[int, Row]:
         """The present rows, by key."""
         return dict(self._rows)
@@ -254,12 +264,13 @@ Publish = Callable[[Source, ZoneFiles, MutableMapping[str, Any]], object]
 class Harness:
     """One variant's source, landing zone and mirror; a context manager that removes the zone at the end.
 
-    `state` is what the publisher keeps between its runs.
+    `state` is what the publisher keeps between its runs for `source`; other tables have their own.
     """
 
     def __init__(self, publish: Publish, config: Config | None = None) -> None:
         self.source = Source()
         self.state: dict[str, Any] = {}
+        self._tables = [(self.source, self.state)]
         self._publish = publish
         self._root = Path(tempfile.mkdtemp(prefix="mirror-engine-"))
         self.zone = self._root / ZONE
@@ -277,17 +288,21 @@ class Harness:
         shutil.rmtree(self._root, ignore_errors=True)
 
     def run(self, files: ZoneFiles | None = None) -> None:
-        """Run the publisher once, with files that have a fault or without, then the mirror."""
-        try:
-            self._publish(self.source, files or ZoneFiles(self.zone), self.state)
-        except (Exception, SimulatedCrash) as failure:  # noqa: BLE001 - whatever ends a publisher's run
-            self._failure = failure
-        else:
-            self._failure = None
-            self._has_succeeded = True
+        """Run the publisher once for every table, with files that have a fault or without, then the mirror."""
+        failures = [self._publish_table(*table, files or ZoneFiles(self.zone)) for table in self._tables]
+        self._failure = next(filter(None, failures), None)
+        self._has_succeeded = self._has_succeeded or None in failures
         for thread in self._concurrent:
             thread.join(CONCURRENT_END_SECONDS)
         self._mirror.sync()
+
+    def _publish_table(self, source: Source, state: dict[str, Any], files: ZoneFiles) -> BaseException | None:
+        """Run the publisher once for a table; returns what ended the run early."""
+        try:
+            self._publish(source, files, state)
+        except (Exception, SimulatedCrash) as failure:  # noqa: BLE001 - whatever ends a publisher's run
+            return failure
+        return None
 
     def settle(self) -> None:
         """Run the publisher without a fault until a run succeeds; a few times at most."""
@@ -295,6 +310,21 @@ class Harness:
             self.run()
             if self._failure is None:
                 return
+
+    def add_table(self, name: str) -> Source:
+        """Let the publisher copy another table, too."""
+        source = Source(name)
+        self._tables.append((source, {}))
+        return source
+
+    def restart_mirroring(self) -> None:
+        """Stop and start mirroring after its archived files were deleted (LZ-8.3, LZ-7.7), and ask for new loads."""
+        self._mirror.advance(days=7)
+        self._mirror.sync()
+        self._mirror.rebuild()
+        self._mirror.sync()
+        for source, _ in self._tables:
+            source.generation += 1
 
     def run_concurrently(self) -> None:
         """Start another run of the same publisher, with the same state, and wait for it a moment."""
@@ -309,17 +339,21 @@ class Harness:
         thread.join(CONCURRENT_SECONDS)
 
     def problems(self) -> list[str]:
-        """What is wrong in the end; empty where the mirrored table equals the source's."""
+        """What is wrong in the end; empty where the mirrored tables equal the source's."""
         if any(thread.is_alive() for thread in self._concurrent):
             return [f"a concurrent run was still waiting {CONCURRENT_END_SECONDS:g} s after the first was done"]
         halted = [described(table).strip() for table in self._mirror.status().tables if needs_attention(table.state)]
         if self._failure is not None:
             return [f"the publisher keeps failing: {raised_where(self._failure)}", *halted]
-        try:
-            rows = self._mirror.table(self.source.name).arrow().to_pylist()
-        except UnknownTable:
-            return halted or [f"there is no mirrored table {self.source.name}", self._mirror.failure_report().strip()]
-        return [*halted, *row_problems(self.source, rows)]
+        problems = []
+        for source, _ in self._tables:
+            try:
+                rows = self._mirror.table(source.name).arrow().to_pylist()
+            except UnknownTable:
+                return halted or [f"there is no mirrored table {source.name}", self._mirror.failure_report().strip()]
+            place = f"{source.name}: " if len(self._tables) > 1 else ""
+            problems += [f"{place}{problem}" for problem in row_problems(source, rows)]
+        return [*halted, *problems]
 
     def help_for(self, scenario: Scenario) -> str:
         """What helps: the scenario's own help, unless no run ever succeeded."""
@@ -438,6 +472,34 @@ def _schema_change(harness: Harness) -> bool:
     return True
 
 
+def _reset(harness: Harness) -> bool:
+    source, other = harness.source, harness.add_table("Stores")
+    harness.settle()
+    for table in (source, other):
+        _some_changes(table)
+    harness.settle()
+    source.reset()
+    other.update(3, city="Perg")
+    harness.settle()
+    source.update(3, city="Leonding")
+    source.insert(4, city="Enns")
+    other.delete(4)
+    harness.settle()
+    return True
+
+
+def _restart(harness: Harness) -> bool:
+    harness.settle()
+    _some_changes(harness.source)
+    harness.settle()
+    harness.restart_mirroring()
+    harness.source.update(1, city="Leonding")
+    harness.settle()
+    harness.source.delete(5)
+    harness.settle()
+    return True
+
+
 def _some_changes(source: Source) -> None:
     source.insert(5, city="Steyr", amount=50)
     source.update(1, city="Traun")
@@ -490,6 +552,19 @@ SCENARIOS = (
         "schema change",
         (_schema_change,),
         "read the columns with every run; a new nullable column may come with any file (LZ-5.3)",
+    ),
+    Scenario(
+        "one table is reset",
+        (_reset,),
+        "when `generation` rises, delete the table's folder and load it again from file 1, or keep its numbers and "
+        "land every row as 4 and every key that is gone as 2. Deleted files alone make no new table: a number that was "
+        "read is not read again (LZ-7.3, LZ-3.4)",
+    ),
+    Scenario(
+        "stop and start with files already cleaned",
+        (_restart,),
+        "when `generation` rises, delete the table's folder and load it again from file 1: tables are rebuilt from the "
+        "files that are still there, and wait for file 1 (LZ-7.7, LZ-3.2)",
     ),
     Scenario(
         "two publishers at once",

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 ARROW = {int: pa.int64(), str: pa.string()}
+MARKER = {"__rowMarker__": pa.int32()}
 CHUNK = 4
 
 
@@ -25,6 +26,8 @@ class Careful:
         cls(source, files, state).run()
 
     def run(self):
+        if self.about("generation") not in {None, self.source.generation}:
+            self.reset()
         number, position = self.newest()
         if not number:
             number, position = self.load(number)
@@ -33,12 +36,20 @@ class Careful:
             number += 1
             self.land_chunk(number, changes[start : start + CHUNK])
 
+    def reset(self):
+        self.files.delete(self.folder)
+        self.state.clear()
+
     def newest(self):
-        numbers = [int(name[:20]) for name in self.files.list(self.folder) if name[:20].isdigit()]
-        if not numbers:
-            return 0, 0
-        content = self.files.read(f"{self.folder}/{max(numbers):020d}.parquet")
-        return max(numbers), int(pq.read_schema(pa.BufferReader(content)).metadata[b"position"])
+        return self.about("number") or 0, self.about("position") or 0
+
+    def about(self, name):
+        """What the newest change file holds about itself; None without one."""
+        newest = max((file for file in self.files.list(self.folder) if file[:20].isdigit()), default=None)
+        if newest is None:
+            return None
+        content = self.files.read(f"{self.folder}/{newest}")
+        return int(pq.read_schema(pa.BufferReader(content)).metadata[name.encode()])
 
     def load(self, number):
         metadata = json.dumps({"keyColumns": list(self.source.keys)}).encode()
@@ -63,14 +74,15 @@ class Careful:
 
     def land_chunk(self, number, changes):
         rows = [{**row, "__rowMarker__": marker} for change in changes for marker, row in self.marked(change)]
-        self.land(number, changes[-1].position, rows, {"__rowMarker__": pa.int32()})
+        self.land(number, changes[-1].position, rows, MARKER)
 
     def land(self, number, position, rows, further=None):
         types = {name: ARROW[kind] for name, kind in self.columns().items()} | (further or {})
         arrays = [pa.array([row.get(name) for row in rows], kind) for name, kind in types.items()]
         table = pa.table(dict(zip(types, arrays, strict=True)))
         buffer = pa.BufferOutputStream()
-        pq.write_table(table.replace_schema_metadata({"position": str(position)}), buffer)
+        about = {"number": number, "position": position, "generation": self.source.generation}
+        pq.write_table(table.replace_schema_metadata({name: str(value) for name, value in about.items()}), buffer)
         self.upload(f"{self.folder}/{number:020d}.parquet", buffer.getvalue().to_pybytes())
 
     def upload(self, final, content):
@@ -191,6 +203,27 @@ class KeepsItsColumns(Careful):
         return self.state.setdefault("columns", dict(self.source.columns))
 
 
+class DeletesItsFiles(Careful):
+    def reset(self):
+        for name in self.files.list(self.folder):
+            self.files.delete(f"{self.folder}/{name}")
+
+
+class KeepsItsNumbers(Careful):
+    """Knows the keys that it has landed."""
+
+    def reset(self):
+        number, _ = self.newest()
+        position, rows = self.read_all()
+        gone = self.state["keys"] - {row["id"] for row in rows}
+        deletes = [{"id": key, "__rowMarker__": 2} for key in gone]
+        self.land(number + 1, position, [*deletes, *({**row, "__rowMarker__": 4} for row in rows)], MARKER)
+
+    def land(self, number, position, rows, further=None):
+        super().land(number, position, rows, further)
+        self.state["keys"] = self.state.get("keys", set()) | {row["id"] for row in rows}
+
+
 class Overwrites(Careful):
     def newest(self):
         number, position = super().newest()
@@ -214,5 +247,7 @@ CARELESS = {
     "second file fails": LeavesOutWhatFails,
     "lost state": LoadsAgain,
     "schema change": KeepsItsColumns,
+    "one table is reset": DeletesItsFiles,
+    "stop and start with files already cleaned": KeepsItsNumbers,
     "two publishers at once": Overwrites,
 }

@@ -6,7 +6,7 @@ import threading
 
 import pyarrow as pa
 import pytest
-from careless_publishers import CARELESS, Careful
+from careless_publishers import CARELESS, MARKER, Careful, KeepsItsNumbers
 
 from mirror_engine.errors import UsageError
 from mirror_engine.publisher.scenarios import (
@@ -30,6 +30,8 @@ PROBLEMS = {
     "second file fails": "are missing",
     "lost state": "are there more than once",
     "schema change": "1 row (id 5) is wrong",
+    "one table is reset": "Orders: 1 row (id 8) is missing; Orders: 1 row (id 5) is there though deleted",
+    "stop and start with files already cleaned": "Orders is blocked",
     "two publishers at once": "in an older state",
 }
 
@@ -73,6 +75,22 @@ def test_locks_and_a_new_load_pass(monkeypatch):
             return super().load(number)
 
     check_publisher(StartsOver.publish, only=["lost state"]).assert_all_passed()
+
+
+def test_a_reset_may_keep_the_numbers_if_it_deletes_what_is_gone():
+    class Truncates(KeepsItsNumbers):
+        def reset(self):
+            number, position = self.newest()
+            self.land(number + 1, position, [{"id": key, "__rowMarker__": 2} for key in self.state["keys"]], MARKER)
+            self.land(number + 2, *self.read_all())
+
+    class Upserts(KeepsItsNumbers):
+        def reset(self):
+            self.state["keys"].clear()
+            super().reset()
+
+    name = "one table is reset"
+    assert [check_publisher(way.publish, only=[name]).passed for way in (Truncates, Upserts)] == [True, False]
 
 
 def test_a_table_that_is_missing_or_halted_is_a_problem():
