@@ -12,17 +12,21 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.engine.run import RunResult, SyncReport
     from mirror_engine.errors import MirrorError
-    from mirror_engine.mirror import Mirror
+    from mirror_engine.publisher.mirror import Mirror
 
 __all__ = ["Config", "Mirror", "MirrorError", "RunResult", "SyncReport", "__version__"]
 
 _HOMES = {
     "Config": "config",
-    "Mirror": "mirror",
+    "Mirror": "publisher.mirror",
     "MirrorError": "errors",
     "RunResult": "engine.run",
     "SyncReport": "engine.run",
 }
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> object:

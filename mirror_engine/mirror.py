@@ -1,4 +1,4 @@
-"""One mirrored database: the public API, which wires storage, Delta writer, engine and listeners."""
+"""One mirrored database: wires storage, Delta writer, engine and listeners."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
+    from mirror_engine.tables.rows import Rows
     from mirror_engine.tables.spark.backend import SparkBackend
     from mirror_engine.tables.spark.session import Profile
 
@@ -105,6 +106,27 @@ class Mirror:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"Mirror({str(self.root)!r})"
+
+    def _repr_html_(self) -> str:
+        """The status as a table."""
+        from mirror_engine.tables.rows import html_table  # noqa: PLC0415 - for people
+
+        headings = ("Table", "Status", "Pending files", "Rows", "Version", "Message")
+        rows = [
+            (
+                each.name.normalized,
+                each.state.code,
+                len(each.pending_files),
+                each.row_count,
+                each.delta_version,
+                each.message,
+            )
+            for each in self.status().tables
+        ]
+        return html_table(str(self.root), headings, rows)
 
     def sync(self, stop: threading.Event | None = None) -> SyncReport:
         """Apply all that can be applied now.
@@ -191,14 +213,33 @@ class Mirror:
             raise UnknownTable(f"{table}: no version {version}", "See its versions: history.")
         return found
 
+    def show(self, table: str, *, version: int | None = None, limit: int | None = 20) -> Rows:
+        """A table's rows as dicts, sorted by key; of a table with more, those that its files begin with.
+
+        Args:
+            table: by name, in any case.
+            version: the newest by default.
+            limit: the most rows that are read; None for all.
+
+        Raises:
+            UnknownTable: no such table, or no such version of it.
+        """
+        from mirror_engine.tables.rows import Rows  # noqa: PLC0415 - for people
+
+        found = self.read_table(table, version=version, limit=None if limit is None else limit + 1)
+        has_more = limit is not None and found.num_rows > limit
+        keys = [name for name in self.key_columns(table) if name in found.column_names]  # not at every version
+        return Rows(found.slice(0, limit).to_pylist(), keys, found.schema, has_more=has_more)
+
     def key_columns(self, table: str) -> tuple[str, ...]:
-        """A table's key, as its newest commit records it; empty for a keyless table.
+        """A table's key, as its newest commit records it; empty for a keyless table. Its type may be unknown (LZ-5.13).
 
         Raises:
             UnknownTable: no such table.
         """
         state = self._writer.snapshot(self.delta_folder(table))
-        return (state.record.progress.key_columns or ()) if state and state.record else ()
+        keys = (state.record.progress.key_columns or ()) if state and state.record else ()
+        return tuple(name for name in keys if state and state.schema.find(name))
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         """A table's commits, newest first.

@@ -146,7 +146,8 @@ def _number(value: int | None) -> str:
 def show(mirror: Mirror, table: str, at_version: int | None, limit: int) -> None:
     """Show a table's rows.
 
-    Rows have no order. In JSON, decimals are text, binary is Base64, times are ISO 8601, NaN and infinities text.
+    Sorted by key; of more rows than --limit, those that the table's files begin with. In JSON, decimals are text,
+    binary is Base64, times are ISO 8601, NaN and infinities text.
     Starts no Java.
 
     Example: mirror-engine show -C ./shop Sales.Orders --at-version 3 --limit 5
@@ -154,18 +155,16 @@ def show(mirror: Mirror, table: str, at_version: int | None, limit: int) -> None
     Exit codes: 0 shown · 2 usage error: no such table or version · 4 temporary: storage; retry
     """
     folder = mirror.delta_folder(table)
-    found = mirror.read_table(folder, version=at_version, limit=limit + 1 if limit else None)
-    has_more = bool(limit) and found.num_rows > limit
-    rows = found.slice(0, limit or None).to_pylist()
+    rows = mirror.show(folder, version=at_version, limit=limit or None)
     document = {
         **delta_table_json(mirror.root, folder, mirror.config.delta_default_schema),
         "at_version": at_version,
-        "columns": _columns_json(found.schema),
+        "columns": _columns_json(rows.schema),
         "rows": as_json(rows),
-        "has_more": has_more,
+        "has_more": rows.has_more,
     }
-    end = line(f"{count(len(rows), 'row')}{'; there are more, see --limit' if has_more else ''}", "dim")
-    report(document, [*rows_text(rows, found.column_names), end])
+    end = line(f"{count(len(rows), 'row')}{'; there are more, see --limit' if rows.has_more else ''}", "dim")
+    report(document, [*rows_text(rows, rows.schema.names), end])
 
 
 @command(root="option", config=("default_schema",))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from mirror_engine.tables.arrow_types import delta_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -244,6 +244,32 @@ def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeEncodeError:
         raise UsageError(f"{path}: holds half of a surrogate pair, which is no text") from None
+    return _fitted(path, table, schema, is_text=reader is not _parquet)
+
+
+def expected_rows(expected: object, schema: pa.Schema) -> pa.Table:
+    """An expected table in memory, as `read_expected` gives one.
+
+    Args:
+        expected: rows as dicts, a column that a row lacks is NULL; or an Arrow table, or what becomes one.
+        schema: of the table.
+
+    Raises:
+        UsageError: it is none; a column is there twice; a value is not of its column's type.
+    """
+    place = Path("expected")
+    try:
+        if isinstance(expected, (list, tuple)):
+            names = dict.fromkeys(name for row in expected for name in row) or schema.names
+            expected = {name: [row.get(name) for row in expected] for name in names}
+        table = pa.table(expected)
+    except (*_READ_FAULTS, AttributeError) as error:
+        raise UsageError(f"{place}: no table", "Give rows as dicts, or an Arrow table.") from error
+    return _fitted(place, table, schema, is_text=False)
+
+
+def _fitted(path: Path, table: pa.Table, schema: pa.Schema, *, is_text: bool) -> pa.Table:
+    """The columns that a table's schema has, in any case, with its spelling and types."""
     spelling = {folded(name): name for name in schema.names}
     names = [spelling.get(folded(name), name) for name in table.column_names]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -251,7 +277,7 @@ def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
         raise UsageError(f"{path}: column {twice} is there twice", "Names are compared without regard to case.")
     return pa.table(
         {
-            name: _cast(path, name, column, schema.field(name).type) if name in schema.names else column
+            name: _cast(path, name, column, schema.field(name).type, is_text) if name in schema.names else column
             for name, column in zip(names, table.columns, strict=True)
         }
     )
@@ -340,11 +366,11 @@ def _parquet(path: Path) -> pa.Table:
     return table
 
 
-def _cast(path: Path, name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _cast(path: Path, name: str, column: pa.ChunkedArray, kind: pa.DataType, is_text: bool) -> pa.ChunkedArray:  # noqa: FBT001 - of one caller
     """One column in the table's type; an error names the row and never the value."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if path.suffix.lower() != ".parquet":
+    if is_text:
         if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
             column = pc.if_else(pc.equal(column, ""), None, column)  # a quoted empty field (LZ-6.8)
         try:

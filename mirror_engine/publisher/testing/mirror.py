@@ -14,10 +14,11 @@ from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.diagnostics import CATALOG, SEVERITY_ORDER, Severity
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unconfigured, needs_attention
-from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.words import describe, help_for
+from mirror_engine.publisher.mirror import Mirror
 from mirror_engine.publisher.target import find_target
 from mirror_engine.publisher.validate import UNMATCHED_CHANGE_CODES, check_landing_zone
+from mirror_engine.tables.rows import Rows as SortedRows
 
 if TYPE_CHECKING:
     import threading
@@ -233,24 +234,18 @@ class MirroredTable:
             raise UnknownTable(f"{error.message}\n{self.mirror.failure_report()}", error.help) from None
 
 
-class Rows(list[dict[str, Any]]):
-    """Rows as dicts, sorted; equal to a plain list of the same dicts, where NaN equals NaN (LZ-4.9).
-
-    Sorted by the key columns in the order of `keyColumns`, then by all other columns in the table's order; NULL comes
-    first, NaN last.
+class Rows(SortedRows):
+    """Sorted rows, equal to a plain list of the same dicts, where NaN equals NaN (LZ-4.9).
 
     Attributes:
-        keys: the key columns; empty for a keyless table.
         state: why the table has not caught up; `""` where it has.
     """
 
     def __init__(self, rows: Iterable[dict[str, Any]], keys: Sequence[str] = (), state: str = "") -> None:
-        super().__init__(rows)
-        self.keys = tuple(keys)
+        super().__init__(rows, keys)
         self.state = state
-        self.sort(key=lambda row: [_rank(row[name]) for name in (*self.keys, *row)])
 
-    __hash__ = list.__hash__  # none
+    __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
         return [*map(_plain, self)] == [*map(_plain, other)] if isinstance(other, list) else NotImplemented
@@ -312,10 +307,3 @@ def _without(rows: list[Row], others: list[Row]) -> list[Row]:
 
 def _cell(row: Row, name: str) -> str:
     return repr(row[name]) if name in row else "not a column"
-
-
-def _rank(value: Any) -> tuple[int, Any]:  # noqa: ANN401 - a cell of any type
-    """The rank of a cell in the sort order of its column."""
-    if value is None:
-        return (0, 0)
-    return (2, 0) if value != value else (1, value)  # noqa: PLR0124 - true of NaN only

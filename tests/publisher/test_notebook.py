@@ -1,0 +1,111 @@
+"""What a notebook shows of a mirror, and the tools it has at hand."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from html.parser import HTMLParser
+
+import pyarrow as pa
+import pytest
+from shop import Shop, row
+
+import mirror_engine
+from mirror_engine import Config, Mirror
+from mirror_engine.errors import UnknownTable, UsageError
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+
+
+class Cells(HTMLParser):
+    """The texts of a table, row by row."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.rows, self.tags = [], set()
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, _):
+        self.tags.add(tag)
+        if tag in {"tr", "caption"}:
+            self.rows.append([])
+        if tag in {"td", "th", "caption"}:
+            self.rows[-1].append("")
+
+    def handle_data(self, data):
+        self.rows[-1][-1] += data
+
+
+@pytest.fixture
+def mirror(tmp_path):
+    shop = Shop(tmp_path)
+    orders = shop.orders()
+    orders.insert(row(10), row(2))
+    orders.insert({"id": 1, "city": "<b>Graz</b> & more"})
+    orders.update({"id": 2, "city": None})
+    shop.orders("Empty")
+    with Mirror(tmp_path, writer=shop.writer) as mirror:
+        mirror.sync()
+        yield mirror
+
+
+def test_the_package_shows_its_public_names_only():
+    assert sorted(dir(mirror_engine)) == sorted(mirror_engine.__all__)
+    assert all(getattr(mirror_engine, name) for name in dir(mirror_engine))
+
+
+def test_a_mirror_shows_its_place_and_as_html_its_status(mirror):
+    assert repr(mirror) == f"Mirror({str(mirror.root)!r})"
+    shown = Cells(mirror._repr_html_()).rows
+    assert shown[:2] == [[str(mirror.root)], ["Table", "Status", "Pending files", "Rows", "Version", "Message"]]
+    assert shown[2:] == [
+        ["Empty", "empty", "0", "NULL", "NULL", "Empty has metadata but no change files"],
+        ["Orders", "caught_up", "0", "3", "1", "Orders has caught up"],
+    ]
+
+
+def test_rows_are_shown_sorted_by_key_and_escaped(mirror):
+    rows = mirror.show("orders")
+    assert [each["id"] for each in rows] == [1, 2, 10]
+    shown = Cells(rows._repr_html_())
+    assert shown.rows == [["3 rows"], ["id", "city"], ["1", "<b>Graz</b> & more"], ["2", "NULL"], ["10", "Linz"]]
+    assert "b" not in shown.tags
+    assert len(mirror.show("orders", limit=2)) == 2
+    assert Cells(mirror.show("orders", limit=2)._repr_html_()).rows[0] == ["2 rows; there are more"]
+    assert Cells(mirror.show("orders", version=0)._repr_html_()).rows == [["0 rows"], ["id", "city"]]
+    with pytest.raises(UnknownTable):
+        mirror.show("nothing")
+
+
+def test_validate_trace_and_diff_are_at_hand(mirror):
+    report = mirror.validate()
+    assert (report.is_failing, [table.name for table in report.tables]) == (False, ["Empty", "Orders"])
+    for key in (2, "2", {"ID": 2}):
+        assert [(change.marker, change.effect) for change in mirror.trace("orders", key).changes] == [
+            *((0, "inserted"), (1, "updated")),
+        ]
+    expected = [{"id": 1, "city": "<b>Graz</b> & more"}, {"id": 2}, {"ID": 10, "city": "Linz"}]
+    assert not mirror.diff("orders", [row(1)]).is_equal
+    with pytest.raises(UsageError, match="twice"):
+        mirror.diff("orders", expected)
+    expected[2] = row(10)
+    for wanted in (expected, tuple(expected), pa.Table.from_pylist(expected[::-1])):
+        assert mirror.diff("orders", wanted).is_equal
+    (mirror.root / "expected.csv").write_text("city,id\nLinz,10\n,2\nVienna,1\n", "utf-8")
+    difference = mirror.diff("orders", str(mirror.root / "expected.csv"))
+    assert [(each.key, each.cells) for each in difference.different] == [
+        ({"id": 1}, {"city": ("Vienna", "<b>Graz</b> & more")})
+    ]
+    for wrong in ([{"id": "one"}], [1], 7, [{"id": 1}, {"id": "one"}]):
+        with pytest.raises(UsageError, match="expected"):
+            mirror.diff("orders", wrong)
+
+
+def test_a_key_of_several_columns_and_times_is_traced(tmp_path):
+    writer, at = MemoryDeltaWriter(), datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    shop = Shop(tmp_path, writer)
+    shop.publisher.table("Visits", keys=["who", "at"]).insert({"who": "a=b", "at": at})
+    with Mirror(tmp_path, Config(), writer=writer) as mirror:
+        mirror.sync()
+        assert [change.row for change in mirror.trace("visits", {"at": at, "who": "a=b"}).changes] == [1]
+        with pytest.raises(UsageError, match="missing"):
+            mirror.trace("visits", {"who": "a"})
