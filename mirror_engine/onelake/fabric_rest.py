@@ -283,7 +283,9 @@ def _definition(item: Item) -> bytes:
 
 
 def _workspace_json(workspace: Workspace) -> dict[str, Any]:
-    return {"id": workspace.id, "displayName": workspace.name, "description": "", "type": "Workspace"}
+    capacity = str(uuid5(UUID(workspace.id), "capacity"))  # fabric-cicd publishes to no workspace without one
+    described = {"displayName": workspace.name, "description": "", "type": "Workspace"}
+    return {"id": workspace.id, **described, "capacityId": capacity}
 
 
 def _sql_endpoint_id(item: Item) -> str:
@@ -390,7 +392,9 @@ def _endpoint(operations: _Operations, operation: Mapping[str, Any]) -> Callable
         result = operate(subject, values)
         if isinstance(result, Response):
             return result
-        return Response(b"") if result is None else JSONResponse(result, status)
+        if result is None:
+            return Response(b"", media_type="application/octet-stream")  # as Fabric's; clients look at the type
+        return JSONResponse(result, status)
 
     async def answer(request: Request) -> Response:
         content = await read_bounded(request.stream())

@@ -84,6 +84,7 @@ def test_an_item_is_made_found_changed_and_deleted(client):
     assert refused(client.post(client.items, json={"displayName": "orders"})) == (409, "ItemDisplayNameAlreadyInUse")
     deleted = client.delete(f"{client.items}/{made['id']}?hardDelete=true")
     assert (deleted.status_code, deleted.content) == (200, b"")
+    assert deleted.headers["content-type"] == "application/octet-stream"
     assert refused(client.get(f"{client.items}/{made['id']}")) == (404, "ItemNotFound")
 
 

@@ -14,6 +14,7 @@ import time
 import zlib
 from collections import defaultdict
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ class Ground:
         self.items = server._engines.items.all
         store, info = Path(server.connection.store), server.connection
         tests = {"TEST_LANDING_ZONE": str(store / info.workspace / info.item / "Files/LandingZone")}
-        tests |= {"TEST_HTTP": info.http, "TEST_HTTPS": info.https, "HOME": str(home)}
+        tests |= {"TEST_HTTP": info.http, "TEST_HTTPS": info.https, "TEST_WORKSPACE": info.workspace, "HOME": str(home)}
         self.environment = info.around({"PATH": os.environ["PATH"], **tests})
 
     def run(self, *command, **variables):
@@ -121,6 +122,16 @@ def test_a_jvm(storage):
         pytest.skip("Java is missing")
     options = {"JAVA_TOOL_OPTIONS": storage.environment["MIRROR_ENGINE_JAVA_OPTIONS"]}
     storage.run(sys.executable, HERE / "programs/jvm.py", java, **options)
+
+
+@pytest.mark.parametrize(
+    ("program", "library"),
+    [("fab_commands", "fabric_cli"), ("fabric_sdk", "microsoft_fabric_api"), ("cicd", "fabric_cicd")],
+)
+def test_a_client_of_the_rest_api(storage, program, library):
+    if find_spec(library) is None:
+        pytest.skip(f"{library} is missing: it is installed for Python 3.11 and later")
+    storage.run_tests(program)
 
 
 @pytest.mark.parametrize("program", ["blob", "object_store", "delta"])
