@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import hmac
 import json
 import os
 import shlex
 import sys
 import time
+import urllib.request
 import uuid
 from datetime import datetime, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
@@ -23,6 +23,7 @@ from starlette.routing import Route
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.hosts import LOGINS
 from mirror_engine.onelake.requests import read_bounded
+from mirror_engine.onelake.tokens import access_token, public_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,39 +32,10 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 LIFETIME_SECONDS = 3599
-UNSIGNED = "not signed by Entra"
 LOGIN = f"https://{LOGINS[0]}"
+PATIENCE_SECONDS = 20
 MAX_FORM_BYTES = 64 * 1024
 STORAGE = "https://storage.azure.com"
-
-
-def access_token(tenant: str, client: str, audience: str, secret: str | None) -> str:
-    """A token that is valid from now; its signature is the secret."""
-    begins = int(time.time())
-    claims = {
-        "aud": audience,
-        "iss": f"https://sts.windows.net/{tenant}/",
-        "tid": tenant,
-        "appid": client,
-        "oid": str(uuid.uuid5(uuid.NAMESPACE_URL, client)),
-        "iat": begins,
-        "nbf": begins,
-        "exp": begins + LIFETIME_SECONDS,
-        "ver": "1.0",
-    }
-    parts = [json.dumps(part).encode() for part in ({"typ": "JWT", "alg": "RS256"}, claims)]
-    return ".".join(_encoded(part) for part in [*parts, (secret or UNSIGNED).encode()])
-
-
-def carries(token: str, secret: str) -> bool:
-    """Whether a token is the secret, or was issued for it."""
-    signature = token.rpartition(".")[2]
-    pairs = ((token, secret), (signature, _encoded(secret.encode())))
-    return any(hmac.compare_digest(part.encode("latin-1", "replace"), text.encode()) for part, text in pairs)
-
-
-def _encoded(part: bytes) -> str:
-    return base64.urlsafe_b64encode(part).rstrip(b"=").decode("ascii")
 
 
 def entra_app(secret: str | None = None) -> Starlette:
@@ -75,7 +47,9 @@ def entra_app(secret: str | None = None) -> Starlette:
         routes=[
             Route("/common/discovery/instance", _instances),
             Route("/{tenant}/v2.0/.well-known/openid-configuration", _configuration),
+            Route("/{tenant}/discovery/v2.0/keys", _keys),
             Route("/{tenant}/oauth2/v2.0/token", partial(_token, secret), methods=["POST"]),
+            Route("/{tenant}/oauth2/token", partial(_token, secret, is_v1=True), methods=["POST"]),
         ]
     )
 
@@ -109,7 +83,12 @@ async def _configuration(request: Request) -> JSONResponse:
     )
 
 
-async def _token(secret: str | None, request: Request) -> JSONResponse:
+async def _keys(_: Request) -> JSONResponse:
+    return JSONResponse(public_keys())
+
+
+async def _token(secret: str | None, request: Request, *, is_v1: bool = False) -> JSONResponse:
+    """Version 1 takes a `resource` for a `scope`, and answers with text alone."""
     try:
         body = await read_bounded(request.stream(), MAX_FORM_BYTES)
     except StorageApiError:
@@ -121,13 +100,18 @@ async def _token(secret: str | None, request: Request) -> JSONResponse:
         return _error(400, "unsupported_grant_type", 70003, "Only client_credentials is supported.")
     if secret is not None and not hmac.compare_digest(form.get("client_secret", "").encode(), secret.encode()):
         return _error(401, "invalid_client", 7000215, "Invalid client secret provided.")
-    audience = form.get("scope", f"{STORAGE}/.default").split(" ")[0].removesuffix("/.default")
-    content = {
+    scope = form.get("scope", f"{STORAGE}/.default").split(" ")[0].removesuffix("/.default")
+    tenant, client, begins = request.path_params["tenant"], form.get("client_id", ""), int(time.time())
+    audience = form.get("resource", STORAGE) if is_v1 else scope
+    content: dict[str, int | str] = {
         "token_type": "Bearer",
         "expires_in": LIFETIME_SECONDS,
         "ext_expires_in": LIFETIME_SECONDS,
-        "access_token": access_token(request.path_params["tenant"], form.get("client_id", ""), audience, secret),
+        "access_token": access_token(tenant, client, audience, begins, LIFETIME_SECONDS),
     }
+    if is_v1:
+        content |= {"expires_on": begins + LIFETIME_SECONDS, "not_before": begins, "resource": audience}
+        content = {name: str(value) for name, value in content.items()}
     return JSONResponse(content, headers={"cache-control": "no-store"})
 
 
@@ -160,7 +144,7 @@ def install_az(folder: Path) -> None:
 
 
 def az(words: Sequence[str]) -> int:
-    """`az account get-access-token`; the exit code, 2 for every other command."""
+    """`az account get-access-token`, by asking the stub; the exit code: 1 without a token, 2 for other commands."""
     if words[:2] != ["account", "get-access-token"]:
         sys.stderr.write("ERROR: this az belongs to mirror-engine and supports `account get-access-token` only.\n")
         return 2
@@ -170,14 +154,25 @@ def az(words: Sequence[str]) -> int:
         parser.add_argument(*names)
     parser.add_argument("--subscription", "-s", "--name", "-n")
     options = parser.parse_args(words[2:])
-    tenant = options.tenant or os.environ.get("AZURE_TENANT_ID", "")
-    audience = (options.scope or options.resource or STORAGE).removesuffix("/.default")
-    client, secret = os.environ.get("AZURE_CLIENT_ID", ""), os.environ.get("AZURE_CLIENT_SECRET")
-    ends = time.time() + LIFETIME_SECONDS
+    tenant = options.tenant or os.environ.get("AZURE_TENANT_ID") or "common"
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": os.environ.get("AZURE_CLIENT_ID", ""),
+        "client_secret": os.environ.get("AZURE_CLIENT_SECRET", ""),
+        "resource": (options.scope or options.resource or STORAGE).removesuffix("/.default"),
+    }
+    try:
+        url = f"{LOGIN}/{quote(tenant)}/oauth2/token"
+        with urllib.request.urlopen(url, urlencode(form).encode(), timeout=PATIENCE_SECONDS) as answer:  # noqa: S310 - https
+            issued = json.load(answer)
+    except OSError as error:  # refused, or without an answer
+        sys.stderr.write(f"ERROR: no token of mirror-engine's emulator: {error}\n")
+        return 1
+    ends = int(issued["expires_on"])
     token: dict[str, Any] = {
-        "accessToken": access_token(tenant, client, audience, secret),
+        "accessToken": issued["access_token"],
         "expiresOn": f"{datetime.fromtimestamp(ends):%Y-%m-%d %H:%M:%S.%f}",  # noqa: DTZ006 - local time, as az prints
-        "expires_on": int(ends),
+        "expires_on": ends,
         "subscription": "6d697272-6f72-4e67-a96e-737562736372",
         "tenant": tenant,
         "tokenType": "Bearer",

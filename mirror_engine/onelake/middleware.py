@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from mirror_engine.onelake.entra import carries
 from mirror_engine.onelake.errors import ALLOWED_BY
 from mirror_engine.onelake.fabric_rest import error_json
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK_HOSTS, host_of, is_served
 from mirror_engine.onelake.requests import LakeRequest, error_body, response_headers
+from mirror_engine.onelake.tokens import carries
 from mirror_engine.onelake.uploads import LIMITS
 
 if TYPE_CHECKING:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import subprocess
 import time
 from urllib.parse import urlencode
 
+import jwt
 import pytest
-from wire import exchange, request, running, status_of
+from wire import exchange, request, running, shared_authority, status_of
 
 from mirror_engine.onelake.entra import az, entra_app, install_az
 from mirror_engine.onelake.hosts import LOGINS
@@ -30,9 +30,22 @@ def asked(emulator, method, target, form=b""):
     return status_of(answer), json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
-def claims(token):
-    part = token.split(".")[1]
-    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+def claims(emulator, token, audience="https://storage.azure.com"):
+    """Of a token, checked as a client does that reads Entra's keys."""
+    _, keys = asked(emulator, "GET", "/t/discovery/v2.0/keys")
+    key = jwt.PyJWKSet.from_dict(keys)[jwt.get_unverified_header(token)["kid"]]
+    return jwt.decode(token, key, algorithms=["RS256"], audience=audience)
+
+
+@pytest.fixture
+def environment(emulator, monkeypatch):
+    """What the stub `az` needs of a publisher's."""
+    values = {"HTTPS_PROXY": f"http://127.0.0.1:{emulator.proxy_port}", "SSL_CERT_FILE": str(shared_authority().ca)}
+    values |= {"https_proxy": values["HTTPS_PROXY"], "AZURE_TENANT_ID": "t"}
+    monkeypatch.setattr("urllib.request._opener", None)  # it keeps the first proxy of a process
+    for name, text in values.items():
+        monkeypatch.setenv(name, text)
+    return values
 
 
 def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(emulator):
@@ -40,10 +53,19 @@ def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(emulator):
     status, reported = asked(emulator, "POST", "/any-tenant/oauth2/v2.0/token", form)
     assert status == 200
     assert (reported["token_type"], reported["expires_in"], reported["ext_expires_in"]) == ("Bearer", 3599, 3599)
-    found = claims(reported["access_token"])
+    found = claims(emulator, reported["access_token"])
     assert (found["aud"], found["tid"], found["appid"]) == ("https://storage.azure.com", "any-tenant", "c")
     assert found["exp"] - found["iat"] == 3599
     assert abs(found["iat"] - time.time()) < 60
+
+
+def test_version_1_takes_a_resource_and_answers_with_text(emulator):
+    resource = "https://storage.azure.com/"
+    status, reported = asked(emulator, "POST", "/t/oauth2/token", urlencode(GRANT | {"resource": resource}).encode())
+    assert (status, reported["token_type"], reported["expires_in"]) == (200, "Bearer", "3599")
+    assert reported["resource"] == resource
+    found = claims(emulator, reported["access_token"], resource)
+    assert (reported["not_before"], reported["expires_on"]) == (str(found["nbf"]), str(found["exp"]))
 
 
 def test_the_form_may_be_in_the_query(emulator):
@@ -80,16 +102,23 @@ def test_the_documents_of_discovery_name_entra_s_own_endpoints(emulator):
     assert "login.microsoftonline.com" in instances["metadata"][0]["aliases"]
 
 
-def test_az_prints_a_token_as_json_or_bare(capsys):
+def test_az_prints_a_token_as_json_or_bare(emulator, environment, capsys):
     assert az(["account", "get-access-token", "--output", "json", "--scope", "https://x/.default"]) == 0
     reported = json.loads(capsys.readouterr().out)
     assert set(reported) == {"accessToken", "expiresOn", "expires_on", "subscription", "tenant", "tokenType"}
     assert reported["tokenType"] == "Bearer"
     assert 3500 < reported["expires_on"] - time.time() <= 3600
+    assert claims(emulator, reported["accessToken"], "https://x")["tid"] == environment["AZURE_TENANT_ID"]
     assert az(["account", "get-access-token", "--resource", "https://x", "-o", "tsv", "--query", "accessToken"]) == 0
     bare = capsys.readouterr().out
     assert bare.count(".") == 2
     assert len(bare.split()) == 1
+
+
+def test_az_says_that_it_got_no_token(environment, monkeypatch, capsys):
+    monkeypatch.setenv("https_proxy", environment["HTTPS_PROXY"].rpartition(":")[0] + ":1")
+    assert az(["account", "get-access-token"]) == 1
+    assert "no token" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [[], ["login"], ["account"], ["account", "show"], ["storage", "blob", "list"]])
@@ -99,12 +128,12 @@ def test_az_refuses_everything_else(words, capsys):
 
 
 @pytest.mark.slow
-def test_az_ignores_files_of_the_current_folder(tmp_path):
+def test_az_ignores_files_of_the_current_folder(environment, tmp_path):
     folder = tmp_path / "it's a folder" / "bin"
     folder.parent.mkdir()
     install_az(folder)
     (tmp_path / "json.py").write_text("raise SystemExit('not this one')")
-    environment = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
+    environment |= {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
     words = ["az", "account", "get-access-token", "--tenant", "t"]
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["tenant"] == "t"

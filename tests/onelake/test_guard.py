@@ -112,7 +112,11 @@ def test_entra_gives_a_token_that_opens_for_the_secret_alone(locked):
 
     status, reported = token_for(SECRET)
     assert status == 200
-    assert said(locked, f"Authorization: Bearer {reported['access_token']}") == 204
+    issued = reported["access_token"]
+    assert said(locked, f"Authorization: Bearer {issued}") == 204
+    head, _, signature = issued.rpartition(".")
+    for forged in (f"{head}x.{signature}", f"{head}.", f"{head}.{signature[:-8]}AAAAAAAA", f"{signature}", f"{head}.é"):
+        assert said(locked, f"Authorization: Bearer {forged}") == 401
     status, reported = token_for("x")
     assert (status, reported["error"], "access_token" in reported) == (401, "invalid_client", False)
 
