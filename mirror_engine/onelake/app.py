@@ -54,6 +54,7 @@ _ANY = "PUT PATCH POST"  # Hadoop's client sends actions by PUT, too
 # Methods, what marks the request (a header, a query parameter, or one with its value), its operation; the first counts
 _ROUTES: tuple[tuple[str, str, Operation | StorageErrorCode], ...] = (
     ("POST", "?comp=batch", blob.batch),
+    ("POST", "?comp=userdelegationkey", blob.user_delegation_key),
     ("POST", "x-ms-lease-action", dfs.lease),
     ("PUT", "x-ms-rename-source", dfs.rename),
     ("PUT", "?resource", dfs.create),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
 from http import HTTPStatus
+from secrets import token_bytes
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 from uuid import uuid4
@@ -16,7 +18,7 @@ from starlette.responses import Response
 
 from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.errors import ALLOWED_BY, StorageApiError, StorageErrorCode
-from mirror_engine.onelake.requests import CONTENT_TYPE, changed, operation, response_headers
+from mirror_engine.onelake.requests import CONTENT_TYPE, VERSION, changed, operation, response_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,17 +130,42 @@ def put_block(lake: Lake, request: LakeRequest, body: Body) -> Response:
 @operation("blocklist", "bytes")
 def put_block_list(lake: Lake, request: LakeRequest, document: bytes) -> Response:
     """Put Block List: `PUT ?comp=blocklist`; InvalidXmlDocument."""
-    try:
-        text = document.decode("utf-8-sig")
-        if "<!" in text:  # a DOCTYPE could declare entities
-            raise StorageApiError(StorageErrorCode.InvalidXmlDocument)
-        root = ET.fromstring(text)  # noqa: S314 - without a DOCTYPE there are no entities
-    except (ET.ParseError, ValueError) as problem:
-        raise StorageApiError(StorageErrorCode.InvalidXmlDocument) from problem
+    root = _parsed(document)
     if root.tag != "BlockList" or any(block.tag not in _BLOCK_KINDS for block in root):
         raise StorageApiError(StorageErrorCode.InvalidXmlDocument, "It is not a block list.")
     block_ids = [(block.text or "").strip() for block in root]
     return changed(lake.put_block_list(lake.destination(request.raw_path), block_ids, request.conditions))
+
+
+def _parsed(document: bytes) -> ET.Element:
+    try:
+        text = document.decode("utf-8-sig")
+        if "<!" in text:  # a DOCTYPE could declare entities
+            raise StorageApiError(StorageErrorCode.InvalidXmlDocument)
+        return ET.fromstring(text)  # noqa: S314 - without a DOCTYPE there are no entities
+    except (ET.ParseError, ValueError) as problem:
+        raise StorageApiError(StorageErrorCode.InvalidXmlDocument) from problem
+
+
+@operation(takes="bytes")
+def user_delegation_key(_: Lake, __: LakeRequest, document: bytes) -> Response:
+    """Get User Delegation Key: `POST /?restype=service&comp=userdelegationkey`; no signature is checked."""
+    asked = _parsed(document)
+    if asked.tag != "KeyInfo" or not asked.findtext("Expiry"):
+        raise StorageApiError(StorageErrorCode.InvalidXmlDocument, "It is not a KeyInfo with an Expiry.")
+    values = {
+        "SignedOid": str(uuid4()),
+        "SignedTid": str(uuid4()),
+        "SignedStart": asked.findtext("Start") or "",
+        "SignedExpiry": asked.findtext("Expiry") or "",
+        "SignedService": "b",
+        "SignedVersion": VERSION,
+        "Value": base64.b64encode(token_bytes(32)).decode(),
+    }
+    root = ET.Element("UserDelegationKey")
+    for name, text in values.items():
+        ET.SubElement(root, name).text = text
+    return Response(ET.tostring(root, "utf-8", xml_declaration=True), media_type="application/xml")
 
 
 @operation("copy")

@@ -58,7 +58,8 @@ async def with_faults(lake: Lake, request: LakeRequest, operation: Operation) ->
     handler: Handler = operation
     if lake.options.faults:
         names = await run_in_threadpool(_names, lake, request, operation)
-        path = "/".join(segments_of(request.raw_path))
+        is_service = not request.raw_path.strip(b"/")  # the account itself
+        path = "" if is_service else "/".join(segments_of(request.raw_path))
         for rule in reversed(lake.options.faults_of(request.method, path, names)):
             handler = partial(_FAULTS[rule.fault].inject, rule, handler)
     return handler

@@ -7,6 +7,8 @@ import base64
 import pytest
 from lakes import BLOB, ITEM, LANDING, onelake, parsed
 
+from mirror_engine.onelake.options import FaultRule
+
 URL = f"{BLOB}/{LANDING}"
 BELOW = f"{ITEM}/Files/LandingZone"
 BLOCK = {"x-ms-blob-type": "BlockBlob"}
@@ -101,6 +103,20 @@ def test_a_copy_is_done_when_it_is_answered(client):
         assert client.get(f"{URL}/U/y").content == b"abc"
     elsewhere = client.put(f"{URL}/U/z", headers={"x-ms-copy-source": f"https://else.example/{LANDING}/T/x"})
     assert code(elsewhere) == (400, "InvalidSourceUri")
+
+
+def test_a_user_delegation_key_is_given(client):
+    client.lake.options.add([FaultRule("throttle", path="shop/*")])  # paths of the account itself are no reason to fail
+    url = f"{BLOB}/?restype=service&comp=userdelegationkey"
+    times = "<Start>2026-11-23T00:00:00Z</Start><Expiry>2026-11-23T01:00:00Z</Expiry>"
+    key = parsed(client.post(url, content=f"<?xml version='1.0'?><KeyInfo>{times}</KeyInfo>").content)
+    assert (key.findtext("SignedStart"), key.findtext("SignedExpiry")) == (
+        "2026-11-23T00:00:00Z",
+        "2026-11-23T01:00:00Z",
+    )
+    assert len(base64.b64decode(key.findtext("Value"), validate=True)) == 32
+    for document in ("", "<KeyInfo/>", "<!DOCTYPE x><KeyInfo><Expiry>x</Expiry></KeyInfo>"):
+        assert code(client.post(url, content=document)) == (400, "InvalidXmlDocument")
 
 
 def test_lists_in_byte_order(client):

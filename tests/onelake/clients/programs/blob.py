@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
 from azure.identity import DefaultAzureCredential
-from azure.storage.blob import BlobBlock, BlobServiceClient
+from azure.storage.blob import BlobBlock, BlobClient, BlobServiceClient, generate_blob_sas
 from places import ACCEPTS_BATCHES, BATCH_REFUSED, BLOB, FOLDER, LANDING_ZONE, WORKSPACE, new_table
 
-CONTAINER = BlobServiceClient(BLOB, credential=DefaultAzureCredential()).get_container_client(WORKSPACE)
+SERVICE = BlobServiceClient(BLOB, credential=DefaultAzureCredential())
+CONTAINER = SERVICE.get_container_client(WORKSPACE)
 
 
 def blob(name, table=""):
@@ -24,6 +27,15 @@ def test_upload_look_read_copy_and_delete():
     assert copy.download_blob().readall() == b"0123456789"
     first.delete_blob()
     assert (first.exists(), CONTAINER.exists()) == (False, True)
+
+
+def test_a_signature_with_a_user_delegation_key_opens_a_file():
+    signed, now = blob("a.bin"), datetime.now(timezone.utc)
+    signed.upload_blob(b"0123456789")
+    key = SERVICE.get_user_delegation_key(now, now + timedelta(hours=1))
+    place = "onelake", WORKSPACE, signed.blob_name
+    sas = generate_blob_sas(*place, user_delegation_key=key, permission="r", expiry=now + timedelta(hours=1))
+    assert BlobClient.from_blob_url(f"{signed.url}?{sas}").download_blob().readall() == b"0123456789"
 
 
 def test_lists_come_in_pages_and_by_level():
