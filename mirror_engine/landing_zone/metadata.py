@@ -110,10 +110,10 @@ def parse(content: bytes, path: str, *, strict: bool = False) -> tuple[Metadata 
     reader = PropertyReader(path, strict)
     properties = _read_object(reader, content)
     metadata = _read_metadata(reader, properties) if properties is not None else None
-    if metadata is None or reader.errors:
+    if properties is None or metadata is None or reader.errors:
         return None, (*reader.errors, *reader.notes)
     keys = {folded(key) for key in metadata.key_columns}
-    if not keys:
+    if not keys and [] not in properties.values("keyColumns"):  # an empty list says that none is wanted
         reader.note("ME016")
     for column in metadata.declared_columns:
         if not column.nullable and folded(column.name) not in keys:
