@@ -62,7 +62,7 @@ def golden(**expected):
 
 
 def test_a_missing_and_an_unexpected_diagnostic_are_differences():
-    empty, bad = diagnose("ME023", "Orders/1"), diagnose("ME037", "Orders/1", row=2, value="3")
+    empty, bad = diagnose("ME023", "Orders/1"), diagnose("ME037", "Orders/1", row=2, value="3", meant="")
     in_the_end = golden(in_the_end=(ExpectedDiagnostic("ME023", "Orders/1"),))
     on_the_way = golden(on_the_way=(ExpectedDiagnostic("ME023", "Orders/1"),))
     assert diagnostic_differences(in_the_end, [empty], []) == []
@@ -74,7 +74,7 @@ def test_a_missing_and_an_unexpected_diagnostic_are_differences():
 
 
 def test_a_row_counts_where_it_is_named():
-    bad = diagnose("ME037", "Orders/1", row=2, value="3")
+    bad = diagnose("ME037", "Orders/1", row=2, value="3", meant="")
     assert ExpectedDiagnostic("ME023|ME037", "Orders/1").matches(bad)
     assert ExpectedDiagnostic("ME037", "Orders/1", 2).matches(bad)
     assert not ExpectedDiagnostic("ME037", "Orders/1", 1).matches(bad)

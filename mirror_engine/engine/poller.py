@@ -205,8 +205,9 @@ class Poller:
             self._add(scan, entry)
         tables = [listing for name in sorted(scan.tables, key=ownership_order) if (listing := self._table(scan, name))]
         self._table_folders.keep(scan.tables)
-        if len(scan.tables) > MAX_FABRIC_TABLES:
-            scan.diagnose("ME007", scan.zone, count=len(scan.tables))
+        if (count := len(scan.tables)) >= MAX_FABRIC_TABLES:  # Fabric already speaks of the 1,000th (LZ-7.10)
+            is_beyond = self._strict and count > MAX_FABRIC_TABLES
+            scan.diagnostics.append(diagnose("ME007", scan.zone, strict=is_beyond, count=count))
         unlisted, diagnostics = frozenset(scan.unlisted), tuple(scan.diagnostics)
         return ZoneListing(scan.zone, zone.identity, tuple(tables), unlisted, diagnostics, scan.partner)
 

@@ -178,8 +178,8 @@ def last_heartbeat(storage: Storage) -> float | None:
 
 
 def replicator(now: float, *, table_count: int) -> dict[str, str]:
-    """The content of `replicator.json`; error E8 with more tables than Fabric mirrors (LZ-7.10)."""
-    is_crowded = table_count > MAX_FABRIC_TABLES
+    """The content of `replicator.json`; error E8 from the 1,000th table on (LZ-7.10)."""
+    is_crowded = table_count >= MAX_FABRIC_TABLES
     return {
         "status": "Running",
         "errorCode": INTERNAL if is_crowded else "",

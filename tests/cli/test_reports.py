@@ -14,7 +14,7 @@ from mirror_engine.landing_zone.diagnostics import CATALOG, Diagnostic, Severity
 from mirror_engine.publisher.validate import TableReport, ValidationReport
 
 SECOND = "Items/00000000000000000002.csv"
-WRONG_MARKER = diagnose("ME037", SECOND, row=3, value="3")
+WRONG_MARKER = diagnose("ME037", SECOND, row=3, value="3", meant="")
 HOSTILE = [
     "a\nb::error file=x::boom",
     "50%,title=x:y",

@@ -33,7 +33,7 @@ FULL = Progress(
     last_commit_at=1.5,
     configured_at=0.5,
     missing_since=9.25,
-    rejection=Rejection(diagnose("ME037", "Sales.schema/Orders/x", row=2, value="3"), "x", "i", "e"),
+    rejection=Rejection(diagnose("ME037", "Sales.schema/Orders/x", row=2, value="3", meant=""), "x", "i", "e"),
     pending_etags={"c.csv": "e3"},
     diagnostics={diagnose("ME039", "Sales.schema/Orders/a.csv", count=2): 3},
 )

@@ -18,7 +18,7 @@ from mirror_engine.monitoring.status import MirrorStatus, TableStatus, table_sta
 NOW = 1_000_000.0
 ORDERS = TableName("Sales", "Orders")
 KEYED = MetadataUsable("m", Metadata(key_columns=("Id",)))
-INVALID_MARKER = diagnose("ME037", f"{ORDERS.folder}/00000000000000000002.parquet", row=7, value="3")
+INVALID_MARKER = diagnose("ME037", f"{ORDERS.folder}/00000000000000000002.parquet", row=7, value="3", meant="")
 
 
 def file(number: int, age_seconds: float = 10) -> LandedFile:

@@ -22,7 +22,7 @@ from mirror_engine.monitoring.words import describe, help_for, iso, span, urgenc
 
 ORDERS = TableName("Sales", "Orders")
 NAME = "00000000000000000002.parquet"
-INVALID_MARKER = diagnose("ME037", f"{ORDERS.folder}/{NAME}", row=7, value="3")
+INVALID_MARKER = diagnose("ME037", f"{ORDERS.folder}/{NAME}", row=7, value="3", meant="")
 BROKEN = diagnose("ME010", f"{ORDERS.folder}/_metadata.json", line=1, char=2, fault="a comma", help="remove it")
 STATES: list[tuple[TableState, str, str]] = [
     (

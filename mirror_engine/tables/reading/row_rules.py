@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 _MARKERS = tuple(marker.value for marker in RowMarker)
 _SHORT_INTEGER = re.compile(r"[+-]?[0-9]{1,6}")
+_MARKER_WORDS = {
+    RowMarker.INSERT: ("i", "insert", "inserted", "c", "create", "created"),
+    RowMarker.UPDATE: ("u", "update", "updated"),
+    RowMarker.DELETE: ("d", "delete", "deleted"),
+    RowMarker.UPSERT: ("upsert", "merge"),
+}
+_BY_WORD = {word: marker.value for marker, words in _MARKER_WORDS.items() for word in words}
 _TIMESTAMP_BYTES = 16
 _LEAD_OF_FOUR = 0xF0  # the first byte of a character beyond the 16-bit plane, in UTF-8
 
@@ -194,10 +201,12 @@ def effective_markers(markers: pa.Array, path: str, first_row: int) -> pa.Array:
         invalid = pc.index(pc.is_in(markers, value_set=pa.array(values).cast(markers.type)), False).as_py()
     if invalid >= 0:
         found = markers[invalid].as_py()
-        # a marker is shown if it is a short integer, so that no other column's value ever is
-        is_short = _SHORT_INTEGER.fullmatch(str(found))
-        value = "NULL" if found is None else found if is_short else "no short integer"
-        raise RejectedFile(diagnose("ME037", path, row=first_row + invalid, value=value))
+        # a marker is shown if it is a short integer or a known word, so that no other column's value ever is
+        number = _BY_WORD.get(str(found).casefold())
+        is_shown = number is not None or _SHORT_INTEGER.fullmatch(str(found))
+        value = "NULL" if found is None else found if is_shown else "no short integer"
+        meant = "" if number is None else f"write {number} for `{found}`: "
+        raise RejectedFile(diagnose("ME037", path, row=first_row + invalid, value=value, meant=meant))
     return markers.cast(pa.int8())
 
 

@@ -24,7 +24,7 @@ FULL = Progress(
     last_commit_at=1.25,
     configured_at=1.0,
     missing_since=3.5,
-    rejection=Rejection(diagnose("ME037", "Items/x", row=2, value="3"), "x", "17:4", "e"),
+    rejection=Rejection(diagnose("ME037", "Items/x", row=2, value="3", meant=""), "x", "17:4", "e"),
     pending_etags={"c": "e3"},
     diagnostics={diagnose("ME039", "Items/a", count=2): 1, diagnose("ME034", "I", position=1, count=2, strict=True): 3},
 )

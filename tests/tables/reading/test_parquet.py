@@ -222,12 +222,23 @@ def test_the_marker_may_be_any_column_in_any_case():
         (pa.array(["0", " 1", "0"]), "no short integer"),
         (pa.array(["0", "01", "0"]), "01"),
         (pa.array(["0", "Alice's secret", "0"]), "no short integer"),
+        (pa.array(["0", "insertion", "0"]), "no short integer"),
     ],
     ids=str,
 )
 def test_any_other_marker_is_rejected_with_its_row(cells, shown):
     error = rejected(written(pa.table({"Id": [1, 2, 3], MARKER_COLUMN: cells})))
     assert error.message == f"{PATH}, row 2: row marker is {shown}, expected 0, 1, 2 or 4 [ME037]"
+    assert error.help == "delete the file and land a corrected one under the same name"
+
+
+@pytest.mark.parametrize(
+    ("word", "number"), [("I", 0), ("insert", 0), ("c", 0), ("U", 1), ("UPDATE", 1), ("Delete", 2), ("upsert", 4)]
+)
+def test_a_word_in_place_of_a_marker_is_answered_with_its_number(word, number):
+    error = rejected(written(pa.table({"Id": [1, 2], MARKER_COLUMN: ["0", word]})))
+    assert error.message == f"{PATH}, row 2: row marker is {word}, expected 0, 1, 2 or 4 [ME037]"
+    assert error.help == f"write {number} for `{word}`: delete the file and land a corrected one under the same name"
 
 
 def test_a_null_typed_marker_is_nothing_without_rows_and_rejected_with_them():

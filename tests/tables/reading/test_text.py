@@ -158,6 +158,7 @@ def test_a_bomb_is_rejected_while_it_is_decompressed():
         (b"Id,City\r\n1,a\r\n,b\r\n", ", row 2: NULL in NOT NULL column `Id` [ME048]"),
         (b'Id,__rowMarker__\r\n1,0\r\n"",2\r\n', ", row 2: NULL in NOT NULL column `Id` [ME048]"),
         (b"Id,__rowMarker__\r\n1,3\r\n", ", row 1: row marker is 3, expected 0, 1, 2 or 4 [ME037]"),
+        (b"Id,__rowMarker__\r\n1,D\r\n", ", row 1: row marker is D, expected 0, 1, 2 or 4 [ME037]"),
         (b"Id,__rowMarker__\r\n1,\r\n", ", row 1: row marker is NULL, expected 0, 1, 2 or 4 [ME037]"),
         (b"Id\r\n1\r\n\r\nx\r\n", ", row 2: value in column `Id` is not a valid integer [ME060]"),
         (b"Id,Big\r\n1,0x1F\r\n", ", row 1: value in column `Big` is not a valid long [ME060]"),
