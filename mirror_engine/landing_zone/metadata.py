@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.schema import Column
 
 MAX_BYTES = 1024 * 1024  # of a _metadata.json; no table needs a tenth of it
+WIDE_KEY = 5  # columns, from which on Fabric recommends a narrower one (LZ-2.14)
 PROPERTIES = OPTIONS | {
     "keyColumns",
     "fileDetectionStrategy",
@@ -115,6 +116,8 @@ def parse(content: bytes, path: str, *, strict: bool = False) -> tuple[Metadata 
     keys = {folded(key) for key in metadata.key_columns}
     if not keys and [] not in properties.values("keyColumns"):  # an empty list says that none is wanted
         reader.note("ME016")
+    if len(keys) >= WIDE_KEY:
+        reader.note("ME089", count=len(keys))
     for column in metadata.declared_columns:
         if not column.nullable and folded(column.name) not in keys:
             reader.note("ME059", column=column.name)

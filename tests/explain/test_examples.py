@@ -26,8 +26,9 @@ BEFORE = {
     "ME018": "Id,Name\n1,Pin\n",
     "ME039": "Id,Name\n7,Nut\n",
     "ME041": "Id,Name,Price\n7,Bolt,1\n",
-    "ME042": "Id,Name,__rowMarker__\n1,Pin,0\n",
+    "ME042": "pa.table({'Id': [1], 'Name': ['Pin'], '__rowMarker__': [0]})",
     "ME054": "Id,Name\n1,Pin\n",
+    "ME090": "Id,Name\n1,Pin\n",
 }
 KEYS = {"ME040": ["Id", "Region"]}
 TYPES = {"Price": "Double", "SoldOn": "IDate"}
@@ -73,9 +74,10 @@ def land_text(root: Path, code: str, snippet: Snippet) -> None:
         items.land_csv(content)
 
 
-def land_parquet(root: Path, _: str, snippet: Snippet) -> None:
-    made = eval(snippet.text, {"pa": pa, "json": json})  # noqa: S307 - an example of our own
-    LandingZoneWriter(root).table("Items", keys=["Id"]).land_parquet(made)
+def land_parquet(root: Path, code: str, snippet: Snippet) -> None:
+    items = LandingZoneWriter(root).table("Items", keys=["Id"])
+    for text in (*([BEFORE[code]] if code in BEFORE else ()), snippet.text):
+        items.land_parquet(eval(text, {"pa": pa, "json": json}))  # noqa: S307 - an example of our own
 
 
 @pytest.mark.parametrize("code", [*TEXTS, *PARQUETS])

@@ -68,6 +68,11 @@ def test_a_table_without_keys_is_insert_only_and_noted_unless_it_says_so_itself(
     assert codes(keys) == ([] if keys.get("keyColumns") == [] else ["ME016"])
 
 
+@pytest.mark.parametrize(("count", "noted"), [(4, []), (5, ["ME089"])])
+def test_a_key_of_five_columns_is_noted(count, noted):
+    assert codes({"keyColumns": [f"K{number}" for number in range(count)]}) == noted
+
+
 @pytest.mark.parametrize("keys", ["Id", 3, [1], ["a", ""], [["a"]], {"a": 1}, ["__ROWMARKER__"]])
 def test_keys_that_are_no_names_are_rejected(keys):
     assert "keyColumns is" in first({"keyColumns": keys})

@@ -151,7 +151,7 @@ def read_file(
         RejectedFile: ME046; under `strict` any warning. The rows are closed.
     """
     try:
-        diagnostics = without_errors(_diagnostics(file, contract, ingested, request.facts))
+        diagnostics = without_errors(_diagnostics(file, contract, ingested, request))
     except RejectedFile:
         ingested.rows.close()
         raise
@@ -181,9 +181,9 @@ def read_file(
 
 
 def _diagnostics(
-    file: OpenFile, contract: FileContract, ingested: IngestedRows, before: TableContext
+    file: OpenFile, contract: FileContract, ingested: IngestedRows, request: ReadRequest
 ) -> Iterator[Diagnostic]:
-    incoming, merged = contract.incoming, contract.merged
+    incoming, merged, before = contract.incoming, contract.merged, request.facts
     check_absent_columns(merged, incoming, ingested.markers, deletes_count=contract.deletes_are_full)
     yield from file.diagnostics
     yield from merged.diagnostics
@@ -192,11 +192,16 @@ def _diagnostics(
         yield incoming.say("ME051", column=column)
     yield from lacking_updates(merged, incoming, ingested.markers)
     inserts = ingested.markers[RowMarker.INSERT]
-    if inserts and file.marker is None and before.markers_seen:
-        yield incoming.say("ME042", count=inserts)
+    if inserts and file.marker is None:
+        if request.metadata.is_text and before.schema and contract.key_columns:
+            yield incoming.say("ME090", count=inserts)
+        elif before.markers_seen:
+            yield incoming.say("ME042", count=inserts)
     for key in contract.key_columns:
         if count := ingested.null_keys[key]:
             yield incoming.say("ME040", column=key, count=count)
+    for column in ingested.long_values:
+        yield incoming.say("ME091", column=column)
 
 
 def _in_table(names: frozenset[str], contract: FileContract) -> frozenset[str]:

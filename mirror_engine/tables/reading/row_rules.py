@@ -34,6 +34,7 @@ _MARKER_WORDS = {
 }
 _BY_WORD = {word: marker.value for marker, words in _MARKER_WORDS.items() for word in words}
 _TIMESTAMP_BYTES = 16
+MAX_ENDPOINT_BYTES = 16_000_000  # of a value that Fabric's SQL analytics endpoint shows whole (LZ-5.13)
 _LEAD_OF_FOUR = 0xF0  # the first byte of a character beyond the 16-bit plane, in UTF-8
 
 
@@ -72,6 +73,7 @@ class IngestedRows:
         markers: how many rows of each effective marker.
         byte_count: of the file's data columns (LZ-9.3).
         null_keys: how many rows have NULL in each key column that has any (LZ-4.8).
+        long_values: columns with a value of more than `MAX_ENDPOINT_BYTES`; a set in order.
 
     Raises:
         RejectedFile: what `OpenFile.batches` raises, ME032, ME037, ME038, ME048.
@@ -81,6 +83,7 @@ class IngestedRows:
     def __init__(self, file: OpenFile, contract: FileContract, size: int, mode: ReadMode) -> None:
         self.markers: Counter[int] = Counter()
         self.null_keys: Counter[str] = Counter()
+        self.long_values: dict[str, None] = {}
         self.byte_count = 0
         self._contract = contract
         self._has_marker = file.marker is not None
@@ -117,6 +120,11 @@ class IngestedRows:
                 raise self._rejected("ME032", at, column=name)
         cells = [_fitted(batch.column(name), kind) for name, kind in self._kept.items()]
         self.byte_count += byte_count(cells)
+        self.long_values.update(
+            (name, None)
+            for name, column in zip(self._kept, cells, strict=True)
+            if column.nbytes > MAX_ENDPOINT_BYTES and _has_long_value(column)  # few columns are as long in whole
+        )
         cells += [pa.repeat(pa.scalar(value, pa.string()), batch.num_rows) for value in self._folder.values()]
         rows = pa.RecordBatch.from_arrays([*cells, markers], schema=self._schema)
         self._check_nulls(rows, markers)
@@ -171,6 +179,11 @@ def _fitted(cells: pa.Array, target: pa.DataType) -> pa.Array:
     if cells.type == target:
         return cells
     return pa.nulls(len(cells), target) if pa.types.is_null(cells.type) else cells.view(target)
+
+
+def _has_long_value(cells: pa.Array) -> bool:
+    is_text = pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)
+    return is_text and (pc.max(pc.binary_length(cells)).as_py() or 0) > MAX_ENDPOINT_BYTES
 
 
 def _first_unlike(cells: pa.Array, value: str | None) -> int:

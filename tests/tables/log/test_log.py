@@ -19,9 +19,17 @@ from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamage
 from mirror_engine.tables.log.commit import create_table, evolve, put_commit, record_only
 from mirror_engine.tables.log.record import carried, now_ms, to_metadata
 from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.log.tables_folder import TablesFolder
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 SIMPLE = schema_of("Id", "City:string")
+
+
+def test_the_folder_of_a_schema_stays_when_its_last_table_is_dropped(tmp_path):
+    """An empty schema stays visible in Fabric, too (LZ-7.2)."""
+    (tmp_path / "Tables/S/T/_delta_log").mkdir(parents=True)
+    TablesFolder(tmp_path / "Tables", tmp_path / "engine/scratch").retire("S/T")
+    assert [path.name for path in (tmp_path / "Tables").rglob("*")] == ["S"]
 
 
 def record(batch=0):

@@ -139,6 +139,32 @@ def test_inserts_without_marker_after_markers_are_noted(zone):
     assert codes(zone.reads(parquet_table(pa.table({"Id": [1], "City": ["L"]}).slice(0, 0)), facts=after_markers)) == []
 
 
+@pytest.mark.parametrize(
+    ("changed", "facts", "noted"),
+    [
+        ({}, EMPTY, []),
+        ({}, FILLED, ["ME090"]),
+        ({}, replace(FILLED, markers_seen=True), ["ME090"]),
+        ({"key_columns": ()}, replace(FILLED, markers_seen=True), ["ME042"]),
+        ({"upsert_default": True}, FILLED, []),
+    ],
+)
+def test_text_without_markers_is_a_warning_after_the_first_file_of_a_table_with_a_key(zone, changed, facts, noted):
+    metadata = replace(TEXT, declared_columns=(ID, CITY), **changed)
+    assert codes(zone.reads(b"Id,City\r\n1,Linz\r\n", metadata, facts, path="a.csv")) == noted
+    assert codes(zone.reads(b"Id,City,__rowMarker__\r\n1,Linz,0\r\n", metadata, facts, path="b.csv")) == []
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_a_column_with_a_value_that_sql_readers_do_not_see_whole_is_named_once(zone, kind):
+    long, longest = b"x" * 16_000_001, b"x" * 16_000_000
+    table = pa.table(
+        {"Id": [1, 2, 3], "Scan": pa.array([long, long, None], kind), "Text": pa.array([longest] * 3, kind)}
+    )
+    (said,) = zone.reads(parquet_table(table)).rows.diagnostics
+    assert (said.code, said.column) == ("ME091", "Scan")
+
+
 def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone):
     content = parquet(**{"Id": [1], MARKER_COLUMN: [2]})
     assert zone.reads(content).facts.is_empty
