@@ -37,6 +37,7 @@ class ExampleZone:
 
     def __init__(self, root: Path) -> None:
         publisher = LandingZoneWriter(root)
+        publisher.partner_events(partnerName="mirror-engine example", sourceInfo={"sourceType": "Example"})
         self.orders = publisher.table("Sales.Orders", keys=["OrderNo", "Line"], types=_ORDER_TYPES)
         self.stores = publisher.table("Sales.Stores", keys=["Id"], upsert_default=True)
         self.items = publisher.table("Items", keys=["Sku"], file_format="CSV", extension="csv", columns=_ITEM_COLUMNS)

@@ -110,7 +110,7 @@ def validate(
     codes = frozenset(known_code(code) for codes in ignore for code in codes.split(","))
     known = checks.Baseline.read(baseline) if baseline else checks.Baseline()
     whole_file_bytes = LARGE_FILE_BYTES if keys_only else math.inf
-    reports = []
+    reports: list[ValidationReport] = []
     for target in [find_target(path, config) for path in paths]:
         found = (
             _watched(target, duration)
@@ -118,7 +118,8 @@ def validate(
             else checks.check_landing_zone(target, check_tie_order, whole_file_bytes)
         )
         found = found.expecting((name for names in expect for name in names.split(",")), config.delta_default_schema)
-        reports.append(replace(found, fail_on=Severity(fail_on), landing_zone=_relative(found.landing_zone)))
+        found = replace(found, fail_on=Severity(fail_on), landing_zone=_relative(found.landing_zone))
+        reports.append(found.compared_with(reports))
     if write_baseline:
         written = checks.write_baseline(write_baseline, reports)
         note(f"{write_baseline}: {count(written, 'finding')} recorded")

@@ -511,7 +511,7 @@ SCENARIOS = (
         "write during the initial load",
         (_write_during_the_initial_load,),
         "note the source's position before the first row is read, then publish every change behind it as 4 and 2: "
-        "a row may be in the load already (LZ-4.13, LZ-4.3)",
+        "a row may be in the load already (LZ-4.13, LZ-4.3); land all initial files before mirroring starts (LZ-7.11)",
     ),
     Scenario("key change", (_key_change,), "publish it as 2 with the old key, then 4 or 0 with the new row (LZ-4.7)"),
     Scenario(

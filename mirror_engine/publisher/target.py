@@ -24,12 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ValidationTarget:
-    """Files to check, shown as a ROOT with archived ones at their old paths; diagnostics begin at `landing_zone`."""
+    """Files to check, shown as a ROOT with archived ones at their old paths; diagnostics begin at `landing_zone`.
+
+    `is_whole` is whether they are a whole landing zone, not a table or a file of one.
+    """
 
     path: Path
     landing_zone: Path
     storage: RestoredView
     config: Config
+    is_whole: bool
 
 
 def find_target(path: Path, config: Config) -> ValidationTarget:
@@ -51,7 +55,8 @@ def find_target(path: Path, config: Config) -> ValidationTarget:
     storage: Storage = RetryingStorage(LocalStorage(folder))
     if mapping:
         storage = ZoneView(storage, {"": None, **mapping})
-    return ValidationTarget(path, landing_zone, RestoredView(storage, archived_first=True), config)
+    is_whole = not mapping or ZONE in mapping
+    return ValidationTarget(path, landing_zone, RestoredView(storage, archived_first=True), config, is_whole)
 
 
 def _checked_path(path: Path) -> Path:

@@ -24,7 +24,7 @@ from mirror_engine.landing_zone.detection import never_arrives, number_of
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, diagnose
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Strategy
-from mirror_engine.landing_zone.names import TableName, find_table
+from mirror_engine.landing_zone.names import PARTNER_EVENTS_FILE, TableName, find_table
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
 from mirror_engine.monitoring.words import describe
@@ -35,7 +35,7 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import all_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.listing import TableListing, ZoneListing
@@ -114,6 +114,7 @@ class ValidationReport:
         landing_zone: its path, `/` between parts; `""` for the working folder.
         fail_on: the lowest severity that fails the check.
         suppressed: how many diagnostics are left out because of `--ignore` or a baseline.
+        partner_name: what the publisher calls itself; `""` if it does not (LZ-1.8).
     """
 
     tables: tuple[TableReport, ...] = ()
@@ -121,6 +122,7 @@ class ValidationReport:
     landing_zone: str = ""
     fail_on: Severity = Severity.ERROR
     suppressed: int = 0
+    partner_name: str = ""
 
     def all(self) -> Iterator[Counted]:
         """Every diagnostic with its number of occurrences, the zone's own first."""
@@ -146,7 +148,8 @@ class ValidationReport:
         folders = [
             TableName.from_folder(table.name).delta_folder(default_schema) for table in self.tables if table.files
         ]
-        missing = {} if self.tables else {"a table": "land a folder with `_metadata.json` and data"}
+        landing = "land a folder with `_metadata.json` and data, best before mirroring starts"  # LZ-7.11
+        missing = {} if self.tables else {"a table": landing}
         for table in tables:
             try:
                 find_table(table, folders, default_schema)
@@ -154,6 +157,14 @@ class ValidationReport:
                 missing[table] = error.help
         found = [(diagnose("ME085", "", table=table, help=help), 1) for table, help in missing.items()]
         return replace(self, diagnostics=(*self.diagnostics, *found))
+
+    def compared_with(self, others: Sequence[ValidationReport]) -> ValidationReport:
+        """The report with ME093 where one of the others has a publisher of another name (LZ-1.8)."""
+        other = next((other for other in others if other.partner_name not in ("", self.partner_name)), None)
+        if other is None or not self.partner_name:
+            return self
+        differs = diagnose("ME093", PARTNER_EVENTS_FILE, other=other.landing_zone)
+        return replace(self, diagnostics=(*self.diagnostics, (differs, 1)))
 
     def path_of(self, diagnostic: Diagnostic) -> str:
         """A diagnostic's path from where the landing zone's path begins; `""` for the top itself."""
@@ -286,7 +297,10 @@ def report_of(
             )
         )
     of_zone = Counter(status.diagnostics) | Counter(more.get("", ()))
-    return ValidationReport(tuple(tables), tuple(of_zone.items()), target.landing_zone.as_posix())
+    if target.is_whole and zone.tables and target.storage.stat(f"{zone.folder}/{PARTNER_EVENTS_FILE}") is None:
+        of_zone[diagnose("ME092", "")] = 1
+    name = status.partner.partner_name if status.partner else ""
+    return ValidationReport(tuple(tables), tuple(of_zone.items()), target.landing_zone.as_posix(), partner_name=name)
 
 
 def _ignored_data(

@@ -85,6 +85,7 @@ def land_broken():
 
     def land(root):
         publisher = LandingZoneWriter(root)
+        publisher.partner_events()
         types, row = {"Id": pa.int64(), "Name": pa.string()}, {"Id": 1, "Name": "one"}
         publisher.table("Good", keys=["Id"], types=types).insert(row)
         wrong = publisher.table("Sales.Wrong", keys=["Id"], types=types)

@@ -71,7 +71,9 @@ def test_large_files_are_read_whole_unless_keys_are_enough(tmp_path, cli, monkey
 
 
 def test_watch_forgets_what_was_true_for_a_moment(tmp_path, cli):
-    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"], types={"Id": pa.int64()})
+    zone = LandingZoneWriter(tmp_path)
+    zone.partner_events()
+    orders = zone.table("Orders", keys=["Id"], types={"Id": pa.int64()})
     threading.Timer(0.2, orders.insert, [{"Id": 1}]).start()
     printed = cli("validate", tmp_path, "--watch", "--duration", "600ms", "--fail-on", "warning")
     assert (printed.code, printed.out.endswith("No problems found (1 table, 1 file, 1 row).\n")) == (0, True)

@@ -34,7 +34,7 @@ _MARKER_WORDS = {
 }
 _BY_WORD = {word: marker.value for marker, words in _MARKER_WORDS.items() for word in words}
 _TIMESTAMP_BYTES = 16
-MAX_ENDPOINT_BYTES = 16_000_000  # of a value that Fabric's SQL analytics endpoint shows whole (LZ-5.13)
+MAX_ENDPOINT_BYTES = 16_000_000  # of a value that Fabric's SQL analytics endpoint shows whole (LZ-5.14)
 _LEAD_OF_FOUR = 0xF0  # the first byte of a character beyond the 16-bit plane, in UTF-8
 
 
