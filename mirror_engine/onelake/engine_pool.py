@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import DeltaWriter
 
 POLL_SECONDS = 60.0  # a first commit starts a JVM
-INITIALIZING_SECONDS = 1.0  # of a new item; long enough for a publisher to see it (LZ-9.4)
+# Of an item that is created in this context; by default long enough for a publisher to see it (LZ-9.4)
+INITIALIZING_SECONDS: ContextVar[float] = ContextVar("initializing_seconds", default=1.0)
 _MARKER = f"{ENGINE}/stopped.json"
 
 
@@ -180,10 +182,10 @@ class EnginePool:
         return [condition for condition in unmet if condition.table]  # a zone without tables misses nothing
 
     def add(self, item: Item) -> None:
-        """Register an item that the REST API created: Initializing for a moment, then Initialized."""
+        """Register an item that the REST API created: Initializing for some time, then Initialized."""
         with self._lock:
             self._mark_stopped(item, DatabaseStatus.INITIALIZED)
-            self._engines[item.id] = _Engine(self.clock() + INITIALIZING_SECONDS)
+            self._engines[item.id] = _Engine(self.clock() + INITIALIZING_SECONDS.get())
 
     def start(self, item: Item) -> None:
         """Start replication; idempotent. After a stop all tables are rebuilt (LZ-7.7)."""

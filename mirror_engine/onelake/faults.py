@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.conditions import NANOSECONDS
+from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS
 from mirror_engine.onelake.errors import ConnectionReset, StorageApiError, StorageErrorCode, reset_connection
 from mirror_engine.onelake.fabric_rest import FabricApiError, FabricErrorCode
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
@@ -228,6 +229,7 @@ _FAULTS: dict[str, _Fault] = {
     "poll_mid_upload": _Fault(_poll_mid_upload, ("create", "append", "flush", "put", "block", "blocklist", "rename")),
     "folder_in_use": _Fault(_fail, ("drop",)),
     "detect_delay": _Fault(_detect_delay, ("drop",), {"seconds": _SECONDS}),
+    "initializing": _Fault(_fail, ("new_item",), {"seconds": _SECONDS}, count=None),
     "same_mtime": _Fault(_shift_time, WRITES, count=None),
     "shuffle_ties": _Fault(_shift_time, WRITES, {"seed": _WHOLE}, {"seed": 0}, count=None),
 }
@@ -284,9 +286,18 @@ def with_fabric_faults(app: ASGIApp, options: EmulatorOptions) -> ASGIApp:
     """Fabric's REST API, wrapped in its faults; of several rules the first wins."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        rule = next(iter(options.faults_of(scope["method"], scope["path"].strip("/"), ("rest",))), None)
+        path = scope["path"].strip("/")
+        is_new = scope["method"] == "POST" and path.endswith(("/items", "/mirroredDatabases"))
+        names = ("rest", "new_item") if is_new else ("rest",)
+        rule = next(iter(options.faults_of(scope["method"], path, names)), None)
         if rule is None:
             await app(scope, receive, send)
+        elif rule.fault == "initializing":
+            token = INITIALIZING_SECONDS.set(rule.options["seconds"])
+            try:
+                await app(scope, receive, send)
+            finally:
+                INITIALIZING_SECONDS.reset(token)
         elif rule.fault == "throttle":
             headers = {"Retry-After": str(rule.options["retry-after"])}
             error = FabricApiError(_THROTTLED[rule.options["status"]][1], headers=headers)

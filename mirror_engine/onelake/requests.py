@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.items import Address
     from mirror_engine.onelake.lake import Lake
 
-# Operations as fault rules name them: `folder` creates a folder, `drop` deletes one, `rest` is one of Fabric's API
+# Operations as fault rules name them: `folder` creates a folder, `drop` deletes one, `rest` is one of Fabric's API,
+# `new_item` that of it which creates a mirrored database
 WriteName: TypeAlias = Literal["create", "flush", "put", "blocklist", "copy"]  # these set a file's Last-Modified
 ChangeName: TypeAlias = Literal[
-    WriteName, "folder", "append", "rename", "block", "metadata", "delete", "drop", "batch", "rest"
+    WriteName, "folder", "append", "rename", "block", "metadata", "delete", "drop", "batch", "rest", "new_item"
 ]
 OperationName: TypeAlias = Literal[ChangeName, "lease", "list", "read", "head"]
 VERSION = "2021-06-08"

@@ -158,7 +158,7 @@ def test_a_new_item_waits_to_be_started_and_its_folder_can_be_released(store):
     item = store.items.create(store.item.workspace, "sales")
     store.pool.add(item)
     assert store.status(item) is DatabaseStatus.INITIALIZING
-    now[0] += INITIALIZING_SECONDS
+    now[0] += INITIALIZING_SECONDS.get()
     assert store.status(item) is DatabaseStatus.INITIALIZED
     store.pool.start(item)
     store.until_status(DatabaseStatus.RUNNING, item)

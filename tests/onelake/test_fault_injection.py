@@ -6,14 +6,20 @@ import http.client
 import json
 import threading
 import time
+from base64 import b64encode
 
 import pytest
 from azure.storage.filedatalake import DataLakeServiceClient
 from faulty import FABRIC, TABLE, faulty
 
+from mirror_engine.onelake.items import PLAIN
+
 pytestmark = pytest.mark.slow
 
 FILE = f"{TABLE}/1.csv"
+DEFINITION = {
+    "parts": [{"path": "mirroring.json", "payload": b64encode(PLAIN).decode(), "payloadType": "InlineBase64"}]
+}
 RESET = (http.client.RemoteDisconnected, ConnectionError)
 
 
@@ -47,6 +53,27 @@ def test_faults_of_the_rest_api(tmp_path):
                 client("POST", "v1/workspaces/shop/mirroredDatabases", body, Host=FABRIC)
         assert json.loads(client("GET", "v1/workspaces", Host=FABRIC).body)["errorCode"] == "TokenExpired"
     assert [(tmp_path / "b/shop" / name).is_dir() for name in ("lost", "never")] == [True, False]
+
+
+def test_a_new_mirrored_database_is_initializing_for_as_long_as_a_fault_says(tmp_path):
+    def started(name):
+        body = json.dumps({"displayName": name, "definition": DEFINITION}).encode()
+        client("POST", "v1/workspaces/shop/mirroredDatabases", body, Host=FABRIC)
+        at, answers = f"v1/workspaces/shop/mirroredDatabases/{name}/startMirroring", []
+        ends = time.monotonic() + 20
+        while not answers or answers[-1].status != 200:
+            answers.append(client("POST", at, Host=FABRIC))
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        return {json.loads(answer.body)["errorCode"] for answer in answers[:-1]}
+
+    with faulty(tmp_path, "initializing seconds=3 path=v1/workspaces/shop/* nth=2 count=1") as client:
+        waits = []
+        for name in ("quick", "slow", "other"):
+            begun = time.monotonic()
+            assert started(name) == {"MirroredDatabaseNotReady"}
+            waits.append(time.monotonic() - begun >= 3)
+        assert waits == [False, True, False]
 
 
 @pytest.mark.parametrize(
