@@ -314,7 +314,7 @@ class Mirror:
         return Poller(self._storage, self.config)
 
     def _context(self, ledger: Ledger, emit: Callable[[Event], None]) -> EngineContext:
-        return EngineContext(self._storage, self._writer, ledger, self.config, self._clock, emit)
+        return EngineContext(self._storage, self._writer, ledger, self.config, self._clock, emit, self._is_lasting)
 
     @contextmanager
     def _engine(self) -> Iterator[EngineRun]:

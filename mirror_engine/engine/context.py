@@ -30,6 +30,7 @@ class EngineContext:
         config: all options.
         clock: of all that waits.
         emit: sends an event to every listener.
+        is_lasting: whether the engine goes on until it is stopped.
     """
 
     storage: Storage
@@ -38,6 +39,7 @@ class EngineContext:
     config: Config
     clock: Clock
     emit: Callable[[Event], None]
+    is_lasting: bool = False
 
     def delta_folder(self, table: TableName) -> str:
         """Return the folder of a table's Delta table, from `ROOT/Tables` (LZ-1.4)."""

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 REFUSED_COMMIT = "ME086"
 STICKY_CODES = frozenset({"ME025", "ME028", "ME029", "ME071"})  # reported once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
+ARRIVAL_SECONDS = 60.0  # from a file's creation, with 0 bytes, to its content
 QUIET_SECONDS = 7 * 86_400.0  # folders are created before their first files land
 
 
@@ -61,12 +62,14 @@ class Circumstances:
         now: seconds since 1970.
         refusal: why the zone has no room for this table (ME004, ME007 under strict); None mostly.
         moved: whether a new folder identity means a copied ROOT, not a recreated folder.
+        is_lasting: whether the engine goes on: what may still be arriving is not reported yet.
     """
 
     config: Config
     now: float
     refusal: Diagnostic | None = None
     moved: bool = False
+    is_lasting: bool = False
 
 
 def plan_missing(table: TableName, progress: Progress, circumstances: Circumstances) -> Plan:
@@ -114,6 +117,7 @@ class _TablePlanner:
         self._listing = listing
         self._config = circumstances.config
         self._now = circumstances.now
+        self._is_lasting = circumstances.is_lasting
         self._files = {file.path: file for file in listing.files}
         self._diagnostics = [*listing.diagnostics]
         self._steps: list[Step] = []
@@ -145,6 +149,8 @@ class _TablePlanner:
             case MetadataUsable(_, metadata, diagnostics):
                 self._diagnostics += diagnostics
                 return self._configured(metadata)
+            case MetadataUnusable(etag) if self._is_lasting and self._may_be_arriving(etag):
+                return self._without_metadata_yet()
             case MetadataUnusable(etag, diagnostics):
                 self._diagnostics += diagnostics[1:]
                 return self._without_metadata(diagnostics[0], etag)
@@ -157,9 +163,23 @@ class _TablePlanner:
                     return self._without_metadata(diagnose("ME009", f"{self._folder}/{METADATA_FILE}"), "")
                 return self._without_metadata(diagnose("ME008", self._folder, count=len(self._files)), "")
 
+    def _may_be_arriving(self, etag: str) -> bool:
+        """Whether a file is empty and was just created (LZ-2.6)."""
+        _, size, modified_ns = etag.rsplit(":", 2)
+        return size == "0" and 0 <= self._now - int(modified_ns) / 1e9 < ARRIVAL_SECONDS
+
+    def _without_metadata_yet(self) -> Plan:
+        """Plan a folder whose metadata may be arriving: all stays as it is."""
+        rejection, notes = self._current_rejection()
+        self._diagnostics += notes
+        missing = Unconfigured(diagnose("ME008", self._folder, count=len(self._files)), len(self._files))
+        known = Halted(rejection.diagnostic, len(self._pending)) if rejection else Behind(len(self._pending))
+        return self._planned(known if self._is_known else missing, rejection)
+
     def _without_metadata(self, fault: Diagnostic, etag: str) -> Plan:
         """Plan a folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
-        self._diagnostics.append(fault)
+        if self._files or self._is_known or not self._is_lasting:  # publishers begin with an empty folder
+            self._diagnostics.append(fault)
         if not self._is_known:
             return self._planned(Unconfigured(fault, len(self._files)))
         return self._planned(Halted(fault, len(self._files)), self._metadata_rejection(fault, etag))
@@ -303,7 +323,7 @@ class ZonePlanner:
         """
         context, listings = self._context, {listing.name: listing for listing in self._zone.tables}
         known = context.ledger.tables()
-        circumstances = Circumstances(context.config, context.clock())
+        circumstances = Circumstances(context.config, context.clock(), is_lasting=context.is_lasting)
         refusals = ownership_conflicts(context, self._folders.foreign, [*listings])
         left_out = overlapping_tables(context, {*known, *listings}, except_for)
         plans = {

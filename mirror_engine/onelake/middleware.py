@@ -9,7 +9,7 @@ import hmac
 import json
 import traceback
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -71,6 +71,11 @@ class RejectedRequest:
     code: str
     allowed_by: str = ""
     is_tolerated: bool = False
+
+    @property
+    def level(self) -> Literal["info", "warning"]:
+        """Of its log event: to look for what is not there is nothing wrong."""
+        return "info" if (self.method, self.status) == ("GET", _NOT_FOUND) else "warning"
 
     def to_json(self) -> tuple[str, dict[str, Any]]:
         """A log event's name, and its fields."""

@@ -81,7 +81,7 @@ def test_a_rejected_request_is_logged(cli, tmp_path):
     printed = cli("emulator", "exec", tmp_path, "--storage-only", "--", PYTHON, "-c", ask)
     assert printed.code == 0
     assert (
-        "event=request_rejected method=GET host=onelake.dfs.fabric.microsoft.com path=/nowhere/x status=404"
+        "level=info event=request_rejected method=GET host=onelake.dfs.fabric.microsoft.com path=/nowhere/x status=404"
         in printed.err
     )
     assert "code=WorkspaceNotFound" in printed.err

@@ -61,11 +61,13 @@ def kinds(made):
 
 
 ABSENT = MetadataAbsent()
-BROKEN = MetadataUnusable("m2", (diagnose("ME010", "x", line=1, char=2, fault="a bare word", help="quote it"),))
+BROKEN = MetadataUnusable("m2:9:1", (diagnose("ME010", "x", line=1, char=2, fault="a bare word", help="quote it"),))
 OPTIONAL = Circumstances(Config(missing_metadata="insert-only"), NOW)
 ONE, TWO, THREE, FOUR = map(numbered, (1, 2, 3, 4))
 BAD = numbered(2, "bad")
 REJECTED = Rejection(diagnose("ME024", "x", reason="cut"), BAD.path, "bad", BAD.etag)
+CREATED = MetadataUnusable(f"m:0:{NOW * 10**9:.0f}", (diagnose("ME010", "x", line=1, char=1, fault="empty", help=""),))
+WATCHED = Circumstances(Config(), NOW + 59, is_lasting=True)
 COLUMNS = (Column("Id", "string", nullable=False), Column("N", "integer"))
 EMPTY = progress(configured_at=NOW, watermarks={})
 
@@ -111,6 +113,22 @@ PLANS = {
     "optional metadata lets a bare folder load": (BARE, None, Loading(1), [], [START, RECORD, ApplyBatch], OPTIONAL),
     "unusable metadata leaves a new folder unconfigured": (UNREADABLE, None, Unconfigured, ["ME010"], [START, RECORD]),
     "unusable metadata halts a known table": (UNREADABLE, KNOWN, Halted, ["ME010"], [RECORD]),
+    "a lasting engine waits for metadata that was just created": (
+        folder(ONE, TWO, metadata=CREATED),
+        KNOWN,
+        Behind(1),
+        [],
+        [RECORD],
+        WATCHED,
+    ),
+    "of a halted table": (folder(ONE, BAD, metadata=CREATED), REFUSED, Halted, ["ME024"], [RECORD], WATCHED),
+    "and of a new folder": (folder(metadata=CREATED), None, Unconfigured, [], [START, RECORD], WATCHED),
+    "for a minute": (folder(metadata=CREATED), KNOWN, Halted, ["ME010"], None, replace(WATCHED, now=NOW + 60)),
+    "but not for metadata that is wrong": (UNREADABLE, KNOWN, Halted, ["ME010"], [RECORD], WATCHED),
+    "or from another time": (folder(metadata=CREATED), KNOWN, Halted, ["ME010"], None, replace(WATCHED, now=NOW - 1)),
+    "another engine reports it at once": (folder(metadata=CREATED), KNOWN, Halted, ["ME010"], None),
+    "an empty folder is nothing to report yet": (folder(metadata=ABSENT), None, Unconfigured, [], None, WATCHED),
+    "files in it are": (BARE, None, Unconfigured, ["ME008"], None, WATCHED),
     "usable metadata again releases the halt": (
         folder(ONE, TWO),
         progress(ONE, rejection=Rejection(diagnose("ME009", "x"), "_metadata.json", "", "")),

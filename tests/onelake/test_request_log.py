@@ -46,7 +46,7 @@ def test_requests_rejected_by_guard_and_proxy_are_reported(emulator, reported):
     exchange(emulator.proxy_port, request("CONNECT", "account.dfs.core.windows.net:443", "x"))
     assert reported == [
         RejectedRequest("GET", "evil.example", "/x", 421, "InvalidUri"),
-        RejectedRequest("CONNECT", "account.dfs.core.windows.net:443", "", 403, ""),
+        RejectedRequest("CONNECT", "account.dfs.core.windows.net:443", "", 403, "", "--pass-through"),
     ]
 
 
