@@ -36,6 +36,7 @@ PROXY_ERROR = (
     "with --pass-through HOST, '*.DOMAIN' or all. Hosts on this machine or a private network must be named.\n"
 )
 _AUTHORITY = re.compile(r"(?P<host>[a-z0-9*_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+_PLAIN = re.compile(rb"http://([^/?#]*)")  # a target in absolute form
 _OF_THE_PROXY = frozenset({b"connection", b"host", b"keep-alive", b"proxy-authorization", b"proxy-connection"})
 
 
@@ -134,7 +135,8 @@ class _ProxyRequest:
     @property
     def authority(self) -> str:
         """The host and port that it names, without user and password; `""` for a target that names none."""
-        named = self.target if self.is_tunnel else b"".join(self.target.split(b"/", 3)[2:3])
+        plain = _PLAIN.match(self.target)
+        named = self.target if self.is_tunnel else plain[1] if plain else b""
         return named.rpartition(b"@")[2].decode("latin-1")
 
     def is_to_emulator(self) -> bool:
@@ -145,19 +147,18 @@ class _ProxyRequest:
 
     def place(self) -> tuple[str, int]:
         """The host and port of another server that it asks for; RefusedError."""
-        is_plain = self.target.startswith(b"http://")
         with contextlib.suppress(ValueError):
-            host, port = _host_and_port(self.authority if is_plain else self.target.decode("latin-1"))
-            if port or is_plain:
+            host, port = _host_and_port(self.target.decode("latin-1") if self.is_tunnel else self.authority)
+            if port or not self.is_tunnel:
                 return host, port or 80
         raise RefusedError(FORBIDDEN)
 
     def forwarded(self) -> bytes:
         """A plain request as its host gets it, for one answer per connection, with what has arrived of the body."""
-        path = b"/".join([b"", *self.target.split(b"/", 3)[3:]]) or b"/"
+        path = _PLAIN.sub(b"", self.target, count=1)
         own = [(b"Host", self.authority.encode("latin-1")), (b"Connection", b"close")]
         kept = [(name, value) for name, value in self._headers if name.lower() not in _OF_THE_PROXY]
-        first = b"%s %s HTTP/%s" % (self.method, path, self._parser.get_http_version().encode())
+        first = b"%s /%s HTTP/%s" % (self.method, path.removeprefix(b"/"), self._parser.get_http_version().encode())
         return b"\r\n".join([first, *(b"%s: %s" % header for header in [*kept, *own]), b"", self.body])
 
 

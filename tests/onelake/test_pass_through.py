@@ -91,13 +91,13 @@ def test_a_tunnel_whose_client_has_sent_all_still_gets_the_answer():
 
 def test_a_plain_request_arrives_as_at_the_host_itself_without_what_was_meant_for_the_proxy(elsewhere):
     headers = ("Proxy-Authorization: Basic c2VjcmV0", "Proxy-Connection: keep-alive", "X-Own: 1", "Content-Length: 4")
-    target = f"http://user:secret@localhost:{elsewhere}/a//b?c=%2F"
+    target = f"http://user:secret@localhost:{elsewhere}/a//b?c=%2F&u=http://x/y"
     with passing("localhost") as (emulator, _):
         answer = exchange(emulator.proxy_port, request("POST", target, "other", *headers, body=b"body"))
     head, _, body = answer.partition(b"\r\n\r\n")
     assert status_of(head) == 200
     assert body.decode().split("\n") == [
-        "POST /a//b?c=%2F HTTP/1.1",
+        "POST /a//b?c=%2F&u=http://x/y HTTP/1.1",
         "X-Own: 1",
         "Content-Length: 4",
         f"Host: localhost:{elsewhere}",
@@ -112,7 +112,7 @@ def test_what_is_not_named_is_refused_and_the_refusal_names_the_product_and_the_
     with passing(pattern) as (emulator, rejected):
         answers = [
             exchange(emulator.proxy_port, connect(f"localhost:{elsewhere}")),
-            exchange(emulator.proxy_port, request("GET", f"http://localhost:{elsewhere}/?sig=hush")),
+            exchange(emulator.proxy_port, request("GET", f"http://localhost:{elsewhere}?sig=hush")),
         ]
     for answer in answers:
         status, _, text = answer.decode().partition("\r\n")
