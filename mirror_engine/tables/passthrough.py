@@ -27,13 +27,13 @@ from mirror_engine.landing_zone.schema import VOID
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.log.snapshot import needs_mapping
 from mirror_engine.tables.log.statistics import decimal_of
+from mirror_engine.tables.log.tables_folder import PROCESS
 from mirror_engine.tables.reading.parquet import DICTIONARY_ENCODINGS, ParquetChangeFile
 from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY, parquet_type
 from mirror_engine.tables.reading.reader import file_contract, read_file
 from mirror_engine.tables.reading.request import digest, listed_now, open_listed
 from mirror_engine.tables.reading.row_rules import IngestedRows
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
-from mirror_engine.tables.scratch import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

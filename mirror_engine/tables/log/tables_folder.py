@@ -1,4 +1,4 @@
-"""The folders of Delta tables below `ROOT/Tables`, and their removal in one step."""
+"""The folders of Delta tables below `ROOT/Tables`, their removal in one step, and files that a killed process left."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import StorageUnavailable, UsageError
-from mirror_engine.tables.scratch import remove_of_other_processes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 LOG_FOLDER = "_delta_log"
+PROCESS = uuid.uuid4().hex[:12]  # in the names of what this process spills
 _COMMIT_OR_CHECKPOINT = re.compile(r"\d{20}\.(json|checkpoint.*parquet)")
 _EASY_FOR_DELTALAKE = re.compile(r"[A-Za-z0-9_./ -]*")
 
@@ -139,3 +139,11 @@ def _plain_folders() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="mirror-engine-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def remove_of_other_processes(files: Iterable[Path]) -> None:
+    """Delete files that another process left: it was killed, as one process at a time locks ROOT."""
+    for file in files:
+        if PROCESS not in file.name:
+            with suppress(OSError):
+                file.unlink()

@@ -14,7 +14,7 @@ import pyarrow.ipc
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.tables.base import RowSource
-from mirror_engine.tables.scratch import PROCESS
+from mirror_engine.tables.log.tables_folder import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

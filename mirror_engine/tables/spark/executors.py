@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from mirror_engine._version import __version__
 from mirror_engine.errors import MirrorError, SetupError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.tables.log.tables_folder import PROCESS, remove_of_other_processes
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.request import ReadFile, ReadRequest
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
-from mirror_engine.tables.scratch import PROCESS, remove_of_other_processes
 from mirror_engine.tables.spark.failures import spark_failures
 
 if TYPE_CHECKING:

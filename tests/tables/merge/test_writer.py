@@ -12,8 +12,8 @@ from independent_readers import by_deltalake
 from mirror_engine.errors import CommitConflict, ConcurrentModification
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
 from mirror_engine.tables.log.commit import record_only
+from mirror_engine.tables.log.tables_folder import PROCESS
 from mirror_engine.tables.merge import spark as merge_module
-from mirror_engine.tables.scratch import PROCESS
 
 SIMPLE = schema_of("Id", "City:string")
 
