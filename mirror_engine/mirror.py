@@ -18,7 +18,8 @@ from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.engine.planner import MirrorSnapshot, ZonePlanner
 from mirror_engine.engine.poller import Poller
-from mirror_engine.engine.recovery import note_logs, rebuild, recover
+from mirror_engine.engine.rebuild import TableRebuild, rebuild
+from mirror_engine.engine.recovery import note_logs, recover
 from mirror_engine.engine.root_identity import is_locked, lock_root
 from mirror_engine.engine.run import EngineRun
 from mirror_engine.errors import TransientError, UnknownTable, UsageError, foreseen
@@ -267,16 +268,32 @@ class Mirror:
             done = {folder: self._maintained(folder, failed) for folder in folders}
         return {folder: facts for folder, facts in done.items() if facts is not None}
 
-    def rebuild(self) -> list[TableName]:
-        """Drop every Delta table and all progress, as Fabric's stop and start does (LZ-7.7).
+    def rebuild(
+        self,
+        tables: Sequence[str] = (),
+        *,
+        replay: bool = False,
+        lose_rows: bool = False,
+        confirm: Callable[[Sequence[TableRebuild]], None] = lambda _: None,
+    ) -> list[TableName]:
+        """Drop Delta tables and their progress, as Fabric's stop and start does (LZ-7.7); returns those dropped.
 
-        The next cycle reads the files that are still in the landing zone; rows that are lost are reported as ME069.
+        The next cycle reads the change files in the landing zone. What is lost is reported as ME069.
+
+        Args:
+            tables: by name; all where there are none.
+            replay: move applied files back from their archive first, so that all rows are rebuilt (LZ-7.12).
+            lose_rows: go on where rows are lost.
+            confirm: called with what is moved and lost, before anything is changed; whatever it raises ends the call.
 
         Raises:
+            UsageError: rows would be lost, and `lose_rows` is not set; nothing was changed.
+            UnknownTable: no such table.
             RootLocked: another engine holds this ROOT.
         """
         with self._engine() as running:
-            return rebuild(running.context, running.engine.drop, self._poller().scan())
+            drop = running.engine.drop
+            return rebuild(running.context, drop, tables, replay=replay, lose_rows=lose_rows, confirm=confirm)
 
     def close(self) -> None:
         """End the Spark session, if one was started."""

@@ -54,7 +54,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("setup", "Replicate the example with Spark."),
         "doctor": ("setup", "Check this machine and the Delta tables."),
         "maintain": ("setup", "Compact and vacuum the Delta tables."),
-        "rebuild": ("setup", "DROP all Delta tables and reload them from the landing zone."),
+        "rebuild": ("setup", "DROP Delta tables and reload them from the landing zone."),
     },
 }
 _MODULES = {name: module for group in COMMANDS.values() for name, (module, _) in group.items()}

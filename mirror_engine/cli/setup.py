@@ -20,27 +20,26 @@ from mirror_engine.cli.output import (
     line,
     report,
     rows_text,
+    stderr,
     table_json,
     wants_json,
 )
 from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.errors import TransientError, UsageError
-from mirror_engine.events import DiagnosticRaised
-from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.monitoring.words import cell
 from mirror_engine.storage.roots import check_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import RenderableType
 
     from mirror_engine.config import Config
+    from mirror_engine.engine.rebuild import TableRebuild
     from mirror_engine.engine.run import SyncReport
-    from mirror_engine.events import Event
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.mirror import Mirror
     from mirror_engine.tables.spark.doctor import Check
 
@@ -236,41 +235,62 @@ def maintain(root: Path, config: Config, tables: tuple[str, ...], progress: str)
 
 
 @command(config=READING)
+@click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
+@click.option("--replay", is_flag=True, help="Move archived change files back first, so that all rows are rebuilt.")
+@click.option("--lose-rows", is_flag=True, help="Go on where rows are lost.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def rebuild(root: Path, config: Config, *, yes: bool) -> None:
-    """DROP all Delta tables and reload them from the landing zone.
+def rebuild(root: Path, config: Config, tables: tuple[str, ...], *, replay: bool, lose_rows: bool, yes: bool) -> None:
+    """DROP Delta tables and reload them from the landing zone.
 
     As Fabric does when mirroring is stopped and started (LZ-7.7). All progress is forgotten; the next sync or run
-    reads the files that are still in the landing zone. Rows of deleted files are lost, and reported as ME069. To
-    rebuild one table, let its publisher delete and recreate its folder.
+    reads the files in the landing zone. Applied files were moved to _FilesReadyToDelete: --replay moves them back
+    first. Where rows would be lost (ME069), the question says how many; with --yes or --replay nothing is dropped
+    then, unless --lose-rows accepts it.
 
-    Example: mirror-engine rebuild ./shop --yes
+    Example: mirror-engine rebuild ./shop --replay --table Sales.Orders
 
-    Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error, or not confirmed · 4 temporary:
-    storage or another engine; retry
+    Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error, not confirmed, or rows would be
+    lost · 4 temporary: storage or another engine; retry
     """
     from mirror_engine.mirror import Mirror
 
-    diagnostics: list[Diagnostic] = []
+    if not (yes or sys.stdin.isatty()):
+        raise UsageError("rebuild drops Delta tables; confirmation required", "pass --yes in scripts")
+    plans: list[TableRebuild] = []
 
-    def listen(event: Event) -> None:
-        if isinstance(event, DiagnosticRaised):
-            diagnostics.append(event.diagnostic)
-
-    with Mirror(root, config, listeners=[listen]) as mirror:
-        if not yes and not sys.stdin.isatty():
-            raise UsageError("rebuild drops every Delta table; confirmation required", "pass --yes in scripts")
-        if not yes and not click.confirm(f"Drop every Delta table under {root}/Tables?", err=True):
+    def ask(found: Sequence[TableRebuild]) -> None:
+        plans.extend(found)
+        if yes:
+            return
+        for part in _lost_lines(found):
+            stderr().print(part)
+        rows = sum(int(dict(plan.lost.details)["count"]) for plan in found if plan.lost)
+        moved = count(sum(len(plan.moves) for plan in found), "change file")
+        which = ", ".join(plan.table.normalized for plan in found) if tables else "every Delta table"
+        before = f"Move {moved} back, then drop" if replay else "Drop"
+        after = f" and lose {count(rows, 'row')} for good" if rows else ""
+        if not click.confirm(printable(f"{before} {which} under {root}/Tables{after}?"), err=True):
             raise UsageError("not confirmed; nothing was dropped")
-        dropped = mirror.rebuild()
+
+    with Mirror(root, config) as mirror:  # who answers the question has read what is lost
+        dropped = mirror.rebuild(tables, replay=replay, lose_rows=lose_rows or not (yes or replay), confirm=ask)
+    moved = sum(len(plan.moves) for plan in plans)
     report(
         {
             "dropped": [table_json(table, config.delta_default_schema) for table in dropped],
-            "diagnostics": as_json(diagnostics),
+            "files_moved_back": moved,
+            "diagnostics": as_json([plan.lost for plan in plans if plan.lost]),
         },
         [
-            *(part for diagnostic in diagnostics for part in diagnostic_lines(diagnostic)),
+            *_lost_lines(plans),
+            *([f"Moved {count(moved, 'change file')} back"] if moved else ()),
             *(f"Dropped {table.normalized}" for table in dropped),
-            "The next sync or run reads the files that are still in the landing zone.",
+            "The next sync or run reads the files that are in the landing zone.",
         ],
     )
+
+
+def _lost_lines(plans: Iterable[TableRebuild]) -> Iterator[RenderableType]:
+    for plan in plans:
+        if plan.lost:
+            yield from diagnostic_lines(plan.lost)

@@ -14,13 +14,13 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.tables.base import TableSnapshot
+
+REMOVED = "its Delta table was removed, and only change files in its folder are read again"
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     if state is None and known and known.has_table:  # it was removed: what is still in its folder is read again
         context.ledger.forget(table)
         if known.rows_processed:
-            lost = diagnose("ME069", table.folder, count=known.rows_processed)
+            lost = diagnose("ME069", table.folder, count=known.rows_processed, reason=REMOVED)
             context.emit(DiagnosticRaised(table, lost))
     if state is None or state.record is None or state.record.folder != table.folder:
         return
@@ -148,27 +148,6 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
         )
     context.ledger.record(table, recorded)
     context.emit(ProgressRebuilt(table, state.record_version))
-
-
-def rebuild(
-    context: EngineContext, drop: Callable[[TableName, Diagnostic], None], zone: ZoneListing
-) -> list[TableName]:
-    """Drop every table, and report how many rows of each cannot be rebuilt from the landing zone (ME069).
-
-    Returns the tables that had a Delta table.
-
-    Raises:
-        TransientError: a table could not be dropped; the others before it are.
-    """
-    recover(context)
-    known = context.ledger.tables()
-    present = {listing.name: {file.path for file in listing.files} for listing in zone.tables}
-    for table, progress in known.items():
-        rows = sum(file.rows for path, file in progress.applied.items() if path not in present.get(table, ()))
-        if rows:
-            context.emit(DiagnosticRaised(table, diagnose("ME069", table.folder, count=rows)))
-        drop(table, diagnose("ME065", table.folder))
-    return sorted(table for table, progress in known.items() if progress.has_table)
 
 
 def owner_of(context: EngineContext, folder: str, state: TableSnapshot) -> TableName | None:

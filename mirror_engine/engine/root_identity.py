@@ -148,10 +148,11 @@ class RootIdentityCheck:
 def _same_content(storage: Storage, folder: str, progress: Progress) -> bool:
     """Whether the applied files that are still in a folder have the digests they were applied with."""
     present = [(path, file) for path, file in progress.applied.items() if storage.stat(f"{folder}/{path}")]
-    return bool(present) and all(_is_same(storage, f"{folder}/{path}", file) for path, file in present)
+    return bool(present) and all(has_content(storage, f"{folder}/{path}", file) for path, file in present)
 
 
-def _is_same(storage: Storage, path: str, file: AppliedFile) -> bool:
+def has_content(storage: Storage, path: str, file: AppliedFile) -> bool:
+    """Whether the file at a path from ROOT has the bytes that were applied; raises `StorageUnavailable`."""
     try:
         with storage.open(path) as handle:
             return digest(handle) == file.digest

@@ -280,7 +280,7 @@ class EnginePool:
             if marker and marker["status"] == DatabaseStatus.STOPPED and not self.resumes:
                 config = replace(self._config_of(item), default_schema=marker["default_schema"])
                 with self._mirror(item, listeners, config) as before:
-                    before.rebuild()
+                    before.rebuild(lose_rows=True)
             with self._mirror(item, listeners) as mirror:
                 engine.mirror = mirror
                 self._note_running(item, engine)

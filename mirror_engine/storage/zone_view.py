@@ -151,6 +151,11 @@ class RestoredView(ZoneView):
             replaced += [path for path in members if path.rpartition("/")[2] in archived.keys() & present]
         return tuple(replaced)
 
+    def archived_at(self, path: str) -> str | None:
+        """Return where the file shown at a path is archived, from ROOT; None for one that is in its place."""
+        found = self._source(path).path
+        return None if found == path else found
+
     def has_archive(self, folder: str) -> bool:
         """Whether a table folder or partition has an archive, be its files deleted since."""
         return any(self._storage.stat(place) for place in _archives_of(folder))

@@ -47,7 +47,7 @@ def test_every_command_prints_the_documented_shape(shop, cli, tmp_path):
         ("explain", "ME014"),
         ("init", tmp_path / "new"),
         ("maintain", *at, "Items"),
-        ("rebuild", shop.root, "--yes"),
+        ("rebuild", shop.root, "--yes", "--lose-rows"),
     ):
         printed = cli(*words, "--json")
         assert printed.out.count("\n") == 1, words

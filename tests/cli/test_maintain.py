@@ -51,14 +51,39 @@ def test_the_worst_of_several_failures_decides_how_maintain_ends(shop, cli, monk
     assert "error: Items: no room" in printed.err
 
 
-def test_rebuild_drops_all_tables_and_reports_lost_rows(shop, cli):
+@pytest.mark.parametrize(("words", "code"), [((), 2), (("--lose-rows",), 0), (("--replay",), 0)])
+def test_rebuild_with_yes_drops_nothing_that_is_lost_unless_that_is_accepted(shop, cli, words, code):
     shop.items.upsert({"Id": 9, "Name": "nine"})
     cli("sync", shop.root)
-    document = json.loads(cli("rebuild", shop.root, "--yes", "--json").out)
-    assert [found["code"] for found in document["diagnostics"]] == ["ME069"]
+    printed = cli("rebuild", shop.root, "--yes", "--json", *words)
+    assert (printed.code, shop.writer.tables() == []) == (code, not code)
+    if code:
+        assert "nothing was dropped: Items: 3 rows" in json.loads(printed.err)["error"]["message"]
+        return
+    document = json.loads(printed.out)
+    lost, moved = (["ME069"], 0) if words == ("--lose-rows",) else ([], 1)
+    assert ([found["code"] for found in document["diagnostics"]], document["files_moved_back"]) == (lost, moved)
     assert [table["table"] for table in document["dropped"]] == ["Items", "Sales.Orders"]
-    assert shop.writer.tables() == []
-    assert cli("rebuild", shop.root, "-y").out.endswith("reads the files that are still in the landing zone.\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ((), "Drop every Delta table under {}/Tables and lose 3 rows for good?"),
+        (("--replay", "--table", "items"), "Move 1 change file back, then drop Items under {}/Tables?"),
+    ],
+)
+def test_the_question_of_rebuild_states_what_is_lost(shop, cli, monkeypatch, words, asked):
+    shop.items.upsert({"Id": 9, "Name": "nine"})
+    cli("sync", shop.root)
+    questions = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("click.confirm", lambda text, **_: questions.append(text))
+    printed = cli("rebuild", shop.root, *words)
+    assert (printed.code, questions, len(shop.writer.tables())) == (2, [asked.format(shop.root)], 2)
+    assert ("warning[ME069]: 3 rows cannot be rebuilt" in printed.err) is (not words)
+    monkeypatch.setattr("click.confirm", lambda *_, **__: True)
+    assert cli("rebuild", shop.root, *words).code == 0
 
 
 @pytest.mark.slow

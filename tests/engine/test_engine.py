@@ -18,7 +18,7 @@ from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import BatchStarted, TableHalted
 from mirror_engine.landing_zone.layout import ENGINE, LOCK
-from mirror_engine.landing_zone.states import Blocked, CaughtUp, Halted
+from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -330,19 +330,3 @@ def test_an_applied_path_is_known_though_it_moved_away_and_the_ledger_is_lost(sh
     orders.insert(row(9), name="a.parquet")
     shop.sync()
     assert shop.ids() == [1, 2, 3]
-
-
-@pytest.mark.parametrize("ledger", ["kept", "lost"])
-def test_a_rebuild_reads_again_what_still_is_there_and_says_what_is_lost(shop, ledger):
-    orders = shop.orders()
-    orders.insert(row(1))
-    orders.insert(row(2))
-    shop.sync()
-    if ledger == "lost":
-        shutil.rmtree(shop.root / ENGINE)
-    with shop.mirror() as mirror:
-        assert [table.table for table in mirror.rebuild()] == ["Orders"]
-    assert shop.writer.tables() == []
-    assert "ME069" in shop.said()
-    assert shop.sync().result is RunResult.NEEDS_ATTENTION
-    assert isinstance(shop.status().state, Blocked)

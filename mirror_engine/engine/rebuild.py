@@ -1,0 +1,174 @@
+"""Rebuild: drop Delta tables to read their change files again, archived ones moved back first (LZ-7.7, LZ-7.12)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirror_engine.engine.poller import Poller
+from mirror_engine.engine.recovery import recover
+from mirror_engine.engine.root_identity import has_content
+from mirror_engine.errors import StorageUnavailable, UsageError
+from mirror_engine.events import DiagnosticRaised
+from mirror_engine.landing_zone.detection import detect
+from mirror_engine.landing_zone.diagnostics import count, diagnose
+from mirror_engine.landing_zone.listing import MetadataAbsent
+from mirror_engine.landing_zone.metadata import Metadata
+from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX, find_table
+from mirror_engine.landing_zone.progress import Progress
+from mirror_engine.landing_zone.schema import folded
+from mirror_engine.storage.zone_view import RestoredView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from mirror_engine.engine.context import EngineContext
+    from mirror_engine.landing_zone.detection import Detection
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.listing import LandedFile, TableListing
+    from mirror_engine.landing_zone.names import TableName
+
+
+@dataclass(frozen=True)
+class TableRebuild:
+    """What the rebuild of one table moves, and what it loses.
+
+    Attributes:
+        table: its name.
+        moves: for each archived file that is moved back, its old path and where it is; both from ROOT.
+        lost: how many rows cannot be rebuilt, and why (ME069); None if all can.
+    """
+
+    table: TableName
+    moves: Mapping[str, str] = field(default_factory=dict)
+    lost: Diagnostic | None = None
+
+
+def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's parts
+    context: EngineContext,
+    drop: Callable[[TableName, Diagnostic], None],
+    names: Sequence[str],
+    *,
+    replay: bool,
+    lose_rows: bool,
+    confirm: Callable[[Sequence[TableRebuild]], None],
+) -> list[TableName]:
+    """Drop tables once it is certain what is lost, and archived files are back; returns those that had a Delta table.
+
+    Killed at any moment it loses nothing: the next cycle archives again what is back and was not dropped. Arguments are
+    those of `Mirror.rebuild`.
+
+    Raises:
+        UsageError: rows would be lost, and `lose_rows` is not set; nothing was changed.
+        UnknownTable: no such table.
+        TransientError: a folder could not be listed, a file not moved or a table not dropped; those before it are.
+    """
+    plans = plan_rebuild(context, names, replay=replay)
+    lost = [plan.lost for plan in plans if plan.lost]
+    if lost and not lose_rows:
+        more = f", and {count(len(lost) - 1, 'more table')}" if lost[1:] else ""
+        message = f"rows would be lost, nothing was dropped: {lost[0].full_message}{more}"
+        raise UsageError(message, f"{lost[0].help}; --yes --lose-rows goes on without them")
+    confirm(plans)
+    for plan in plans:
+        if plan.lost:
+            context.emit(DiagnosticRaised(plan.table, plan.lost))
+        for path, archived in plan.moves.items():
+            if context.storage.stat(path) is None:
+                context.storage.move(archived, path)
+    known = context.ledger.tables()
+    for plan in plans:
+        if plan.table in known:
+            drop(plan.table, diagnose("ME065", plan.table.folder))
+    return sorted(plan.table for plan in plans if plan.table in known and known[plan.table].has_table)
+
+
+def plan_rebuild(context: EngineContext, names: Sequence[str], *, replay: bool) -> list[TableRebuild]:
+    """Return what the rebuild of tables, all without names, takes; only the ledger is reconciled."""
+    delta = recover(context)
+    view = RestoredView(context.storage)
+    zone = Poller(view if replay else context.storage, context.config).scan()
+    listings, known = {listing.name: listing for listing in zone.tables}, context.ledger.tables()
+    folders = {table: context.delta_folder(table) for table in sorted({*known, *listings})}
+    chosen = {find_table(name, [*folders.values()], context.config.delta_default_schema) for name in names}
+    plans = []
+    for table, folder in folders.items():
+        if names and folder not in chosen:
+            continue
+        if folder in delta.unread:
+            raise delta.unread[folder]
+        if zone.unlisted & {f"{table.schema}{SCHEMA_SUFFIX}", table.folder}:
+            raise StorageUnavailable(f"{table.folder}: cannot be listed or read", "Check path and rights.")
+        listing, progress = listings.get(table), known.get(table, Progress("", ""))
+        plans.append(_TableFiles(context, view, zone.folder, table, listing, progress).plan(replay=replay))
+    return plans
+
+
+@dataclass(frozen=True)
+class _TableFiles:
+    """A table folder as a rebuild would read it; `view` shows archived files at their old paths."""
+
+    context: EngineContext
+    view: RestoredView
+    zone: str
+    table: TableName
+    listing: TableListing | None  # of the view, or of the folder itself
+    progress: Progress
+
+    def plan(self, *, replay: bool) -> TableRebuild:
+        applied, files, moves = self.progress.applied, [], {}
+        for file in self.listing.files if self.listing else ():
+            path = self._path(file)
+            archived = self.view.archived_at(path)
+            if archived and applied and file.path not in applied:
+                continue  # of an earlier life of the table, which a rebuild without replay left
+            files.append(file)
+            if archived:
+                moves[path] = archived
+        reason, rows = self._loss(files, "deleted" if replay else "moved or deleted")
+        lost = diagnose("ME069", self.table.folder, count=rows, reason=reason) if reason else None
+        return TableRebuild(self.table, moves, lost)
+
+    def _path(self, file: LandedFile) -> str:
+        return f"{self.zone}/{self.table.folder}/{file.path}"
+
+    def _loss(self, files: Sequence[LandedFile], gone: str) -> tuple[str, int]:
+        """Return why rows would not be as they are, `""` if they would, and how many of those that were read."""
+        config, applied, total = self.context.config, self.progress.applied, self.progress.rows_processed
+        if not applied:
+            return "", 0
+        metadata = self.listing.usable if self.listing else None
+        if self.listing and isinstance(self.listing.metadata, MetadataAbsent) and config.missing_metadata != "wait":
+            metadata = Metadata()
+        absent = applied.keys() - {file.path for file in files}
+        if metadata is None and not absent:
+            return f"no usable `{METADATA_FILE}`", total
+        found = detect(self.table, files, metadata or Metadata(), None, config.first_file, strict=config.strict)
+        again = {file.path for file in found.ready if file.path in applied and self._is_as_applied(file)}
+        rows = total - sum(applied[path].rows for path in again)
+        if absent and rows:
+            return f"{count(len(absent), 'change file')} {gone}", rows
+        if others := len(applied.keys() - again - absent):
+            return f"{count(others, 'change file')} overwritten, or no longer read", rows
+        is_in_order = self._is_in_order(found, metadata or Metadata())
+        return "" if is_in_order else "its files would be read in another order", total
+
+    def _is_as_applied(self, file: LandedFile) -> bool:
+        applied, path = self.progress.applied[file.path], self._path(file)
+        is_known = applied.etag in {"", file.etag}  # `""`: the ledger was lost
+        return is_known or has_content(self.context.storage, self.view.archived_at(path) or path, applied)
+
+    def _is_in_order(self, found: Detection, metadata: Metadata) -> bool:
+        """Whether files are read in the order of the commits that applied them; rows of one key share a partition."""
+        keys = set(map(folded, metadata.key_columns))
+        are_apart = not keys or {*map(folded, found.partition_columns)} <= keys
+        newest: dict[str, float] = {}
+        for file in found.ready:
+            applied = self.progress.applied.get(file.path)
+            version = applied.version if applied else math.inf
+            place = file.partition if are_apart else ""
+            if 0 <= version < newest.get(place, 0):
+                return False
+            newest[place] = max(version, newest.get(place, 0))
+        return True

@@ -1,0 +1,256 @@
+"""Rebuild with and without replay: what is moved back, what is lost, and that a kill in between loses nothing."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from quick_folder import quick_folder
+from scripted_faults import Failing, faulty
+from shop import TYPES, Shop, name, row
+from zones import LOSE_LEDGER, ONCE, Player, stories
+
+from mirror_engine import Mirror, RunResult
+from mirror_engine.errors import StorageUnavailable, UnknownTable, UsageError
+from mirror_engine.landing_zone.layout import ENGINE, LEDGER
+from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER
+from mirror_engine.landing_zone.states import Blocked, Halted
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+
+pytestmark = pytest.mark.usefixtures("one_attempt")
+BY_TIME = "LastUpdateTimeFileDetection"
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return Shop(tmp_path / "shop")
+
+
+def rebuilt(shop, *tables, parts=None, **options):
+    """What a rebuild drops, moves and loses."""
+    plans = []
+    with shop.mirror(**parts or {}) as mirror:
+        dropped = mirror.rebuild(tables, confirm=plans.extend, **options)
+    lost = {plan.table.table: dict(plan.lost.details) for plan in plans if plan.lost}
+    return [table.table for table in dropped], sum(len(plan.moves) for plan in plans), lost
+
+
+def moved_away(shop, number=3, **options):
+    """A table whose files but the last were applied one by one and moved away."""
+    orders = shop.orders(**options)
+    for each in range(1, number + 1):
+        orders.insert(row(each))
+        shop.sync()
+    return orders
+
+
+@pytest.mark.parametrize("ledger", ["kept", "lost"])
+def test_a_rebuild_that_loses_rows_drops_nothing_unless_that_is_accepted(shop, ledger):
+    moved_away(shop)
+    if ledger == "lost":
+        shutil.rmtree(shop.root / ENGINE)
+    with pytest.raises(UsageError, match=r"nothing was dropped: Orders: 3 rows cannot .* 2 change files moved or del"):
+        rebuilt(shop)
+    assert shop.ids() == [1, 2, 3]
+    assert rebuilt(shop, lose_rows=True) == (
+        ["Orders"],
+        0,
+        {"Orders": {"count": "3", "reason": "2 change files moved or deleted"}},
+    )
+    assert (shop.writer.tables(), "ME069" in shop.said()) == ([], True)
+    assert shop.sync().result is RunResult.NEEDS_ATTENTION
+    assert isinstance(shop.status().state, Blocked)
+
+
+@pytest.mark.parametrize("ledger", ["kept", "lost"])
+@pytest.mark.parametrize("archive", ["ready", "processed"])
+def test_a_replay_moves_archived_files_back_and_rebuilds_all_rows(tmp_path, archive, ledger):
+    shop = Shop(tmp_path / "shop", cleanup=archive)
+    moved_away(shop)
+    folder = shop.publisher.path / "Orders"
+    archived = folder / {"ready": READY_TO_DELETE_FOLDER, "processed": PROCESSED_FOLDER}[archive]
+    times = {path.name: path.stat().st_mtime_ns for path in archived.glob("*.parquet")}
+    if ledger == "lost":
+        shutil.rmtree(shop.root / ENGINE)
+    assert rebuilt(shop, replay=True) == (["Orders"], 2, {})
+    assert shop.writer.tables() == []
+    assert {path.name: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}.items() >= times.items()
+    assert (shop.sync().result, shop.ids()) == (RunResult.CAUGHT_UP, [1, 2, 3])
+    assert {path.name for path in archived.glob("*.parquet")} == times.keys()
+
+
+def test_partitions_are_replayed_from_their_archives(shop):
+    orders = shop.publisher.table("Orders", keys=["id", "day"], types=TYPES, partitioned=True)
+    for number in range(1, 4):
+        for day in (1, 2):
+            orders.insert(row(10 * day + number), partition=f"day={day}")
+        shop.sync()
+    shutil.rmtree(shop.publisher.path / "Orders/day=1")  # its newest file with it
+    with pytest.raises(UsageError, match="1 row cannot be rebuilt: 1 change file deleted"):
+        rebuilt(shop, replay=True)
+    assert rebuilt(shop, replay=True, lose_rows=True)[1] == 4
+    shop.sync()
+    assert shop.ids() == [11, 12, 21, 22, 23]
+
+
+def test_one_table_is_rebuilt_and_the_others_stay(shop):
+    moved_away(shop)
+    shop.orders("Other").insert(row(9))
+    shop.sync()
+    (shop.publisher.path / "Unconfigured").mkdir()
+    assert rebuilt(shop, "Unconfigured") == ([], 0, {})
+    assert rebuilt(shop, "orders", replay=True)[0] == ["Orders"]
+    assert shop.writer.tables() == ["dbo/Other"]
+    with pytest.raises(UnknownTable, match="Orderz"):
+        rebuilt(shop, "Orderz")
+
+
+def test_after_a_rebuild_without_replay_the_archive_is_replayed(shop):
+    moved_away(shop)
+    rebuilt(shop, lose_rows=True)
+    shop.sync()
+    assert rebuilt(shop, replay=True) == ([], 2, {})
+    shop.sync()
+    assert shop.ids() == [1, 2, 3]
+
+
+def test_archived_files_of_an_earlier_life_stay_where_they_are(shop):
+    orders = moved_away(shop)
+    rebuilt(shop, lose_rows=True)
+    (shop.publisher.path / "Orders" / name(3)).unlink()
+    orders.insert(row(7), name=name(1))
+    shop.sync()
+    assert rebuilt(shop, replay=True) == (["Orders"], 0, {})
+    shop.sync()
+    assert shop.ids() == [7]
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        ("overwritten", "1 change file overwritten, or no longer read"),
+        ("deleted", "1 change file deleted"),
+        ("without metadata", "no usable `_metadata.json`"),
+        ("folder deleted", "3 change files deleted"),
+    ],
+)
+def test_a_replay_without_all_files_is_refused_and_moves_nothing(shop, harm, reason):
+    moved_away(shop)
+    folder = shop.publisher.path / "Orders"
+    match harm:
+        case "overwritten":
+            (folder / name(3)).write_bytes(b"another")
+        case "deleted":
+            shop.lose(1)
+        case "without metadata":
+            (folder / "_metadata.json").unlink()
+        case "folder deleted":
+            shutil.rmtree(folder)
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(UsageError, match=reason):
+        rebuilt(shop, replay=True)
+    assert (shop.ids(), sorted(folder.rglob("*"))) == ([1, 2, 3], before)
+
+
+def test_an_applied_file_without_rows_that_grew_since_is_no_longer_the_same(shop):
+    orders = shop.orders()
+    orders.insert(row(1))
+    orders.insert()
+    shop.sync()
+    orders.insert(row(2), name=name(2))
+    with pytest.raises(UsageError, match="0 rows cannot be rebuilt: 1 change file overwritten, or no longer read"):
+        rebuilt(shop, replay=True)
+
+
+def test_a_late_file_would_be_read_in_another_order(shop):
+    orders = shop.orders(strategy=BY_TIME)
+    for number, time in enumerate((3, 1, 2), 1):
+        orders.upsert({"id": 1, "city": str(number)}, name=f"{number}.parquet", modified_ns=10**18 + time)
+        shop.sync()
+    with pytest.raises(UsageError, match="3 rows cannot be rebuilt: its files would be read in another order"):
+        rebuilt(shop, replay=True)
+
+
+def test_a_copied_root_is_replayed(shop, tmp_path):
+    moved_away(shop)
+    copy = Shop(tmp_path / "copy", shop.writer)
+    shutil.copytree(shop.root, copy.root, dirs_exist_ok=True)
+    assert rebuilt(copy, replay=True) == (["Orders"], 2, {})
+
+
+@pytest.mark.parametrize("killed", ["moving", "dropping", "forgetting"])
+def test_a_rebuild_that_was_killed_loses_nothing_and_can_be_repeated(shop, monkeypatch, killed):
+    moved_away(shop)
+    parts = {}
+    match killed:
+        case "moving":
+            moves = iter([False, True])
+            storage = LocalStorage(shop.root)
+            move = storage.move
+
+            def move_one(source, target):
+                if next(moves, True):
+                    raise KeyboardInterrupt
+                move(source, target)
+
+            storage.move = move_one
+            parts = {"storage": storage}
+        case "dropping":
+            monkeypatch.setattr(shop.writer, "drop", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        case "forgetting":
+            monkeypatch.setattr(
+                "mirror_engine.engine.ledger.Ledger.forget", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            )
+    with pytest.raises(KeyboardInterrupt):
+        rebuilt(shop, replay=True, parts=parts)
+    monkeypatch.undo()
+    twin = Shop(shop.root, shop.writer)
+    if killed != "forgetting":
+        assert (twin.sync().result, twin.ids()) == (RunResult.CAUGHT_UP, [1, 2, 3])  # as if nothing had been
+    rebuilt(twin, replay=True)
+    assert (twin.sync().result, twin.ids()) == (RunResult.CAUGHT_UP, [1, 2, 3])
+
+
+def test_what_cannot_be_listed_is_not_dropped(shop):
+    moved_away(shop)
+    storage = faulty(LocalStorage(shop.root), Failing("list .*Orders$", StorageUnavailable))
+    with pytest.raises(StorageUnavailable, match="Orders: cannot be listed"):
+        rebuilt(shop, parts={"storage": storage}, lose_rows=True)
+    assert shop.ids() == [1, 2, 3]
+
+
+def tables_of(mirror, writer):
+    """Rows of the tables that are not halted, which a rebuild may end; columns may come in another order."""
+    halted = {table.delta_folder for table in mirror.status().tables if isinstance(table.state, Halted)}
+    return {
+        folder: sorted(repr(sorted(row.items())) for row in writer.rows(folder).to_pylist())
+        for folder in {*writer.tables()} - halted
+    }
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(stories())
+def test_a_replay_of_a_generated_zone_ends_in_the_same_rows_or_is_refused(story):
+    with quick_folder() as folder:
+        root, writer = Path(folder), MemoryDeltaWriter()
+        player, mirror = Player(LandingZoneWriter(root)), Mirror(root, writer=writer)
+        for act in story:
+            if act is ONCE:
+                mirror.sync()
+            elif act is LOSE_LEDGER:
+                for file in (root / LEDGER).parent.glob(f"{Path(LEDGER).name}*"):
+                    file.unlink()
+            else:
+                act(player)
+        before, dropped = tables_of(mirror, writer), []
+        with suppress(UsageError):
+            dropped = mirror.rebuild(replay=True)
+        event(f"{len(dropped)} of {len(before)} tables replayed")
+        mirror.sync()
+        after = tables_of(mirror, writer)
+        assert {folder: after.get(folder) for folder in before} == before
