@@ -233,10 +233,11 @@ class Config:
         "PySpark is installed. May change between runs.",
     )
     workers: int = _option(4, _BATCH, "Tables processed in parallel.", whole("N", 1, 256))
-    cleanup: Literal["ready", "processed", "off"] = _option(
+    cleanup: Literal["ready", "processed", "both", "off"] = _option(
         "ready",
         _CLEAN,
-        "Move applied files to `_FilesReadyToDelete` (ready), to `_ProcessedFiles` (processed), or leave them (off).",
+        "Move applied files to `_FilesReadyToDelete` (ready), to `_ProcessedFiles` (processed), to the latter and then "
+        "to the former (both), or leave them (off).",
     )
     delete_processed_after_seconds: float = _option(
         7 * 86_400.0, _CLEAN, "Age at which moved files are deleted (LZ-8.3).", duration(0)

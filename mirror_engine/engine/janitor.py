@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_SWEEPS = 3600.0
 MAX_INFO_BYTES = 64 * 1024 * 1024  # publishers may write there
+ARCHIVES = {  # by `cleanup`: where an applied file goes first, and where its time begins (LZ-8.2)
+    "ready": (READY_TO_DELETE_FOLDER, READY_TO_DELETE_FOLDER),
+    "processed": (PROCESSED_FOLDER, PROCESSED_FOLDER),
+    "both": (PROCESSED_FOLDER, READY_TO_DELETE_FOLDER),
+}
 
 
 class Janitor:
@@ -66,16 +71,17 @@ class Janitor:
     def _clean(self, folder: str, listing: TableListing, progress: Progress) -> int:
         if self._config.cleanup == "off":
             return 0
-        archive = READY_TO_DELETE_FOLDER if self._config.cleanup == "ready" else PROCESSED_FOLDER
-        entry = self._storage.stat(f"{folder}/{archive}")
-        if entry and entry.kind is not Kind.FOLDER:
+        first, last = ARCHIVES[self._config.cleanup]
+        entries = [self._storage.stat(f"{folder}/{archive}") for archive in {first, last}]
+        if any(entry and entry.kind is not Kind.FOLDER for entry in entries):
             self._swept_at[folder] = self._clock()
             return 0
         # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
         done = [file for file in processed(listing, progress) if is_unchanged(self._storage, folder, file)]
-        moved = [file.path for file in done if self._archive(folder, archive, file)]
+        moved = [file.path for file in done if self._archive(folder, first, file)]
         if moved or self._is_sweep_due(folder):
-            self._expire(f"{folder}/{archive}", moved)
+            ready = moved if first == last else self._passed_on(f"{folder}/{first}", f"{folder}/{last}", moved)
+            self._expire(f"{folder}/{last}", ready)
             self._swept_at[folder] = self._clock()
         return len(moved)
 
@@ -88,6 +94,13 @@ class Janitor:
         if self._storage.stat(source) is None:
             self._storage.move(target, source)
         return False
+
+    def _passed_on(self, first: str, last: str, but: Sequence[str]) -> list[str]:
+        """Move what was in the first archive before into the last."""
+        before = [path for path, _ in self._archived(first, "") if path not in but]
+        for path in before:
+            self._storage.move(f"{first}/{path}", f"{last}/{path}")
+        return before
 
     def _is_sweep_due(self, folder: str) -> bool:
         """Whether to look for expired files though none was archived; clocks may be set back, too."""

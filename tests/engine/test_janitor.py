@@ -151,6 +151,26 @@ def test_what_was_moved_is_looked_at_once_an_hour_or_when_more_is_moved():
     assert zone.storage.stat(info)
 
 
+def test_applied_files_pass_both_folders_and_their_time_begins_in_the_second():
+    zone = Zone(cleanup="both")
+    processed = f"{ZONE}/Orders/_ProcessedFiles"
+    zone.land(*numbered(1, 2, 3))
+    assert zone.clean(*numbered(1, 2)) == 1
+    assert (zone.names(processed), zone.names(READY)) == (numbered(1), [])
+    zone.now += 6 * DAY
+    assert zone.clean(*numbered(2, 3)) == 1
+    assert (zone.names(processed), zone.names(READY)) == (
+        numbered(2),
+        [*numbered(1), "_FilesReadyToDeleteInfo.json"],
+    )
+    zone.now += 6 * DAY
+    zone.clean()
+    assert (zone.names(processed), zone.names(READY)) == ([], [*numbered(1, 2), "_FilesReadyToDeleteInfo.json"])
+    zone.now += DAY
+    zone.clean()
+    assert zone.names(READY) == [*numbered(2), "_FilesReadyToDeleteInfo.json"]
+
+
 def test_a_folder_is_due_when_it_or_its_progress_changed_and_once_an_hour():
     zone = Zone()
     zone.land(*numbered(1, 2))
