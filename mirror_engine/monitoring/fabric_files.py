@@ -33,6 +33,7 @@ WORDED = frozenset({"ME009", "ME010", "ME023", "ME024", "ME044", "ME060"})  # Fa
 INVALID_INPUT = "InputValidationError"
 SCHEMA_MERGE = "SchemaMergeFailure"
 INTERNAL = "InternalError"
+THROTTLED = "The replication is being throttled and expected to continue at {time}."  # E9
 TOO_MANY_TABLES = "The tables count might exceed the limit, there could be some tables missing."  # E8
 
 _INTEGER_NAMES = {"byte": "SByte", "short": "Int16", "integer": "Int32", "long": "Int64"}
@@ -152,6 +153,13 @@ def write_stopped(storage: Storage, *, now: float) -> None:
     tables = [{**entry, "status": "Stopped"} for entry in read_tables(storage)]
     _write_json(storage, TABLES_FILE, {"tables": tables})
     _write_json(storage, REPLICATOR_FILE, {**replicator(now, table_count=len(tables)), "status": "Stopped"})
+
+
+def write_replicator(storage: Storage, *, now: float, status: str = "Running", error: str = "") -> None:
+    """Rewrite `replicator.json` alone, with an error's message if there is one. Raises `StorageUnavailable`."""
+    code = INTERNAL if error else ""
+    shown = {"status": status, "errorCode": code, "errorMessage": error}
+    _write_json(storage, REPLICATOR_FILE, {**replicator(now, table_count=0), **shown})
 
 
 def read_tables(storage: Storage) -> list[dict[str, Any]]:

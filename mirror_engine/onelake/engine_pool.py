@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from contextlib import suppress
@@ -16,7 +17,14 @@ from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.mirror import Mirror
-from mirror_engine.monitoring.fabric_files import read_tables, write_stopped
+from mirror_engine.monitoring.fabric_files import (
+    HEARTBEAT_SECONDS,
+    THROTTLED,
+    dotnet,
+    read_tables,
+    write_replicator,
+    write_stopped,
+)
 from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
 from mirror_engine.onelake.items import read_definition
 from mirror_engine.onelake.visibility import EngineView, VisibilityDelays
@@ -35,16 +43,18 @@ if TYPE_CHECKING:
 POLL_SECONDS = 60.0  # a first commit starts a JVM
 # Of an item that is created in this context; by default long enough for a publisher to see it (LZ-9.4)
 INITIALIZING_SECONDS: ContextVar[float] = ContextVar("initializing_seconds", default=1.0)
+THROTTLED_SECONDS = 0.2  # between two looks whether an engine is throttled any longer
 _MARKER = f"{ENGINE}/stopped.json"
 
 
 class DatabaseStatus(str, Enum):
-    """A mirrored database's Fabric status (LZ-9.4); Paused does not occur here."""
+    """A mirrored database's Fabric status (LZ-9.4); Paused only by a fault."""
 
     INITIALIZING = "Initializing"
     INITIALIZED = "Initialized"
     STARTING = "Starting"
     RUNNING = "Running"
+    PAUSED = "Paused"
     STOPPING = "Stopping"
     STOPPED = "Stopped"
 
@@ -60,7 +70,7 @@ class ShownItem:
         id: its GUID.
         workspace, name: as displayed.
         status: its Fabric status.
-        error: why its engine ended; `""` where it did not.
+        error: why its engine ended, or waits; `""` where it does not.
         view: opens its mirror; raises `MirrorError` where it is gone.
     """
 
@@ -84,7 +94,10 @@ class _Engine:
     ready_at: float
     status: DatabaseStatus = DatabaseStatus.INITIALIZED
     error: str = ""
+    throttled_until: float = 0.0
+    throttled: str = ""  # why, in Fabric's words
     stop: threading.Event = field(default_factory=threading.Event)
+    pause: threading.Event = field(default_factory=threading.Event)  # set after `stop`, or for a while
     thread: threading.Thread | None = None
     change: threading.Lock = field(default_factory=threading.Lock)  # one start or stop at a time
     mirror: Mirror | None = None  # while it runs
@@ -100,6 +113,11 @@ class _Engine:
             elif isinstance(event, CycleEnded):
                 self.ended_cycle = event.number
                 self.cycle_ended.notify_all()
+
+    def end(self) -> None:
+        """Let it end after its current commit."""
+        self.stop.set()
+        self.pause.set()
 
 
 @dataclass(eq=False)
@@ -144,7 +162,7 @@ class EnginePool:
         with self._lock:
             threads = [engine.thread for engine in self._engines.values() if engine.thread]
             for engine in self._engines.values():
-                engine.stop.set()
+                engine.end()
         for thread in threads:
             thread.join()
 
@@ -156,11 +174,12 @@ class EnginePool:
         ]
 
     def status(self, item: Item) -> tuple[DatabaseStatus, str]:
-        """An item's status, and why its engine ended; `""` where it did not."""
+        """An item's status, and why its engine ended, or waits; `""` where it does not."""
         engine = self._engine(item)
         with self._lock:
             is_new = engine.status is DatabaseStatus.INITIALIZED and self.clock() < engine.ready_at
-            return (DatabaseStatus.INITIALIZING if is_new else engine.status), engine.error
+            throttled = engine.throttled if engine.status in _ACTIVE and self._is_throttled(engine) else ""
+            return (DatabaseStatus.INITIALIZING if is_new else engine.status), engine.error or throttled
 
     def tables(self, item: Item) -> Sequence[Mapping[str, Any]]:
         """The entries of the item's `tables.json`, by schema and name."""
@@ -168,10 +187,12 @@ class EnginePool:
         return sorted(entries, key=lambda entry: (entry.get("sourceSchemaName", ""), entry.get("sourceTableName", "")))
 
     def unmet_conditions(self, item: Item) -> Sequence[UnmetCondition]:
-        """Each table of an item that has not caught up, or why its engine ended; nothing while it is stopped."""
+        """Each table of an item that has not caught up, or why its engine ended or waits; nothing while stopped."""
         status, error = self.status(item)
+        if status is DatabaseStatus.PAUSED:
+            error = "replication is paused; startMirroring resumes it"
         if error:
-            return [UnmetCondition("", status.value, error, needs_attention=True)]
+            return [UnmetCondition("", status.value, error, needs_attention=status not in _ACTIVE)]
         if status not in _ACTIVE or not self.has_engines:
             return []
         with self._mirror(item) as mirror:
@@ -188,7 +209,7 @@ class EnginePool:
             self._engines[item.id] = _Engine(self.clock() + INITIALIZING_SECONDS.get())
 
     def start(self, item: Item) -> None:
-        """Start replication; idempotent. After a stop all tables are rebuilt (LZ-7.7)."""
+        """Start or resume replication; idempotent. After a stop all tables are rebuilt (LZ-7.7)."""
         engine = self._engine(item)
         with engine.change:
             if self._engines.get(item.id) is not engine or engine.status in _ACTIVE:
@@ -197,7 +218,8 @@ class EnginePool:
                 engine.thread.join()  # still at its last commit
             marker = self._marker(item)
             with self._lock:
-                engine.stop, engine.error, engine.status = threading.Event(), "", DatabaseStatus.STARTING
+                engine.stop, engine.pause = threading.Event(), threading.Event()
+                engine.error, engine.status = "", DatabaseStatus.STARTING
                 if self.has_engines:
                     run = partial(self._run, item, engine, marker)
                     engine.thread = threading.Thread(target=run, name=f"mirror {item.name}")
@@ -213,13 +235,30 @@ class EnginePool:
                 return
             self._mark_stopped(item, DatabaseStatus.STOPPED)
             engine.status = DatabaseStatus.STOPPING if engine.thread else DatabaseStatus.STOPPED
-            engine.stop.set()
+            engine.end()
+
+    def pause(self, item: Item, *, reseeds: bool) -> None:
+        """Pause an active item after its current commit; its next start rebuilds all tables only if it reseeds."""
+        engine = self._engine(item)
+        with engine.change, self._lock:
+            if engine.status in _ACTIVE:
+                self._mark_stopped(item, DatabaseStatus.PAUSED, reseeds=reseeds)
+                engine.status = DatabaseStatus.PAUSED
+                engine.end()
+
+    def throttle(self, item: Item, seconds: float) -> None:
+        """Let an item's engine wait for so long after its current commit; what lands meanwhile is applied then."""
+        engine = self._engine(item)
+        with self._lock:
+            engine.throttled_until = self.clock() + seconds
+            engine.throttled = THROTTLED.format(time=dotnet(time.time() + seconds).partition(".")[0])
+            engine.pause.set()
 
     def poll(self, item: Item) -> None:
         """Scan the item's landing zone now; returns when what can be applied is applied, or after `POLL_SECONDS`."""
         engine = self._engine(item)
         before = engine.started_cycle
-        if engine.mirror:
+        if engine.mirror and not self._is_throttled(engine):
             engine.mirror.wake()
             with engine.cycle_ended:
                 engine.cycle_ended.wait_for(lambda: engine.ended_cycle > before, POLL_SECONDS)
@@ -230,7 +269,7 @@ class EnginePool:
         with engine.change:  # a start in progress comes first; a waiting one finds the engine forgotten
             with self._lock:
                 del self._engines[item.id]
-                engine.stop.set()
+                engine.end()
             if engine.thread:
                 engine.thread.join()
 
@@ -253,15 +292,19 @@ class EnginePool:
                 self._engines[item.id] = _Engine(self.clock(), status)
             return self._engines[item.id]
 
-    def _marker(self, item: Item) -> Mapping[str, str] | None:
-        """What keeps an item Stopped or Initialized across restarts, with the schema its tables have."""
+    def _is_throttled(self, engine: _Engine) -> bool:
+        return self.clock() < engine.throttled_until
+
+    def _marker(self, item: Item) -> Mapping[str, Any] | None:
+        """What keeps an item Stopped, Paused or Initialized across restarts, with the schema its tables have."""
         with suppress(FileNotFoundError):
-            marker: Mapping[str, str] = json.loads((self._root(item) / _MARKER).read_text(encoding="utf-8"))
+            marker: Mapping[str, Any] = json.loads((self._root(item) / _MARKER).read_text(encoding="utf-8"))
             return marker
         return None
 
-    def _mark_stopped(self, item: Item, status: DatabaseStatus) -> None:
-        marker = {"status": status.value, "default_schema": self._config_of(item).default_schema}
+    def _mark_stopped(self, item: Item, status: DatabaseStatus, *, reseeds: bool = False) -> None:
+        schema = self._config_of(item).default_schema
+        marker = {"status": status.value, "default_schema": schema, "reseeds": reseeds}
         path = self._root(item) / _MARKER
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(marker), encoding="utf-8")
@@ -272,19 +315,30 @@ class EnginePool:
                 engine.status = DatabaseStatus.RUNNING
                 (self._root(item) / _MARKER).unlink(missing_ok=True)
 
-    def _run(self, item: Item, engine: _Engine, marker: Mapping[str, str] | None) -> None:
+    def _reseeds(self, marker: Mapping[str, Any] | None) -> bool:
+        """Whether an item with that marker rebuilds its tables when it starts."""
+        if not marker:
+            return False
+        return not self.resumes if marker["status"] == DatabaseStatus.STOPPED else bool(marker.get("reseeds"))
+
+    def _run(self, item: Item, engine: _Engine, marker: Mapping[str, Any] | None) -> None:
         """One engine from start to stop, on a thread of its own."""
         try:
             engine.started_cycle = engine.ended_cycle = 0
             listeners: list[Callable[[Event], None]] = [partial(self.on_event, item), engine.on_event]
-            if marker and marker["status"] == DatabaseStatus.STOPPED and not self.resumes:
+            if marker and self._reseeds(marker):
                 config = replace(self._config_of(item), default_schema=marker["default_schema"])
                 with self._mirror(item, listeners, config) as before:
                     before.rebuild(lose_rows=True)
             with self._mirror(item, listeners) as mirror:
                 engine.mirror = mirror
                 self._note_running(item, engine)
-                mirror.run(engine.stop)
+                while True:
+                    self._wait_throttled(item, engine)
+                    engine.pause.clear()
+                    if engine.stop.is_set():  # asked after clearing: `stop` is set before `pause`
+                        break
+                    mirror.run(engine.pause)
         except MirrorError as error:
             self._fail(item, engine, str(error))
         except Exception as error:
@@ -293,18 +347,31 @@ class EnginePool:
         finally:
             self._finish(item, engine)
 
+    def _wait_throttled(self, item: Item, engine: _Engine) -> None:
+        """Wait while the engine is throttled and not stopped, with the monitoring file written at each heartbeat."""
+        shown_at = -math.inf
+        while self._is_throttled(engine) and not engine.stop.wait(THROTTLED_SECONDS):
+            if self.clock() >= shown_at + HEARTBEAT_SECONDS:
+                shown_at = self.clock()
+                write_replicator(LocalStorage(self._root(item)), now=time.time(), error=engine.throttled)
+
     def _fail(self, item: Item, engine: _Engine, message: str) -> None:
         engine.error = message
         self.on_failure(f"replication of {item.path} ended: {message}")
 
     def _finish(self, item: Item, engine: _Engine) -> None:
-        if engine.status is DatabaseStatus.STOPPING:
-            try:
-                write_stopped(LocalStorage(self._root(item)), now=time.time())
-            except StorageUnavailable as error:
-                self._fail(item, engine, str(error))
+        storage, now = LocalStorage(self._root(item)), time.time()
+        try:
+            if engine.status is DatabaseStatus.STOPPING:
+                write_stopped(storage, now=now)
+            elif engine.status is DatabaseStatus.PAUSED:
+                write_replicator(storage, now=now, status="Paused")
+        except StorageUnavailable as error:
+            self._fail(item, engine, str(error))
         with self._lock:
-            engine.status, engine.thread, engine.mirror = DatabaseStatus.STOPPED, None, None
+            is_paused = engine.status is DatabaseStatus.PAUSED and not engine.error
+            engine.status = DatabaseStatus.PAUSED if is_paused else DatabaseStatus.STOPPED
+            engine.thread = engine.mirror = None
 
     def _config_of(self, item: Item) -> Config:
         if item.definition is None:

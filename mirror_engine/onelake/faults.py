@@ -7,8 +7,11 @@ import hmac
 import random
 import re
 import shlex
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import partial
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from mirror_engine.onelake.engine_pool import EnginePool
     from mirror_engine.onelake.lake import Lake
     from mirror_engine.onelake.options import EmulatorOptions
     from mirror_engine.onelake.requests import LakeRequest, Operation
@@ -178,7 +182,19 @@ def _one_of(*choices: str) -> _Option:
     return _Option("|".join(choices), f"one of {', '.join(choices)}")
 
 
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(f"{text.removesuffix('Z')}+00:00")
+    except ValueError:
+        raise UsageError(f"{text}: there is no such time", "Example: until=2026-11-02T08:15:30.") from None
+
+
 _SECONDS = _Option(r"[0-9]+\.?[0-9]*|\.[0-9]+", "seconds, 0 or more", float)
+_TIME = _Option(
+    r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z?",
+    "a time in UTC, as 2026-11-02T08:15:30",
+    _time,
+)
 _WHOLE = _Option("[0-9]+", "a whole number, 0 or more", int)
 _POSITIVE = _Option("0*[1-9][0-9]*", "a whole number, 1 or more", int)
 _MATCHERS = {
@@ -230,6 +246,8 @@ _FAULTS: dict[str, _Fault] = {
     "folder_in_use": _Fault(_fail, ("drop",)),
     "detect_delay": _Fault(_detect_delay, ("drop",), {"seconds": _SECONDS}),
     "initializing": _Fault(_fail, ("new_item",), {"seconds": _SECONDS}, count=None),
+    "paused": _Fault(_fail, (), {"reseed": _one_of("yes", "no")}, {"reseed": "no"}),
+    "replicator_throttled": _Fault(_fail, (), {"for": _SECONDS, "until": _TIME}, {"for": None, "until": None}),
     "same_mtime": _Fault(_shift_time, WRITES, count=None),
     "shuffle_ties": _Fault(_shift_time, WRITES, {"seed": _WHOLE}, {"seed": 0}, count=None),
 }
@@ -250,7 +268,7 @@ def parse_fault(text: str) -> FaultRule:
     kind = _FAULTS.get(name)
     if kind is None:
         raise UsageError(f"{fault}: unknown fault {name!r}", all_faults)
-    known = {**kind.options, **_MATCHERS}
+    known = {**kind.options, **(_MATCHERS if kind.operations != () else {"path": _MATCHERS["path"]})}
     takes = f"{name} takes {', '.join(f'{word}=' for word in known)}."
     values = {"method": "*", "path": "*", "nth": 1, "count": kind.count, **kind.defaults}
     for word in words:
@@ -265,6 +283,8 @@ def parse_fault(text: str) -> FaultRule:
         values[key] = option.read(value)
     if missing := kind.options.keys() - values.keys():
         raise UsageError(f"{fault}: {', '.join(sorted(missing))} is missing", takes)
+    if "until" in known and (values["for"] is None) == (values["until"] is None):
+        raise UsageError(f"{fault}: either for= or until= is needed", takes)
     operation = values.get("operation")
     if operation and kind.operations is not None and operation not in kind.operations:
         possible = f"Use one of {', '.join(kind.operations)}."
@@ -280,6 +300,18 @@ def parse_fault(text: str) -> FaultRule:
         options={key: values[key] for key in kind.options},
         text=text,
     )
+
+
+def hold(engines: EnginePool, rule: FaultRule) -> None:
+    """Put the mirrored databases that a rule's path names (`Workspace/Mirror`) into its state."""
+    for item in engines.items.all():
+        if not fnmatchcase(item.path, rule.path):
+            continue
+        if rule.fault == "paused":
+            engines.pause(item, reseeds=rule.options["reseed"] == "yes")
+        else:
+            until = rule.options["until"]
+            engines.throttle(item, until.timestamp() - time.time() if until else rule.options["for"])
 
 
 def with_fabric_faults(app: ASGIApp, options: EmulatorOptions) -> ASGIApp:
@@ -345,7 +377,7 @@ class FaultApi:
         try:
             if request.method == "POST":
                 lines = (await read_bounded(request.stream(), MAX_BYTES)).decode().splitlines()
-                self.options.add([parse_fault(line) for line in lines if line.strip()])
+                await run_in_threadpool(self.options.add, [parse_fault(line) for line in lines if line.strip()])
         except UnicodeDecodeError:
             return _error(400, "The body is not UTF-8.")
         except UsageError as error:

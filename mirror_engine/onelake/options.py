@@ -26,7 +26,7 @@ class FaultRule:
     path: str = "*"  # a glob on their decoded path, from the workspace on
     nth: int = 1  # the first matching request that gets it, counted from 1
     count: int | None = 1  # how many requests in a row get it; None for all
-    operations: Collection[str] | None = None  # of the requests; None for all
+    operations: Collection[str] | None = None  # of the requests; None for all, `()` where it acts on databases
     duration_seconds: float | None = None  # instead of `count`: all requests for so long after the first that got it
     options: dict[str, Any] = field(default_factory=dict)  # of this fault (`{"seconds": 2.0}`)
     text: str = ""  # as the user wrote it
@@ -61,6 +61,8 @@ class EmulatorOptions:
     on_fault: Callable[[str, str, str], None] = field(default=lambda *_: None, repr=False)
     # Lets an item's engine scan its landing zone, and returns when it has
     poll: Callable[[Item], None] = field(default=lambda _: None, repr=False)
+    # Puts mirrored databases into the state that a fault of theirs names
+    hold: Callable[[FaultRule], None] = field(default=lambda _: None, repr=False)
     delays: VisibilityDelays = field(default_factory=VisibilityDelays, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -74,9 +76,17 @@ class EmulatorOptions:
         return rules
 
     def add(self, rules: Collection[FaultRule]) -> None:
-        """Add rules, from the next request on."""
+        """Add rules, from the next request on; those of mirrored databases act at once."""
         with self._lock:
             self.faults = [*self.faults, *rules]
+        for rule in rules:
+            self.apply(rule)
+
+    def apply(self, rule: FaultRule) -> None:
+        """Let a rule of mirrored databases act; others wait for their requests."""
+        if rule.operations == ():
+            self.on_fault(rule.text, "", "")
+            self.hold(rule)
 
     def clear(self) -> None:
         """Remove all rules; delays that began go on."""

@@ -7,6 +7,7 @@ import os
 import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -22,7 +23,7 @@ from mirror_engine.onelake.connection import ConnectionInfo, Listening, StateFol
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.entra import entra_app, install_az
 from mirror_engine.onelake.fabric_rest import fabric_app
-from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, with_fabric_faults
+from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, hold, with_fabric_faults
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, host_of
 from mirror_engine.onelake.items import Items, NameInUse, NameUnusable
 from mirror_engine.onelake.lake import Lake
@@ -60,6 +61,9 @@ def services(lake: Lake, engines: EnginePool, secret: str | None) -> ASGIApp:
     `secret` is the only client secret that Entra accepts, None for any.
     """
     lake.options.poll = engines.poll
+    lake.options.hold = partial(hold, engines)
+    for rule in lake.options.faults:
+        lake.options.apply(rule)
     onelake, entra = onelake_app(lake), entra_app(secret)
     fabric = fabric_app(engines, lake.options.long_running)
     others: dict[str | None, ASGIApp] = {FABRIC: with_fabric_faults(fabric, lake.options)}

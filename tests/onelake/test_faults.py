@@ -55,6 +55,10 @@ def test_a_path_with_spaces_is_quoted_as_in_a_shell():
         ("slow_flush seconds=1 operation=list", "slow_flush cannot be injected into list"),
         ("delay_visibility seconds=1 from=lists,me", "from is 'lists,me'"),
         ("cut_body bytes=-1", "bytes is '-1'"),
+        ("paused nth=2", "unknown option nth"),
+        ("replicator_throttled", "either for= or until="),
+        ("replicator_throttled for=1 until=2026-11-02T08:15:30", "either for= or until="),
+        ("replicator_throttled until=2026-13-02T08:15:30", "there is no such time"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_can(text, reported):

@@ -186,7 +186,8 @@ def unready(statuses: Iterable[CachedStatus], now: float) -> list[str]:
 
 def _reason(cached: CachedStatus, now: float) -> str:
     if cached.item.error:
-        return f"its engine ended: {cached.item.error}"
+        is_ended = cached.item.status is DatabaseStatus.STOPPED
+        return f"its engine ended: {cached.item.error}" if is_ended else cached.item.error
     if cached.item.status is not DatabaseStatus.RUNNING:
         return str(cached.item.status.value)
     if cached.status is None:
