@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -11,16 +12,18 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from lake import Lake
+from shop import Shop, row
 
 import mirror_engine.tables.log.durability
 from mirror_engine import RunResult
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchCommitted, ProgressRebuilt
-from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.layout import ENGINE, SCRATCH, TABLES
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 
 pytestmark = [
     pytest.mark.slow,
@@ -79,6 +82,23 @@ def test_a_commit_is_on_the_disk_before_it_is_recorded_and_its_files_are_moved(l
     first = done.index("record 3")
     assert f"fsync {COMMIT}" not in done[first:]
     assert MOVED not in done[:first]
+
+
+def test_a_small_change_waits_for_the_disk_four_times(tmp_path, monkeypatch):
+    """Its data file, its log entry, and the two folders that name them (decision 9)."""
+    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH))
+    orders = shop.orders()
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda opened: synced.append(Path(f"/proc/self/fd/{opened}").readlink()))
+    with shop.engine() as running:
+        for number in range(1, 4):
+            orders.insert(row(number))
+            synced.clear()
+            for _ in range(3):  # with the monitoring files, and the archive of the file before
+                running.cycle(threading.Event())
+    data, *others = synced
+    assert (data.parent.name, data.suffix) == ("Orders", ".parquet")
+    assert [path.name for path in others] == [COMMIT, "_delta_log", "Orders"]
 
 
 def test_the_folder_of_all_tables_has_its_name_on_the_disk_before_a_table_is_in_it(tmp_path, done):

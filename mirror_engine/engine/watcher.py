@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-QUIET_SECONDS = 0.1  # without an event end a burst, so that a file written in folder is mostly complete
+QUIET_SECONDS = 0.1  # without an event end a burst, so that a file written in place is mostly complete
 MAX_BURST_SECONDS = 1.0
 STOP_LATENCY_SECONDS = 0.2
 
@@ -59,7 +59,7 @@ class ZoneWatcher:
         self._stop = stop
         self._clock = clock
         self._changed = threading.Event()
-        self._burst = (0.0, 0.0)  # when it began, and its latest event
+        self._burst = (0.0, 0.0, False)  # when it began, its latest event, and whether a rename is all of it
         self._observer: BaseObserver | None = None
         self._watched: _WatchedFolder | None = None
         self._has_reported = False
@@ -88,24 +88,33 @@ class ZoneWatcher:
                 self._changed.clear()
                 return True
             if self._changed.is_set() and seconds > 0:
-                self._stop.wait(QUIET_SECONDS)
+                self._stop.wait(max(self._settling_seconds, 0.0))
             elif left <= 0:
                 return False
             else:
                 self._changed.wait(min(left, STOP_LATENCY_SECONDS))
         return True
 
-    def wake(self) -> None:
-        """End the present wait, or the next, as an event does; from any thread."""
-        now = time.monotonic()
-        self._burst = (self._burst[0] if self._changed.is_set() else now, now)
+    def wake(self, *, is_renamed: bool = False) -> None:
+        """End the present wait, or the next, as an event does; from any thread.
+
+        A file that got its name by a rename is complete (LZ-3.10): alone it ends the wait at once. Of a series only the
+        first one does, so that the others share their commits.
+        """
+        now, (began, latest, _) = time.monotonic(), self._burst
+        is_first = not self._changed.is_set()
+        self._burst = now if is_first else began, now, is_renamed and is_first and now - latest >= MAX_BURST_SECONDS
         self._changed.set()
 
     def is_due(self) -> bool:
         """Whether there was an event since the last wait, and the burst is over or has lasted too long."""
-        (began, latest), now = self._burst, time.monotonic()
-        is_over = now - latest >= QUIET_SECONDS or now - began >= MAX_BURST_SECONDS
-        return self._changed.is_set() and is_over
+        return self._changed.is_set() and self._settling_seconds <= 0
+
+    @property
+    def _settling_seconds(self) -> float:
+        """Seconds until the burst is over if no other event comes."""
+        began, latest, is_whole = self._burst
+        return 0.0 if is_whole else min(latest + QUIET_SECONDS, began + MAX_BURST_SECONDS) - time.monotonic()
 
     def _watch(self) -> bool:
         """Watch the zone, or until it exists the nearest folder above it; returns whether that changed."""
@@ -174,16 +183,19 @@ def _nearest(root: Path) -> _WatchedFolder | None:
 class _EventHandler(fs.FileSystemEventHandler):
     """Wakes the engine for what a publisher does, not for what its own janitor does."""
 
-    def __init__(self, folder: Path, wake: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, wake: Callable[..., None]) -> None:
         self._folder = folder
         self._wake = wake
 
     def on_any_event(self, event: fs.FileSystemEvent) -> None:
         """Wake the engine if the changed path has a name that the protocol reads (LZ-1.6)."""
-        path = os.fsdecode(event.dest_path or event.src_path)
-        parts = Path(os.path.relpath(path, self._folder)).parts
-        if not any(part[0] in "._" and part not in {".", METADATA_FILE} for part in parts):
-            self._wake()
+        if self._is_read(event.dest_path or event.src_path):
+            is_published = isinstance(event, fs.FileMovedEvent) and not self._is_read(event.src_path)
+            self._wake(is_renamed=is_published)
+
+    def _is_read(self, path: bytes | str) -> bool:
+        parts = Path(os.path.relpath(os.fsdecode(path), self._folder)).parts
+        return not any(part[0] in "._" and part not in {".", METADATA_FILE} for part in parts)
 
 
 def _end(observer: BaseObserver) -> None:

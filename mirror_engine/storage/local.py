@@ -198,39 +198,34 @@ class LocalStorage:
         return cast("BinaryIO", io.BufferedReader(_Reader(file, path)))
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a whole file; it is durable when this returns."""
+        """Write a whole file. Not durable: status and lists are written again (decision 9)."""
         with os_errors("write", path), self._ensured_folder(path) as (opened, name):
             temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
             try:
-                _write_durably(temporary, content, opened)
+                _write_new(temporary, content, opened)
                 os.replace(temporary, name, src_dir_fd=opened, dst_dir_fd=opened)
             except BaseException:
                 with suppress(OSError):
                     os.unlink(temporary, dir_fd=opened)
                 raise
-            os.fsync(opened)
 
     def move(self, source: str, target: str) -> None:
-        """Move a regular file durably; never from one file system to another."""
+        """Move a regular file, never to another file system. Not durable: a file that is back is moved again."""
         parts = parts_of(source)
         with os_errors("move", source), self._folder(parts[:-1] if parts else None) as origin:
             if not parts or origin is None or not is_file(parts[-1], origin):
                 return
-            with self._ensured_folder(target) as (destination, name):
-                with suppress(FileNotFoundError):  # the source was removed meanwhile
-                    os.replace(parts[-1], name, src_dir_fd=origin, dst_dir_fd=destination)
-                os.fsync(destination)
-            os.fsync(origin)
+            with self._ensured_folder(target) as (destination, name), suppress(FileNotFoundError):  # removed meanwhile
+                os.replace(parts[-1], name, src_dir_fd=origin, dst_dir_fd=destination)
 
     def delete(self, path: str) -> None:
-        """Delete a file or folder durably; ROOT itself cannot be deleted."""
+        """Delete a file or folder; ROOT itself cannot be deleted."""
         parts = parts_of(path)
         with os_errors("delete", path), self._folder(parts[:-1] if parts else None) as opened:
             if not parts or opened is None:
                 return
             if not _unlink(parts[-1], opened):
                 self._delete_folder(parts)
-            os.fsync(opened)
 
     def _delete_folder(self, top: tuple[str, ...]) -> None:
         """Remove a folder with all in it, however deep: no recursion, one open folder at a time."""
@@ -296,9 +291,7 @@ class _Reader(io.FileIO):
             return super().readall()
 
 
-def _write_durably(name: str, content: bytes, folder: int) -> None:
+def _write_new(name: str, content: bytes, folder: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with open(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:  # noqa: PTH123 - a Path has no open folder
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

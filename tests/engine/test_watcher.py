@@ -118,6 +118,43 @@ def test_a_burst_ends_one_wait_only(waker, zone):
     assert not waker.wait(SHORT)
 
 
+def test_a_file_renamed_into_place_ends_the_wait_at_once_and_those_after_it_together(waker, zone, monkeypatch):
+    monkeypatch.setattr(waking, "QUIET_SECONDS", LONG)
+    for number in range(3):
+        (zone / "Items" / f"_{number}").write_bytes(b"x")
+
+    def publish(number):
+        return (zone / "Items" / f"_{number}").rename(zone / "Items" / f"{number:020d}.parquet")
+
+    threading.Timer(0.01, publish, [0]).start()
+    assert takes(lambda: waker.wait(2 * LONG)) < LONG / 2
+    publish(1)
+    publish(2)
+    time.sleep(SHORT)
+    assert not waker.is_due()
+    monkeypatch.setattr(waking, "QUIET_SECONDS", SHORT)
+    assert waker.wait(LONG)
+
+
+def test_a_file_that_is_renamed_while_another_is_written_waits_for_it(waker, zone, monkeypatch):
+    monkeypatch.setattr(waking, "QUIET_SECONDS", LONG)
+    (zone / "Items" / "_1").write_bytes(b"x")
+    with (zone / "Items" / f"{2:020d}.parquet").open("wb") as file:
+        file.write(b"half")
+        file.flush()
+        (zone / "Items" / "_1").rename(zone / "Items" / FIRST)
+        time.sleep(SHORT)
+        assert not waker.is_due()
+
+
+def test_a_burst_is_over_when_it_has_been_quiet_and_no_later(waker, monkeypatch):
+    monkeypatch.setattr(waking, "QUIET_SECONDS", 1.0)
+    monkeypatch.setattr(waking, "MAX_BURST_SECONDS", 9.0)
+    threading.Timer(0.1, waker.wake).start()
+    waker.wake()
+    assert 1.0 < takes(lambda: waker.wait(LONG)) < 1.7
+
+
 def test_an_endless_burst_does_not_hold_the_poller_up(waker, zone, monkeypatch):
     monkeypatch.setattr(waking, "MAX_BURST_SECONDS", 0.2)
     done = threading.Event()

@@ -144,17 +144,15 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_behind(root, stora
         assert sorted(os.listdir(root / "a")) == [temporary, "f"]  # noqa: PTH208 - the raw names
         refuse()
 
-    for call, refused in (("replace", refuse_and_look), ("fsync", refuse)):
-        with monkeypatch.context() as patched:
-            patched.setattr(os, call, refused)
-            with pytest.raises(StorageUnavailable, match=r"^a/f: cannot write it: ") as problem:
-                storage.write("a/f", b"new")
-        assert problem.value.help == "Free space on the disk."
-        assert os.listdir(root / "a") == ["f"]  # noqa: PTH208 - the raw names
-        assert (root / "a/f").read_bytes() == b"old"
+    monkeypatch.setattr(os, "replace", refuse_and_look)
+    with pytest.raises(StorageUnavailable, match=r"^a/f: cannot write it: ") as problem:
+        storage.write("a/f", b"new")
+    assert problem.value.help == "Free space on the disk."
+    assert os.listdir(root / "a") == ["f"]  # noqa: PTH208 - the raw names
+    assert (root / "a/f").read_bytes() == b"old"
 
 
-def test_folders_are_made_durable_after_each_change(storage, monkeypatch):
+def test_only_a_new_folder_waits_for_the_disk(storage, monkeypatch):
     synced = []
     fsync = os.fsync
 
@@ -174,7 +172,7 @@ def test_folders_are_made_durable_after_each_change(storage, monkeypatch):
         synced.clear()
         change()
         emitted.append(synced.copy())
-    assert emitted == [["file", "folder"], ["folder"] * 3, ["folder"] * 2, ["folder"], ["folder"]]
+    assert emitted == [[], ["folder"], [], [], []]
 
 
 def test_an_entry_that_cannot_be_looked_at_fails_the_listing_and_one_that_vanished_is_left_out(storage, monkeypatch):
