@@ -24,7 +24,8 @@ MirrorError                      a message (place: finding) and help (what to do
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, TypeVar
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,11 @@ class MirrorError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  -> {self.help}" if self.help else self.message
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values; the code is `root_locked` of `RootLocked`."""
+        code = re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
+        return {"code": code, "message": self.message, "help": self.help or None}
 
 
 class TransientError(MirrorError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -128,7 +127,7 @@ def _call(call: Callable[[], int], words: Sequence[str], command: str | None) ->
         code = call()
         sys.stdout.flush()
     except MirrorError as error:
-        found, code = error_json(error), of_error(error)
+        found, code = error.to_json(), of_error(error)
     except click.ClickException as error:
         found, code = _usage(error), USAGE
     except (KeyboardInterrupt, click.Abort):
@@ -158,12 +157,6 @@ def error_text(message: str, help: str | None) -> str:
     """`error: message` and `help: …`, a line each."""
     lines = "\n        ".join((help or "").splitlines())
     return f"error: {message}\n" + (f"  help: {lines}\n" if help else "")
-
-
-def error_json(error: MirrorError) -> Error:
-    """An error as plain values; its code is `root_locked` of `RootLocked`."""
-    code = re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__).lower()
-    return {"code": code, "message": error.message, "help": error.help or None}
 
 
 def _usage(error: click.ClickException) -> Error:

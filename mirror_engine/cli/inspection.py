@@ -21,6 +21,7 @@ from mirror_engine.cli.output import (
     diagnostic_lines,
     fields_json,
     grid,
+    ignored_paths,
     line,
     moment,
     report,
@@ -33,7 +34,7 @@ from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.states import CaughtUp, Halted, needs_attention
-from mirror_engine.monitoring.words import cell, help_for, iso
+from mirror_engine.monitoring.words import cell, iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -338,13 +339,18 @@ def status_text(status: MirrorStatus) -> Iterator[RenderableType]:
     yield _headline(status, now)
     if status.partner and (partner := _partner(status.partner)):
         yield line(partner, "dim")
+    if failure := status.last_failure:
+        yield line(f"last failure: {failure['message']}", "bold red")
+        if failure["help"]:
+            yield bullet("help:", failure["help"])
     for diagnostic in status.diagnostics[:MAX_LINES]:
         yield ""
         yield from diagnostic_lines(diagnostic)
     yield ""
     yield _overview(status.tables, now) if status.tables else line(NO_FOLDERS)
     for table in sorted(status.tables, key=lambda table: list(STATE_STYLES).index(table.urgency)):
-        if not isinstance(table.state, CaughtUp) or table.pending_files or table.ignored or table.diagnostics:
+        noted = table.pending_files or table.ignored or table.diagnostics or table.last_failure
+        if noted or not isinstance(table.state, CaughtUp):
             yield ""
             yield from _paragraph(table, engine_running=status.engine_running)
 
@@ -397,7 +403,7 @@ def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[Renderab
         yield from diagnostic_lines(table.state.diagnostic)
     else:
         yield line(table.message, style)
-        if help := help_for(table.state, engine_running=engine_running):
+        if help := table.help(engine_running=engine_running):
             yield bullet("help:", help)
     if table.pending_files:
         pending = count(len(table.pending_files), "file")
@@ -406,11 +412,6 @@ def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[Renderab
     yield from bullets([(f"{file.state}:", f"{file.path}: {file.reason}") for file in table.pending_files])
     yield from bullets(ignored_paths(table.ignored))
     yield from bullets([_note(found, times) for found, times in table.diagnostics if found not in reported])
-
-
-def ignored_paths(ignored: Sequence[Diagnostic]) -> list[tuple[str, str]]:
-    """Each ignored path with the reason."""
-    return [("ignored:", f"{found.path}: {found.coded_message.removeprefix('ignored: ')}") for found in ignored]
 
 
 def _numbers(table: TableStatus) -> list[tuple[str, str]]:

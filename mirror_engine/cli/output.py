@@ -176,6 +176,11 @@ def bullets(marked: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
         yield line(f"  … and {len(marked) - MAX_LINES:,} more", "dim")
 
 
+def ignored_paths(ignored: Sequence[Diagnostic]) -> list[tuple[str, str]]:
+    """Each ignored path with the reason."""
+    return [("ignored:", f"{found.path}: {found.coded_message.removeprefix('ignored: ')}") for found in ignored]
+
+
 def grid(headings: Sequence[str], rows: Iterable[Sequence[RenderableType]]) -> Table:
     """Rows below their headings; those that begin with `>` are of numbers."""
     from rich.table import Table

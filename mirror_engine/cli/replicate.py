@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirror_engine.cli import exits, log
-from mirror_engine.cli.options import ALL, DURATION, READING, Value, command
+from mirror_engine.cli.options import ALL, DURATION, READING, Value, command, verbosity
 from mirror_engine.cli.output import (
     bullet,
+    bullets,
     diagnostic_lines,
     fields_json,
+    ignored_paths,
     line,
     note,
     print_json,
@@ -30,10 +32,11 @@ from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.events import BatchCommitted
+from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted
-from mirror_engine.monitoring.words import START_ENGINE, describe, help_for
+from mirror_engine.monitoring.words import START_ENGINE, describe, help_for, notes
 from mirror_engine.storage.roots import has_zone
 
 if TYPE_CHECKING:
@@ -47,8 +50,10 @@ if TYPE_CHECKING:
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.mirror import Mirror
+    from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
 
+NOTE_SECONDS = 10.0  # between two lines of `wait`
 ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see mirror-engine status"
 
 
@@ -77,13 +82,14 @@ def sync(root: Path, config: Config, progress: str) -> int:
         with Stopping() as stopping:
             done = mirror.sync(stopping.stop)
     code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
-    document = {
-        **report_json(done, code),
-        "last_failure": _failure_json(done, None),
-        "tables": [_table_json(done, table, config) for table in done.states],
-    }
-    report(document, [*_attention(done), report_text(done, len(applied))])
+    report(sync_json(done, code, config), [*_attention(done), report_text(done, len(applied))])
     return code
+
+
+def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
+    """What was applied, and how every table is then, as plain values."""
+    tables = [_table_json(done, table, config) for table in done.states]
+    return {**report_json(done, code), "last_failure": _failure_json(done, None), "tables": tables}
 
 
 def _table_json(done: SyncReport, table: TableName, config: Config) -> dict[str, Any]:
@@ -92,7 +98,7 @@ def _table_json(done: SyncReport, table: TableName, config: Config) -> dict[str,
     return {
         **table_json(table, config.delta_default_schema),
         "state": state.code,
-        "message": describe(table, state),
+        "message": describe(table, state) + notes(done.ignored.get(table, ())),
         "help": help or None,
         "last_failure": _failure_json(done, table),
     }
@@ -100,7 +106,7 @@ def _table_json(done: SyncReport, table: TableName, config: Config) -> dict[str,
 
 def _failure_json(done: SyncReport, table: TableName | None) -> dict[str, Any] | None:
     failure = done.failures.get(table)
-    return exits.error_json(failure) if failure else None
+    return failure.to_json() if failure else None
 
 
 def report_json(done: SyncReport, code: int) -> dict[str, Any]:
@@ -121,19 +127,28 @@ def report_text(done: SyncReport, tables_applied: int) -> str:
     if not done.states:
         return f"{applied} There are no tables yet."
     all_or_some = "All" if caught_up == len(done.states) else f"{caught_up} of {len(done.states)}"
-    return f"{applied} {all_or_some} tables have caught up."
+    return f"{applied} {all_or_some} tables have caught up{ignored_data(sum(map(len, done.ignored.values())))}."
+
+
+def ignored_data(paths: int) -> str:
+    """What is to be added where all have caught up."""
+    return f", but {count(paths, 'path')} with data {'is' if paths == 1 else 'are'} ignored" if paths else ""
 
 
 def _attention(done: SyncReport) -> Iterator[RenderableType]:
-    """What failed, and the tables that have not caught up, with what to do."""
+    """What failed, data that is ignored, and the tables that have not caught up, with what to do."""
     if whole := done.failures.get(None):
         yield from _failure(whole)
+    for found in done.ignored.get(None, ()):
+        yield from diagnostic_lines(found)
     for table, state in done.states.items():
         failure = done.failures.get(table)
         match state:
             case _ if failure:
                 yield f"{describe(table, state)}."
                 yield from _failure(failure)
+            case CaughtUp() | Empty() if table in done.ignored:
+                yield line(f"{describe(table, state)}{notes(done.ignored[table])}.", "yellow")
             case CaughtUp() | Empty():
                 continue
             case Halted(diagnostic, files):
@@ -143,6 +158,7 @@ def _attention(done: SyncReport) -> Iterator[RenderableType]:
                 yield f"{describe(table, state)}."
                 if help := help_for(state, engine_running=False):
                     yield bullet("help:", help)
+        yield from bullets(ignored_paths(done.ignored.get(table, ())))
 
 
 def _failure(error: TransientError) -> Iterator[RenderableType]:
@@ -201,7 +217,8 @@ def wait(
     """Wait until tables have caught up or a file is applied.
 
     An engine must run meanwhile; this command only reads, and starts no Java. A named table is waited for even if it
-    does not exist yet. After --timeout it says why each table has not caught up.
+    does not exist yet. Every 10s it says on stderr what it waits for; after --timeout, why each table has not caught
+    up.
 
     Example: mirror-engine wait ./shop --table Sales.Orders --timeout 60s
 
@@ -211,17 +228,25 @@ def wait(
     kind, _, file = condition.partition("=")
     if condition != "caught-up" and (kind != "file" or not file):
         raise UsageError(f"--for {condition}: unknown condition", "wait for caught-up or file=NAME")
-    started, is_noted = time.monotonic(), False
+    started, noted, is_noted, landed = time.monotonic(), 0.0, False, -1
     with Stopping() as stopping:
         while True:
-            engine_running, tables_known, unmet = _check(mirror, file, tables)
-            left = timeout - (time.monotonic() - started)
+            status, unmet = _check(mirror, file, tables)
+            engine_running = status is None or status.engine_running
+            waited = time.monotonic() - started
+            left = timeout - waited
             is_hopeless = fail_fast and any(entry.needs_attention for entry in unmet)
             if not unmet or left <= 0 or stopping.stop.is_set() or is_hopeless:
                 break
             if not (engine_running or is_noted):
                 note(f"{START_ENGINE}; waiting {short_span(timeout)} for one")
                 is_noted = True
+            files = sum(len(table.files) for table in status.tables) if status else landed
+            if waited >= noted + NOTE_SECONDS and verbosity() >= 0:
+                more = f"; and {len(unmet) - 1:,} more" if unmet[1:] else ""
+                note(f"[{short_span(waited)}] {unmet[0].message}{more}{'; nothing landed' if files == landed else ''}")
+                noted, landed = waited, files
+            landed = files if landed < 0 else landed
             stopping.stop.wait(min(interval, left))
     seconds, result, code = time.monotonic() - started, "reached", exits.SUCCESS
     if unmet and stopping.interrupted:
@@ -231,9 +256,16 @@ def wait(
     if unmet and not wants_json():
         _print_unmet(unmet, seconds, engine_running=engine_running, timed_out=result == "timeout")
         return code
-    number = len(tables) or tables_known
+    seen = status.tables if status else ()
+    number = len(tables) or len(seen)
     text = f"{file} is applied" if file else "The table has caught up" if number == 1 else ""
     text = text or f"All {number:,} tables have caught up"
+    ignored = (
+        []
+        if file or tables or not status
+        else [*status.diagnostics, *(found for each in seen for found in each.ignored)]
+    )
+    but = ignored_data(len([*filter(never_arrives, ignored)]))
     document = {
         "result": result,
         "exit_code": code,
@@ -241,21 +273,21 @@ def wait(
         "engine_running": engine_running,
         "unmet": [entry.to_json() for entry in unmet],
     }
-    report(document, [line(f"{text} ({short_span(seconds)}).", "green")])
+    report(document, [line(f"{text}{but} ({short_span(seconds)}).", "yellow" if but else "green")])
     return code
 
 
-def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[bool, int, Sequence[UnmetCondition]]:
-    """Whether an engine is running, how many tables there are, and which conditions are unmet."""
+def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[MirrorStatus | None, Sequence[UnmetCondition]]:
+    """The status, None if it cannot be read just now, and which conditions are unmet."""
     from mirror_engine.monitoring.wait_conditions import UnmetCondition, file_not_applied, tables_not_caught_up
 
     schema = mirror.config.delta_default_schema
     try:
         status = mirror.status()
     except TransientError as error:  # the next check may succeed
-        return True, 0, [UnmetCondition("", "", error.message, error.help)]
+        return None, [UnmetCondition("", "", error.message, error.help)]
     unmet = file_not_applied(status, file, tables, schema) if file else tables_not_caught_up(status, tables, schema)
-    return status.engine_running, len(status.tables), unmet
+    return status, unmet
 
 
 def _print_unmet(unmet: Sequence[UnmetCondition], seconds: float, *, engine_running: bool, timed_out: bool) -> None:

@@ -101,7 +101,7 @@ def demo(store: Path, config: Config, progress: str) -> int:
     empty · 3, 4 as sync · 130 interrupted
     """
     from mirror_engine.cli.example_zone import ExampleZone
-    from mirror_engine.cli.replicate import report_json
+    from mirror_engine.cli.replicate import sync_json
     from mirror_engine.mirror import Mirror
 
     check_place(store)
@@ -128,7 +128,7 @@ def demo(store: Path, config: Config, progress: str) -> int:
             }
             for folder in mirror.tables()
         ]
-        done = [report_json(each, exits.of_result(each.result)) for each in reports]
+        done = [sync_json(each, exits.of_result(each.result), mirror.config) for each in reports]
         report({"root": str(store), "reports": done, "tables": tables}, _demo_text(mirror, reports))
     return exits.of_result(reports[-1].result)
 
@@ -225,7 +225,7 @@ def maintain(root: Path, config: Config, tables: tuple[str, ...], progress: str)
         facts = mirror.maintain(tables, fail)
     done = [(delta_table_json(root, folder, config.delta_default_schema), numbers) for folder, numbers in facts.items()]
     documents = [{**reference, **as_json(numbers)} for reference, numbers in done]
-    documents += [{**reference, "error": exits.error_json(error)} for reference, error in failures]
+    documents += [{**reference, "error": error.to_json()} for reference, error in failures]
     text = []
     for reference, numbers in done:
         shown_numbers = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in numbers.items())

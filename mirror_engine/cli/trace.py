@@ -15,7 +15,6 @@ from mirror_engine.cli.inspection import (
     ROWS_HELP,
     difference_json,
     difference_text,
-    ignored_paths,
     next_files,
 )
 from mirror_engine.cli.options import COUNT, READING, TABLE_HELP, command
@@ -25,6 +24,7 @@ from mirror_engine.cli.output import (
     bullets,
     fields_json,
     fitted,
+    ignored_paths,
     indented,
     line,
     report,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -78,6 +79,7 @@ class Engine:
         # of cleaning: such a table can still be read
         self._cleaning_backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
         self._failures: Failures = {}  # the last of each table, until its next try or longer
+        self._left_failures = context.ledger.failures()
         self._delta_folders: DeltaFolders | None = None
         self._carried_out: Mapping[TableName, Plan] = {}  # in the last cycle: none is repeated without a pause
         self._cycles = 0
@@ -113,7 +115,9 @@ class Engine:
             if result.zone is None:
                 self._notifier.update(None, [diagnose("ME070", "")])
             self._is_outdated = False
-            return CycleResult(failures={None: self._retry(None, error)})
+            result = CycleResult(failures={None: self._retry(None, error)})
+            self._leave_failures(result)
+            return result
         is_due = partial(self._is_due, is_called, started, time.monotonic()) if is_called else None
         result.plans = {**plans, **{table: task.plan for table, task in earlier.items()}}
         self._notifier.update(None, zone.diagnostics)
@@ -141,6 +145,7 @@ class Engine:
         self._is_outdated = bool(result.outdated)
         paused = self._backoff.tables | self._cleaning_backoff.tables
         self._failures = {table: error for table, error in self._failures.items() if table in paused}
+        self._leave_failures(result)
         self._context.emit(CycleEnded(self._cycles, len(result.commits), time.monotonic() - started))
         return result
 
@@ -248,6 +253,15 @@ class Engine:
     def _next_retry_seconds(self, longest: float) -> float:
         busy = self._scheduler.in_progress
         return self._cleaning_backoff.next_seconds(self._backoff.next_seconds(longest, busy), busy)
+
+    def _leave_failures(self, result: CycleResult) -> None:
+        """Leave what is tried again, by table folder, in the ledger, for `status` of another process."""
+        failures = {**self._failures, **result.failures}
+        left = {table.folder if table else "": error.to_json() for table, error in failures.items()}
+        if left != self._left_failures:
+            with suppress(StorageUnavailable):  # they are only shown
+                self._context.ledger.set_failures(left)
+                self._left_failures = left
 
     def _retry(self, table: TableName | None, error: TransientError, backoff: Backoff | None = None) -> TransientError:
         error.__cause__ = error.__context__ = error.__traceback__ = None  # their frames hold the rows of a batch

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import uuid
 from dataclasses import astuple, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.names import TableName
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SCHEMA_VERSION = 3
 MIRROR, ROOT_IDENTITY, NEXT_POLL = "mirror_id", "root_identity", "next_scan"
+_FAILURES = "failures"
 # messages about the disk, not the file; Python has the codes only from 3.11 on
 _DISK_TROUBLE = re.compile(
     r"database or disk is full|disk I/O error|attempt to write a readonly|unable to open|database is locked"
@@ -112,6 +113,17 @@ class Ledger:
         """Set a property of the mirror as a whole."""
         with self._lock, _disk_trouble(), self._connection:
             self._connection.execute("INSERT OR REPLACE INTO properties VALUES (?, ?)", (name, value))
+
+    def failures(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return why tables are tried again, by landing folder, `""` for the zone: code, message and help of each."""
+        with contextlib.suppress(ValueError):
+            found: Mapping[str, Mapping[str, Any]] = json.loads(self.get_property(_FAILURES))
+            return found
+        return {}
+
+    def set_failures(self, failures: Mapping[str, Mapping[str, Any]]) -> None:
+        """Replace them."""
+        self.set_property(_FAILURES, json.dumps(failures))
 
     def tables(self) -> Mapping[TableName, Progress]:
         """Return the progress of all known tables."""

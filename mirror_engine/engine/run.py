@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 from mirror_engine.engine.cycle import CycleResult
 from mirror_engine.engine.ledger import NEXT_POLL
 from mirror_engine.errors import InternalError, StorageUnavailable
+from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.states import CaughtUp, needs_attention
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.cycle import Engine, Failures
     from mirror_engine.engine.maintenance import MaintenanceScheduler
     from mirror_engine.engine.watcher import ZoneWatcher
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.states import TableState
 
@@ -48,6 +50,7 @@ class SyncReport:
         duration_seconds: from start to end.
         states: of every table after the last cycle.
         failures: by table, why it was to be tried again after the last cycle; None is the landing zone as a whole.
+        ignored: the same way, why data that landed is never read.
     """
 
     result: RunResult
@@ -57,6 +60,7 @@ class SyncReport:
     duration_seconds: float
     states: Mapping[TableName, TableState] = field(default_factory=dict)
     failures: Failures = field(default_factory=dict)
+    ignored: Mapping[TableName | None, Sequence[Diagnostic]] = field(default_factory=dict)
 
 
 class EngineRun:
@@ -128,7 +132,16 @@ class EngineRun:
         seconds = time.monotonic() - self._started
         states = {table: plan.state for table, plan in self.last.plans.items()}
         numbers = (self._commits, self._files, self._rows, seconds)
-        return SyncReport(result_of(self.last), *numbers, states, self.last.failures)
+        found: dict[TableName | None, Sequence[Diagnostic]] = {
+            table: plan.diagnostics for table, plan in self.last.plans.items()
+        }
+        found[None] = self.last.zone.diagnostics if self.last.zone else ()
+        lost = {
+            table: tuple(each for each in diagnostics if each.code in IGNORED and never_arrives(each))
+            for table, diagnostics in found.items()
+        }
+        ignored = {table: diagnostics for table, diagnostics in lost.items() if diagnostics}
+        return SyncReport(result_of(self.last), *numbers, states, self.last.failures, ignored)
 
 
 def result_of(result: CycleResult) -> RunResult:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 DIGITS = 20
 _DATA_NAME = re.compile(r"(.*/)?[^._/][^/]*\.(parquet|csv|tsv|psv|txt|gz|gzip|bz2|zip|deflate|snappy)", re.IGNORECASE)
 LAST = 10**DIGITS - 1
+# diagnostics of ignored paths
+IGNORED = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074", "ME082"})
 NESTED_TABLE = "table folder"  # in a table folder (ME003)
 
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.engine.ledger import NEXT_POLL
 from mirror_engine.engine.plan import StartGeneration
 from mirror_engine.errors import TransientError
-from mirror_engine.landing_zone.detection import never_arrives
-from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured
 from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fabric_status, last_heartbeat
-from mirror_engine.monitoring.words import describe, help_for, iso, urgency
+from mirror_engine.monitoring.words import describe, help_for, iso, notes, urgency
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import AppliedFile, Progress
-
-# diagnostics of ignored paths
-IGNORED = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074", "ME082"})
 
 
 @dataclass(frozen=True)
@@ -79,6 +75,7 @@ class TableStatus:
         delta_version: of the last commit; None before the first.
         last_commit_at: seconds since 1970; None before the first commit.
         lag_seconds: age of the oldest file that is not in the table; 0 if all are.
+        last_failure: code, message and help of why it is tried again; None if nothing failed since.
     """
 
     name: TableName
@@ -98,22 +95,25 @@ class TableStatus:
     delta_version: int | None
     last_commit_at: float | None
     lag_seconds: float
+    last_failure: Mapping[str, Any] | None = None
 
     @property
     def message(self) -> str:
-        """The state in a sentence, whether there is a table (LZ-5.13), and how many ignored paths look like data."""
+        """The state in a sentence, whether there is a table (LZ-5.13), ignored data, and the last failure."""
         is_bare = isinstance(self.state, CaughtUp) and self.delta_version is None
-        lost = sum(map(never_arrives, self.ignored))
-        return (
-            describe(self.name, self.state)
-            + ("; no table yet: no file gives a column a type" if is_bare else "")
-            + (f"; {count(lost, 'ignored path')} with data" if lost else "")
-        )
+        bare = "; no table yet: no file gives a column a type" if is_bare else ""
+        failure = self.last_failure["message"] if self.last_failure else ""
+        return describe(self.name, self.state) + bare + notes(self.ignored, failure)
+
+    def help(self, *, engine_running: bool) -> str:
+        """What to do about the last failure, or else the state; empty if nothing is to be done."""
+        help = self.last_failure["help"] if self.last_failure else ""
+        return help or help_for(self.state, engine_running=engine_running)
 
     @property
     def urgency(self) -> str:
-        """That of the state; of a table that has caught up but ignored data `idle`."""
-        state = urgency(self.state)
+        """That of the state; of a table that failed `stuck`, of one that has caught up but ignored data `idle`."""
+        state = "stuck" if self.last_failure else urgency(self.state)
         return "idle" if state == "well" and any(map(never_arrives, self.ignored)) else state
 
     @property
@@ -138,7 +138,8 @@ class TableStatus:
             **table_reference(self.name, self.delta_folder),
             "state": self.state.code,
             "message": self.message,
-            "help": help_for(self.state, engine_running=engine_running) or None,
+            "help": self.help(engine_running=engine_running) or None,
+            "last_failure": self.last_failure,
             "fabric_status": self.fabric_status,
             "fabric_error": self.fabric_error,
             "blocked_by": self.blocked_by,
@@ -172,6 +173,7 @@ class MirrorStatus:
         last_heartbeat_at: seconds since 1970; None if no engine ever ran.
         next_scan_at: seconds since 1970; None if no engine is running.
         partner: the publisher's own words (LZ-1.8); None if it left none.
+        last_failure: of the landing zone as a whole; as of a table.
     """
 
     root: str
@@ -182,6 +184,7 @@ class MirrorStatus:
     last_heartbeat_at: float | None = None
     next_scan_at: float | None = None
     partner: PartnerEvents | None = None
+    last_failure: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -192,6 +195,7 @@ class MirrorStatus:
             "engine_running": self.engine_running,
             "last_heartbeat_at": iso(self.last_heartbeat_at),
             "next_scan_at": iso(self.next_scan_at),
+            "last_failure": self.last_failure,
             "diagnostics": [diagnostic.to_json() for diagnostic in self.diagnostics],
             "tables": [table.to_json(engine_running=self.engine_running) for table in self.tables],
         }
@@ -202,17 +206,21 @@ def mirror_status(
 ) -> MirrorStatus:
     """Status of a mirror; raises `StorageUnavailable` where the last heartbeat cannot be read."""
     ledger = context.ledger
+    failures = ledger.failures()
     files = {listing.name: listing.files for listing in zone.tables}
     next_scan = ledger.get_property(NEXT_POLL) if engine_running else None
     tables = tuple(
-        table_status(
-            plan,
-            ledger.progress(table),
-            files.get(table, ()),
-            row_count=_row_count(context, table),
-            mirror=ledger.mirror,
-            default_schema=context.config.delta_default_schema,
-            now=context.clock(),
+        replace(
+            table_status(
+                plan,
+                ledger.progress(table),
+                files.get(table, ()),
+                row_count=_row_count(context, table),
+                mirror=ledger.mirror,
+                default_schema=context.config.delta_default_schema,
+                now=context.clock(),
+            ),
+            last_failure=failures.get(table.folder),
         )
         for table, plan in plans.items()
     )
@@ -225,6 +233,7 @@ def mirror_status(
         last_heartbeat(context.storage),
         float(next_scan) if next_scan else None,
         zone.partner,
+        failures.get(""),
     )
 
 

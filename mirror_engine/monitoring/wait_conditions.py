@@ -9,7 +9,7 @@ from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.detection import number_of, sequence_of
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.landing_zone.states import Behind, CaughtUp, Empty, Loading, Unconfigured, needs_attention
-from mirror_engine.monitoring.words import START_ENGINE, describe, help_for
+from mirror_engine.monitoring.words import START_ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,16 +51,18 @@ def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_sch
 
     A folder without change files counts only if it is named.
     """
-    if not names:
-        if not status.tables:
-            return (UnmetCondition("", "", "the landing zone has no table folder yet"),)
-        return tuple(_unfinished(table, status) for table in status.tables if not _is_done(table.state))
     unmet: list[UnmetCondition] = []
+    if not names:
+        unmet = [_unfinished(table, status) for table in status.tables if not _is_done(table.state)]
+        if not status.tables:
+            unmet = [UnmetCondition("", "", "the landing zone has no table folder yet")]
     for name in names:
         tables, suggestion = _named(name, status, default_schema)
         unmet += [_unfinished(table, status) for table in tables if not isinstance(table.state, CaughtUp)]
         if not tables:
             unmet.append(UnmetCondition(name, "", f"{name}: the landing zone has no such table folder yet", suggestion))
+    if unmet and (failure := status.last_failure):
+        unmet.append(UnmetCondition("", "", f"last failure: {failure['message']}", failure["help"] or ""))
     return tuple(unmet)
 
 
@@ -121,8 +123,10 @@ def _is_done(state: TableState) -> bool:
 
 
 def _unfinished(table: TableStatus, status: MirrorStatus) -> UnmetCondition:
-    message, help_text = describe(table.name, table.state), help_for(table.state, engine_running=status.engine_running)
-    return UnmetCondition(table.name.normalized, table.state.code, message, help_text, needs_attention(table.state))
+    help_text = table.help(engine_running=status.engine_running)
+    return UnmetCondition(
+        table.name.normalized, table.state.code, table.message, help_text, needs_attention(table.state)
+    )
 
 
 def _has(table: TableStatus, path: str) -> bool:
@@ -138,8 +142,9 @@ def _reason(table: TableStatus, path: str, status: MirrorStatus) -> UnmetConditi
         if known.state == "applied" and not known.reason:
             return None
         is_ready = known.state != "applied" and isinstance(table.state, (Behind, Loading))
-        help_text = help_for(table.state, engine_running=status.engine_running)
-        message = f"{name}: {path} is {known.state}: {known.reason}"
+        help_text = table.help(engine_running=status.engine_running)
+        failed = f"; last failure: {table.last_failure['message']}" if table.last_failure else ""
+        message = f"{name}: {path} is {known.state}: {known.reason}{failed}"
         return UnmetCondition(name, state, message, help_text, needs_attention=not is_ready)
     ignored = next((found for found in table.ignored if found.path == f"{table.name.folder}/{path}"), None)
     if ignored is not None:

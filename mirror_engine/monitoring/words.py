@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_never
 
+from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Empty, Halted, Loading, Unconfigured
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.states import TableState
 
@@ -51,6 +55,13 @@ def describe(table: TableName, state: TableState) -> str:  # noqa: PLR0911 - one
             return f"{name} is halted: {place}{row}: {diagnostic.coded_message}; {count(files, 'file')} pending"
         case _:
             assert_never(state)
+
+
+def notes(ignored: Iterable[Diagnostic], failure: str = "") -> str:
+    """What follows it: how many ignored paths look like data, and why the table is to be tried again."""
+    lost = sum(map(never_arrives, ignored))
+    data = f"; {count(lost, 'ignored path')} with data" if lost else ""
+    return data + (f"; last failure: {printable(failure)}" if failure else "")
 
 
 def help_for(state: TableState, *, engine_running: bool) -> str:

@@ -55,6 +55,28 @@ def test_sync_says_why_a_table_was_not_applied(shop, cli, monkeypatch, case):
         [None] * 2,
     )
     assert re.fullmatch(f"{call}.*: scripted", failure["message"])
+    status = json.loads(cli("status", shop.root, "--json").out)  # another process, and later
+    assert [entry["last_failure"] for entry in [status, *status["tables"]] if entry["last_failure"]] == [failure]
+    for words in (("status",), ("wait", "--timeout", "0"))[: 2 if table else 1]:
+        printed = cli(*words, shop.root)
+        assert f"last failure: {failure['message']}\n" in printed.out + printed.err
+        assert "help: give it back" in printed.out + printed.err
+    script.is_over = True
+    assert cli("sync", shop.root).code == 0
+    assert "last failure" not in cli("status", shop.root).out
+
+
+def test_sync_and_wait_do_not_hide_ignored_data_behind_tables_that_have_caught_up(shop, cli):
+    (shop.root / "Files/LandingZone/Items/data.csv").touch()
+    (shop.root / "Files/LandingZone/stray.parquet").touch()
+    printed = cli("sync", shop.root)
+    assert printed.code == 0
+    assert printed.out.endswith("All tables have caught up, but 2 paths with data are ignored.\n")
+    assert "Items has caught up; 1 ignored path with data.\n  ignored: Items/data.csv: extension csv" in printed.out
+    assert "warning[ME002]: ignored: data file is not in a table folder\n" in printed.out
+    assert "; 1 ignored path with data" in json.loads(cli("sync", shop.root, "--json").out)["tables"][1]["message"]
+    waited = cli("wait", shop.root, "--timeout", "0")
+    assert (waited.code, "All 2 tables have caught up, but 2 paths with data are ignored (" in waited.out) == (0, True)
 
 
 def test_run_waits_in_an_empty_folder_for_a_zone_to_come(cli, tmp_path):
@@ -122,6 +144,16 @@ class TestWait:
             printed = cli("wait", shop.root, "--timeout", "0")
         assert printed.code == 4
         assert "the engine is still working: wait longer (--timeout)" in printed.err
+
+    def test_it_says_every_ten_seconds_what_it_waits_for(self, shop, cli, monkeypatch):
+        monkeypatch.setattr("mirror_engine.cli.replicate.NOTE_SECONDS", 0.3)
+        landing = after(0.5, lambda: shop.items.insert({"Id": 9, "Name": "nine"}))
+        printed = cli("wait", shop.root, "--timeout", "1.2s", "--interval", "50ms", "--table", "Items")
+        landing.join()
+        first, second, *_ = [line for line in printed.err.splitlines() if line.startswith("[")]
+        assert first.endswith("s] Items: 1 file pending, first commit not made yet; nothing landed")
+        assert second.endswith("s] Items: 2 files pending, first commit not made yet")
+        assert "[" not in cli("wait", shop.root, "--timeout", "0.5s", "-q").err
 
     def test_a_storage_error_is_retried(self, shop, cli, monkeypatch):
         cli("sync", shop.root)

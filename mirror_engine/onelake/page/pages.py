@@ -11,7 +11,7 @@ from markupsafe import Markup
 from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.diagnostics import Severity, count, printable
 from mirror_engine.landing_zone.states import Halted, Unconfigured
-from mirror_engine.monitoring.words import cell, help_for, iso, span
+from mirror_engine.monitoring.words import cell, iso, span
 from mirror_engine.onelake.page.status_cache import MAX_ROWS
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": "{:,}".format, "moment": _moment, "span": span, "iso": iso}
-    functions = (count, help_for, last_diagnostic, file_names, table_url)
+    functions = (count, last_diagnostic, file_names, table_url)
     environment.globals |= {function.__name__: function for function in functions}
     limits = {"MAX_COLUMNS": MAX_COLUMNS, "MAX_COMMITS": MAX_COMMITS, "MAX_FILES": MAX_FILES, "MAX_ROWS": MAX_ROWS}
     environment.globals |= {"SEVERITIES": SEVERITIES, **limits}

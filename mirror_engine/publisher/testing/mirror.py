@@ -14,7 +14,7 @@ from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.diagnostics import CATALOG, SEVERITY_ORDER, Severity
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unconfigured, needs_attention
-from mirror_engine.monitoring.words import describe, help_for
+from mirror_engine.monitoring.words import describe
 from mirror_engine.publisher.mirror import Mirror
 from mirror_engine.publisher.target import find_target
 from mirror_engine.publisher.validate import UNMATCHED_CHANGE_CODES, check_landing_zone
@@ -44,7 +44,7 @@ _NAN = object()
 
 def described(table: TableStatus) -> str:
     """A table's state, and what to do about it."""
-    help_text = help_for(table.state, engine_running=True)
+    help_text = table.help(engine_running=True)
     return f"  {table.message}" + (f"\n    help: {help_text}" if help_text else "")
 
 
