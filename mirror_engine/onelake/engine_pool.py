@@ -353,7 +353,8 @@ class EnginePool:
         while self._is_throttled(engine) and not engine.stop.wait(THROTTLED_SECONDS):
             if self.clock() >= shown_at + HEARTBEAT_SECONDS:
                 shown_at = self.clock()
-                write_replicator(LocalStorage(self._root(item)), now=time.time(), error=engine.throttled)
+                with suppress(StorageUnavailable):  # written again with the next heartbeat
+                    write_replicator(LocalStorage(self._root(item)), now=time.time(), error=engine.throttled)
 
     def _fail(self, item: Item, engine: _Engine, message: str) -> None:
         engine.error = message

@@ -154,6 +154,9 @@ class _Operations:
         return {"value": [_database_json(item) for item in self._items.items(workspace)]}
 
     def create_item(self, workspace: Workspace, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self.create_mirrored_database(workspace, {"type": None, **body})
+
+    def create_mirrored_database(self, workspace: Workspace, body: Mapping[str, Any]) -> dict[str, Any]:
         if body.get("type", "MirroredDatabase") != "MirroredDatabase":
             raise FabricApiError(FabricErrorCode.InvalidItemType)
         name = _text(body, "displayName", MAX_NAME)
@@ -203,7 +206,6 @@ class _Operations:
             raise FabricApiError(FabricErrorCode.OperationNotAllowed)
         self._change(replace(item, definition=payload))
 
-    create_mirrored_database = create_item
     delete_mirrored_database = delete_item
     get_mirrored_database_definition = get_item_definition
     update_mirrored_database_definition = update_item_definition

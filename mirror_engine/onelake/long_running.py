@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LongRunning = Literal["mixed", "always", "never"]
 SECONDS = 1.5  # of an operation: a publisher that waits for its Retry-After sees it Running once
-MAX_KEPT = 1000
+MAX_KEPT = 100
 _SYNCHRONOUS = "create_mirrored_database"  # has no 202 in Microsoft's specification
 
 
@@ -48,7 +48,7 @@ class LongRunningOperations:
         """Keep an operation with its outcome; the headers of its 202."""
         new_id = str(uuid4())
         if len(self._kept) >= MAX_KEPT:
-            del self._kept[next(iter(self._kept))]
+            self._kept.pop(next(iter(self._kept)), None)
         self._kept[new_id] = _Operation(self.clock() + SECONDS, _now(), result, error)
         return _headers(new_id)
 

@@ -251,6 +251,7 @@ def test_items_of_all_types_are_listed_and_changed_like_mirrored_databases(clien
     assert client.post(f"{at}/getDefinition").json()["definition"]["parts"][0] == definition()["parts"][0]
     assert client.delete(at).status_code == 200
     assert refused(client.get(at)) == (404, "ItemNotFound")
+    assert refused(client.post(f"{client.workspace}/items", json={"displayName": "x"})) == (400, "InvalidItemType")
     assert client.get(f"{client.workspace}/folders?recursive=True").json() == {"value": []}
 
 
@@ -308,8 +309,9 @@ def test_by_default_every_other_call_is_long_running_but_a_mirrored_database_is_
     ask = [f"{path}/{item['id']}/getDefinition" for path in (client.items, f"{client.workspace}/items")]
     assert [client.post(path).status_code for path in ask * 2] == [202, 202, 200, 200]
     made = [client.post(client.items, json={"displayName": name}).status_code for name in "ab"]
-    generic = [client.post(f"{client.workspace}/items", json={"displayName": name}).status_code for name in "cd"]
-    assert (made, generic) == ([201, 201], [202, 201])
+    body = {"type": "MirroredDatabase"}
+    generic = [client.post(f"{client.workspace}/items", json={"displayName": name, **body}) for name in "cd"]
+    assert (made, [answer.status_code for answer in generic]) == ([201, 201], [202, 201])
 
 
 def test_a_sql_endpoint_is_refreshed_for_all_tables_or_some(client, tmp_path):
