@@ -188,8 +188,10 @@ def test_exec_wait_returns_when_everything_is_applied(cli, tmp_path, writers):
         (["--wait", "600"], 0, 3, ["Workspace/Mirror: Sales.Stores is blocked: 00000000000000000002.csv is missing"]),
         (["--wait", "600"], 7, 7, []),
         ([], 0, 0, ["Sales.Stores", "emulator exec --wait DURATION"]),
+        (["--wait", "600", "--inject-fault", "paused"], 0, 3, ["Workspace/Mirror: replication is paused"]),
+        (["--wait", "1", "--inject-fault", "replicator_throttled for=600"], 0, 4, ["replication is being throttled"]),
     ],
-    ids=["at a blocked table", "after a failed command", "without --wait"],
+    ids=["at a blocked table", "after a failed command", "without --wait", "at a paused database", "while throttled"],
 )
 def test_exec_does_not_wait_for_what_does_not_come(  # noqa: PLR0913, PLR0917 - cases and fixtures
     cli, tmp_path, words, ends_with, code, said
