@@ -56,6 +56,27 @@ def test_changes_of_other_tables_are_applied_while_one_commits(shop):
     assert started == [name(1), name(2)]
 
 
+def test_a_running_engine_sees_and_applies_other_tables_while_one_commits(tmp_path):
+    shop = HeldShop(tmp_path, poll_interval_seconds=3600.0)
+    orders, items = shop.orders(), shop.orders("Items")
+    shop.writer.hold(ORDERS)
+    orders.insert(row(1))
+    stop, mirror = threading.Event(), shop.mirror()
+    running = threading.Thread(target=mirror.run, args=[stop])
+    running.start()
+    try:
+        for number in range(3):
+            items.insert(row(number))
+            while shop.writer.row_count("dbo/Items") != number + 1:
+                time.sleep(0.01)
+        assert shop.writer.blocked == {ORDERS}
+    finally:
+        stop.set()
+        shop.writer.let_all_go()
+        running.join()
+    assert shop.ids() == [1]
+
+
 def test_files_of_a_table_in_progress_are_not_moved_away(shop, monkeypatch):
     orders = shop.orders()
     first, second = orders.insert(row(1)), orders.insert(row(2))

@@ -49,11 +49,13 @@ def make_durable(folder: Path, since: int) -> None:
 def _sync_commits(folder: Path, since: int) -> None:
     log = folder / LOG_FOLDER
     sizes: dict[str, int] = {}
-    logged = [log / "_last_checkpoint"]
+    logged: list[Path] = []
     vectors: list[Path] = []
     for version, commit in commits_after(folder, since):
         sizes = {**{path: size for path, size in sizes.items() if path not in commit.removed}, **commit.added}
-        logged += [log / f"{version:020}.json", log / f"{version:020}.crc", *log.glob(f"{version:020}.checkpoint*")]
+        checkpoint = list(log.glob(f"{version:020}.checkpoint*"))
+        logged += [log / f"{version:020}.json", log / f"{version:020}.crc", *checkpoint]
+        logged += [log / "_last_checkpoint"] if checkpoint else []
         if commit.has_vectors:
             vectors = list(folder.glob("deletion_vector*.bin"))
     # other programs may name files that are not in the table's folder

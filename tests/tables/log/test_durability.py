@@ -51,7 +51,7 @@ def test_data_goes_before_the_log_and_both_before_the_folders_that_name_them(tmp
     DeltaTable(str(folder)).create_checkpoint()
     make_durable(folder, -1)
     kinds = [path.suffix if path.is_file() else "folder" for path in synced]
-    assert kinds == [".parquet", ".parquet", "", ".json", ".parquet", *["folder"] * 6]
+    assert kinds == [".parquet", ".parquet", ".json", ".parquet", "", *["folder"] * 6]
     assert set((tmp_path / "Tables").rglob("*")) | {tmp_path / "Tables"} == set(synced)
     assert names(tmp_path, synced[-3:]) == ["Tables/dbo/T", "Tables/dbo", "Tables"]
 
