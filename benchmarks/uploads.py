@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 RESULTS = Path(__file__).parent / "results"
-ZONE = "/Workspace/Mirror/Files/LandingZone/Orders"
+ZONE = "/Workspace/Mirror.MountedRelationalDatabase/Files/LandingZone/Orders"
 MIB = 1 << 20
 WRITERS = 8
 ANSWERS = (200, 201, 202)

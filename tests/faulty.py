@@ -73,7 +73,7 @@ def faulty(folder, *faults):
     """A client of a OneLake with the item `shop/orders` and the folder of a table; the folder's PUT comes first."""
     reported = []
     storage = LocalStore(folder)
-    items = Items(storage)
+    items = Items(storage, allow_bare_names=True)
     items.ensure("shop", "orders")
     storage.make_folder(TABLE)
     options = EmulatorOptions(

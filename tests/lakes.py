@@ -31,7 +31,7 @@ class ZoneClient:
 
     def __init__(self, storage, **options):
         self.storage = storage
-        self.items = Items(storage)
+        self.items = Items(storage, allow_bare_names=True)
         self.items.ensure("ws", "db")
         self.options = EmulatorOptions()
         self.lost_files = []

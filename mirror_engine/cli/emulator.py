@@ -63,6 +63,7 @@ _OPTIONS = (
     click.option(
         "--allow-managed-folder-changes", is_flag=True, help="Let clients create, rename and delete managed folders."
     ),
+    click.option("--allow-bare-names", is_flag=True, help="Let paths name an item without its type: Workspace/Mirror."),
     click.option("--rename-updates-mtime", is_flag=True, help="A rename sets Last-Modified."),
     click.option(
         "--blob-batch",
@@ -93,7 +94,14 @@ _OPTIONS = (
     ),
     click.option("has_fault_api", "--fault-api", is_flag=True, help="Let clients change faults while it runs."),
 )
-_DIFFERENCES = ("allow_managed_folder_changes", "rename_updates_mtime", "blob_batch", "long_running", "faults")
+_DIFFERENCES = (
+    "allow_managed_folder_changes",
+    "allow_bare_names",
+    "rename_updates_mtime",
+    "blob_batch",
+    "long_running",
+    "faults",
+)
 
 
 def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -34,6 +34,10 @@ class StorageErrorCode(Enum):
     InvalidFlushPosition = (400, "Committed length and appended data do not reach the flush position without a gap.")
     InvalidBlockList = (400, "The list names a block that was not put.")
     OperationNotAllowedOnThePath = (400, "Fabric manages this folder: it cannot be created, renamed or deleted.")
+    FriendlyNameSupportDisabled = (
+        400,
+        "An item is named by its GUID, or with its type: NAME.MountedRelationalDatabase.",
+    )
     ArtifactIdMissing = (400, "Either WorkspaceId or ArtifactId are missing in the request", "BadRequest", "BadRequest")
     InvalidUri = (400, "The path is not valid.")
     InvalidSourceUri = (400, "The source cannot be used here.")
@@ -74,6 +78,7 @@ class StorageApiError(Exception):
 
 
 ALLOWED_BY = "x-mirror-engine-allowed-by"  # of an answer that refuses: the option with which it would not
+BARE_NAMES = {ALLOWED_BY: "--allow-bare-names"}
 MANAGED_FOLDERS = {ALLOWED_BY: "--allow-managed-folder-changes"}
 RESET_EXTENSION = "mirror_engine.reset"  # of the ASGI scope: its `now` aborts the connection
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 from mirror_engine.config import Config
 from mirror_engine.errors import ConfigError, UsageError
 from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS, TABLES, ZONE
-from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
+from mirror_engine.onelake.errors import BARE_NAMES, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.store import StagedFile
 from mirror_engine.storage.base import Kind
 
@@ -130,9 +130,14 @@ class Items:
     Folders whose name begins with a dot are neither. A folder that was created outside of the emulator gets its GUID
     when it is first listed or resolved. `.mirror-engine/items.json` holds GUIDs, descriptions and definitions by path;
     UsageError where it is damaged.
+
+    Args:
+        storage: the store's.
+        allow_bare_names: a path may name an item by its display name alone.
     """
 
-    def __init__(self, storage: LocalStore) -> None:
+    def __init__(self, storage: LocalStore, *, allow_bare_names: bool = False) -> None:
+        self.allow_bare_names = allow_bare_names
         self._storage = storage
         self._lock = threading.RLock()
         self._records = _read_registry(storage)
@@ -163,13 +168,12 @@ class Items:
     def item(self, workspace: Workspace, segment: str) -> Item | None:
         """An item by GUID, name, or name with `.MountedRelationalDatabase` or `.MirroredDatabase`."""
         items = self.items(workspace)
-        names = [segment.removesuffix(suffix) for suffix in SUFFIXES if segment.endswith(suffix)]
-        return _named(segment, items) or next((item for item in items if item.name in names), None)
+        return _named(segment, items) or next((item for item in items if item.name == display_name(segment)), None)
 
     def address(self, raw_path: bytes) -> Address:
         """Resolve a request's path, percent-encoded and without the query, among the known workspaces and items.
 
-        InvalidUri, WorkspaceNotFound, ArtifactNotFound, PathNotFound.
+        InvalidUri, WorkspaceNotFound, FriendlyNameSupportDisabled, ArtifactNotFound, PathNotFound.
         """
         segments = segments_of(raw_path)
         workspace = self.workspace(segments[0])
@@ -188,9 +192,16 @@ class Items:
         if folder.item or not names:
             return Address(folder.workspace, folder.item, (*folder.parts, *names), written)
         item = self.item(folder.workspace, names[0])
+        self.check_form(names[0], item)
         if item is None:
             raise StorageApiError(StorageErrorCode.ArtifactNotFound)
         return Address(folder.workspace, item, tuple(names[1:]), written)
+
+    def check_form(self, segment: str, item: Item | None) -> None:
+        """FriendlyNameSupportDisabled for the display name of an item, or of none, where bare names are not allowed."""
+        is_typed = segment.endswith(SUFFIXES) or (item is None and "." in segment)
+        if not (self.allow_bare_names or is_typed or GUID.fullmatch(segment)):
+            raise StorageApiError(StorageErrorCode.FriendlyNameSupportDisabled, headers=BARE_NAMES)
 
     def create(self, workspace: Workspace, name: str, description: str = "", definition: bytes | None = None) -> Item:
         """Create an item with an empty landing zone; on NameInUse and NameUnusable nothing was created."""
@@ -279,6 +290,11 @@ class Items:
         """Names of the folders in one; those of the store itself are neither workspaces nor items."""
         entries = self._storage.list(path) or ()
         return [entry.name for entry in entries if entry.kind is Kind.FOLDER and not entry.name.startswith(".")]
+
+
+def display_name(segment: str) -> str:
+    """An item's name in a path, without the type that may follow it."""
+    return next((segment.removesuffix(suffix) for suffix in SUFFIXES if segment.endswith(suffix)), segment)
 
 
 def segments_of(raw_path: bytes) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.onelake.conditions import NONE, Properties
 from mirror_engine.onelake.errors import MANAGED_FOLDERS, StorageApiError, StorageErrorCode
-from mirror_engine.onelake.items import OPEN_FOLDERS, NameInUse, NameUnusable, segments_of
+from mirror_engine.onelake.items import OPEN_FOLDERS, SUFFIXES, NameInUse, NameUnusable, display_name, segments_of
 from mirror_engine.onelake.uploads import LIMITS, Limits, Uploads, assemble, contiguous_parts
 from mirror_engine.onelake.visibility import LISTS, TIME_SHIFT
 from mirror_engine.storage.base import Kind
@@ -83,8 +83,8 @@ class Lake:
 
         Of a file: its own.
 
-        Names are relative to the workspace, with the item's segment as the client wrote it, and sorted as a whole by
-        code point (`a`, `a.txt`, `a/b`); `start_from` is the first, inclusive.
+        Names are relative to the workspace, with the item's segment as the client wrote it (with its type, where it
+        wrote none), and sorted as a whole by code point (`a`, `a.txt`, `a/b`); `start_from` is the first, inclusive.
         """
         entries = self._visible(folder.path)
         if entries is None:
@@ -96,16 +96,18 @@ class Lake:
             items = {item.name for item in self.items.items(folder.workspace)}
             entries = [entry for entry in entries if entry.name in items]
         listed = []
+        suffix = "" if folder.item or self.items.allow_bare_names else SUFFIXES[0]  # of the items of a workspace
         pending = [(folder.path, f"{folder.shown}/" if folder.shown else "", entries)]
         while pending:
             path, prefix, entries = pending.pop()
             for entry in entries:
-                name, below = f"{prefix}{entry.name}", f"{path}/{entry.name}"
+                name, below = f"{prefix}{entry.name}{suffix}", f"{path}/{entry.name}"
                 if name >= start_from:
                     listed.append((name, Properties.of(entry)))
                 is_due = f"{name}/" >= start_from or start_from.startswith(f"{name}/")
                 if recursive and is_due and entry.kind is Kind.FOLDER:
                     pending.append((below, f"{name}/", self._visible(below) or ()))
+            suffix = ""
         return sorted(listed, key=lambda pair: pair[0])
 
     def _visible(self, path: str) -> Sequence[Entry] | None:
@@ -145,7 +147,8 @@ class Lake:
             if len(names) == 1:
                 self.items.ensure_workspace(*names)
             elif names:
-                self.items.ensure(*names)
+                self.items.check_form(names[1], None)
+                self.items.ensure(names[0], display_name(names[1]))
         except (NameInUse, NameUnusable) as problem:
             message = "No workspace or item can have this name."
             raise StorageApiError(StorageErrorCode.InvalidUri, message) from problem

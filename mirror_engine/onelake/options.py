@@ -53,6 +53,7 @@ class EmulatorOptions:
     """How the emulator differs from OneLake; by default not at all."""
 
     allow_managed_folder_changes: bool = False  # let clients create, rename and delete managed folders
+    allow_bare_names: bool = False  # let paths name an item by its display name alone
     rename_updates_mtime: bool = False  # a rename sets Last-Modified, and with it a file's ETag
     blob_batch: str = "reject"  # or "accept"
     long_running: LongRunning = "mixed"  # which calls of Fabric's REST API answer 202

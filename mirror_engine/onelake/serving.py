@@ -131,7 +131,7 @@ class Server:
         with ExitStack() as stack:
             self._lock_store(stack)
             storage = LocalStore(store)
-            items = Items(storage)
+            items = Items(storage, allow_bare_names=plan.options.allow_bare_names)
             item = self._default_item(items)
             self._engines = EnginePool(
                 store,

@@ -12,7 +12,7 @@ from mirror_engine.onelake.store import LocalStore
 
 @pytest.fixture(scope="module")
 def items(tmp_path_factory):
-    items = Items(LocalStore(tmp_path_factory.mktemp("store")))
+    items = Items(LocalStore(tmp_path_factory.mktemp("store")), allow_bare_names=True)
     items.ensure("my ws", "db")
     items.ensure("my ws", "onelake.db")
     return items
@@ -79,6 +79,23 @@ def test_a_segment_that_is_no_name_is_refused_and_never_dropped(place, segment, 
 def test_paths_that_are_too_deep_or_long_are_rejected(deep, items):
     with refused(StorageErrorCode.InvalidUri):
         items.address(b"/my%20ws/db/Files/LandingZone" + deep)
+
+
+def test_an_item_is_named_by_its_guid_or_with_its_type(tmp_path):
+    items = Items(LocalStore(tmp_path))
+    known = items.ensure("ws", "my.db")
+    workspace = items.address(b"/ws")
+    for segment in (known.id, "my.db.MirroredDatabase", "my.db.MountedRelationalDatabase"):
+        assert items.address(f"/ws/{segment}/Files/x".encode()).path == "ws/my.db/Files/x"
+        assert items.inside(workspace, f"{segment}/Files/x").path == "ws/my.db/Files/x"
+    for segment in ("my.db", "none", "Files"):
+        with refused(StorageErrorCode.FriendlyNameSupportDisabled):
+            items.address(f"/ws/{segment}/Files/x".encode())
+        with refused(StorageErrorCode.FriendlyNameSupportDisabled):
+            items.inside(workspace, segment)
+    for segment in ("none.MirroredDatabase", "my.Lakehouse", workspace.workspace.id):
+        with refused(StorageErrorCode.ArtifactNotFound):
+            items.address(f"/ws/{segment}/Files/x".encode())
 
 
 ABSENT = {

@@ -121,6 +121,12 @@ def test_managed_folder_changes_can_be_allowed(zone):
     zone.lake.create_folder(zone.lake.destination(b"/new/x/Files"))
     assert zone.items.ensure("new", "x").path == "new/x"
     assert zone.lake.destination(b"/newer").path == "newer"
+    zone.items.allow_bare_names = False
+    assert zone.lake.destination(b"/newer/y.MirroredDatabase").path == "newer/y"
+    with refused(Code.FriendlyNameSupportDisabled):
+        zone.lake.destination(b"/newer/z")
+    assert [item.name for item in zone.items.all()] == ["x", "y", "db"]
+    zone.items.allow_bare_names = True
     for path in ("/ws/db/More", "/ws/db/Tables", "/ws/db/Files", "/new/x", "/newer"):
         zone.lake.delete(zone.raw(path), recursive=True)
     with refused(Code.WorkspaceNotFound):

@@ -41,6 +41,13 @@ def test_a_workspace_lists_its_items_and_their_content(zone):
     ]
 
 
+def test_a_workspace_lists_its_items_with_the_type_that_paths_need(zone):
+    zone.items.allow_bare_names = False
+    name = "db.MountedRelationalDatabase"
+    expected = [name, f"{name}/Files", f"{name}/Files/LandingZone", f"{name}/Tables"]
+    assert names(zone.lake.list(zone.raw("/ws"), recursive=True)) == expected
+
+
 PARTS = st.sampled_from(["a", "b", "a.", "a-", "a0", "é", "\U0001f600"])
 EXAMPLES = count()
 TREES = st.sets(st.lists(PARTS, min_size=1, max_size=4).map("/".join), max_size=12)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lakes import LANDING, onelake
+from lakes import ITEM, LANDING, onelake
 from wire import ONELAKE, exchange, request, running
 
 from mirror_engine.onelake.middleware import RejectedRequest
@@ -33,10 +33,10 @@ def _silence_before(reported):
 
 def test_a_rejected_request_is_reported_with_path_and_code(emulator, reported):
     exchange(emulator.http_port, request("GET", f"/{LANDING}/T/%C3%BC.csv?sv=1&sig={HUSH}", ONELAKE))
-    exchange(emulator.http_port, request("DELETE", "/shop/orders/Files", "localhost:80"))
+    exchange(emulator.http_port, request("DELETE", f"/shop/{ITEM}/Files", "localhost:80"))
     assert reported == [
         RejectedRequest("GET", ONELAKE, f"/{LANDING}/T/%C3%BC.csv", 404, "PathNotFound"),
-        RejectedRequest("DELETE", "localhost", "/shop/orders/Files", 400, "OperationNotAllowedOnThePath", ALLOWING),
+        RejectedRequest("DELETE", "localhost", f"/shop/{ITEM}/Files", 400, "OperationNotAllowedOnThePath", ALLOWING),
     ]
     assert [record.to_json()[1].get("allowed_by") for record in reported] == [None, ALLOWING]
 

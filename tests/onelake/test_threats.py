@@ -12,6 +12,7 @@ import pytest
 from faulty import Client
 from wire import connected, exchange, request, rest_of, status_of
 
+from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.serving import Server, ServerPlan
 
 pytestmark = pytest.mark.slow
@@ -43,7 +44,8 @@ class Attacked:
 def attacked(tmp_path_factory):
     folder, reported = tmp_path_factory.mktemp("attacked"), []
     (folder / "secret").write_bytes(SECRET)
-    with Server(ServerPlan(folder / "store", has_engines=False), on_error=reported.append) as server:
+    plan = ServerPlan(folder / "store", has_engines=False, options=EmulatorOptions(allow_bare_names=True))
+    with Server(plan, on_error=reported.append) as server:
         yield Attacked(folder / "store", urlsplit(server.connection.http).port, reported)
 
 
