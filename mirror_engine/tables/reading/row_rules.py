@@ -215,7 +215,7 @@ def effective_markers(markers: pa.Array, path: str, first_row: int) -> pa.Array:
     if invalid >= 0:
         found = markers[invalid].as_py()
         # a marker is shown if it is a short integer or a known word, so that no other column's value ever is
-        number = _BY_WORD.get(str(found).casefold())
+        number = _BY_WORD.get(str(found).strip().casefold())
         is_shown = number is not None or _SHORT_INTEGER.fullmatch(str(found))
         value = "NULL" if found is None else found if is_shown else "no short integer"
         meant = "" if number is None else f"write {number} for `{found}`: "

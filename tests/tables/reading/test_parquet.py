@@ -233,7 +233,8 @@ def test_any_other_marker_is_rejected_with_its_row(cells, shown):
 
 
 @pytest.mark.parametrize(
-    ("word", "number"), [("I", 0), ("insert", 0), ("c", 0), ("U", 1), ("UPDATE", 1), ("Delete", 2), ("upsert", 4)]
+    ("word", "number"),
+    [("I", 0), ("insert", 0), ("c", 0), ("U", 1), ("UPDATE", 1), ("Delete", 2), ("D ", 2), ("upsert", 4)],
 )
 def test_a_word_in_place_of_a_marker_is_answered_with_its_number(word, number):
     error = rejected(written(pa.table({"Id": [1, 2], MARKER_COLUMN: ["0", word]})))
