@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Hashes: TypeAlias = NDArray[np.uint64]
 
 CHANGES_PER_CHUNK = 1_000_000  # changes that are looked at together
+LOAD_ROWS = 100_000  # of a file of inserts that is looked at alone
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -81,10 +82,11 @@ class KeyIndex:
         waiting = 0
         for run in runs:
             count = len(run.keys)
-            if waiting + count > CHANGES_PER_CHUNK:
+            is_load = count >= LOAD_ROWS and run.whole.all() and not run.markers.any()
+            if is_load or waiting + count > CHANGES_PER_CHUNK:
                 effects += self._add_mixed(together)
                 together, waiting = [], 0
-            if count > CHANGES_PER_CHUNK and run.whole.all() and not run.markers.any():
+            if is_load:
                 effects.append(self._add_inserts(run.keys))
             else:
                 together.append(run)
@@ -106,12 +108,18 @@ class KeyIndex:
         return _effects(markers, found, [len(run.keys) for run in runs])
 
     def _add_inserts(self, keys: Hashes) -> ChangeEffects:
-        """Inserts of a large file; an initial load is sorted in place."""
+        """Inserts of a large file; its keys are sorted in place, and joined where they come behind all others."""
         if not (is_rising := (keys[1:] > keys[:-1]).all()):
             keys.sort()
-        if not len(self._keys) and (is_rising or (keys[1:] > keys[:-1]).all()):
-            self._keys = keys
-            return ChangeEffects(inserted=len(keys))
+        if is_rising or (keys[1:] > keys[:-1]).all():
+            if not len(self._keys):
+                self._keys = keys
+                return ChangeEffects(inserted=len(keys))
+            if keys[0] > self._keys[-1]:
+                self._keys = np.concatenate([self._keys, keys])
+                if self._rows is not None:
+                    self._rows = np.concatenate([self._rows, np.ones(len(keys), self._rows.dtype)])
+                return ChangeEffects(inserted=len(keys))
         distinct, rows = np.unique(keys, return_counts=True)
         prior = self._rows_of(distinct)
         self._take(distinct, prior + rows)

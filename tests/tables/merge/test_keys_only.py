@@ -57,10 +57,11 @@ def told_by_replay(files):
 
 
 @settings(max_examples=300, deadline=None)
-@given(FILES, st.sampled_from([0, 3, 1_000_000]), st.booleans())
-def test_a_key_book_tells_what_replay_does(files, together, at_once):
+@given(FILES, st.sampled_from([0, 3, 1_000_000]), st.sampled_from([1, 3, 1_000_000]), st.booleans())
+def test_a_key_book_tells_what_replay_does(files, together, load, at_once):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_book, "CHANGES_PER_CHUNK", together)
+        patch.setattr(key_book, "LOAD_ROWS", load)
         book = KeyIndex()
         runs = [run_of(changes) for changes in files]
         effects = book.add(runs) if at_once else [told for run in runs for told in book.add([run])]
