@@ -41,14 +41,17 @@ def spark_failures(table: str, action: str) -> Iterator[None]:
         SparkFailed: the JVM is gone.
         CommitFailed: anything else.
     """
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - importing mirror_engine must not import Spark
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
-
     try:
         yield
     except MirrorError:
         raise
-    except (Py4JError, PySparkException, ConnectionError, EOFError) as error:
+    except Exception as error:
+        # not before: another thread may be importing PySpark, whose modules import each other
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - as above
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+        if not isinstance(error, (Py4JError, PySparkException, ConnectionError, EOFError)):
+            raise
         text = f"{type(error).__name__}: {error}\n{getattr(error, '_stackTrace', None) or ''}"
         _log.debug("%s: %s failed: %s", table, action, text)
         raise _engine_error(table, action, error, text) from None

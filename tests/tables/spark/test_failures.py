@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -42,3 +44,13 @@ def test_an_exception_of_spark_becomes_an_error_without_values(text, expected, m
 def test_a_lost_connection_means_that_the_jvm_is_gone():
     with pytest.raises(SparkFailed, match="exited during commit"), spark_failures("dbo/T", "commit"):
         raise ConnectionRefusedError("[Errno 111] Connection refused")
+
+
+def test_pyspark_is_not_imported_beside_the_thread_that_starts_it():
+    program = """
+import sys
+from mirror_engine.tables.spark.failures import spark_failures
+with spark_failures("dbo/T", "commit"):
+    assert "pyspark" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
