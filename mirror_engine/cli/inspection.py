@@ -33,7 +33,7 @@ from mirror_engine.cli.output import (
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.states import CaughtUp, Halted, needs_attention
+from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.monitoring.words import cell, iso
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def status(mirror: Mirror, interval: float, *, check: bool, watch: bool) -> int:
                 report(latest.to_json(), status_text(latest))
             if not watch or stopping.stop.wait(interval):
                 break
-    is_calm = not any(needs_attention(table.state) for table in latest.tables)
+    is_calm = not any(table.needs_attention for table in latest.tables)
     return exits.SUCCESS if is_calm or not check else exits.NEEDS_ATTENTION
 
 

@@ -222,8 +222,8 @@ def wait(
 
     Example: mirror-engine wait ./shop --table Sales.Orders --timeout 60s
 
-    Exit codes: 0 the condition holds · 2 usage error · 3 a table is halted or blocked, with --fail-fast · 4 timed
-    out · 130 interrupted
+    Exit codes: 0 the condition holds · 2 usage error · 3 a file was lost (ME025); with --fail-fast also: a table is
+    halted or blocked · 4 timed out · 130 interrupted
     """
     kind, _, file = condition.partition("=")
     if condition != "caught-up" and (kind != "file" or not file):
@@ -236,6 +236,7 @@ def wait(
             waited = time.monotonic() - started
             left = timeout - waited
             is_hopeless = fail_fast and any(entry.needs_attention for entry in unmet)
+            is_hopeless = is_hopeless or all(entry.is_final for entry in unmet)
             if not unmet or left <= 0 or stopping.stop.is_set() or is_hopeless:
                 break
             if not (engine_running or is_noted):

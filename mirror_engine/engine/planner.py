@@ -224,10 +224,12 @@ class _TablePlanner:
         known = self._progress
         for file in self._listing.files:
             before = known.pending_etags.get(file.path, file.etag) if known else file.etag
-            if before == file.etag or (known and known.rejection and known.rejection.path == file.path):
-                continue
-            code = "ME071" if file.has_grown_since(before) else "ME025"
-            yield diagnose(code, f"{self._folder}/{file.path}", strict=self._config.strict)
+            applied = known.applied.get(file.path) if known else None
+            is_lost = file.replaced and not (applied and applied.etag.startswith(f"{file.replaced}:"))
+            is_rejected = known and known.rejection and known.rejection.path == file.path
+            if is_lost or (before != file.etag and not is_rejected):
+                code = "ME071" if file.has_grown_since(before) else "ME025"
+                yield diagnose(code, f"{self._folder}/{file.path}", strict=self._config.strict)
 
     def _current_rejection(self) -> tuple[Rejection | None, tuple[Diagnostic, ...]]:
         """Return the rejection of a file if it still holds (LZ-3.11), and its diagnostics."""

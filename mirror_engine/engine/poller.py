@@ -46,7 +46,7 @@ _SIGNS_OF_A_TABLE = (METADATA_FILE, numbered_name(1), numbered_name(1, "csv"))
 
 def landed_file(path: str, entry: Entry) -> LandedFile:
     """Return a listed file; `path` is from the table folder."""
-    return LandedFile(path, entry.size, entry.modified_ns, entry.identity)
+    return LandedFile(path, entry.size, entry.modified_ns, entry.identity, entry.replaced)
 
 
 def is_unchanged(storage: Storage, folder: str, file: LandedFile) -> bool:

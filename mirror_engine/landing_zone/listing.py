@@ -26,12 +26,14 @@ class LandedFile:
         modified_ns: LastModified in nanoseconds since 1970, UTC.
         identity: set by the storage when the file is created; kept by writing in place, changed by deleting and
             landing again, or by renaming another file over it (LZ-3.11).
+        replaced: identity of the file whose place it took; `""` where the storage does not know.
     """
 
     path: str
     size: int
     modified_ns: int
     identity: str
+    replaced: str = ""
 
     @property
     def etag(self) -> str:

@@ -10,8 +10,9 @@ from mirror_engine.engine.ledger import NEXT_POLL
 from mirror_engine.engine.plan import StartGeneration
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
+from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured
+from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, needs_attention
 from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fabric_status, last_heartbeat
 from mirror_engine.monitoring.words import describe, help_for, iso, notes, urgency
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import AppliedFile, Progress
+
+LOST_FILE = "ME025"
 
 
 @dataclass(frozen=True)
@@ -102,18 +105,30 @@ class TableStatus:
         """The state in a sentence, whether there is a table (LZ-5.13), ignored data, and the last failure."""
         is_bare = isinstance(self.state, CaughtUp) and self.delta_version is None
         bare = "; no table yet: no file gives a column a type" if is_bare else ""
+        lost = f"; {count(self.lost_files, 'lost file')} [{LOST_FILE}]" if self.lost_files else ""
         failure = self.last_failure["message"] if self.last_failure else ""
-        return describe(self.name, self.state) + bare + notes(self.ignored, failure)
+        return describe(self.name, self.state) + bare + lost + notes(self.ignored, failure)
 
     def help(self, *, engine_running: bool) -> str:
-        """What to do about the last failure, or else the state; empty if nothing is to be done."""
+        """What to do about the last failure, or else the state, or lost files; empty if nothing is to be done."""
         help = self.last_failure["help"] if self.last_failure else ""
-        return help or help_for(self.state, engine_running=engine_running)
+        help = help or help_for(self.state, engine_running=engine_running)
+        return help or ("send the lost changes again, then rebuild the table" if self.lost_files else "")
+
+    @property
+    def lost_files(self) -> int:
+        """Files that were overwritten before they were read, in this generation (LZ-3.13)."""
+        return sum(count for diagnostic, count in self.diagnostics if diagnostic.code == LOST_FILE)
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether the table cannot go on by itself, or lacks rows that the publisher landed."""
+        return needs_attention(self.state) or self.lost_files > 0
 
     @property
     def urgency(self) -> str:
-        """That of the state; of a table that failed `stuck`, of one that has caught up but ignored data `idle`."""
-        state = "stuck" if self.last_failure else urgency(self.state)
+        """That of the state; `stuck` of a table that failed or lost files, `idle` of one that only ignored data."""
+        state = "stuck" if self.last_failure or self.lost_files else urgency(self.state)
         return "idle" if state == "well" and any(map(never_arrives, self.ignored)) else state
 
     @property

@@ -14,7 +14,6 @@ from mirror_engine.monitoring.words import START_ENGINE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirror_engine.landing_zone.states import TableState
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
 
 
@@ -28,6 +27,7 @@ class UnmetCondition:
         message: the reason.
         help: what to do; `""` if only time is needed.
         needs_attention: whether no engine can meet the condition as things are.
+        is_final: whether no publisher can, either.
     """
 
     table: str
@@ -35,6 +35,7 @@ class UnmetCondition:
     message: str
     help: str = ""
     needs_attention: bool = False
+    is_final: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -53,12 +54,14 @@ def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_sch
     """
     unmet: list[UnmetCondition] = []
     if not names:
-        unmet = [_unfinished(table, status) for table in status.tables if not _is_done(table.state)]
+        unmet = [_unfinished(table, status) for table in status.tables if not _is_done(table)]
         if not status.tables:
             unmet = [UnmetCondition("", "", "the landing zone has no table folder yet")]
     for name in names:
         tables, suggestion = _named(name, status, default_schema)
-        unmet += [_unfinished(table, status) for table in tables if not isinstance(table.state, CaughtUp)]
+        unmet += [
+            _unfinished(table, status) for table in tables if not isinstance(table.state, CaughtUp) or table.lost_files
+        ]
         if not tables:
             unmet.append(UnmetCondition(name, "", f"{name}: the landing zone has no such table folder yet", suggestion))
     if unmet and (failure := status.last_failure):
@@ -112,21 +115,21 @@ def _path_of(table: TableStatus, file: str) -> str:
     return numbered[0] if len(numbered) == 1 else to_come
 
 
-def _is_done(state: TableState) -> bool:
-    match state:
+def _is_done(table: TableStatus) -> bool:
+    match table.state:
         case CaughtUp() | Empty(expired=False):
-            return True
+            return not table.lost_files
         case Unconfigured(_, files):
-            return not files and not needs_attention(state)
+            return not files and not needs_attention(table.state)
         case _:
             return False
 
 
 def _unfinished(table: TableStatus, status: MirrorStatus) -> UnmetCondition:
     help_text = table.help(engine_running=status.engine_running)
-    return UnmetCondition(
-        table.name.normalized, table.state.code, table.message, help_text, needs_attention(table.state)
-    )
+    is_lost = isinstance(table.state, CaughtUp)  # and nothing more comes
+    attention = is_lost or needs_attention(table.state)
+    return UnmetCondition(table.name.normalized, table.state.code, table.message, help_text, attention, is_lost)
 
 
 def _has(table: TableStatus, path: str) -> bool:

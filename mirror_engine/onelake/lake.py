@@ -229,14 +229,18 @@ class Lake:
             source_conditions.check_source(present)
             replaced = self.find(target)
             conditions.check_write(replaced)
+            is_lost = replaced is not None and source.path != target.path and conditions == NONE
+            is_lost = is_lost and not target.path.rpartition("/")[2].startswith("_")  # as `_metadata.json` does
+            if replaced and is_lost:  # before the engine can see it
+                self.options.delays.note_replaced(target.path, replaced.identity, present.identity)
             self.storage.rename(source.path, target.path)
             if self.options.rename_updates_mtime:
                 self.set_metadata(target)
             renamed = self.properties(target)
         if replaced and source.path != target.path:
             self._uploads.drop(replaced.identity)
-            if conditions == NONE and not target.path.rpartition("/")[2].startswith("_"):  # as `_metadata.json` does
-                self.on_lost_file(target.path)
+        if is_lost:
+            self.on_lost_file(target.path)
         return renamed
 
     def delete(self, address: Address, conditions: Conditions = NONE, *, recursive: bool = False) -> None:

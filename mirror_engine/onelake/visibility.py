@@ -7,7 +7,7 @@ import math
 import time
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.landing_zone.names import METADATA_FILE
@@ -55,11 +55,12 @@ class DeletedFolder:
 
 
 class VisibilityDelays:
-    """Delayed names and deleted folders; paths are relative to the store. Thread-safe."""
+    """Delayed names, deleted folders and replaced files; paths are relative to the store. Thread-safe."""
 
     def __init__(self) -> None:
         self._hidden: dict[str, tuple[float, Collection[str]]] = {}
         self._deleted: dict[str, tuple[float, DeletedFolder]] = {}
+        self._replaced: dict[tuple[str, str], str] = {}
 
     def hide(self, path: str, channels: Collection[str], seconds: float = math.inf) -> None:
         """Hide a new name from these channels; for 0 seconds shows it."""
@@ -69,6 +70,15 @@ class VisibilityDelays:
         """Whether a channel does not see a name yet."""
         until, channels = self._hidden.get(path, (0.0, ()))
         return channel in channels and time.monotonic() < until
+
+    def note_replaced(self, path: str, identity: str, by: str) -> None:
+        """Let the engine know which file another one, by its identity, takes the place of."""
+        self._replaced[path, by] = identity
+
+    def with_replaced(self, path: str, entry: Entry) -> Entry:
+        """A file's entry with the file whose place it took."""
+        identity = self._replaced.get((path, entry.identity))
+        return replace(entry, replaced=identity) if identity else entry
 
     def keep_visible(self, folder: DeletedFolder, seconds: float) -> None:
         """Let the engine see a deleted folder for some time; for 0 seconds shows the deletion."""
@@ -96,7 +106,11 @@ class EngineView:
             entries = self.storage.list(folder)
         if entries is None:
             return None
-        shown = {each.name: each for each in entries if not self.delays.is_hidden(f"{path}/{each.name}", ENGINE)}
+        shown = {
+            each.name: self.delays.with_replaced(f"{path}/{each.name}", each)
+            for each in entries
+            if not self.delays.is_hidden(f"{path}/{each.name}", ENGINE)
+        }
         for kept in self.delays.deleted_folders():
             shown |= {each.name: each for at, each in kept.entries.items() if at.rpartition("/")[0] == path}
         return [entry for _, entry in sorted(shown.items())]
@@ -104,7 +118,8 @@ class EngineView:
     def stat(self, path: str) -> Entry | None:
         if deleted := self._deleted(path):
             return deleted.entries.get(joined(self.item, path))
-        return None if self._is_hidden(path) else self.storage.stat(path)
+        entry = None if self._is_hidden(path) else self.storage.stat(path)
+        return entry and self.delays.with_replaced(joined(self.item, path), entry)
 
     def open(self, path: str) -> BinaryIO:
         if deleted := self._deleted(path):

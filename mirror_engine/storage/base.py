@@ -29,6 +29,7 @@ class Entry:
         modified_ns: last modification in nanoseconds since 1970.
         identity: set when it is created. For a file: kept by writing in place and by renaming it, new after
             deleting and creating again. For a folder: kept by changes inside it, new after drop and recreate.
+        replaced: identity of the file whose place this one took by a rename; `""` where that is not known.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Entry:
     size: int
     modified_ns: int
     identity: str
+    replaced: str = ""
 
 
 class Storage(Protocol):

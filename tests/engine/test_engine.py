@@ -19,6 +19,7 @@ from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import BatchStarted, TableHalted
 from mirror_engine.landing_zone.layout import ENGINE, LOCK
 from mirror_engine.landing_zone.states import CaughtUp, Halted
+from mirror_engine.monitoring.wait_conditions import tables_not_caught_up
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -77,7 +78,16 @@ def test_a_lost_batch_stays_visible_after_the_next_commit(shop):
     orders.insert(row(1), name="00000000000000000001.parquet")
     shop.sync()
     assert shop.sync().result is RunResult.CAUGHT_UP
-    assert [(found.code, count) for found, count in shop.status().diagnostics] == [("ME025", 1)]
+    found = shop.status()
+    assert [(diagnostic.code, count) for diagnostic, count in found.diagnostics] == [("ME025", 1)]
+    assert (found.urgency, found.needs_attention) == ("stuck", True)
+    assert found.message.endswith("has caught up; 1 lost file [ME025]")
+    with shop.mirror() as mirror:
+        (unmet,) = tables_not_caught_up(mirror.status(), (), "dbo")
+        assert (unmet.message, unmet.is_final, unmet.needs_attention) == (found.message, True, True)
+        assert tables_not_caught_up(mirror.status(), ["Orders"], "dbo") == (unmet,)
+        mirror.rebuild(lose_rows=True)
+    assert shop.status().lost_files == 0
 
 
 def test_the_same_bytes_again_are_reported_but_not_in_another_partition(shop):

@@ -64,7 +64,7 @@ ABSENT = MetadataAbsent()
 BROKEN = MetadataUnusable("m2:9:1", (diagnose("ME010", "x", line=1, char=2, fault="a bare word", help="quote it"),))
 OPTIONAL = Circumstances(Config(missing_metadata="insert-only"), NOW)
 ONE, TWO, THREE, FOUR = map(numbered, (1, 2, 3, 4))
-BAD = numbered(2, "bad")
+BAD, OTHER_ONE = numbered(2, "bad"), numbered(1, "other")
 REJECTED = Rejection(diagnose("ME024", "x", reason="cut"), BAD.path, "bad", BAD.etag)
 CREATED = MetadataUnusable(f"m:0:{NOW * 10**9:.0f}", (diagnose("ME010", "x", line=1, char=1, fault="empty", help=""),))
 WATCHED = Circumstances(Config(), NOW + 59, is_lasting=True)
@@ -152,6 +152,14 @@ PLANS = {
         ["ME019", "ME071"],
         [RECORD],
     ),
+    "one that a file took the place of unseen is lost, too": (
+        folder(ONE, replace(TWO, replaced="lost")),
+        KNOWN,
+        Behind(1),
+        ["ME025"],
+        [RECORD, ApplyBatch],
+    ),
+    "but not if it was applied": (folder(replace(OTHER_ONE, replaced=ONE.identity)), KNOWN, CaughtUp(), ["ME026"], []),
     "a lost batch halts under strict": (OVERWRITTEN, WAITING, Halted, ["ME019", "ME025"], [RECORD], STRICT),
     "a new folder identity drops and rebuilds": (
         RECREATED,

@@ -51,7 +51,7 @@ def test_a_rename_that_touches_changes_a_files_tag_and_time_only(zone):
     assert zone.rename("T", "U").etag == folder.etag
 
 
-def test_a_file_lost_by_an_unconditional_rename_is_reported(zone):
+def test_a_file_lost_by_an_unconditional_rename_is_reported_and_the_engine_knows_it(zone, tmp_path):
     there, new = zone.put("T/f", b"old"), zone.put("T/_f", b"new")
     fresh = Conditions.of({"x-ms-source-if-match": new.etag}, SOURCE)
     zone.lake.rename(zone.at("T/_f"), zone.at("T/f"), matching(there), fresh)
@@ -61,8 +61,13 @@ def test_a_file_lost_by_an_unconditional_rename_is_reported(zone):
     zone.rename("T/f", "T/f")
     zone.put("T/_2", b"_2")
     assert zone.lost_files == []
+    item, lost = zone.at("T").item, zone.properties("T/f")
     zone.rename("T/_2", "T/f")
     assert zone.lost_files == [f"{ZONE}/T/f"]
+    seen = EngineView(LocalStorage(tmp_path / "store" / item.path), zone.options.delays, item.path)
+    listed = {each.name: each.replaced for each in seen.list("Files/LandingZone/T")}
+    assert listed == {"_metadata.json": "", "f": lost.identity}
+    assert seen.stat("Files/LandingZone/T/f").replaced == lost.identity
     assert (zone.read("T/f"), zone.read("T/_metadata.json")) == (b"_2", b"newer")
 
 
