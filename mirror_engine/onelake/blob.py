@@ -170,10 +170,11 @@ def user_delegation_key(_: Lake, __: LakeRequest, document: bytes) -> Response:
 
 @operation("copy")
 def copy(lake: Lake, request: LakeRequest) -> Response:
-    """Copy Blob: `PUT` with `x-ms-copy-source`; complete when it is answered."""
+    """Copy Blob, and Put Blob From URL: `PUT` with `x-ms-copy-source`; complete when it is answered."""
     source, target = request.source(lake, "x-ms-copy-source"), lake.destination(request.raw_path)
     properties = lake.copy(source, target, request.conditions, Conditions.of(request.headers, SOURCE))
-    return changed(properties, 202, {"x-ms-copy-id": str(uuid4()), "x-ms-copy-status": "success"})
+    status = 201 if "x-ms-blob-type" in request.headers else 202
+    return changed(properties, status, {"x-ms-copy-id": str(uuid4()), "x-ms-copy-status": "success"})
 
 
 @operation("delete")

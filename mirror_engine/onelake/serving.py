@@ -19,7 +19,7 @@ from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake.app import onelake_app
 from mirror_engine.onelake.authority import create_authority
-from mirror_engine.onelake.connection import ConnectionInfo, Listening, StateFolder, write_private
+from mirror_engine.onelake.connection import CA_VARIABLES, ConnectionInfo, Listening, StateFolder, write_private
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.entra import entra_app, install_az
 from mirror_engine.onelake.fabric_rest import fabric_app
@@ -250,7 +250,7 @@ class Server:
         return {
             **dict.fromkeys(("HTTPS_PROXY", "https_proxy"), proxy),
             **dict.fromkeys(("NO_PROXY", "no_proxy"), NO_PROXY),
-            **dict.fromkeys(("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE"), str(authority.bundle)),
+            **dict.fromkeys(CA_VARIABLES, str(authority.bundle)),
             "NODE_EXTRA_CA_CERTS": str(authority.ca),
             "NODE_USE_ENV_PROXY": "1",  # Node 22.21 and 24: fetch, too
             "MIRROR_ENGINE_JAVA_OPTIONS": java + shlex.quote(str(authority.java)),  # JVMs read quotes as a shell

