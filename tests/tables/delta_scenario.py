@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections import Counter
 from dataclasses import dataclass, replace
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +30,23 @@ AWKWARD_NAMES = [  # for a table's folder (LZ-1.10)
     "a`b%41[c]@v1",
     "%",
 ]
+
+OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
+UTC = timezone.utc
+# of every type of key the values that engines compare or store otherwise
+KEYS: dict[str, list[Any]] = {
+    "byte": [-128, 0, 127],
+    "long": [-(2**62), 0, 5, 2**62],
+    "string": ["", "a", "a ", "A", "é'x\"", "long" * 200],
+    "binary": [b"", b"\0", b"\xff"],
+    "date": [date(1, 1, 1), date(2026, 1, 2), date(9999, 12, 31)],
+    "timestamp": [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)],
+    "timestamp_ntz": [datetime(1, 1, 1), datetime(2026, 1, 2, 3, 4, 5, 678_901)],  # noqa: DTZ001 - naive is the point
+    "decimal(38,10)": [Decimal("1234567890123456789012345678.0123456789"), Decimal(0), Decimal(-1)],
+    "boolean": [True, False],
+    "double": [math.nan, OTHER_NAN, -0.0, 0.0, 5e-324, math.inf, 1.5],
+    "float": [math.nan, -0.0, 0.0, math.inf, 1.5],
+}
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-import struct
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_scenario import Scenario, schema_of
+from delta_scenario import KEYS, Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import CommitConflict, CommitFailed, TableDamaged
@@ -26,21 +24,6 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 SIMPLE = schema_of("Id", "City:string")
 LONG_DECIMALS = tuple(Decimal(f"123456789012345678901234567{digit}.5") for digit in range(3))
-OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
-UTC = timezone.utc
-KEYS: dict[str, list[Any]] = {
-    "byte": [-128, 0, 127],
-    "long": [-(2**62), 0, 5, 2**62],
-    "string": ["", "a", "a ", "A", "é'x\"", "long" * 200],
-    "binary": [b"", b"\0", b"\xff"],
-    "date": [date(1, 1, 1), date(2026, 1, 2), date(9999, 12, 31)],
-    "timestamp": [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)],
-    "timestamp_ntz": [datetime(1, 1, 1), datetime(2026, 1, 2, 3, 4, 5, 678_901)],  # noqa: DTZ001 - naive is the point
-    "decimal(38,10)": [Decimal("1234567890123456789012345678.0123456789"), Decimal(0), Decimal(-1)],
-    "boolean": [True, False],
-    "double": [math.nan, OTHER_NAN, -0.0, 0.0, 5e-324, math.inf, 1.5],
-    "float": [math.nan, -0.0, 0.0, math.inf, 1.5],
-}
 
 
 @pytest.fixture
@@ -114,7 +97,7 @@ def test_tables_with_features_of_spark_are_refused_by_name(writer, feature):
 def test_tables_with_int96_timestamps_are_refused(writer):
     """deltalake would rewrite the year 1 as 1754."""
     table = Scenario(writer, schema_of("Id", "At:timestamp"), ["Id"])
-    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
     table.change((0, 1, moment))
     [data_file] = files_of(writer, table)
     pq.write_table(pq.read_table(data_file), data_file, use_deprecated_int96_timestamps=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
+import random
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -13,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from delta_scenario import Scenario, passthrough_rows, schema_of
+from delta_scenario import KEYS, Scenario, passthrough_rows, schema_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.errors import CommitConflict, UsageError
-from mirror_engine.landing_zone.change import Change, RowMarker, replay
+from mirror_engine.landing_zone.change import Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import Column, Incoming, folded, merge
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
@@ -375,6 +376,34 @@ def test_the_other_writers_do_what_the_memory_writer_does(request, tmp_path, eng
     writer = local if engine == "deltalake" else request.getfixturevalue("spark_writer")
     writer.drop("dbo/T")
     assert run(writer, batches) == run(MemoryDeltaWriter(), batches)
+
+
+@pytest.mark.parametrize("engine", ["deltalake", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("double", "float"),
+        ("byte", "long", "string"),
+        ("binary", "date", "timestamp"),
+        ("timestamp_ntz", "decimal(38,10)", "boolean"),
+    ],
+    ids=", ".join,
+)
+def test_random_changes_of_all_types_leave_equal_rows_with_every_engine(request, tmp_path, engine, kinds):
+    """NaN of any bits, -0.0, NULL in keys, duplicates, 38 digits, times without a zone, bytes."""
+    choose = random.Random(f"{kinds}")
+    local = DeltalakeWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch")
+    writer = local if engine == "deltalake" else request.getfixturevalue("fresh")
+    schema = schema_of(*(f"k_{kind}:{kind}" for kind in kinds), *(f"v_{kind}:{kind}" for kind in KEYS), "number")
+    tables = [Scenario(each, schema, schema.names[: len(kinds)]) for each in (writer, MemoryDeltaWriter())]
+    cells = [*(2 * KEYS[kind][:4] + [None] for kind in kinds), *([*values, None] for values in KEYS.values())]
+    for count in (12, 40):
+        rows = [(choose.choice((0, 1, 2, 4)), *map(choose.choice, cells), number) for number in range(count)]
+        outcomes = [table.change(*rows) for table in tables]
+        assert outcomes[0].matches == outcomes[1].matches
+    assert outcomes[0].operation == "MERGE"
+    found, expected = (table.writer.rows(table.table).to_pylist() for table in tables)
+    assert same_rows(found, expected)
 
 
 # what Spark, Delta and deltalake call columns of their own, in their sources
