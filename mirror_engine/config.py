@@ -160,6 +160,8 @@ def _option(default: Any, topic: str, about: str, kind: Kind | None = None) -> A
     return field(default=default, metadata={"about": about, "topic": topic, "kind": kind})
 
 
+ChangeDataFeed = Literal["keep", "on", "off"]  # whether tables have one; `keep`: as each table has it
+
 _ZONE, _BATCH, _CLEAN, _SPARK = "Landing zone", "Batches", "Clean-up", "Spark"
 
 
@@ -231,6 +233,12 @@ class Config:
         _BATCH,
         "What merges changes into tables: `spark`, `deltalake` (in this process, without Java), or `auto`: Spark where "
         "PySpark is installed. May change between runs.",
+    )
+    change_data_feed: ChangeDataFeed = _option(  # noqa: RUF009 - as every option
+        "keep",
+        _BATCH,
+        "Delta change data feed of the tables: `on`, `off`, or `keep` as each table has it; a change takes effect with "
+        "a table's next change file (LZ-9.10).",
     )
     workers: int = _option(4, _BATCH, "Tables processed in parallel.", whole("N", 1, 256))
     cleanup: Literal["ready", "processed", "both", "off"] = _option(

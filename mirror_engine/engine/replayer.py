@@ -366,4 +366,5 @@ def _context(known: Progress, snapshot: TableSnapshot | None) -> TableContext:
         return TableContext(markers_seen=known.markers_seen)
     is_empty = known.rows_processed == 0 or snapshot.count_rows() == 0
     times = known.naive_columns, known.utc_columns
-    return TableContext(snapshot.schema, is_empty, *times, known.markers_seen, snapshot.takes_files)
+    table = snapshot.takes_files, snapshot.feeds_changes
+    return TableContext(snapshot.schema, is_empty, *times, known.markers_seen, *table)

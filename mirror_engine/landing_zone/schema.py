@@ -24,6 +24,7 @@ _RESERVED = re.compile(
     "|__delta_(rs|internal)_.*",
     re.DOTALL,
 )
+_OF_THE_FEED = frozenset({"__is_cdc", "_change_type", "_commit_version", "_commit_timestamp"})
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -95,6 +96,7 @@ class Incoming:
         table_is_empty: whether the table surely holds no row (LZ-5.5).
         has_rows: whether the file may hold a row.
         untyped_nulls: whether an all-NULL column makes no claim (LZ-5.9, option `all_null_columns`).
+        feeds_changes: whether the table has or had a change data feed, which has columns of its own (LZ-5.12).
         strict: whether severities are those of `strict`.
     """
 
@@ -106,6 +108,7 @@ class Incoming:
     table_is_empty: bool = True
     has_rows: bool = True
     untyped_nulls: bool = False
+    feeds_changes: bool = False
     strict: bool = False
 
     def say(self, code: str, row: int | None = None, **details: object) -> Diagnostic:
@@ -144,7 +147,8 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
     parts = {folded(name) for name in before.partition_columns}
     declared = [column for column in incoming.declared if folded(column.name) not in parts]
     schema = _union(before, [*declared, *columns, *folder])
-    without_errors(incoming.say("ME084", column=name, reason=why) for name in schema.names if (why := _fault_of(name)))
+    faults = {name: _fault_of(name, feeds_changes=incoming.feeds_changes) for name in schema.names}
+    without_errors(incoming.say("ME084", column=name, reason=why) for name, why in faults.items() if why)
     _check_keys(schema, incoming, said)
     for column in (*columns, *folder):
         known = before.find(column.name)
@@ -172,12 +176,14 @@ def _refuse_twins(incoming: Incoming) -> None:
         seen[name] = column.name
 
 
-def _fault_of(name: str) -> str:
+def _fault_of(name: str, *, feeds_changes: bool) -> str:
     """Why no column of a Delta table can have this name (LZ-5.12); empty where one can."""
     if not name:
         return "it is empty"
     if _UNREADABLE.search(name):
         return "readers cannot open a table with it"
+    if feeds_changes and folded(name) in _OF_THE_FEED:
+        return "the table's change data feed has a column of that name"
     return "Spark and Delta keep it for columns of their own" if _RESERVED.fullmatch(folded(name)) else ""
 
 

@@ -142,6 +142,7 @@ class TableSnapshot:
         record: of the newest commit that carries one (external commits carry none); None where none does.
         record_version: that commit's version; -1 where none does.
         takes_files: whether data files can be added to it without Spark.
+        feeds_changes: whether it has a change data feed, or had one.
         count_rows: returns how many rows it holds; None where that is not known.
         log: what its writer has opened.
     """
@@ -151,6 +152,7 @@ class TableSnapshot:
     record: BatchRecord | None
     record_version: int
     takes_files: bool = True
+    feeds_changes: bool = False
     count_rows: Callable[[], int | None] = field(default=lambda: None, compare=False, repr=False)
     log: Any = field(default=None, compare=False, repr=False)
 

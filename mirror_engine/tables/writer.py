@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from mirror_engine.config import ChangeDataFeed
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, MatchCounts, TableSnapshot
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
@@ -46,11 +47,13 @@ class LocalDeltaWriter(DeltaWriter):
     Args:
         tables: `ROOT/Tables`.
         scratch: for temporary files; next to it, on the file system of the tables, dropped tables wait for deletion.
+        change_data_feed: whether tables have one from their next batch on.
     """
 
-    def __init__(self, tables: Path, scratch: Path) -> None:
+    def __init__(self, tables: Path, scratch: Path, change_data_feed: ChangeDataFeed = "keep") -> None:
         self._tables = TablesFolder(tables, scratch)
         self._scratch = scratch
+        self._feed = change_data_feed
 
     @abstractmethod
     def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
@@ -99,7 +102,7 @@ class LocalDeltaWriter(DeltaWriter):
         folder = self._tables.path(table)
         if (known := open_log(folder)) is not None:
             return Outcome(known.version)
-        if not create_table(folder, schema, record):
+        if not create_table(folder, schema, record, change_data_feed=self._feed):
             return Outcome(open_known(table, folder).version)
         make_durable(folder, -1)
         self.forget(folder)
@@ -133,7 +136,7 @@ class LocalDeltaWriter(DeltaWriter):
             self.create(table, batch.schema, creation_record(record))
             log = open_known(table, self._tables.path(table))
         with staged(batch, log, self._scratch, self.stage(batch)) as changes:
-            log = _evolved(table, log, batch)
+            log = self._evolved(table, log, batch)
             if not changes.rows:
                 record_only(log, record)
                 return "NOTHING", changes.match_counts
@@ -152,13 +155,23 @@ class LocalDeltaWriter(DeltaWriter):
         matches, record = count_matches(batch, log), with_method(record, "STAGE")
         if log is None:
             folder = self._tables.path(table)
-            create_with_files(table, folder, batch, record)
+            create_with_files(table, folder, batch, record, self._feed)
             self.forget(folder)
         elif log.can_add_files(batch.schema):
-            add_parts(table, _evolved(table, log, batch), batch.schema, batch.passthrough, record)
+            add_parts(table, self._evolved(table, log, batch), batch.schema, batch.passthrough, record)
         else:
             raise CommitConflict(f"{table}: its features have changed", "The next cycle reads the rows.")
         return "STAGE", matches
+
+    def _evolved(self, table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
+        """The table with the batch's columns and the wanted feed: the same snapshot, or that of a commit between."""
+        version = evolve(log, batch.schema, batch.key_columns, self._feed)
+        if version == log.version:
+            return log
+        evolved = open_known(table, log.folder)
+        if evolved.version != version:
+            raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
+        return evolved
 
     def latest_external_change(self, table: str, since: int) -> int:
         return latest_external_change(self._tables.path(table), since)
@@ -202,17 +215,6 @@ class LocalDeltaWriter(DeltaWriter):
         return () if log is None else log.history(limit)
 
 
-def _evolved(table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
-    """The table with the batch's columns: the same snapshot, or that of the commit that added them."""
-    version = evolve(log, batch.schema, batch.key_columns)
-    if version == log.version:
-        return log
-    evolved = open_known(table, log.folder)
-    if evolved.version != version:
-        raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
-    return evolved
-
-
 def record_again(log: DeltaLog) -> str:
     """The newest record, for a commit without files: log cleanup may delete the commit that carried it (LZ-4.18)."""
     _, version, metadata = log.newest_record()
@@ -225,9 +227,13 @@ def _count_parquet(folder: Path) -> int:
 
 
 def _sweep(folder: Path, retention_hours: float) -> None:
-    """Delete files that a killed deltalake did not finish, once they are as old as what VACUUM deletes."""
-    for file in folder.rglob("*#[0-9]*"):
-        is_unfinished = file.name.rpartition("#")[0].endswith((".parquet", ".json", "_last_checkpoint"))
+    """Delete what deltalake's VACUUM leaves, once it is as old: unfinished files of a killed one, change data."""
+    unfinished = (
+        file
+        for file in folder.rglob("*#[0-9]*")
+        if file.name.rpartition("#")[0].endswith((".parquet", ".json", "_last_checkpoint"))
+    )
+    for file in [*unfinished, *(folder / "_change_data").rglob("*.parquet")]:
         with suppress(OSError):
-            if is_unfinished and file.is_file() and time.time() - file.stat().st_mtime >= retention_hours * 3600:
+            if file.is_file() and time.time() - file.stat().st_mtime >= retention_hours * 3600:
                 file.unlink()

@@ -171,6 +171,16 @@ def test_names_that_no_table_can_have_are_rejected(name, reason):
         assert reason in found.message
 
 
+@pytest.mark.parametrize("name", ["_change_type", "_commit_version", "_Commit_Timestamp", "__is_cdc"])
+def test_names_of_the_change_data_feed_are_rejected_where_a_table_has_one(name):
+    """LZ-5.12."""
+    file = replace(FILE, columns=(ID, Column(name, "string")))
+    assert merge(None, file).schema.names == ("Id", name)
+    found = refused(None, replace(file, feeds_changes=True))
+    assert (found.code, found.column) == ("ME084", name)
+    assert "change data feed" in found.message
+
+
 @pytest.mark.parametrize(
     ("markers", "deletes_count", "refusal"),
     [

@@ -29,6 +29,7 @@ _REQUIRED = {
     "metaData": {"id": str, "format": dict, "schemaString": str, "partitionColumns": list, "configuration": dict},
     "add": {"path": str, "partitionValues": dict, "size": int, "modificationTime": int, "dataChange": bool},
     "remove": {"path": str, "dataChange": bool},
+    "cdc": {"path": str, "partitionValues": dict, "size": int, "dataChange": bool},
     "txn": {"appId": str, "version": int},
 }
 _OPTIONAL = {
@@ -171,6 +172,25 @@ def _records(action):
     return int(json.loads(action.get("stats", "{}")).get("numRecords", 0))
 
 
+_FEED = "delta.enableChangeDataFeed"
+
+
+def change_data(history):
+    """Add CDC File: where the feed is on, in each commit that takes rows away, beside the data, and nowhere else."""
+    for _, commit, after in history.steps:
+        is_on = after.configuration.get(_FEED) == "true"
+        said = commit.of("cdc")
+        if said and not is_on:
+            yield f"version {commit.version} has change data, the table has no feed"
+        if is_on and not said and any(action["dataChange"] for action in commit.of("remove")):
+            yield f"version {commit.version} takes rows away and does not feed it"
+        for action in said:
+            if action["dataChange"] or not (after.is_mapped or action["path"].startswith("_change_data/")):
+                yield f"version {commit.version}: {action['path']} is no change data"
+            elif not history.path(action).is_file() or history.path(action).stat().st_size != action["size"]:
+                yield f"{action['path']} is not there in full"
+
+
 def paths(history):
     """Add File and Remove File: a relative URI below the table's folder, percent-encoded; live ones lead to a file."""
     for commit in history.commits:
@@ -307,18 +327,20 @@ def features(history):
     for before, commit, after in history.steps:
         if before.protocol.get("minWriterVersion", 7) < 7:
             assumed |= _features(before.protocol)  # which a writer that begins a list must assume to have been used
-        wanted = _wanted(set(needed(after)), assumed)
+        wanted = _wanted(set(needed(after)), assumed, is_listed=before.protocol.get("minWriterVersion") == 7)
         if (found := {**after.protocol, **_sorted_lists(after.protocol)}) != wanted:
             yield f"version {commit.version} asks for {found}, it needs {wanted}"
 
 
-def _wanted(needs, assumed):
+def _wanted(needs, assumed, *, is_listed):
     if not needs:
         return {"minReaderVersion": 1, "minWriterVersion": 2}
-    if needs == {"columnMapping"}:
+    if "columnMapping" in needs and needs <= {"columnMapping", "changeDataFeed"} and not is_listed:
         return {"minReaderVersion": 2, "minWriterVersion": 5}
-    lists = {"readerFeatures": sorted(needs), "writerFeatures": sorted(needs | _LEGACY[2] | assumed)}
-    return {"minReaderVersion": 3, "minWriterVersion": 7, **lists}
+    lists = {"writerFeatures": sorted(needs | _LEGACY[2] | assumed)}
+    if reads := sorted(needs & _READER_FEATURES):
+        lists["readerFeatures"] = reads
+    return {"minReaderVersion": 3 if reads else 1, "minWriterVersion": 7, **lists}
 
 
 def _sorted_lists(said):
@@ -332,6 +354,7 @@ def needed(state):
     return {
         **({"columnMapping": f"columns {odd} have names that Parquet readers of Delta refuse"} if odd else {}),
         **({"timestampNtz": f"columns {naive} have times without a zone"} if naive else {}),
+        **({"changeDataFeed": "its feed is on"} if state.configuration.get(_FEED) == "true" else {}),
     }
 
 
@@ -380,6 +403,8 @@ def data_files(history):
     for state, action in _present_adds(history):
         found = pq.ParquetFile(history.path(action)).schema_arrow
         for field in found:
+            if field.name in {"_change_type", "__is_cdc"} and "changeDataFeed" in _features(state.protocol):
+                continue  # Spark's MERGE leaves them there
             column = {**state.partition_columns, **state.data_columns}.get(field.name)
             if column is None:
                 yield f"{action['path']} has a column {field.name} that the table has not"
@@ -495,6 +520,7 @@ RULES = {
         transactions,
         files,
         data_change,
+        change_data,
         paths,
         partition_values,
         schema,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from mirror_engine.config import ChangeDataFeed
     from mirror_engine.landing_zone.schema import Column, TableSchema
     from mirror_engine.tables.base import BatchRecord
     from mirror_engine.tables.log.snapshot import DeltaLog
@@ -67,6 +68,7 @@ def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) ->
 
 
 VECTORS = "delta.enableDeletionVectors"  # rows are marked as deleted
+_FEED = {"keep": {}, "on": {"delta.enableChangeDataFeed": "true"}, "off": {"delta.enableChangeDataFeed": "false"}}
 
 _MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 _INDEXED, _INDEXED_BY_DEFAULT = "delta.dataSkippingNumIndexedCols", "32"
@@ -82,6 +84,7 @@ _OLD_FEATURES = {
     "columnMapping": 5,
     "identityColumns": 6,
 }
+_FOR_WRITERS = {"changeDataFeed"}  # features that readers need not know
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 _PROPERTIES = {
     _CHECKPOINT_INTERVAL: "50",  # every tenth commit would take seconds
@@ -109,8 +112,14 @@ class NewFile:
         return self.path.stat().st_mtime_ns // 1_000_000
 
 
-def create_table(
-    folder: Path, schema: TableSchema, record: BatchRecord, files: Sequence[NewFile] = (), keys: Sequence[str] = ()
+def create_table(  # noqa: PLR0913 - what a table begins with
+    folder: Path,
+    schema: TableSchema,
+    record: BatchRecord,
+    files: Sequence[NewFile] = (),
+    keys: Sequence[str] = (),
+    *,
+    change_data_feed: ChangeDataFeed = "keep",
 ) -> bool:
     """Create a table in one commit.
 
@@ -120,11 +129,12 @@ def create_table(
         record: of the batch.
         files: its first data files, in the folder.
         keys: its key columns, which get statistics.
+        change_data_feed: whether it has one; with `keep`, none.
 
     Returns:
         Whether it was created; False where there is one already.
     """
-    configuration = properties_of(schema, keys)
+    configuration = properties_of(schema, keys) | _FEED[change_data_feed]
     fields = _fields(schema, {}, configuration)
     identity = {"id": str(uuid.uuid4()), "createdTime": now_ms()}
     added = [
@@ -165,17 +175,23 @@ def indexed_columns(properties: Mapping[str, Any], schema: TableSchema) -> Seque
     return schema.columns if count < 0 else schema.columns[:count]
 
 
-def evolve(log: DeltaLog, schema: TableSchema, key_columns: Sequence[str] = ()) -> int:
-    """Give a table the columns it lacks, and its keys statistics, in one commit; nothing is written where it has all.
+def evolve(
+    log: DeltaLog,
+    schema: TableSchema,
+    key_columns: Sequence[str] = (),
+    change_data_feed: ChangeDataFeed = "keep",
+) -> int:
+    """Give a table what it lacks in one commit: columns, its keys' statistics, the change data feed as it is wanted.
 
-    Old rows have NULL in new columns, so one that is NOT NULL comes only where the table holds no row (LZ-5.5).
+    Nothing is written where it has all. Old rows have NULL in new columns, so one that is NOT NULL comes only where
+    the table holds no row (LZ-5.5).
 
     Returns:
         The table's version after it.
     """
     known, before = log.fields, dict(log.table.metadata().configuration)
     has_all = known.keys() >= set(schema.names)
-    configuration = before | _statistics(schema, key_columns, before)
+    configuration = before | _statistics(schema, key_columns, before) | _FEED[change_data_feed]
     if has_all and configuration == before:
         return log.version
     fields = _fields(schema, known, configuration)
@@ -273,21 +289,27 @@ def _protocol(before: Json, fields: Sequence[Json], configuration: Mapping[str, 
         "columnMapping": configuration.get(_MAPPING_MODE, "none") != "none",
         "timestampNtz": any(field["type"] == "timestamp_ntz" for field in fields),
         "deletionVectors": configuration.get(VECTORS) == "true",
+        "changeDataFeed": configuration.items() >= _FEED["on"].items(),
     }
     features = {name for name, is_needed in needed.items() if is_needed}
     reader, writer = before["minReaderVersion"], before["minWriterVersion"]
-    if writer < _LISTED_WRITER and features <= {"columnMapping"}:
-        least = (2, 5) if features else (0, 0)
+    least = (2, 5) if "columnMapping" in features else (0, 0)
+    if writer < _LISTED_WRITER and features <= _old_features(max(writer, least[1])):
         return {"minReaderVersion": max(reader, least[0]), "minWriterVersion": max(writer, least[1])}
-    old = {name for name, since in _OLD_FEATURES.items() if since <= writer} if writer < _LISTED_WRITER else set()
+    old = _old_features(writer) if writer < _LISTED_WRITER else set()
     writes = {*old, *before.get("writerFeatures", ()), *features, "invariants", "appendOnly"}
-    reads = {*before.get("readerFeatures", ()), *features} | (writes & {"columnMapping"})
+    reads = {*before.get("readerFeatures", ()), *(features - _FOR_WRITERS)} | (writes & {"columnMapping"})
     return {
         "minReaderVersion": 3 if reads else reader,
         "minWriterVersion": _LISTED_WRITER,
         **({"readerFeatures": sorted(reads)} if reads else {}),
         "writerFeatures": sorted(writes),
     }
+
+
+def _old_features(writer: int) -> set[str]:
+    """Features of a table of this writer version, which lists none."""
+    return {name for name, since in _OLD_FEATURES.items() if since <= writer}
 
 
 def _transaction(record: BatchRecord) -> Json:

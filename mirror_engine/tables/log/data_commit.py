@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+    from mirror_engine.config import ChangeDataFeed
     from mirror_engine.landing_zone.schema import Column, TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.log.snapshot import DeltaLog
@@ -71,7 +72,9 @@ def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Pa
             )
 
 
-def create_with_files(table: str, folder: Path, batch: ChangeBatch, record: BatchRecord) -> None:
+def create_with_files(
+    table: str, folder: Path, batch: ChangeBatch, record: BatchRecord, change_data_feed: ChangeDataFeed
+) -> None:
     """Create a table whose first version holds a batch's passthrough files.
 
     Raises:
@@ -80,7 +83,7 @@ def create_with_files(table: str, folder: Path, batch: ChangeBatch, record: Batc
     """
     wanted = indexed_columns(properties_of(batch.schema, batch.key_columns), batch.schema)
     with _moved(batch.passthrough, folder, wanted) as files:
-        if not create_table(folder, batch.schema, record, files, batch.key_columns):
+        if not create_table(folder, batch.schema, record, files, batch.key_columns, change_data_feed=change_data_feed):
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads the table's state.")
 
 

@@ -29,6 +29,8 @@ _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS} 
 def make_durable(folder: Path, since: int) -> None:
     """Fsync every commit after a version: data files, then the log's, then the folders that name them.
 
+    Change data that is absent was vacuumed: unlike a data file, no later commit says that it is gone.
+
     Args:
         folder: of the table.
         since: a version that is durable already; -1 for none: then the folders above the table come, too.
@@ -53,6 +55,7 @@ def _sync_commits(folder: Path, since: int) -> None:
     vectors: list[Path] = []
     for version, commit in commits_after(folder, since):
         sizes = {**{path: size for path, size in sizes.items() if path not in commit.removed}, **commit.added}
+        sizes |= {path: size for path, size in commit.change_data.items() if (folder / unquote(path)).exists()}
         checkpoint = list(log.glob(f"{version:020}.checkpoint*"))
         logged += [log / f"{version:020}.json", log / f"{version:020}.crc", *checkpoint]
         logged += [log / "_last_checkpoint"] if checkpoint else []

@@ -162,6 +162,7 @@ class Commit:
         describes: whether it says what the table is: columns, or properties alone.
         added: data files it adds, as the log spells them, with their sizes in bytes.
         removed: data files it removes.
+        change_data: files of the change data feed, as `added`.
         has_vectors: whether a file's deleted rows stand in a deletion vector.
         in_commit_timestamp: the time it says it was made, where the table has in-commit timestamps; else 0.
     """
@@ -172,6 +173,7 @@ class Commit:
     describes: bool = False
     added: dict[str, int] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
+    change_data: dict[str, int] = field(default_factory=dict)
     has_vectors: bool = False
     in_commit_timestamp: int = 0
 
@@ -215,6 +217,8 @@ def read_commit(folder: Path, version: int) -> Commit:
                     elif kind == "remove":
                         found.removed.add(action["path"])
                         found.changes_rows |= action.get("dataChange", True)
+                    elif kind == "cdc":
+                        found.change_data[action["path"]] = action["size"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise _cut_off(folder, version) from None
     if is_empty(folder, version):

@@ -106,7 +106,7 @@ class DataFile:
     kept: pa.BooleanArray | None
 
 
-_FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", "deletionVectors", "v2Checkpoint"})
+_FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", "changeDataFeed", "deletionVectors", "v2Checkpoint"})
 _PLAIN_WRITER, _LISTED_WRITER = 2, 7  # protocol versions without features, and with a list of them
 _ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
 
@@ -188,8 +188,8 @@ class DeltaLog:
     def can_add_files(self, schema: TableSchema) -> bool:
         """The same once the table has these columns.
 
-        Partitions, mapped columns, constraints, generated columns and change data feed are left to Spark, and so
-        are the features that deltalake refuses to write (in-commit timestamps, row tracking, clustering ...).
+        Partitions, mapped columns, constraints and generated columns are left to Spark, and so are the features that
+        deltalake refuses to write (in-commit timestamps, row tracking, clustering ...).
         """
         protocol = self.table.protocol()
         writer = protocol.min_writer_version
@@ -212,8 +212,10 @@ class DeltaLog:
         """
         record, version, _ = self.newest_record()
         with reading_log(self.folder):
+            is_on = self.table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
+            feeds = is_on or "changeDataFeed" in (self.table.protocol().writer_features or ())
             rows = partial(count_rows, self)
-            return TableSnapshot(self.version, self.schema, record, version, self.takes_files, rows, self)
+            return TableSnapshot(self.version, self.schema, record, version, self.takes_files, feeds, rows, self)
 
     def newest_record(self) -> tuple[BatchRecord | None, int, str]:
         """The newest record back to where the log was cleaned up, the version that holds its files, and its text.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
+    from mirror_engine.config import ChangeDataFeed
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
@@ -81,8 +82,9 @@ class SparkDeltaWriter(LocalDeltaWriter):
         scratch: Path,
         session: Callable[[], SparkSession],
         driver_batch_bytes: int = DRIVER_BATCH_BYTES,
+        change_data_feed: ChangeDataFeed = "keep",
     ) -> None:
-        super().__init__(tables, scratch)
+        super().__init__(tables, scratch, change_data_feed)
         self.sessions = Sessions(session)
         self._driver_batch_bytes = driver_batch_bytes
 

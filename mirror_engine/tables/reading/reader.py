@@ -22,7 +22,7 @@ from mirror_engine.landing_zone.schema import (
 )
 from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
-from mirror_engine.tables.reading.request import ReadFile, TableContext, digest, listed_now, open_listed
+from mirror_engine.tables.reading.request import ReadFile, digest, listed_now, open_listed
 from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows
 from mirror_engine.tables.reading.text import TextChangeFile
 
@@ -124,6 +124,7 @@ def file_contract(file: OpenFile, request: ReadRequest, config: Config) -> FileC
         table_is_empty=request.facts.is_empty,
         has_rows=file.has_rows,
         untyped_nulls=config.all_null_columns == "untyped",
+        feeds_changes=request.facts.feeds_changes or config.change_data_feed == "on",
         strict=config.strict,
     )
     faults = {column: fault for column, value in partition.items() if (fault := folder_fault(column, value))}
@@ -169,13 +170,13 @@ def read_file(
     )
     before = request.facts
     fills = any(count for marker, count in ingested.markers.items() if marker != RowMarker.DELETE)
-    after = TableContext(
+    after = replace(
+        before,
         schema=contract.merged.schema,
         is_empty=before.is_empty and not fills,
         naive_columns=before.naive_columns | _in_table(file.naive_columns, contract),
         utc_columns=before.utc_columns | _in_table(file.utc_columns, contract),
         markers_seen=before.markers_seen or file.marker is not None,
-        takes_files=before.takes_files,
     )
     return ReadFile(rows, after)
 

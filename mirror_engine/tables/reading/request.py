@@ -43,6 +43,7 @@ class TableContext:
         naive_columns, utc_columns: columns whose timestamps came without and with a time zone (ME051).
         markers_seen: whether a file with markers came before (ME042).
         takes_files: whether files can be added to the table unchanged (passthrough).
+        feeds_changes: whether the table has a change data feed, or had one.
     """
 
     schema: TableSchema | None = None
@@ -51,6 +52,7 @@ class TableContext:
     utc_columns: frozenset[str] = frozenset()
     markers_seen: bool = False
     takes_files: bool = True
+    feeds_changes: bool = False
 
 
 @dataclass(frozen=True)

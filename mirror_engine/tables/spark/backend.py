@@ -55,14 +55,15 @@ class SparkBackend:
             SetupError: it is Spark, and PySpark is not installed.
         """
         if not merges_with_spark(self.config, self.spark):
-            return DeltalakeWriter(self.root / TABLES, self.root / SCRATCH)
+            return DeltalakeWriter(self.root / TABLES, self.root / SCRATCH, self.config.change_data_feed)
         if find_spec("pyspark") is None:
             help_ = "Install it: pip install 'mirror-engine[spark]'; or use --merge-engine deltalake."
             raise SetupError("the merge engine Spark needs PySpark, which is not installed", help_)
         limit = self.config.driver_batch_limit
         if limit == "auto":
             limit = 0 if is_distributed(self.config, self.spark) else DRIVER_BATCH_BYTES
-        return SparkDeltaWriter(self.root / TABLES, self.root / SCRATCH, self._start, limit)
+        feed = self.config.change_data_feed
+        return SparkDeltaWriter(self.root / TABLES, self.root / SCRATCH, self._start, limit, feed)
 
     def reader(self) -> OrderedReader:
         """A reader of change files: executors where they may be other machines, else this process."""

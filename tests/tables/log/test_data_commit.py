@@ -76,7 +76,6 @@ def test_every_row_is_found_by_the_edges_that_statistics_know(fresh, spark, monk
 FEATURES = [
     (["Id", "day:string"], ""),
     (["Id", "a b:string"], ""),
-    (["Id", "City:string"], "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')"),
     (["Id", "City:string"], "SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')"),
     (["Id", "City:string"], "SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')"),
     (["Id", "City:string"], "ADD CONSTRAINT known CHECK (Id > 0)"),
@@ -87,7 +86,7 @@ FEATURES = [
 @pytest.mark.parametrize(
     ("columns", "properties"),
     FEATURES,
-    ids=["partitioned", "mapped", "change data feed", "in-commit timestamps", "row tracking", "constraint"],
+    ids=["partitioned", "mapped", "in-commit timestamps", "row tracking", "constraint"],
 )
 def test_tables_with_features_that_deltalake_cannot_write_are_left_to_spark(fresh, spark, columns, properties):
     table = Scenario(fresh, schema_of(*columns, partitions=["day"] if "day:string" in columns else []), ["Id"])

@@ -143,6 +143,10 @@ def stats(version, *path, to):
     return saying(version, "add", "stats", *path, to=to)
 
 
+CHANGE_DATA = {"path": "_change_data/x.parquet", "partitionValues": {}, "size": 1, "dataChange": False}
+FEED_ON = prop(2, "enableChangeDataFeed", "true")
+
+
 CASES: list[tuple[str, str, Break]] = [
     ("readable", "a commit cut off", lambda folder: commit(folder, 3).write_text('{"txn":{"appId":')),
     ("readable", "a commit in another encoding", lambda folder: commit(folder, 3).write_bytes(b"\xff\xfe{}")),
@@ -155,7 +159,7 @@ CASES: list[tuple[str, str, Break]] = [
     ("hadoop_checksums", "a checksum of no file", written(f".{9:020}.json.crc", b"crc\0\0\0\2\0abcd")),
     ("commit_info", "none", without(1, "commitInfo")),
     ("commit_info", "not first", partial(rewrite, 1, lambda actions: actions[::-1])),
-    ("actions", "an unknown action", with_action(1, "cdc", {"path": "x"})),
+    ("actions", "an unknown action", with_action(1, "domainMetadata", {"domain": "x"})),
     ("actions", "a deletion vector", saying(1, "add", "deletionVector", to={"storageType": "u"})),
     ("actions", "no size", saying(1, "add", "size")),
     ("actions", "dataChange as text", saying(1, "add", "dataChange", to="true")),
@@ -178,6 +182,9 @@ CASES: list[tuple[str, str, Break]] = [
     ("files", "removed without what it says to carry", saying(3, "remove", "partitionValues")),
     ("data_change", "records got lost in a rearrangement", stats(4, "numRecords", to=1)),
     ("data_change", "half a rearrangement", saying(4, "remove", "dataChange", to=True)),
+    ("change_data", "change data without a feed", with_action(3, "cdc", CHANGE_DATA)),
+    ("change_data", "a feed that leaves rows out", FEED_ON),
+    ("change_data", "change data that is not there", all_of(FEED_ON, with_action(3, "cdc", CHANGE_DATA))),
     ("paths", "a space as it is", saying(1, "add", "path", to="day=k=1 %25/part-0.parquet")),
     ("paths", "absolute", saying(1, "add", "path", to="/" + FIRST_PATH)),
     ("paths", "out of the table", saying(1, "add", "path", to="../T/" + FIRST_PATH)),

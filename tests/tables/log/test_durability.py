@@ -214,6 +214,22 @@ def test_all_that_maintenance_commits_is_on_the_disk(tmp_path, synced):
 
 
 @needs_proc
+def test_change_data_is_on_the_disk_with_its_commit_and_must_be_there_in_full(tmp_path, synced):
+    """But where VACUUM deleted it, which no commit says."""
+    table = Scenario(DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch", "on"), SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    table.change((1, 1, "Wels"))
+    folder = tmp_path / "Tables" / "dbo" / "T"
+    [change_data] = folder.glob("_change_data/*")
+    assert {change_data, change_data.parent} <= set(synced)
+    change_data.write_bytes(b"")
+    with pytest.raises(TableDamaged, match=change_data.name):
+        make_durable(folder, 1)
+    change_data.unlink()
+    make_durable(folder, 1)
+
+
+@needs_proc
 @pytest.mark.spark
 def test_all_that_spark_wrote_is_on_the_disk_when_a_commit_returns(spark_writer, synced):
     table = Scenario(spark_writer, schema_of("Id", "day:string", partitions=["day"]), ["Id"], "dbo/Durable")

@@ -1,0 +1,222 @@
+"""A table's change data feed says what `replay` does, whichever engine merges and whoever reads (LZ-9.10)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+
+import pyarrow as pa
+import pytest
+from change_feed import fed, net_changes
+from delta_protocol import protocol_faults
+from delta_scenario import KEYS, Scenario, known_log, passthrough_rows, schema_of
+from deltalake import DeltaTable
+
+from mirror_engine import Config, Mirror, RunResult
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.tables.base import ChangeBatch
+from mirror_engine.tables.log import commit
+from mirror_engine.tables.merge import spark as spark_engine
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+
+SIMPLE = schema_of("Id", "City:string")
+
+
+@pytest.fixture
+def local(tmp_path):
+    return DeltalakeWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", "on")
+
+
+@pytest.fixture
+def engine(request, tmp_path):
+    """A writer of the engine that the test names, with the feed on; `turns`: both, one batch each."""
+    if request.param == "deltalake":
+        yield request.getfixturevalue("local")
+        return
+    writer = request.getfixturevalue("fresh")
+    writer._feed = "on"
+    yield Turns(writer, tmp_path) if request.param == "turns" else writer
+    writer._feed = "keep"
+
+
+class Turns:
+    """Two engines on the same tables, each of which applies every other batch."""
+
+    def __init__(self, writer, scratch):
+        local = DeltalakeWriter(writer._tables._root, scratch, "on")
+        self._turns = itertools.cycle([local, writer])
+        self._tables = writer._tables
+
+    def apply(self, *arguments):
+        return next(self._turns).apply(*arguments)
+
+
+def folder_of(table):
+    return table.writer._tables.path(table.table)
+
+
+def replayed(table, *batches, rows=()):
+    """Apply batches, each in one commit; per version what `replay` says that its feed says."""
+    expected, names = {}, table.schema.names
+    for batch in batches:
+        said, rows = net_changes(rows, batch, names, table.keys)
+        version = table.change(*batch).version
+        if said:
+            expected[version] = said
+    return expected
+
+
+def random_batches(choose, cells, count):
+    return [
+        [(choose.choice((0, 0, 1, 2, 4)), *map(choose.choice, cells)) for _ in range(choose.randrange(1, 15))]
+        for _ in range(count)
+    ]
+
+
+def read_by_deltalake(folder):
+    return fed(pa.table(DeltaTable(str(folder)).load_cdf(starting_version=0)))
+
+
+def read_by_spark(spark, folder):
+    return fed(
+        spark.read.option("readChangeFeed", "true")
+        .option("startingVersion", 0)
+        .format("delta")
+        .load(str(folder))
+        .toArrow()
+    )
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_deltalake_feeds_random_changes_of_every_type(local, kind):
+    table = Scenario(local, schema_of(f"k:{kind}", f"c:{kind}", "v:long"), ["k"])
+    cells = [*KEYS[kind], None]
+    expected = replayed(table, *random_batches(random.Random(kind), [cells, cells, range(3)], 4))
+    assert read_by_deltalake(folder_of(table)) == expected
+    assert [fault for fault in protocol_faults(folder_of(table)) if not fault.startswith("statistics")] == []
+
+
+# inserts, key changes, duplicates, upserts, deletes and inserts again, nothing
+LOG = [
+    [(0, 1, "Linz"), (0, 2, "Wels"), (0, 2, "Wels"), (0, 3, "Ried"), (0, None, "Enns")],
+    [(1, 1, "Graz"), (2, 3, None), (0, 4, "Bad Ischl"), (4, 2, "Wels"), (4, 5, "Melk")],
+    [(2, 4, None), (0, 40, "Bad Ischl"), (2, 5, None), (0, 5, "Melk"), (0, 1, "Linz"), (1, 1, "Hall")],
+    [(2, 99, None)],
+    [(2, 2, None), (4, 1, "Hall"), (4, None, "Enns"), (0, 6, "Zell"), (1, 6, "Zell am See"), (2, 6, None)],
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("engine", "form"),
+    [("deltalake", "mapped"), ("spark", "mapped"), ("spark", "plain"), ("turns", "marked rows")],
+    indirect=["engine"],
+)
+def test_spark_reads_from_the_feed_of_each_commit_what_replay_does(engine, spark, monkeypatch, form):
+    monkeypatch.setattr(spark_engine, "MARKED_FROM_ROWS", 0 if form == "marked rows" else 1_000_000)
+    names, parts = (("my Id", "in City"), ["in City"]) if form == "mapped" else (("Id", "City"), [])
+    table = Scenario(engine, schema_of(names[0], f"{names[1]}:string", partitions=parts), names[:1])
+    expected = replayed(table, *LOG)
+    assert len(expected) == 4
+    assert read_by_spark(spark, folder_of(table)) == expected
+    if form == "marked rows":
+        assert list(folder_of(table).glob("deletion_vector*"))
+    else:
+        assert protocol_faults(folder_of(table)) == []
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_files_added_unchanged_are_inserts_of_the_feed(local, tmp_path, is_known):
+    table = Scenario(local, SIMPLE, ["Id"])
+    if is_known:
+        table.create()
+    table.batch = 1
+    added = passthrough_rows(tmp_path, table.file(SIMPLE.names, (0, 1, "Linz"), (0, 2, "Wels")))
+    outcome = local.apply("dbo/T", ChangeBatch((added,), SIMPLE, ("Id",)), table.record(added))
+    assert outcome.operation == "STAGE"
+    said, _ = net_changes([], [(0, 1, "Linz"), (0, 2, "Wels")], SIMPLE.names, ["Id"])
+    assert read_by_deltalake(folder_of(table)) == {outcome.version: said}
+
+
+@pytest.mark.parametrize(
+    "engine", ["deltalake", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])], indirect=True
+)
+def test_change_data_stays_as_long_as_old_data_files_do(engine):
+    table = Scenario(engine, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    table.change((1, 1, "Wels"))
+    table.change((1, 1, "Enns"))
+    folder = folder_of(table)
+    older, newer = sorted((folder / "_change_data").rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    os.utime(older, (time.time() - 2 * 86_400,) * 2)
+    engine.maintain("dbo/T", 24.0)
+    assert not older.exists()
+    assert newer.exists()
+    engine.make_durable("dbo/T", -1)  # what was vacuumed is no damage
+    assert table.found() == [(1, "Enns")]
+
+
+@pytest.mark.parametrize("wanted", ["keep", "on", "off"])
+def test_a_feed_that_somebody_else_turned_on_ends_only_where_that_is_asked_for(tmp_path, wanted):
+    writer = DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch", wanted)
+    table = Scenario(writer, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    folder = folder_of(table)
+    if wanted != "on":
+        DeltaTable(str(folder)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    table.version = writer.snapshot("dbo/T").version
+    table.change((1, 1, "Wels"))
+    has_feed = wanted != "off"
+    properties = DeltaTable(str(folder)).metadata().configuration
+    assert properties.get("delta.enableChangeDataFeed", "false") == str(has_feed).lower()
+    assert (folder / "_change_data").exists() is has_feed
+
+
+def test_a_feed_begins_with_a_commit_of_its_own_before_the_next_change(local):
+    table = Scenario(local, SIMPLE, ["Id"])
+    local._feed = "keep"
+    table.change((0, 1, "Linz"))
+    local._feed = "on"
+    rows = [{"Id": 1, "City": "Linz"}]
+    expected = replayed(table, [(1, 1, "Wels"), (0, 2, "Enns")], rows=rows)
+    assert [entry.operation for entry in local.history("dbo/T")] == [
+        "MERGE",
+        "SET TBLPROPERTIES",
+        "WRITE",
+        "CREATE TABLE",
+    ]
+    found = pa.table(DeltaTable(str(folder_of(table))).load_cdf(starting_version=3))
+    assert fed(found) == expected
+    table.change((1, 1, "Graz"))
+    assert local.history("dbo/T", limit=1)[0].version == 4
+
+
+@pytest.mark.parametrize(("names", "reader", "writer"), [(("Id",), 1, 7), (("my Id",), 2, 5)])
+def test_a_feed_asks_readers_for_nothing(tmp_path, names, reader, writer):
+    schema = schema_of(*names)
+    created, evolved = tmp_path / "created", tmp_path / "evolved"
+    record = Scenario(None, schema).record()
+    commit.create_table(created, schema, record, change_data_feed="on")
+    commit.create_table(evolved, schema, record)
+    commit.evolve(known_log(evolved), schema, (), "on")
+    for folder in (created, evolved):
+        assert protocol_faults(folder) == []
+        protocol = DeltaTable(str(folder)).protocol()
+        assert (protocol.min_reader_version, protocol.min_writer_version) == (reader, writer)
+
+
+def test_a_mirror_with_the_option_feeds_and_keeps_the_names_that_the_feed_needs(tmp_path):
+    """LZ-5.12: in a table that has, or had, a feed."""
+    zone = LandingZoneWriter(tmp_path)
+    table = zone.table("T", keys=["Id"])
+    for feed, name, result in [
+        ("on", "City", RunResult.CAUGHT_UP),
+        ("off", "Zip", RunResult.CAUGHT_UP),
+        ("off", "_change_type", RunResult.NEEDS_ATTENTION),
+    ]:
+        table.upsert({"Id": 1, name: "Linz"})
+        with Mirror(tmp_path, Config(merge_engine="deltalake", change_data_feed=feed)) as mirror:
+            assert mirror.sync().result is result
+    assert [entry.operation for entry in mirror.history("T")][:2] == ["MERGE", "ADD COLUMNS"]
