@@ -182,11 +182,15 @@ class _Operations:
     def _update(self, item: Item, body: Mapping[str, Any]) -> Item:
         name = _text(body, "displayName", MAX_NAME, item.name)
         description = _text(body, "description", MAX_DESCRIPTION, item.description)
+        return self._replace(item, replace(item, name=name, description=description))
+
+    def _replace(self, item: Item, changed: Item) -> Item:
+        """Change an item; where its engine runs and has another name or other options, it starts again with them."""
         was_running = self._pool.status(item)[0] in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
-        if name != item.name:
+        if changed.name != item.name or (was_running and _options(changed) != _options(item)):
             self._pool.forget(item)
         try:
-            item = self._change(replace(item, name=name, description=description))
+            item = self._change(changed)
         finally:
             if was_running:
                 self._pool.start(item)
@@ -204,7 +208,7 @@ class _Operations:
         is_same = item.definition is not None and _schema(item.definition) == _schema(payload)
         if not is_same and self._pool.status(item)[0] not in {DatabaseStatus.INITIALIZED, DatabaseStatus.STOPPED}:
             raise FabricApiError(FabricErrorCode.OperationNotAllowed)
-        self._change(replace(item, definition=payload))
+        self._replace(item, replace(item, definition=payload))
 
     delete_mirrored_database = delete_item
     get_mirrored_database_definition = get_item_definition
@@ -363,6 +367,10 @@ def _text(body: Mapping[str, Any], name: str, max_length: int, default: str | No
     if not isinstance(value, str) or len(value) > max_length or (not value and default is None):
         raise FabricApiError(FabricErrorCode.InvalidRequest, f"{name} is not a text of 1 to {max_length} characters.")
     return value
+
+
+def _options(item: Item) -> dict[str, Any]:
+    return read_definition(item.definition or PLAIN)
 
 
 def _schema(payload: bytes) -> str:

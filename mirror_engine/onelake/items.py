@@ -398,7 +398,7 @@ def read_definition(payload: bytes) -> dict[str, Any]:
     properties = _object(content, "properties")
     source, target = _object(properties, "source"), _object(properties, "target")
     typed = {} if target.get("typeProperties") is None else _object(target, "typeProperties")
-    schema, days = typed.get("defaultSchema"), typed.get("retentionInDays")
+    schema, days, feed = (typed.get(name) for name in ("defaultSchema", "retentionInDays", "enableDeltaChangeDataFeed"))
     checks = (
         (source.get("type") == _SOURCE, f"source.type is not {_SOURCE}"),
         (target.get("type") == _TARGET, f"target.type is not {_TARGET}"),
@@ -408,11 +408,13 @@ def read_definition(payload: bytes) -> dict[str, Any]:
             days is None or (type(days) is int and 1 <= days <= _MAX_DAYS),  # True is an int, too
             f"target.typeProperties.retentionInDays is not from 1 to {_MAX_DAYS}",
         ),
+        (type(feed) in (bool, type(None)), "target.typeProperties.enableDeltaChangeDataFeed is not true or false"),
     )
     for is_valid, finding in checks:
         if not is_valid:
             raise CorruptedPayload(f"properties.{finding}.")
-    options = {"default_schema": schema, "vacuum_retention_days": days}
+    wanted = None if feed is None else "on" if feed else "off"
+    options = {"default_schema": schema, "vacuum_retention_days": days, "change_data_feed": wanted}
     return {name: value for name, value in options.items() if value is not None}
 
 

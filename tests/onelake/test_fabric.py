@@ -116,6 +116,7 @@ def with_payload(payload):
                 definition(defaultSchema="a/b"),
                 definition(defaultSchema=1),
                 definition(retentionInDays=0),
+                definition(enableDeltaChangeDataFeed="true"),
                 definition(format="Iceberg"),
             )
         ),
@@ -153,6 +154,22 @@ def test_a_renamed_database_is_mirrored_on(client):
     client.post(f"{at}/startMirroring")
     client.patch(at, json={"displayName": "sold"})
     assert client.post(f"{at}/getMirroringStatus").json() == {"status": "Running"}
+
+
+@pytest.mark.parametrize(("said", "feed"), [({"enableDeltaChangeDataFeed": True}, "on"), ({}, "keep")])
+def test_a_running_database_takes_over_the_options_of_a_new_definition(client, pool, monkeypatch, said, feed):
+    """LZ-9.10: its engine starts again, if they are others, and no table is rebuilt."""
+    at = f"{client.items}/{create(client)['id']}"
+    client.post(f"{at}/getMirroringStatus")
+    client.post(f"{at}/startMirroring")
+    ended, forget = [], pool.forget
+    monkeypatch.setattr(pool, "forget", lambda item: (ended.append(item.name), forget(item)))
+    client.post(f"{at}/updateDefinition", json={"definition": definition(**OPTIONS, **said)})
+    assert ended == (["sales"] if said else [])
+    assert client.post(f"{at}/getMirroringStatus").json() == {"status": "Running"}
+    [item] = [item for item in pool.items.all() if item.name == "sales"]
+    assert pool._config_of(item).change_data_feed == feed
+    assert pool._marker(item) is None
 
 
 def test_without_a_definition_nothing_starts(client):
