@@ -47,6 +47,14 @@ class FileRead:
 
 
 @dataclass(frozen=True)
+class CommitStarted:
+    """All files of a batch have been read, and are being committed."""
+
+    table: TableName
+    files: int
+
+
+@dataclass(frozen=True)
 class BatchCommitted:
     """A batch is durably committed to the Delta table."""
 
@@ -116,7 +124,7 @@ class ProgressRebuilt:
 
 @dataclass(frozen=True)
 class SetupProgress:
-    """Slow preparation: jars being fetched, the Spark session starting. `done` of `total`, 0 where unknown."""
+    """Slow preparation: jars being fetched, the Spark session starting. `done` of `total`, which is 0 where unknown."""
 
     what: str
     done: int = 0
@@ -128,6 +136,7 @@ Event = (
     | CycleEnded
     | BatchStarted
     | FileRead
+    | CommitStarted
     | BatchCommitted
     | TableDropped
     | TableMaintained

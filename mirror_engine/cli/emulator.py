@@ -128,7 +128,7 @@ def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("-d", "--detach", is_flag=True, help="Return when it is ready; it keeps running.")
 @click.option("--foreground", is_flag=True, help="Do not detach.", hidden=True)
-@log.log_options
+@log.log_options("text", "json")
 def start(
     store: Path,
     config: Config,

@@ -37,7 +37,7 @@ from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.monitoring.words import cell, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from rich.console import RenderableType
@@ -75,13 +75,13 @@ def status(mirror: Mirror, interval: float, *, check: bool, watch: bool) -> int:
     from rich.console import Group
     from rich.live import Live
 
-    is_live = watch and not wants_json()
-    view = Live(console=stdout(), auto_refresh=False, vertical_overflow="visible") if is_live else nullcontext()
+    is_live = watch and not wants_json() and stdout().is_terminal
+    view = Live(console=stdout(), auto_refresh=False, screen=True) if is_live else nullcontext()
     with Stopping() as stopping, view as live:
         while True:
             latest = mirror.status()
             if live:
-                live.update(Group(*status_text(latest)), refresh=True)
+                live.update(Group(*status_text(latest, problems_first=True)), refresh=True)
             else:
                 report(latest.to_json(), status_text(latest))
             if not watch or stopping.stop.wait(interval):
@@ -333,8 +333,11 @@ def difference_json(difference: Difference) -> dict[str, Any]:
     }
 
 
-def status_text(status: MirrorStatus) -> Iterator[RenderableType]:
-    """A headline, one line per table, and a paragraph for each table with something to report, urgent ones first."""
+def status_text(status: MirrorStatus, *, problems_first: bool = False) -> Iterator[RenderableType]:
+    """A headline, one line per table, and a paragraph for each table with something to report, urgent ones first.
+
+    `problems_first`: tables that need attention come before all others, as the end may not fit on the screen.
+    """
     now = time.time()
     yield _headline(status, now)
     if status.partner and (partner := _partner(status.partner)):
@@ -346,13 +349,24 @@ def status_text(status: MirrorStatus) -> Iterator[RenderableType]:
     for diagnostic in status.diagnostics[:MAX_LINES]:
         yield ""
         yield from diagnostic_lines(diagnostic)
+    by_urgency = sorted(status.tables, key=lambda table: list(STATE_STYLES).index(table.urgency))
+    noted = [table for table in by_urgency if _is_noted(table)]
+    stuck = [table for table in noted if problems_first and table.urgency == "stuck"]
+    yield from _paragraphs(stuck, engine_running=status.engine_running)
     yield ""
-    yield _overview(status.tables, now) if status.tables else line(NO_FOLDERS)
-    for table in sorted(status.tables, key=lambda table: list(STATE_STYLES).index(table.urgency)):
-        noted = table.pending_files or table.ignored or table.diagnostics or table.last_failure
-        if noted or not isinstance(table.state, CaughtUp):
-            yield ""
-            yield from _paragraph(table, engine_running=status.engine_running)
+    yield _overview(by_urgency if problems_first else status.tables, now) if status.tables else line(NO_FOLDERS)
+    yield from _paragraphs([table for table in noted if table not in stuck], engine_running=status.engine_running)
+
+
+def _is_noted(table: TableStatus) -> bool:
+    has_notes = table.pending_files or table.ignored or table.diagnostics or table.last_failure
+    return bool(has_notes) or not isinstance(table.state, CaughtUp)
+
+
+def _paragraphs(tables: Iterable[TableStatus], *, engine_running: bool) -> Iterator[RenderableType]:
+    for table in tables:
+        yield ""
+        yield from _paragraph(table, engine_running=engine_running)
 
 
 def _headline(status: MirrorStatus, now: float) -> Text:

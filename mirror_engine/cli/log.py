@@ -27,6 +27,7 @@ _KINDS: dict[type, tuple[LogLevel, str]] = {
     events.CycleEnded: ("info", "cycle_finished"),
     events.BatchStarted: ("debug", "batch_started"),
     events.FileRead: ("debug", "file_read"),
+    events.CommitStarted: ("debug", "commit_started"),
     events.BatchCommitted: ("info", "commit_finished"),
     events.TableDropped: ("warning", "table_dropped"),
     events.TableMaintained: ("info", "table_maintained"),
@@ -40,12 +41,15 @@ _KINDS: dict[type, tuple[LogLevel, str]] = {
 _RENAMED = {"batches": "commits", "seconds": "duration_seconds", "done": "completed"}
 
 
-def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--log-format` and `--log-level` to a command."""
+def log_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--log-format`, of which the first is the default, and `--log-level` to a command."""
+    auto = " auto: text, but bars and sentences on a terminal." if "auto" in formats else ""
+    shape = click.option(
+        "--log-format", type=Choice(formats), default=formats[0], help=f"Format of log lines on stderr.{auto}"
+    )
     levels = "Least level that is logged; see also -v and -q."
-    function = click.option("--log-level", type=Choice(LEVELS), default="info", help=levels)(function)
-    formats = Choice(("text", "json"))
-    return click.option("--log-format", type=formats, default="text", help="Format of log lines on stderr.")(function)
+    least = click.option("--log-level", type=Choice(LEVELS), default="info", help=levels)
+    return lambda function: shape(least(function))
 
 
 def level_of(name: str) -> LogLevel:

@@ -1,26 +1,43 @@
-"""Progress of long work on stderr: bars on a terminal, elsewhere a plain line every ten seconds."""
+"""Progress of long work on stderr: bars and a line for each commit on a terminal, elsewhere one every ten seconds."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
 
+from mirror_engine.cli.log import LEVELS, log_record
 from mirror_engine.cli.options import Choice, verbosity
-from mirror_engine.cli.output import short_span, stderr
-from mirror_engine.events import BatchCommitted, BatchStarted, FileRead, SetupProgress
+from mirror_engine.cli.output import bullet, diagnostic_lines, line, short_span, stderr
+from mirror_engine.events import (
+    BatchCommitted,
+    BatchStarted,
+    CommitStarted,
+    DiagnosticRaised,
+    FileRead,
+    ProgressRebuilt,
+    RetryScheduled,
+    SetupProgress,
+    TableDropped,
+    TableHalted,
+    TableMaintained,
+    TableResumed,
+)
 from mirror_engine.landing_zone.diagnostics import count, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rich.console import RenderableType
     from rich.table import Table
 
+    from mirror_engine.cli.log import LogLevel
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
 
@@ -35,65 +52,138 @@ progress_option = click.option(
 
 
 @contextmanager
-def shown(form: str = "auto") -> Iterator[tuple[Listener, ...]]:
-    """Listeners that show progress while entered, in the form of `--progress`."""
+def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[tuple[Listener, ...]]:
+    """Listeners that show progress while entered.
+
+    Args:
+        form: as `--progress`.
+        least: of work that goes on until it is stopped: the least level of the events that get a line of their own
+            on a terminal; None: only commits, and what delays them, as a report follows.
+    """
     console = stderr()
-    listener = Progress()
-    if form == "none" or verbosity() < 0:
+    progress, is_quiet = Progress(is_lasting=least is not None), verbosity() < 0
+    if form == "none" or (is_quiet and least is None):
         yield ()
     elif form == "plain" or not console.is_terminal:
         end = threading.Event()
-        threading.Thread(target=listener.write_lines, args=(end,), name="progress", daemon=True).start()
+        threading.Thread(target=progress.write_lines, args=(end,), name="progress", daemon=True).start()
         try:
-            yield (listener,)
+            yield (progress,)
         finally:
             end.set()
     else:
         from rich.live import Live
 
-        with Live(console=console, get_renderable=listener.bars, refresh_per_second=10, transient=True):
-            yield (listener,)
+        pending: deque[RenderableType] = deque()
+
+        def listen(event: Event) -> None:
+            progress(event)
+            pending.extend(lines(event) if is_shown(event, least) else ())
+
+        def view() -> RenderableType:
+            while pending:  # here, as lines of several threads would write over each other
+                console.print(pending.popleft())
+            return "" if is_quiet else progress.bars()
+
+        with Live(console=console, get_renderable=view, refresh_per_second=10, transient=True):
+            yield (listen,)
+
+
+def is_shown(event: Event, least: LogLevel | None) -> bool:
+    """Whether an event gets lines of its own on a terminal."""
+    if least is None:
+        return isinstance(event, BatchCommitted | RetryScheduled | TableDropped | ProgressRebuilt)
+    return log_record(event)[0] in LEVELS[LEVELS.index(least) :]
+
+
+def lines(event: Event) -> Iterator[RenderableType]:
+    """An event for people; nothing for those that bars show."""
+    match event:
+        case BatchCommitted(table, version, files, rows, seconds):
+            yield line(f"{table.normalized} v{version}: {_amount(len(files), rows)} ({short_span(seconds)})")
+        case DiagnosticRaised(_, diagnostic):  # that of a halted table, too
+            yield from diagnostic_lines(diagnostic)
+        case TableHalted(table):
+            yield line(f"{table.normalized} is halted.", "bold red")
+        case TableResumed(table):
+            yield line(f"{table.normalized} goes on.", "green")
+        case TableDropped(_, reason):
+            yield line(reason, "yellow")
+        case ProgressRebuilt(table, version):
+            yield line(f"{table.normalized}: progress was rebuilt from its Delta log (v{version})", "yellow")
+        case RetryScheduled(table, message, seconds):
+            what, _, help = message.partition("\n  -> ")
+            name = f"{table.normalized}: " if table else ""
+            yield line(f"{name}{what}; retry in {short_span(seconds)}", "bold red")
+            if help:
+                yield bullet("help:", help)
+        case TableMaintained(table, done, seconds):
+            numbers = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in done.items())
+            yield line(f"{table.normalized}: {numbers} ({short_span(seconds)})", "dim")
+        case _:
+            return
+
+
+def _amount(files: int, rows: int) -> str:
+    return f"{count(files, 'file')}, {count(rows, 'row')}"
 
 
 @dataclass
-class _Batch:
-    """Progress of one table's batch."""
+class _Work:
+    """Progress of one table's pending files, of which a batch is read, then committed."""
 
+    table: str
     files: int
     rows: int = 0
-    files_read: int = 0
+    read: int = 0
+    committed: int = 0
+    committing: int = 0
     started: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
-        return f"{self.files_read} of {count(self.files, 'file')}, {count(self.rows, 'row')}"
+        if self.committing:
+            return f"committing {_amount(self.committing, self.rows)}"
+        return f"reading {self.read} of {_amount(self.files, self.rows)}"
 
 
 class Progress:
-    """Listener that knows what is going on: setup, and the batch of each table; for any thread."""
+    """Listener that knows what is going on: setup, and the pending files of each table; for any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_lasting: bool = False) -> None:
         self._lock = threading.Lock()
         self._started = time.monotonic()
-        self._batches: dict[TableName, _Batch] = {}
+        self._work: dict[TableName | None, _Work] = {}
         self._setup: SetupProgress | None = None
         self._commits = 0
+        self._is_lasting = is_lasting
 
     def __call__(self, event: Event) -> None:
         """Take note of an event."""
         with self._lock:
+            table = getattr(event, "table", None)
+            work = self._work.get(table)
             match event:
-                case SetupProgress():
-                    self._setup = event
-                case BatchStarted(table, files):
-                    self._batches[table] = _Batch(files)
-                case FileRead(table, _, rows) if table in self._batches:
-                    self._setup = None
-                    self._batches[table].files_read += 1
-                    self._batches[table].rows += rows
-                case BatchCommitted(table):
-                    self._setup = None
+                case SetupProgress(_, done, total):
+                    self._setup = None if total and done >= total else event
+                case BatchStarted(name, files):
+                    done = work.committed if work else 0
+                    started = work.started if work else time.monotonic()
+                    self._work[name] = _Work(
+                        printable(name.normalized), done + files, read=done, committed=done, started=started
+                    )
+                case FileRead(_, _, rows) if work:
+                    work.read += 1
+                    work.rows += rows
+                case CommitStarted(_, files) if work:
+                    work.committing = files
+                case BatchCommitted(_, _, files):
                     self._commits += 1
-                    self._batches.pop(table, None)
+                    if work:
+                        work.committed, work.committing = work.committed + len(files), 0
+                    if work and work.committed >= work.files:
+                        del self._work[table]
+                case RetryScheduled() | TableHalted() | TableDropped() if work:
+                    del self._work[table]
 
     def write_lines(self, end: threading.Event) -> None:
         """Write a line every `PLAIN_SECONDS`."""
@@ -104,7 +194,7 @@ class Progress:
     def line(self) -> str:
         """What is going on now."""
         with self._lock:
-            parts = [f"{printable(table.normalized)}: {batch}" for table, batch in self._batches.items()]
+            parts = [f"{work.table}: {work}" for work in self._work.values()]
             if setup := self._setup:
                 parts.insert(
                     0, f"preparing {setup.what}" + (f" ({setup.done} of {setup.total})" if setup.total else "")
@@ -113,7 +203,7 @@ class Progress:
         return f"[{short_span(time.monotonic() - self._started)}] {'; '.join(parts) or done}"
 
     def bars(self) -> Table:
-        """The same as a bar for setup, and one for each table."""
+        """The same as a bar for setup, and one for each table: half of it is reading, half committing."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
@@ -125,7 +215,9 @@ class Progress:
                 counts = f"{setup.done} of {total}" if total else ""
                 bar = ProgressBar(total, setup.done, width=20, pulse=not total)
                 shown.add_row(f"preparing {setup.what}", bar, counts, short_span(now - self._started))
-            for table, batch in self._batches.items():
-                bar = ProgressBar(batch.files, batch.files_read, width=20)
-                shown.add_row(printable(table.normalized), bar, str(batch), short_span(now - batch.started))
+            for work in self._work.values():
+                bar = ProgressBar(2 * work.files, work.read + work.committed, width=20)
+                shown.add_row(work.table, bar, str(work), short_span(now - work.started))
+            if self._is_lasting and not shown.rows:
+                shown.add_row(line(f"waiting for change files; {count(self._commits, 'commit')} so far", "dim"))
         return shown

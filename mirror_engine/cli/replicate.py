@@ -70,20 +70,34 @@ def sync(root: Path, config: Config, progress: str) -> int:
     """
     from mirror_engine.mirror import Mirror
 
-    applied: set[TableName] = set()
-
-    def listen(event: Event) -> None:
-        if isinstance(event, BatchCommitted):
-            applied.add(event.table)
-
-    with shown(progress) as listeners, Mirror(root, config, listeners=[*listeners, listen]) as mirror:
-        if not has_zone(root):
-            note(f"{root}: no landing zone yet; land files in {root / ZONE}")
+    applied = Applied()
+    with shown(progress) as listeners, Mirror(root, config, listeners=[*listeners, applied]) as mirror:
+        _misses_zone(root)
         with Stopping() as stopping:
             done = mirror.sync(stopping.stop)
     code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
-    report(sync_json(done, code, config), [*_attention(done), report_text(done, len(applied))])
+    report(sync_json(done, code, config), [*_attention(done), report_text(done, len(applied.tables))])
     return code
+
+
+class Applied:
+    """Listener that collects the tables to which something was applied."""
+
+    def __init__(self) -> None:
+        self.tables: set[TableName] = set()
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        if isinstance(event, BatchCommitted):
+            self.tables.add(event.table)
+
+
+def _misses_zone(root: Path) -> bool:
+    """Whether there is no landing zone yet, which is noted."""
+    if has_zone(root):
+        return False
+    note(f"{root}: no landing zone yet; land files in {root / ZONE}")
+    return True
 
 
 def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
@@ -168,14 +182,15 @@ def _failure(error: TransientError) -> Iterator[RenderableType]:
 
 
 @command(place="empty", config=ALL)
-@log.log_options
+@log.log_options("auto", "text", "json")
 def run(root: Path, config: Config, log_format: str, log_level: str) -> int:
     """Apply change files as they arrive, until stopped.
 
     SIGTERM or Ctrl+C ends it after the current commit, a second one immediately. File-system events wake it; without
     them it scans every --poll-interval.
 
-    Events are logged on stderr, one line each; with --json the final report is printed on stdout.
+    On a terminal it shows bars, and a line for each commit and finding. Elsewhere events are logged on stderr, one line
+    each. With --json the final report is printed on stdout.
 
     Example: mirror-engine run ./shop --poll-interval 5s --log-format json
 
@@ -185,18 +200,38 @@ def run(root: Path, config: Config, log_format: str, log_level: str) -> int:
     from mirror_engine.mirror import Mirror
 
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
-    writer = log.Log(log_format, log.level_of(log_level))
-    with Stopping() as stopping, Mirror(root, config, listeners=[writer]) as mirror:
-        writer.write("info", "started", {"root": str(root), "poll_interval_seconds": config.poll_interval_seconds})
-        if not has_zone(root):
-            writer.write("warning", "no_landing_zone", {"expected": str(root / ZONE)})
-        done = mirror.run(stopping.stop)
+    least = log.level_of(log_level)
+    if log_format == "auto" and stderr().is_terminal:
+        with Stopping() as stopping:
+            done = _run_on_terminal(root, config, stopping, least)
+    else:
+        writer = log.Log(log_format, least)
+        with Stopping() as stopping, Mirror(root, config, listeners=[writer]) as mirror:
+            writer.write("info", "started", {"root": str(root), "poll_interval_seconds": config.poll_interval_seconds})
+            if not has_zone(root):
+                writer.write("warning", "no_landing_zone", {"expected": str(root / ZONE)})
+            done = mirror.run(stopping.stop)
+        facts = report_json(done, 0)
+        writer.write("info", "stopped", {name: value for name, value in facts.items() if name != "exit_code"})
     code = stopping.exit_code(exits.SUCCESS)
-    document = report_json(done, code)
-    writer.write("info", "stopped", {name: value for name, value in document.items() if name != "exit_code"})
     if wants_json():
-        print_json(document)
+        print_json(report_json(done, code))
     return code
+
+
+def _run_on_terminal(root: Path, config: Config, stopping: Stopping, least: log.LogLevel) -> SyncReport:
+    """Run with bars and sentences; at the end, what was done, and what needs attention."""
+    from mirror_engine.mirror import Mirror
+
+    applied = Applied()
+    is_quiet = verbosity() < 0
+    if not (is_quiet or _misses_zone(root)):
+        note(f"{root}: applying change files as they land; Ctrl+C stops")
+    with shown(least=least) as listeners, Mirror(root, config, listeners=[*listeners, applied]) as mirror:
+        done = mirror.run(stopping.stop)
+    for part in () if is_quiet else (*_attention(done), line(report_text(done, len(applied.tables)))):
+        stderr().print(part)
+    return done
 
 
 @command(place="empty", config=READING, reads_engine=True)

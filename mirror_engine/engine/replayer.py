@@ -28,6 +28,7 @@ from mirror_engine.errors import CommitConflict, CommitFailed, ConcurrentModific
 from mirror_engine.events import (
     BatchCommitted,
     BatchStarted,
+    CommitStarted,
     DiagnosticRaised,
     TableDropped,
     TableHalted,
@@ -291,6 +292,7 @@ class Replayer:
         folder, mirror = self._context.delta_folder(task.table), self._context.ledger.mirror
         record = BatchRecord(mirror, task.root_identity, for_commit(known, task.listing), (), task.table.folder)
         self._check_unchanged(task, batch)
+        self._context.emit(CommitStarted(task.table, len(batch.files)))
         if state is None and not batch.batch.passthrough:
             self._context.writer.create(folder, batch.batch.schema, record)
         progress = advance(known, batch, self._context.clock())

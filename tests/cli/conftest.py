@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.cli.main import main
@@ -77,6 +79,16 @@ def cli(capsys):
         return Printed(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """What a person sees on a terminal: stdout and stderr together."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, height=30, highlight=False)
+    for module in ("inspection", "replicate", "progress"):
+        for stream in ("stdout", "stderr"):
+            monkeypatch.setattr(f"mirror_engine.cli.{module}.{stream}", lambda: console, raising=False)
+    return console
 
 
 @pytest.fixture

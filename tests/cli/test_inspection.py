@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 
@@ -27,8 +28,20 @@ def test_status_watch_prints_until_it_is_stopped(shop, cli, form):
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     printed = cli("status", shop.root, "--watch", "--interval", "100ms", *form)
     assert printed.code == 0
-    if form:
-        assert len(printed.out.splitlines()) > 1
+    assert len(re.findall(r"^\{|no engine is running$", printed.out, re.MULTILINE)) > 1
+
+
+@pytest.mark.slow
+def test_status_watch_takes_a_screen_of_its_own_on_a_terminal_with_problems_first(shop, cli, terminal):
+    shop.halt()
+    cli("sync", shop.root, "-q")
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    assert cli("status", shop.root, "--watch", "--interval", "100ms").code == 0
+    shown = terminal.file.getvalue()
+    assert (shown.count("\x1b[?1049h"), shown.count("\x1b[?1049l")) == (1, 1)
+    assert shown.index("ME023") < shown.index("Last commit") < shown.index("Sales.Orders")
+    plain = cli("status", shop.root).out
+    assert plain.index("Sales.Orders") < plain.index("ME023")
 
 
 def test_tables_lists_delta_tables(shop, cli):

@@ -10,9 +10,11 @@ import click
 import pytest
 
 from mirror_engine.cli.log import LEVELS, Log, level_of, log_record
+from mirror_engine.cli.progress import lines
 from mirror_engine.events import (
     BatchCommitted,
     BatchStarted,
+    CommitStarted,
     CycleEnded,
     CycleStarted,
     DiagnosticRaised,
@@ -36,6 +38,7 @@ EVENTS = [
     CycleEnded(1, 0, 0.1),
     CycleEnded(2, 3, 0.12345),
     BatchStarted(ORDERS, 2, "1.parquet", "2.parquet"),
+    CommitStarted(ORDERS, 2),
     FileRead(ORDERS, "1.parquet", 5),
     BatchCommitted(ORDERS, 3, ("1.parquet", "2.parquet"), 10, 1.5),
     TableDropped(ORDERS, "folder gone, table dropped"),
@@ -62,6 +65,14 @@ def test_every_kind_of_event_has_a_record():
     assert {type(event) for event in EVENTS} == set(get_args(Event))
     assert [log_record(event)[1] for event in EVENTS][:3] == ["cycle_started", "cycle_finished", "cycle_finished"]
     assert {log_record(event)[0] for event in EVENTS} <= {"debug", "info", "warning", "error"}
+
+
+def test_on_a_terminal_every_event_has_lines_or_a_bar():
+    texts = {type(event): [str(part) for part in lines(event)] for event in EVENTS}
+    silent = {kind for kind, parts in texts.items() if not parts}
+    assert silent == {CycleStarted, CycleEnded, BatchStarted, FileRead, CommitStarted, SetupProgress}
+    assert texts[TableResumed] == ["Sales.Orders goes on."]
+    assert texts[TableMaintained] == ["Sales.Orders: files added 1, files removed 9, files deleted 0 (1.5s)"]
 
 
 def test_details_and_idle_cycles_are_not_logged():

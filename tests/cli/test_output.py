@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from datetime import date, datetime, timezone
@@ -10,16 +9,25 @@ from decimal import Decimal
 
 import click
 import pytest
-from rich.console import Console
 
 from mirror_engine.cli import progress
 from mirror_engine.cli.output import short_span
-from mirror_engine.events import BatchCommitted, BatchStarted, CycleStarted, FileRead, SetupProgress
-from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.events import (
+    BatchCommitted,
+    BatchStarted,
+    CommitStarted,
+    FileRead,
+    RetryScheduled,
+    SetupProgress,
+    TableDropped,
+    TableHalted,
+)
+from mirror_engine.landing_zone.diagnostics import count, diagnose
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.monitoring.words import cell, plain
 
 ORDERS = TableName("Sales", "Orders")
+EMPTY = diagnose("ME023", "Sales.schema/Orders/2.parquet")
 
 
 @pytest.mark.parametrize(
@@ -81,27 +89,76 @@ def test_progress_without_a_terminal_is_a_line_now_and_then(monkeypatch, capsys)
     with progress.shown() as (listener,):
         listener(SetupProgress("jars", 3, 33))
         assert listener.line().endswith("preparing jars (3 of 33)")
+        listener(SetupProgress("jars", 33, 33))
         listener(BatchStarted(ORDERS, 2, "1", "2"))
         listener(FileRead(ORDERS, "1", 1200))
-        assert listener.line().endswith("] Sales.Orders: 1 of 2 files, 1,200 rows")
+        assert listener.line().endswith("] Sales.Orders: reading 1 of 2 files, 1,200 rows")
         time.sleep(0.1)
         listener(BatchCommitted(ORDERS, 1, ("1", "2"), 1200, 0.1))
         assert listener.line().endswith("] 1 commit so far")
-    assert "Sales.Orders: 1 of 2 files" in capsys.readouterr().err
+    assert "Sales.Orders: reading 1 of 2 files" in capsys.readouterr().err
+
+
+def test_a_bar_follows_reading_and_committing_and_is_full_only_once_all_is_committed():
+    def bar():
+        (cells, *_) = zip(*(column._cells for column in listener.bars().columns), strict=True)
+        return cells[1].completed / cells[1].total, cells[2]
+
+    listener = progress.Progress()
+    listener(BatchStarted(ORDERS, 4, "1", "4"))
+    listener(FileRead(ORDERS, "1", 1200))
+    assert bar() == (1 / 8, "reading 1 of 4 files, 1,200 rows")
+    listener(FileRead(ORDERS, "2", 1))
+    listener(SetupProgress("the Spark session"))
+    listener(CommitStarted(ORDERS, 2))
+    assert len(listener.bars().rows) == 2
+    listener(SetupProgress("the Spark session", 1, 1))
+    assert bar() == (2 / 8, "committing 2 files, 1,201 rows")
+    listener(BatchCommitted(ORDERS, 1, ("1", "2"), 1201, 0.1))
+    listener(BatchStarted(ORDERS, 2, "3", "4"))
+    assert bar() == (4 / 8, "reading 2 of 4 files, 0 rows")
+    listener(FileRead(TableName("", "unknown"), "1", 1))
+    listener(BatchCommitted(ORDERS, 2, ("3", "4"), 7, 0.1))
+    assert listener.bars().rows == []
+
+
+@pytest.mark.parametrize(
+    "over", [TableHalted(ORDERS, EMPTY), RetryScheduled(ORDERS, "no", 1.0), TableDropped(ORDERS, "")]
+)
+def test_a_table_that_stops_has_no_bar(over):
+    listener = progress.Progress(is_lasting=True)
+    listener(RetryScheduled(None, "no", 1.0))
+    listener(BatchStarted(ORDERS, 2, "1", "2"))
+    listener(over)
+    assert "waiting for change files; 0 commits so far" in str(listener.bars().columns[0]._cells[0])
 
 
 @pytest.mark.usefixtures("context")
-def test_progress_on_a_terminal_shows_files_and_rows(monkeypatch):
-    stream = io.StringIO()
-    console = Console(file=stream, force_terminal=True, width=80)
-    monkeypatch.setattr(progress, "stderr", lambda: console)
+def test_a_terminal_shows_a_line_for_each_commit_above_the_bars(terminal):
     with progress.shown() as (listener,):
-        listener(SetupProgress("jars", 3, 33))
-        listener(CycleStarted(1))
         listener(BatchStarted(ORDERS, 2, "1", "2"))
-        listener(FileRead(ORDERS, "1", 1200))
-        listener(FileRead(TableName("", "unknown"), "1", 1))
-        console.print(listener.bars())
-        listener(BatchCommitted(ORDERS, 1, ("1", "2"), 1200, 0.1))
-    assert "Sales.Orders" in stream.getvalue()
-    assert "1 of 2 files, 1,200 rows" in stream.getvalue()
+        listener(BatchCommitted(ORDERS, 3, ("1", "2"), 1200, 0.1))
+        listener(TableHalted(ORDERS, EMPTY))  # is in the report
+    shown = terminal.file.getvalue()
+    assert "Sales.Orders v3: 2 files, 1,200 rows (0.1s)" in shown
+    assert "ME023" not in shown
+
+
+@pytest.mark.usefixtures("context")
+def test_what_goes_on_until_it_is_stopped_says_more(terminal):
+    with progress.shown(least="warning") as (listener,):
+        for event in (
+            TableHalted(ORDERS, EMPTY),
+            RetryScheduled(ORDERS, "no room\n  -> make some", 2.0),
+            BatchCommitted(ORDERS, 3, ("1", "2"), 1200, 0.1),
+        ):
+            listener(event)
+    shown = terminal.file.getvalue()
+    for text in (
+        "Sales.Orders is halted.",
+        "Sales.Orders: no room; retry in 2.0s",
+        "make some",
+        "waiting for change files",
+    ):
+        assert text in shown
+    assert "Sales.Orders v3" not in shown  # an info

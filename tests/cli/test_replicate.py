@@ -84,7 +84,28 @@ def test_run_waits_in_an_empty_folder_for_a_zone_to_come(cli, tmp_path):
     assert cli("run", tmp_path, "--poll-interval", "50ms").code == 0
 
 
-def run_until_applied(shop, cli, *words, number=signal.SIGTERM):
+@pytest.mark.slow
+def test_run_on_a_terminal_shows_commits_findings_and_a_report_and_no_log(shop, cli, terminal):
+    shop.halt()
+    printed = run_until_applied(shop, cli, words=())
+    shown = terminal.file.getvalue()
+    assert (printed.code, printed.err) == (0, f"{shop.root}: applying change files as they land; Ctrl+C stops\n")
+    for text in (
+        "Items v1: 1 file, 2 rows (",
+        "Items is halted.",
+        "error[ME023]",
+        "Applied 2 files (4 rows) to 2 tables",
+    ):
+        assert text in shown
+    assert "event=" not in shown
+
+
+def test_run_on_a_terminal_logs_where_a_format_is_asked_for(shop, cli, terminal):
+    assert "event=started" in run_until_applied(shop, cli, words=("--log-format", "text")).err
+    assert terminal.file.getvalue() == ""
+
+
+def run_until_applied(shop, cli, *more, number=signal.SIGTERM, words=("--log-format", "json", "--json")):
     def stop_when_applied():
         while shop.writer.row_count("dbo/Items") is None or shop.writer.row_count("Sales/Orders") is None:
             pause.wait(0.01)
@@ -93,7 +114,7 @@ def run_until_applied(shop, cli, *words, number=signal.SIGTERM):
     pause = threading.Event()
     watcher = threading.Thread(target=stop_when_applied)
     watcher.start()
-    printed = cli("run", shop.root, "--poll-interval", "50ms", "--log-format", "json", "--json", *words)
+    printed = cli("run", shop.root, "--poll-interval", "50ms", *words, *more)
     watcher.join()
     return printed
 
@@ -146,14 +167,23 @@ class TestWait:
         assert "the engine is still working: wait longer (--timeout)" in printed.err
 
     def test_it_says_every_ten_seconds_what_it_waits_for(self, shop, cli, monkeypatch):
-        monkeypatch.setattr("mirror_engine.cli.replicate.NOTE_SECONDS", 0.3)
-        landing = after(0.5, lambda: shop.items.insert({"Id": 9, "Name": "nine"}))
-        printed = cli("wait", shop.root, "--timeout", "1.2s", "--interval", "50ms", "--table", "Items")
-        landing.join()
-        first, second, *_ = [line for line in printed.err.splitlines() if line.startswith("[")]
-        assert first.endswith("s] Items: 1 file pending, first commit not made yet; nothing landed")
-        assert second.endswith("s] Items: 2 files pending, first commit not made yet")
-        assert "[" not in cli("wait", shop.root, "--timeout", "0.5s", "-q").err
+        def seen(mirror):
+            calls.append(status(mirror))
+            if len(calls) == 2:
+                shop.items.insert({"Id": 9, "Name": "nine"})
+            if len(calls) == 3:
+                mirror.sync()
+            return calls[-1]
+
+        calls, status = [], Mirror.status
+        monkeypatch.setattr(Mirror, "status", seen)
+        monkeypatch.setattr("mirror_engine.cli.replicate.NOTE_SECONDS", 0)
+        noted = cli("wait", shop.root, "--timeout", "60s", "--interval", "50ms", "--table", "Items").err.splitlines()
+        assert [re.sub(r"^\[.*\] ", "", line) for line in noted if line.startswith("[")] == [
+            "Items: 1 file pending, first commit not made yet",
+            "Items: 1 file pending, first commit not made yet; nothing landed",
+            "Items: 2 files pending, first commit not made yet",
+        ]
 
     def test_a_storage_error_is_retried(self, shop, cli, monkeypatch):
         cli("sync", shop.root)

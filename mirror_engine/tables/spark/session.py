@@ -295,6 +295,7 @@ def _started(config: Config, scratch: Path, log_file: Path, listen: Listener, pr
             settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, paths))
         listen(SetupProgress("the Spark session"))
         spark, process = _launched(settings, log_file)
+        listen(SetupProgress("the Spark session", 1, 1))
     return _Jvm(spark, process, scratch, [spark])
 
 
