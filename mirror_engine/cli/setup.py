@@ -268,7 +268,7 @@ def rebuild(root: Path, config: Config, tables: tuple[str, ...], *, replay: bool
         moved = count(sum(len(plan.moves) for plan in found), "change file")
         which = ", ".join(plan.table.normalized for plan in found) if tables else "every Delta table"
         before = f"Move {moved} back, then drop" if replay else "Drop"
-        after = f" and lose {count(rows, 'row')} for good" if rows else ""
+        after = f" and lose {count(rows, 'row')}" if rows else ""
         if not click.confirm(printable(f"{before} {which} under {root}/Tables{after}?"), err=True):
             raise UsageError("not confirmed; nothing was dropped")
 

@@ -69,7 +69,7 @@ def test_rebuild_with_yes_drops_nothing_that_is_lost_unless_that_is_accepted(sho
 @pytest.mark.parametrize(
     ("words", "asked"),
     [
-        ((), "Drop every Delta table under {}/Tables and lose 3 rows for good?"),
+        ((), "Drop every Delta table under {}/Tables and lose 3 rows?"),
         (("--replay", "--table", "items"), "Move 1 change file back, then drop Items under {}/Tables?"),
     ],
 )
