@@ -224,10 +224,10 @@ class _TablePlanner:
         known = self._progress
         for file in self._listing.files:
             before = known.pending_etags.get(file.path, file.etag) if known else file.etag
-            applied = known.applied.get(file.path) if known else None
-            is_lost = file.replaced and not (applied and applied.etag.startswith(f"{file.replaced}:"))
+            is_seen = known and (file.path in known.pending_etags or file.path in known.applied)
+            is_lost = file.replaced and not is_seen
             is_rejected = known and known.rejection and known.rejection.path == file.path
-            if is_lost or (before != file.etag and not is_rejected):
+            if (is_lost or before != file.etag) and not is_rejected:
                 code = "ME071" if file.has_grown_since(before) else "ME025"
                 yield diagnose(code, f"{self._folder}/{file.path}", strict=self._config.strict)
 

@@ -159,6 +159,14 @@ PLANS = {
         ["ME025"],
         [RECORD, ApplyBatch],
     ),
+    "but not one that was rejected": (
+        folder(ONE, replace(TWO, replaced=BAD.identity)),
+        replace(REFUSED, pending_etags={BAD.path: BAD.etag}),
+        Behind(1),
+        [],
+        None,
+    ),
+    "nor is it told of again": (folder(ONE, replace(TWO, replaced="lost")), pending(TWO), Behind(1), [], [ApplyBatch]),
     "but not if it was applied": (folder(replace(OTHER_ONE, replaced=ONE.identity)), KNOWN, CaughtUp(), ["ME026"], []),
     "a lost batch halts under strict": (OVERWRITTEN, WAITING, Halted, ["ME019", "ME025"], [RECORD], STRICT),
     "a new folder identity drops and rebuilds": (
