@@ -41,14 +41,12 @@ def backlog(root: Path, files: int) -> Path:
 
 
 def peaks(command: list[str]) -> dict[str, int]:
-    """The highest resident memory of a command's own process, of its JVM, and of all of it at one moment, in MiB."""
+    """The highest resident memory of a command's own process, of its JVM, and of both at one moment, in MiB."""
     highest = {"python": 0, "jvm": 0, "together": 0}
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)  # noqa: S603 - our own command
     while process.poll() is None:
-        now = {"python": 0, "jvm": 0}
-        for pid in family(process.pid):
-            name, resident = _resident(pid)
-            now["jvm" if name == "java" else "python"] += resident
+        others = [_resident(pid) for pid in family(process.pid) if pid != process.pid]
+        now = {"python": _resident(process.pid), "jvm": max(others, default=0)}  # what a JVM starts begins as its copy
         now["together"] = sum(now.values())
         highest = {kind: max(most, now[kind]) for kind, most in highest.items()}
         time.sleep(SECONDS_BETWEEN_LOOKS)
@@ -57,9 +55,9 @@ def peaks(command: list[str]) -> dict[str, int]:
     return {kind: most // 2**20 for kind, most in highest.items()}
 
 
-def _resident(pid: int) -> tuple[str, int]:
+def _resident(pid: int) -> int:
     facts = dict(line.partition(":")[::2] for line in lines_of(Path(f"/proc/{pid}/status")))
-    return facts.get("Name", "").strip(), int((facts.get("VmRSS") or "0").split()[0]) * 1024
+    return int((facts.get("VmRSS") or "0").split()[0]) * 1024
 
 
 def sync(root: Path, engine: str, *options: str) -> list[str]:
