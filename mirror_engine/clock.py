@@ -18,24 +18,27 @@ class Clock:
 
     Its lead over the machine's ends with the process. Files keep the machine's times, and durations of work (timeouts
     of sockets, measurements) are not taken by it.
+
+    Attributes:
+        lead_seconds: how far it is ahead of the machine's.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._wall = wall
         self._monotonic = monotonic
-        self._lead_seconds = 0.0
+        self.lead_seconds = 0.0
 
     def __call__(self) -> float:
         """Seconds since 1970."""
-        return self._wall() + self._lead_seconds
+        return self._wall() + self.lead_seconds
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary time, whatever becomes of the machine's date."""
-        return self._monotonic() + self._lead_seconds
+        return self._monotonic() + self.lead_seconds
 
     def advance(self, *, days: float = 0.0, hours: float = 0.0, minutes: float = 0.0, seconds: float = 0.0) -> None:
         """Move forward; raises `UsageError` for less than 0, or more than a century in all."""
         total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-        if not 0 <= total <= CENTURY_SECONDS - self._lead_seconds:
+        if not 0 <= total <= CENTURY_SECONDS - self.lead_seconds:
             raise UsageError(f"advance: {total:g} seconds", "Time moves forward only, by at most 100 years in all.")
-        self._lead_seconds += total
+        self.lead_seconds += total

@@ -98,12 +98,15 @@ class EngineRun:
 
     def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> SyncReport:
         """Run cycles until `stop` is set: at each poll interval, file-system event or due retry."""
+        clock = self.context.clock
         while not stop.is_set():
+            lead_seconds = clock.lead_seconds
             self.cycle(stop, maintenance.in_progress, watcher.is_due)
             maintenance.start(self.idle_tables, is_busy=self.is_busy)
             pause = self.engine.next_cycle_seconds(self.context.config.poll_interval_seconds)
+            pause -= clock.lead_seconds - lead_seconds  # the cycle was planned by an earlier time
             with suppress(StorageUnavailable):  # it is only shown
-                self.context.ledger.set_property(NEXT_POLL, str(self.context.clock() + pause))
+                self.context.ledger.set_property(NEXT_POLL, str(clock() + pause))
             watcher.wait(pause)
         self.finish(stop)
         return self.report()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import threading
-import time
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -13,6 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.clock import Clock
 from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
 from mirror_engine.landing_zone.layout import ENGINE
@@ -134,7 +134,7 @@ class EnginePool:
         new_writer: the Delta writer of an item; Spark's where it gives None.
         delays: what engines do not see yet.
         resumes: whether a stopped item that starts again keeps its tables, which Fabric rebuilds.
-        clock: monotonic seconds.
+        clock: of all that waits.
     """
 
     store: Path
@@ -145,9 +145,9 @@ class EnginePool:
     on_event: Callable[[Item, Event], None] = lambda *_: None
     on_failure: Callable[[str], None] = lambda _: None
     new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
-    delays: VisibilityDelays = field(default_factory=VisibilityDelays)
+    delays: VisibilityDelays = field(default_factory=lambda: VisibilityDelays(Clock()))
     resumes: bool = False
-    clock: Callable[[], float] = time.monotonic
+    clock: Clock = field(default_factory=Clock)
     _engines: dict[str, _Engine] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
@@ -177,7 +177,7 @@ class EnginePool:
         """An item's status, and why its engine ended, or waits; `""` where it does not."""
         engine = self._engine(item)
         with self._lock:
-            is_new = engine.status is DatabaseStatus.INITIALIZED and self.clock() < engine.ready_at
+            is_new = engine.status is DatabaseStatus.INITIALIZED and self.clock.monotonic() < engine.ready_at
             throttled = engine.throttled if engine.status in _ACTIVE and self._is_throttled(engine) else ""
             return (DatabaseStatus.INITIALIZING if is_new else engine.status), engine.error or throttled
 
@@ -206,7 +206,7 @@ class EnginePool:
         """Register an item that the REST API created: Initializing for some time, then Initialized."""
         with self._lock:
             self._mark_stopped(item, DatabaseStatus.INITIALIZED)
-            self._engines[item.id] = _Engine(self.clock() + INITIALIZING_SECONDS.get())
+            self._engines[item.id] = _Engine(self.clock.monotonic() + INITIALIZING_SECONDS.get())
 
     def start(self, item: Item) -> None:
         """Start or resume replication; idempotent. After a stop all tables are rebuilt (LZ-7.7)."""
@@ -250,8 +250,8 @@ class EnginePool:
         """Let an item's engine wait for so long after its current commit; what lands meanwhile is applied then."""
         engine = self._engine(item)
         with self._lock:
-            engine.throttled_until = self.clock() + seconds
-            engine.throttled = THROTTLED.format(time=dotnet(time.time() + seconds).partition(".")[0])
+            engine.throttled_until = self.clock.monotonic() + seconds
+            engine.throttled = THROTTLED.format(time=dotnet(self.clock() + seconds).partition(".")[0])
             engine.pause.set()
 
     def poll(self, item: Item) -> None:
@@ -282,18 +282,19 @@ class EnginePool:
         root = self._root(item)
         storage = RetryingStorage(EngineView(LocalStorage(root), self.delays, item.path))
         config = config or self._config_of(item)
-        return Mirror(root, config, writer=self.new_writer(item), storage=storage, listeners=listeners)
+        writer = self.new_writer(item)
+        return Mirror(root, config, writer=writer, storage=storage, listeners=listeners, clock=self.clock)
 
     def _engine(self, item: Item) -> _Engine:
         with self._lock:
             if item.id not in self._engines:
                 marker = self._marker(item)
                 status = DatabaseStatus(marker["status"]) if marker else DatabaseStatus.INITIALIZED
-                self._engines[item.id] = _Engine(self.clock(), status)
+                self._engines[item.id] = _Engine(self.clock.monotonic(), status)
             return self._engines[item.id]
 
     def _is_throttled(self, engine: _Engine) -> bool:
-        return self.clock() < engine.throttled_until
+        return self.clock.monotonic() < engine.throttled_until
 
     def _marker(self, item: Item) -> Mapping[str, Any] | None:
         """What keeps an item Stopped, Paused or Initialized across restarts, with the schema its tables have."""
@@ -351,17 +352,17 @@ class EnginePool:
         """Wait while the engine is throttled and not stopped, with the monitoring file written at each heartbeat."""
         shown_at = -math.inf
         while self._is_throttled(engine) and not engine.stop.wait(THROTTLED_SECONDS):
-            if self.clock() >= shown_at + HEARTBEAT_SECONDS:
-                shown_at = self.clock()
+            if self.clock.monotonic() >= shown_at + HEARTBEAT_SECONDS:
+                shown_at = self.clock.monotonic()
                 with suppress(StorageUnavailable):  # written again with the next heartbeat
-                    write_replicator(LocalStorage(self._root(item)), now=time.time(), error=engine.throttled)
+                    write_replicator(LocalStorage(self._root(item)), now=self.clock(), error=engine.throttled)
 
     def _fail(self, item: Item, engine: _Engine, message: str) -> None:
         engine.error = message
         self.on_failure(f"replication of {item.path} ended: {message}")
 
     def _finish(self, item: Item, engine: _Engine) -> None:
-        storage, now = LocalStorage(self._root(item)), time.time()
+        storage, now = LocalStorage(self._root(item)), self.clock()
         try:
             if engine.status is DatabaseStatus.STOPPING:
                 write_stopped(storage, now=now)

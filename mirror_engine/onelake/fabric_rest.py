@@ -112,7 +112,7 @@ class _Operations:
     def __init__(self, pool: EnginePool, long_running: LongRunning) -> None:
         self._items = pool.items
         self._pool = pool
-        self.long_running = LongRunningOperations(long_running, pool.clock)
+        self.long_running = LongRunningOperations(long_running, pool.clock.monotonic)
 
     def subject(self, names: Mapping[str, str]) -> Item | Workspace | str | None:
         """What a path's parameters name; None for a path without any."""

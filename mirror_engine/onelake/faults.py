@@ -7,7 +7,6 @@ import hmac
 import random
 import re
 import shlex
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -197,6 +196,7 @@ _TIME = _Option(
 )
 _WHOLE = _Option("[0-9]+", "a whole number, 0 or more", int)
 _POSITIVE = _Option("0*[1-9][0-9]*", "a whole number, 1 or more", int)
+_UNITS = ("days", "hours", "minutes", "seconds")
 _MATCHERS = {
     "method": _Option(rf"\*|(?i:{'|'.join(METHODS[1:])})", f"one of {', '.join(METHODS)}", str.upper),
     "path": _Option(".+", "a glob", lambda text: text.strip("/")),
@@ -250,6 +250,7 @@ _FAULTS: dict[str, _Fault] = {
     "replicator_throttled": _Fault(_fail, (), {"for": _SECONDS, "until": _TIME}, {"for": None, "until": None}),
     "same_mtime": _Fault(_shift_time, WRITES, count=None),
     "shuffle_ties": _Fault(_shift_time, WRITES, {"seed": _WHOLE}, {"seed": 0}, count=None),
+    "advance": _Fault(_fail, (), dict.fromkeys(_UNITS, _SECONDS), dict.fromkeys(_UNITS, 0.0)),
 }
 NAMES = tuple(_FAULTS)
 
@@ -268,7 +269,8 @@ def parse_fault(text: str) -> FaultRule:
     kind = _FAULTS.get(name)
     if kind is None:
         raise UsageError(f"{fault}: unknown fault {name!r}", all_faults)
-    known = {**kind.options, **(_MATCHERS if kind.operations != () else {"path": _MATCHERS["path"]})}
+    matchers = _MATCHERS if kind.operations != () else {"path": _MATCHERS["path"]} if name != "advance" else {}
+    known = {**kind.options, **matchers}
     takes = f"{name} takes {', '.join(f'{word}=' for word in known)}."
     values = {"method": "*", "path": "*", "nth": 1, "count": kind.count, **kind.defaults}
     for word in words:
@@ -303,7 +305,10 @@ def parse_fault(text: str) -> FaultRule:
 
 
 def hold(engines: EnginePool, rule: FaultRule) -> None:
-    """Put the mirrored databases that a rule's path names (`Workspace/Mirror`) into its state."""
+    """Put the mirrored databases that a rule's path names (`Workspace/Mirror`) into its state, or move their clock."""
+    if rule.fault == "advance":
+        engines.clock.advance(**rule.options)
+        return
     for item in engines.items.all():
         if not fnmatchcase(item.path, rule.path):
             continue
@@ -311,7 +316,7 @@ def hold(engines: EnginePool, rule: FaultRule) -> None:
             engines.pause(item, reseeds=rule.options["reseed"] == "yes")
         else:
             until = rule.options["until"]
-            engines.throttle(item, until.timestamp() - time.time() if until else rule.options["for"])
+            engines.throttle(item, until.timestamp() - engines.clock() if until else rule.options["for"])
 
 
 def with_fabric_faults(app: ASGIApp, options: EmulatorOptions) -> ASGIApp:

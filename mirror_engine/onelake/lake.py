@@ -53,7 +53,7 @@ class Lake:
     on_lost_file: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
-        self._uploads = Uploads(self.storage, self.limits)
+        self._uploads = Uploads(self.storage, self.limits, self.options.clock)
         self._last_ns = 0
         self._lock = threading.RLock()
         self._commits = [threading.Lock() for _ in range(COMMIT_LOCKS)]

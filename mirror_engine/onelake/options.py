@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.clock import Clock
 from mirror_engine.onelake.visibility import VisibilityDelays
 
 if TYPE_CHECKING:
@@ -62,14 +62,18 @@ class EmulatorOptions:
     on_fault: Callable[[str, str, str], None] = field(default=lambda *_: None, repr=False)
     # Lets an item's engine scan its landing zone, and returns when it has
     poll: Callable[[Item], None] = field(default=lambda _: None, repr=False)
-    # Puts mirrored databases into the state that a fault of theirs names
+    # Puts mirrored databases into the state that a fault of theirs names, or moves the clock
     hold: Callable[[FaultRule], None] = field(default=lambda _: None, repr=False)
-    delays: VisibilityDelays = field(default_factory=VisibilityDelays, repr=False)
+    clock: Clock = field(default_factory=Clock, repr=False)  # of all that waits, but gives no Last-Modified
+    delays: VisibilityDelays = field(init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        self.delays = VisibilityDelays(self.clock)
 
     def faults_of(self, method: str, path: str, operations: Collection[str] = ()) -> list[FaultRule]:
         """The rules whose fault this request gets, by its decoded path and operations; a call counts as one request."""
-        now = time.monotonic()
+        now = self.clock.monotonic()
         with self._lock:
             rules = [rule for rule in self.faults if rule.matches(method, path, operations, now)]
         for rule in rules:
@@ -77,14 +81,18 @@ class EmulatorOptions:
         return rules
 
     def add(self, rules: Collection[FaultRule]) -> None:
-        """Add rules, from the next request on; those of mirrored databases act at once."""
-        with self._lock:
-            self.faults = [*self.faults, *rules]
+        """Add rules, from the next request on; those of mirrored databases and of time act at once.
+
+        Raises:
+            UsageError: the clock cannot be moved so far.
+        """
         for rule in rules:
             self.apply(rule)
+        with self._lock:
+            self.faults = [*self.faults, *rules]
 
     def apply(self, rule: FaultRule) -> None:
-        """Let a rule of mirrored databases act; others wait for their requests."""
+        """Let a rule of mirrored databases or of time act; others wait for their requests."""
         if rule.operations == ():
             self.on_fault(rule.text, "", "")
             self.hold(rule)

@@ -142,6 +142,7 @@ class Server:
                 on_failure=self.on_error,
                 new_writer=plan.new_writer,
                 delays=plan.options.delays,
+                clock=plan.options.clock,
                 resumes=plan.resumes,
             )
             if plan.has_engines:
@@ -156,6 +157,10 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
+        """Let time pass for all that waits, as `Mirror.advance`: in engines, faults, uploads; from any thread."""
+        self.plan.options.clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
     def unfinished(self) -> list[tuple[Item, UnmetCondition]]:
         """Tables that have not caught up, and engines that ended; nothing without engines."""
@@ -209,7 +214,13 @@ class Server:
         plan, listening = self.plan, self.plan.listening
         authority = create_authority(self._state.tls, listening.address)
         fault_api = FaultApi(application, plan.options) if plan.has_fault_api else None
-        page = Web(self._engines.shown, port=listening.page_port, secret=listening.token, on_error=self.on_error)
+        page = Web(
+            self._engines.shown,
+            plan.options.clock,
+            port=listening.page_port,
+            secret=listening.token,
+            on_error=self.on_error,
+        )
         listeners = Listeners(
             fault_api or application,
             authority.context(),

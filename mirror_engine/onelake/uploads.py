@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -15,6 +14,7 @@ from mirror_engine.onelake.store import StagedFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from mirror_engine.clock import Clock
     from mirror_engine.onelake.store import LocalStore
 
 GIB = 1 << 30
@@ -70,16 +70,17 @@ class Uploads:
     that blocks are put for. Its parts are named by position or block id; the last one per name wins.
     """
 
-    def __init__(self, storage: LocalStore, limits: Limits = LIMITS) -> None:
+    def __init__(self, storage: LocalStore, limits: Limits, clock: Clock) -> None:
         self.used_bytes = 0  # on the disk, arriving or uncommitted
         self._storage = storage
         self._limits = limits
+        self._now = clock.monotonic
         self._uploads: dict[str, _Upload] = {}
         self._lock = threading.Lock()
 
     def receive(self, length: int | None) -> Body:
         """A new body, after dropping what has expired; RequestBodyTooLarge by its announced length."""
-        since = time.monotonic() - self._limits.expiry_seconds
+        since = self._now() - self._limits.expiry_seconds
         with self._lock:
             expired = [key for key, upload in self._uploads.items() if upload.touched_seconds < since]
         for key in expired:
@@ -92,7 +93,7 @@ class Uploads:
         """Add a body to an upload, which owns it from now on."""
         with self._lock:
             upload = self._uploads.setdefault(key, _Upload(0.0))
-            upload.touched_seconds = time.monotonic()
+            upload.touched_seconds = self._now()
             replaced = upload.parts.get(name)
             upload.parts[name] = body
             body.is_kept = True
@@ -110,7 +111,7 @@ class Uploads:
         if not parts:
             return
         with self._lock:
-            upload = self._uploads.setdefault(key, _Upload(time.monotonic()))
+            upload = self._uploads.setdefault(key, _Upload(self._now()))
             stale = [body for name, body in parts.items() if upload.parts.setdefault(name, body) is not body]
         for body in stale:
             body.discard()

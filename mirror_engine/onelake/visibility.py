@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import time
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from mirror_engine.storage.base import Kind, joined
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from mirror_engine.clock import Clock
     from mirror_engine.storage.base import Entry, Storage
 
 LISTS, HEAD, ENGINE = "lists", "head", "engine"
@@ -55,21 +55,22 @@ class DeletedFolder:
 
 
 class VisibilityDelays:
-    """Delayed names, deleted folders and replaced files; paths are relative to the store. Thread-safe."""
+    """Delayed names and deleted folders by a clock, replaced files; paths are relative to the store. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._now = clock.monotonic
         self._hidden: dict[str, tuple[float, Collection[str]]] = {}
         self._deleted: dict[str, tuple[float, DeletedFolder]] = {}
         self._replaced: dict[tuple[str, str], str] = {}
 
     def hide(self, path: str, channels: Collection[str], seconds: float = math.inf) -> None:
         """Hide a new name from these channels; for 0 seconds shows it."""
-        self._hidden[path] = time.monotonic() + seconds, channels
+        self._hidden[path] = self._now() + seconds, channels
 
     def is_hidden(self, path: str, channel: str) -> bool:
         """Whether a channel does not see a name yet."""
         until, channels = self._hidden.get(path, (0.0, ()))
-        return channel in channels and time.monotonic() < until
+        return channel in channels and self._now() < until
 
     def note_replaced(self, path: str, identity: str, by: str) -> None:
         """Let the engine know which file another one, by its identity, takes the place of."""
@@ -82,11 +83,11 @@ class VisibilityDelays:
 
     def keep_visible(self, folder: DeletedFolder, seconds: float) -> None:
         """Let the engine see a deleted folder for some time; for 0 seconds shows the deletion."""
-        self._deleted[folder.path] = time.monotonic() + seconds, folder
+        self._deleted[folder.path] = self._now() + seconds, folder
 
     def deleted_folders(self) -> Sequence[DeletedFolder]:
         """Deleted folders that the engine still sees."""
-        return [folder for until, folder in list(self._deleted.values()) if time.monotonic() < until]
+        return [folder for until, folder in list(self._deleted.values()) if self._now() < until]
 
 
 @dataclass(frozen=True)

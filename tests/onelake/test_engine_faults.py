@@ -66,7 +66,8 @@ def served(tmp_path):
             client, writer = opened.enter_context(faulty(tmp_path)), MemoryDeltaWriter()
             items, options = client.lake.items, client.lake.options
             config = Config(poll_interval_seconds=poll_interval_seconds)
-            pool = EnginePool(tmp_path, items, config, new_writer=lambda _: writer, delays=options.delays)
+            parts = {"delays": options.delays, "clock": options.clock}
+            pool = EnginePool(tmp_path, items, config, new_writer=lambda _: writer, **parts)
             opened.callback(lambda: at.pool.end())  # noqa: PLW0108 - by then it may be another
             options.poll = pool.poll
             options.add([parse_fault(text) for text in faults])

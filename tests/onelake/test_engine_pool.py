@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
+from mirror_engine.clock import Clock
 from mirror_engine.config import Config
 from mirror_engine.errors import SetupError, StorageUnavailable
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS, DatabaseStatus, EnginePool
@@ -100,6 +101,20 @@ def test_items_are_replicated_from_the_start_and_the_page_shows_it(store):
     assert page.get("/readyz").status_code == 200
 
 
+def test_time_moved_forward_reaches_engines_that_wait_and_the_page(store):
+    store.pool.config = Config(poll_interval_seconds=3600.0)
+    page = TestClient(Web(store.pool.shown, store.pool.clock).app)
+    for number in (1, 2):
+        store.publish((0, {"id": number, "n": 1}))
+    store.pool.start_all()
+    archive = store.root / "Files/LandingZone/Orders/_FilesReadyToDelete"
+    store.until(lambda: list(archive.glob("*.parquet")))
+    store.until(lambda: page.get("/readyz").text == "ready\n")
+    store.pool.clock.advance(days=7)
+    store.until(lambda: not list(archive.glob("*.parquet")))
+    store.until(lambda: page.get("/readyz").text == "ready\n")
+
+
 def test_a_stopped_item_is_rebuilt_at_its_next_start(store):
     store.publish((0, ROW))
     store.pool.start_all()
@@ -154,7 +169,7 @@ def test_start_and_stop_may_be_repeated(store):
 
 def test_a_new_item_waits_to_be_started_and_its_folder_can_be_released(store):
     now = [0.0]
-    store.open(clock=lambda: now[0])
+    store.open(clock=Clock(monotonic=lambda: now[0]))
     item = store.items.create(store.item.workspace, "sales")
     store.pool.add(item)
     assert store.status(item) is DatabaseStatus.INITIALIZING

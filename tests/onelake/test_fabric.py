@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from mirror_engine.clock import Clock
 from mirror_engine.config import Config
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake.engine_pool import DatabaseStatus, EnginePool
@@ -41,7 +42,7 @@ def definition(content=None, **options):
 
 @pytest.fixture
 def pool(tmp_path):
-    return pool_of(tmp_path, clock=(half / 2 for half in itertools.count()).__next__)
+    return pool_of(tmp_path, clock=Clock(monotonic=(half / 2 for half in itertools.count()).__next__))
 
 
 def client_of(pool, long_running):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
@@ -11,7 +13,7 @@ from starlette.responses import Response
 from starlette.testclient import TestClient
 
 from mirror_engine.onelake.connection import Listening
-from mirror_engine.onelake.faults import FAULT_API_HEADER, FAULT_API_PATH, FaultApi
+from mirror_engine.onelake.faults import FAULT_API_HEADER, FAULT_API_PATH, FaultApi, hold, parse_fault
 from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.serving import Server, ServerPlan
 
@@ -22,6 +24,7 @@ TOKEN = {FAULT_API_HEADER: "this-run"}
 def api():
     """A client of the API alone; `.options` are what it switches."""
     options = EmulatorOptions()
+    options.hold = partial(hold, SimpleNamespace(clock=options.clock))
     client = TestClient(FaultApi(Response(status_code=404), options, "this-run"), "http://localhost:1")
     client.options = options
     return client
@@ -38,10 +41,20 @@ def test_faults_are_added_shown_counted_and_cleared(api):
     assert api.delete(FAULT_API_PATH, headers=TOKEN).json() == api.options.faults == []
 
 
+def test_time_moves_at_once(api):
+    before, reported = api.options.clock(), []
+    api.options.on_fault = lambda *fault: reported.append(fault)
+    api.post(FAULT_API_PATH, content="throttle\nadvance days=7 hours=1\n", headers=TOKEN)
+    assert [bool(api.options.faults_of("GET", "Workspace/Mirror")) for _ in range(2)] == [True, False]
+    assert 7 * 86_400 + 3600 <= api.options.clock() - before < 8 * 86_400
+    assert reported == [("advance days=7 hours=1", "", ""), ("throttle", "GET", "Workspace/Mirror")]
+
+
 @pytest.mark.parametrize(
     ("method", "content", "status", "message"),
     [
         ("POST", b"throttle\nthrotle\n", 400, "unknown fault 'throtle'"),
+        ("POST", b"throttle\nadvance days=99999\n", 400, "at most 100 years"),
         ("POST", b"\xff", 400, "not UTF-8"),
         ("POST", b"\n" * 70_000, 413, "too large"),
         ("PUT", b"throttle", 405, "Use one of"),
@@ -76,6 +89,16 @@ def test_the_fault_api_is_off_by_default_and_never_on_https(api, tmp_path):
     with running(tmp_path, has_fault_api=False) as (info, client):
         assert "MIRROR_ENGINE_FAULT_API" not in info.environment
         assert client("GET", FAULT_API_PATH[1:]).status == 404
+
+
+@pytest.mark.slow
+def test_an_emulator_may_start_ahead_of_its_time_and_be_moved_on(tmp_path):
+    options = EmulatorOptions(faults=[parse_fault("advance days=7")])
+    before = options.clock()
+    with Server(ServerPlan(tmp_path, has_engines=False, options=options), on_error=pytest.fail) as server:
+        assert 7 * 86_400 <= options.clock() - before < 8 * 86_400
+        server.advance(days=1)
+        assert 8 * 86_400 <= server._engines.clock() - before < 9 * 86_400
 
 
 @pytest.mark.slow

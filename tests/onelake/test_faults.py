@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import pytest
 
+from mirror_engine.clock import Clock
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.faults import NAMES, OPERATIONS, parse_fault
 from mirror_engine.onelake.options import EmulatorOptions, FaultRule
@@ -55,6 +55,8 @@ def test_a_path_with_spaces_is_quoted_as_in_a_shell():
         ("slow_flush seconds=1 operation=list", "slow_flush cannot be injected into list"),
         ("delay_visibility seconds=1 from=lists,me", "from is 'lists,me'"),
         ("cut_body bytes=-1", "bytes is '-1'"),
+        ("advance days=-1", "days is '-1'"),
+        ("advance days=7 path=*", "unknown option path"),
         ("paused nth=2", "unknown option nth"),
         ("replicator_throttled", "either for= or until="),
         ("replicator_throttled for=1 until=2026-11-02T08:15:30", "either for= or until="),
@@ -92,10 +94,10 @@ def test_without_a_method_and_path_every_request_counts_and_case_does():
     assert options.faults_of("GET", "WS/x") == [every, upper]
 
 
-def test_a_duration_begins_with_the_first_matching_request(monkeypatch):
+def test_a_duration_begins_with_the_first_matching_request():
     fault = FaultRule("folder_in_use", nth=2, duration_seconds=5.0)
-    options, matched = EmulatorOptions(faults=[fault]), []
-    for now in (0.0, 100.0, 103.0, 104.9, 105.0, 106.0):
-        monkeypatch.setattr(time, "monotonic", lambda now=now: now)
+    options, matched = EmulatorOptions(faults=[fault], clock=Clock(monotonic=lambda: 0.0)), []
+    for seconds in (0, 100, 3, 1.9, 0.1, 1):
+        options.clock.advance(seconds=seconds)
         matched.append(bool(options.faults_of("DELETE", "ws/db/Files/T")))
     assert matched == [False, True, True, True, False, False]

@@ -188,12 +188,14 @@ def test_uncommitted_bytes_have_a_quota_that_commits_and_failures_give_back(tmp_
 
 
 def test_uploads_expire(tmp_path):
-    zone = ZoneClient(LocalStore(tmp_path), limits=Limits(expiry_seconds=-1.0))
+    zone = ZoneClient(LocalStore(tmp_path))
     zone.create("f")
     zone.append("f", 0, b"abc")
     zone.put_block("g", "a", b"abc")
-    zone.lake.receive().discard()
-    assert zone.lake._uploads.used_bytes == 0
+    for hours, used_bytes in ((23.9, 6), (0.2, 0)):
+        zone.options.clock.advance(hours=hours)
+        zone.lake.receive().discard()
+        assert zone.lake._uploads.used_bytes == used_bytes
     with refused(StorageErrorCode.InvalidFlushPosition):
         zone.flush("f", 3)
 

@@ -136,6 +136,7 @@ def test_the_engine_sees_a_kept_deleted_folder_instead_of_its_recreation(zone):
     folder, delays, at = DeletedFolder.of(zone.storage, f"{ZONE}/T"), zone.options.delays, "Files/LandingZone"
     view = EngineView(LocalStorage(zone.storage._root / "ws/db"), delays, "ws/db")
     delays.keep_visible(folder, 60.0)
+    zone.options.clock.advance(seconds=59)
     zone.lake.delete(zone.at("T"), recursive=True)
     zone.put("T/new", b"x")
     assert view.list(at) == [folder.entries[f"{ZONE}/T"]] == [view.stat(f"{at}/T")]
@@ -143,7 +144,7 @@ def test_the_engine_sees_a_kept_deleted_folder_instead_of_its_recreation(zone):
     assert view.stat(f"{at}/T/new") is None
     with view.open(f"{at}/T/_metadata.json") as file:
         assert file.read() == b"old"
-    delays.keep_visible(folder, 0)
+    zone.options.clock.advance(seconds=1)
     assert [entry.name for entry in view.list(f"{at}/T") or ()] == ["new"]
     with refused(StorageErrorCode.PathNotFound):
         DeletedFolder.of(zone.storage, f"{ZONE}/U")
