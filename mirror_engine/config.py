@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 import re
 import sys
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -23,6 +24,8 @@ else:  # Python 3.10 has no TOML reader of its own
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+# Of `timing=fabric`, in seconds: between two scans of an idle zone, at most; until a drop is noticed, least and most
+IDLE_SECONDS, NOTICE_SECONDS = 120.0, (60.0, 120.0)
 CONFIG_FILE = "mirror-engine.toml"
 ENVIRONMENT_PREFIX = "MIRROR_ENGINE_"
 OTHER_VARIABLES = frozenset(
@@ -117,17 +120,20 @@ def _measure(value: object, units: Mapping[str, float]) -> float:
     raise _Rejected
 
 
-def duration(low: float) -> Kind:
-    """Seconds, also as `500ms`, `60s`, `5m`, `2h` or `7d`."""
+def duration(low: float, *, words: Sequence[str] = ()) -> Kind:
+    """Seconds, also as `500ms`, `60s`, `5m`, `2h` or `7d`; or one of some words."""
 
-    def read(value: object) -> float:
+    def read(value: object) -> float | str:
+        if isinstance(value, str) and value in words:
+            return value
         seconds = float(_measure(value, _SECONDS))
         if not low <= seconds < math.inf:  # NaN is in no range
             raise _Rejected
         return seconds
 
     least = f" of {low:g}s or more" if low else ""
-    return Kind(f"a duration{least}, such as 60s, 5m, 2h or 7d", "DURATION", read)
+    allowed = f"a duration{least}, such as 60s, 5m, 2h or 7d"
+    return Kind(", or ".join([allowed, *words]), "|".join([*words, "DURATION"]), read)
 
 
 def size(*, words: Sequence[str] = ()) -> Kind:
@@ -196,8 +202,18 @@ class Config:
         "utc", _ZONE, "Timestamps without time zone: read as `utc`, or keep as TIMESTAMP_NTZ (`ntz`) (LZ-5.8)."
     )
     strict: bool = _option(False, _ZONE, "Treat warnings that Fabric may reject as errors.")
-    drop_delay_seconds: float = _option(
-        0.0, _ZONE, "How long a table folder must be missing before its Delta table is dropped (LZ-7.4).", duration(0)
+    timing: Literal["immediate", "fabric"] = _option(
+        "immediate",
+        _ZONE,
+        "When changes are noticed: `immediate`, by file-system events, or as late as in `fabric`, by scans alone, "
+        "which an idle zone gets less and less often, at least every 2 minutes (LZ-3.1).",
+    )
+    drop_delay_seconds: float | Literal["auto"] = _option(
+        "auto",
+        _ZONE,
+        "How long a table folder must be missing before its Delta table is dropped. `auto`: 0s, or with `--timing "
+        "fabric` 60 to 120 s, drawn by its name (LZ-7.4).",
+        duration(0, words=("auto",)),
     )
     poll_interval_seconds: float = _option(
         15.0, _ZONE, "Maximum time between two scans of the landing zone (LZ-3.1).", duration(0.01)
@@ -298,6 +314,23 @@ class Config:
     def delta_default_schema(self) -> str:
         """The default schema; `""` for none."""
         return "" if self.default_schema == "none" else self.default_schema
+
+    def scan_pause(self, idle_scans: int) -> float:
+        """Seconds until the next scan, after so many scans in a row that found nothing to do (LZ-3.1)."""
+        pause = self.poll_interval_seconds
+        if self.timing == "immediate":
+            return pause
+        doublings = min(max(idle_scans - 1, 0), 20)
+        return max(pause, min(pause * 2.0**doublings, IDLE_SECONDS))
+
+    def drop_delay(self, folder: str) -> float:
+        """Seconds that a table folder must be missing (LZ-7.4); drawn by its name, where they are drawn."""
+        delay = self.drop_delay_seconds
+        if not isinstance(delay, str):
+            return delay
+        if self.timing == "immediate":
+            return 0.0
+        return random.Random(folder).uniform(*NOTICE_SECONDS)  # noqa: S311 - repeatable
 
 
 @cache

@@ -152,9 +152,10 @@ class Mirror:
         from mirror_engine.engine.watcher import ZoneWatcher  # noqa: PLC0415 - only who waits can be woken
 
         self._is_lasting = True
+        has_events = self.config.timing == "immediate"
         with (
             self._engine() as running,
-            ZoneWatcher(self.root, stop, self._clock) as self._watcher,
+            ZoneWatcher(self.root, stop, self._clock, has_events=has_events) as self._watcher,
             MaintenanceScheduler(running.context, self._watcher.wake) as maintenance,
         ):
             return running.run(stop, self._watcher, maintenance)

@@ -202,7 +202,7 @@ def _config_flag(name: str) -> click.Option:
 def default_text(name: str) -> str:
     """An option's default as a flag takes it; `""` for an empty one."""
     default = getattr(Config, name)
-    if name.endswith("_seconds"):
+    if name.endswith("_seconds") and not isinstance(default, str):
         return f"{default / DAY:g}d" if default >= DAY else f"{default:g}s"
     if name.endswith("_size"):
         return f"{default // 2**20}MiB"

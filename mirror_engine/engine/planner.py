@@ -77,7 +77,7 @@ def plan_missing(table: TableName, progress: Progress, circumstances: Circumstan
     missing = diagnose("ME065", table.folder)
     known, now = progress.missing_since, circumstances.now
     since = now if known is None or known > now else known  # the clock may have been set back
-    if now - since >= circumstances.config.drop_delay_seconds:
+    if now - since >= circumstances.config.drop_delay(table.folder):
         return Plan(table, CaughtUp(), (DropTable(missing),), diagnostics=(missing,))
     return Plan(table, CaughtUp(), () if since == known else (MarkFolderMissing(since),))
 

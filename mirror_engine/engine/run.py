@@ -98,12 +98,13 @@ class EngineRun:
 
     def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> SyncReport:
         """Run cycles until `stop` is set: at each poll interval, file-system event or due retry."""
-        clock = self.context.clock
+        clock, idle_scans = self.context.clock, 0
         while not stop.is_set():
             lead_seconds = clock.lead_seconds
             self.cycle(stop, maintenance.in_progress, watcher.is_due)
             maintenance.start(self.idle_tables, is_busy=self.is_busy)
-            pause = self.engine.next_cycle_seconds(self.context.config.poll_interval_seconds)
+            idle_scans = idle_scans + 1 if self._is_idle else 0
+            pause = self.engine.next_cycle_seconds(self.context.config.scan_pause(idle_scans))
             pause -= clock.lead_seconds - lead_seconds  # the cycle was planned by an earlier time
             with suppress(StorageUnavailable):  # it is only shown
                 self.context.ledger.set_property(NEXT_POLL, str(clock() + pause))
@@ -129,6 +130,12 @@ class EngineRun:
     def is_busy(self) -> bool:
         """Whether any table was just worked on, or has something to do."""
         return bool(self.last.outdated) or any(plan.steps for plan in self.last.plans.values())
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing is to be done, and no folder is missing whose table is about to be dropped."""
+        zone, plans = self.last.zone, self.last.plans
+        return not self.is_busy and zone is not None and plans.keys() <= {listing.name for listing in zone.tables}
 
     def report(self) -> SyncReport:
         """What has been done so far."""

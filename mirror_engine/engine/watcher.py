@@ -51,13 +51,14 @@ EVENTS: list[type[fs.FileSystemEvent]] = [
 class ZoneWatcher:
     """Waits between two scans, and less long after file-system events or once `stop` is set.
 
-    A context manager; leaving it ends its threads.
+    A context manager; leaving it ends its threads. Without `has_events` no event of the file system ends a wait.
     """
 
-    def __init__(self, root: Path, stop: threading.Event, clock: Clock) -> None:
+    def __init__(self, root: Path, stop: threading.Event, clock: Clock, *, has_events: bool = True) -> None:
         self._root = root
         self._stop = stop
         self._clock = clock
+        self._has_events = has_events
         self._changed = threading.Event()
         self._burst = (0.0, 0.0, False)  # when it began, its latest event, and whether a rename is all of it
         self._observer: BaseObserver | None = None
@@ -118,7 +119,7 @@ class ZoneWatcher:
 
     def _watch(self) -> bool:
         """Watch the zone, or until it exists the nearest folder above it; returns whether that changed."""
-        folder = _nearest(self._root)
+        folder = _nearest(self._root) if self._has_events else None
         if folder == self._watched and not self._has_died:
             return False
         self._unwatch()

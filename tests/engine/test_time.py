@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from shop import Shop, name, row
 
 from mirror_engine.clock import Clock
+from mirror_engine.config import Config
 from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.states import Empty
@@ -79,3 +82,65 @@ def test_time_goes_forward_and_no_further_than_a_date_can(units):
     with pytest.raises(UsageError):
         clock.advance(**units)
     assert (clock(), clock.monotonic()) == (5.0, 7.0)
+
+
+FABRIC = Config(timing="fabric")
+
+
+class Waits:
+    """Stands for the watcher and maintenance of `run`: ends it after some waits, and notes how long each would last."""
+
+    def __init__(self, *acts):
+        self.stop, self.acts, self.seconds, self.in_progress = threading.Event(), list(acts), [], None
+
+    def is_due(self):
+        return False
+
+    def start(self, *_, **__):
+        pass
+
+    def wait(self, seconds):
+        if seconds > 0:
+            self.seconds.append(seconds)
+            self.acts.pop(0)()
+        if not self.acts:
+            self.stop.set()
+
+
+def test_fabric_looks_at_an_idle_zone_less_and_less_until_something_is_done_or_missing(shop):
+    shop.config = FABRIC
+    orders, clock = shop.orders(), shop.clock
+    orders.insert(row(1))
+    idle = [lambda: None] * 4
+    waits = Waits(
+        *idle, lambda: orders.insert(row(2)), *idle[:2], orders.drop, *idle[:2], lambda: clock.advance(days=1)
+    )
+    with shop.engine() as running:
+        running.run(waits.stop, waits, waits)
+    assert waits.seconds == [15.0, 30.0, 60.0, 120.0, 120.0, 15.0, 30.0, 60.0, 15.0, 15.0, 15.0]
+
+
+def test_explicit_options_win_over_the_timing():
+    assert Config().scan_pause(9) == 15.0
+    assert Config(timing="fabric", poll_interval_seconds=300.0).scan_pause(9) == 300.0
+    assert Config(timing="fabric", drop_delay_seconds=0.0).drop_delay("Orders") == 0.0
+    assert Config().drop_delay("Orders") == 0.0
+
+
+def test_a_drop_is_noticed_after_one_to_two_minutes_drawn_by_the_name():
+    delays = {name: FABRIC.drop_delay(name) for name in ("Orders", "Items", "Stores")}
+    assert delays == {name: FABRIC.drop_delay(name) for name in delays}
+    assert len(set(delays.values())) == 3
+    assert all(60 <= seconds <= 120 for seconds in delays.values())
+
+
+def test_a_table_of_fabrics_timing_outlives_its_folder_for_a_while(shop):
+    shop.config = FABRIC
+    orders = shop.orders()
+    orders.insert(row(1))
+    shop.sync()
+    orders.drop()
+    for seconds, tables in ((0, ["dbo/Orders"]), (59, ["dbo/Orders"]), (61, [])):
+        shop.clock.advance(seconds=seconds)
+        shop.sync()
+        assert shop.writer.tables() == tables

@@ -243,3 +243,11 @@ def test_a_wait_ends_when_the_clock_is_moved_past_its_end(tmp_path, stop):
     with ZoneWatcher(tmp_path, stop, clock) as waker:
         threading.Timer(SHORT, clock.advance, kwargs={"seconds": LONG}).start()
         assert takes(lambda: waker.wait(LONG)) < LONG / 2
+
+
+def test_without_events_a_change_ends_no_wait(tmp_path, zone, stop):
+    with ZoneWatcher(tmp_path, stop, Clock(), has_events=False) as waker:
+        land(zone)
+        assert not waker.wait(2 * SHORT)
+        waker.wake()
+        assert waker.wait(LONG)
