@@ -316,10 +316,8 @@ class EnginePool:
                 engine.status = DatabaseStatus.RUNNING
                 (self._root(item) / _MARKER).unlink(missing_ok=True)
 
-    def _reseeds(self, marker: Mapping[str, Any] | None) -> bool:
+    def _reseeds(self, marker: Mapping[str, Any]) -> bool:
         """Whether an item with that marker rebuilds its tables when it starts."""
-        if not marker:
-            return False
         return not self.resumes if marker["status"] == DatabaseStatus.STOPPED else bool(marker.get("reseeds"))
 
     def _run(self, item: Item, engine: _Engine, marker: Mapping[str, Any] | None) -> None:
