@@ -32,6 +32,14 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 30
+LIBRARIES_OF_JAVA = (
+    "com.azure:azure-storage-file-datalake:12.30.2,com.azure:azure-identity:1.18.7,"
+    "org.apache.hadoop:hadoop-azure:3.5.0"  # of the Hadoop that Spark brings
+)
+_NATIVE = ("codec-native-quic", "transport-native-epoll", "transport-native-kqueue", "resolver-dns-native-macos")
+UNUSED_BY_JAVA = ",".join(
+    [*(f"io.netty:netty-{name}" for name in _NATIVE), "net.java.dev.jna:jna", "net.java.dev.jna:jna-platform"]
+)
 NEEDS_3_11 = pytest.mark.skipif(sys.version_info < (3, 11), reason="pyfabric and sqllocks-shape need Python 3.11")
 
 
@@ -56,6 +64,10 @@ class Ground:
     def run_tests(self, program, **variables):
         alone = ["--noconftest", "-c", os.devnull, "--rootdir", HERE, "-p", "no:cacheprovider"]
         self.run(sys.executable, "-m", "pytest", "-q", *alone, HERE / f"programs/{program}.py", **variables)
+
+    def run_on_java(self, program, *words, **variables):
+        options = {"JAVA_TOOL_OPTIONS": self.environment["MIRROR_ENGINE_JAVA_OPTIONS"], **variables}
+        self.run(sys.executable, HERE / f"programs/{program}.py", *words, **options)
 
     def until_rows(self, table, rows, item=None):
         """Until the table of an item, by its name, has these rows, in any order."""
@@ -131,6 +143,25 @@ PIP_INSTALL = (sys.executable, "-m", "pip", "install", "--quiet", "--retries", "
 
 
 @pytest.fixture(scope="session")
+def java():
+    """The home of a Java runtime."""
+    try:
+        return find_java().home
+    except JavaMissing:
+        pytest.skip("Java is missing")
+
+
+@pytest.fixture(scope="session")
+def jars(java, installed):
+    """The folder of the Java libraries, which Spark's Ivy fetches: a submitted program may name what it needs."""
+    spark = Path(find_spec("pyspark").origin).parent
+    variables = f"JAVA_HOME={java}", f"SPARK_HOME={spark}", f"PYSPARK_PYTHON={sys.executable}"
+    submit = 'touch none.py && exec "$SPARK_HOME"/bin/spark-submit --conf spark.jars.ivy="$PWD" $0 none.py'
+    packages = f"--packages {LIBRARIES_OF_JAVA} --exclude-packages {UNUSED_BY_JAVA}"
+    return installed("env", *variables, "sh", "-c", submit.replace("$0", packages)) / "jars"
+
+
+@pytest.fixture(scope="session")
 def node(installed):
     """The command that runs a program with the Node libraries."""
     folder = installed(*NPM_INSTALL, package_json=(HERE / "node/package.json").read_text())
@@ -163,13 +194,18 @@ def test_duckdb(storage, installed):
     storage.run_tests("duck_db", PYTHONPATH=str(folder))
 
 
-def test_a_jvm(storage):
-    try:
-        java = find_java().home / "bin/java"
-    except JavaMissing:
-        pytest.skip("Java is missing")
-    options = {"JAVA_TOOL_OPTIONS": storage.environment["MIRROR_ENGINE_JAVA_OPTIONS"]}
-    storage.run(sys.executable, HERE / "programs/jvm.py", java, **options)
+def test_a_jvm(storage, java):
+    storage.run_on_java("jvm", java / "bin/java")
+
+
+@pytest.mark.spark
+def test_the_libraries_of_java_s(storage, java, jars):
+    storage.run_on_java("java_sdk", java / "bin/java", jars)
+
+
+@pytest.mark.spark
+def test_hadoop_s_driver(storage, java, jars):
+    storage.run_on_java("hadoop", jars, JAVA_HOME=str(java))
 
 
 @pytest.mark.parametrize(
