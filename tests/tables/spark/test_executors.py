@@ -18,7 +18,7 @@ from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables import scratch as leftovers
+from mirror_engine.tables.log import tables_folder as leftovers
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.request import PendingFiles, TableContext
 from mirror_engine.tables.reading.spill import all_rows
