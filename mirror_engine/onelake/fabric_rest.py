@@ -21,7 +21,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER, dotnet
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
-from mirror_engine.onelake.hosts import DFS, FABRIC
+from mirror_engine.onelake.hosts import BLOB, DFS, FABRIC
 from mirror_engine.onelake.items import (
     PLAIN,
     CorruptedPayload,
@@ -139,7 +139,8 @@ class _Operations:
         return {"value": [_workspace_json(workspace) for workspace in self._items.workspaces()]}
 
     def get_workspace(self, workspace: Workspace, _: object) -> dict[str, Any]:
-        return _workspace_json(workspace)
+        endpoints = {"blobEndpoint": f"https://onelake.{BLOB}", "dfsEndpoint": f"https://onelake.{DFS}"}
+        return {**_workspace_json(workspace), "capacityAssignmentProgress": "Completed", "oneLakeEndpoints": endpoints}
 
     def list_folders(self, *_: object) -> dict[str, Any]:
         return {"value": []}

@@ -91,7 +91,9 @@ def test_an_item_is_made_found_changed_and_deleted(client):
 
 def test_workspaces_are_found_by_guid(client):
     found = client.get("/v1/workspaces").json()["value"][0]
-    assert client.get(f"/v1/workspaces/{found['id']}").json() == found
+    endpoints = {f"{name}Endpoint": f"https://onelake.{name}.fabric.microsoft.com" for name in ("blob", "dfs")}
+    alone = {"capacityAssignmentProgress": "Completed", "oneLakeEndpoints": endpoints}
+    assert client.get(f"/v1/workspaces/{found['id']}").json() == found | alone
     assert refused(client.get("/v1/workspaces/6e335e92-a2a2-4b5a-970a-bd6a89fbb765")) == (404, "WorkspaceNotFound")
 
 

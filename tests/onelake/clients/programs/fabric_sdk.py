@@ -64,6 +64,8 @@ def test_a_mirrored_database_s_life():
 
 def test_the_same_as_an_item_of_any_type():
     assert WORKSPACE in [each.id for each in CLIENT.core.workspaces.list_workspaces()]
+    endpoints = CLIENT.core.workspaces.get_workspace(WORKSPACE).one_lake_endpoints
+    assert endpoints.dfs_endpoint == "https://onelake.dfs.fabric.microsoft.com"
     assert list(CLIENT.core.folders.list_folders(WORKSPACE)) == []
     body = CreateItemRequest(display_name="an item", type="MirroredDatabase", definition=definition("raw"))
     made = ITEMS.create_item(WORKSPACE, body)
