@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 from azure.identity import DefaultAzureCredential
 from places import WORKSPACE
@@ -36,6 +37,14 @@ def deployed(workspace):
     return {each["displayName"]: each["properties"]["defaultSchema"] for each in listed}
 
 
+def until_initialized(workspace):
+    """A new item's schema does not change before."""
+    for each in workspace.endpoint.invoke("GET", f"{workspace.base_api_url}/mirroredDatabases")["body"]["value"]:
+        ask = "POST", f"{workspace.base_api_url}/mirroredDatabases/{each['id']}/getMirroringStatus"
+        while workspace.endpoint.invoke(*ask)["body"]["status"] == "Initializing":
+            time.sleep(0.1)
+
+
 def test_a_repository_is_published_changed_and_removed(tmp_path):
     commit(tmp_path, "by pipeline", "raw")
     before = deployed(workspace_of(tmp_path))
@@ -43,6 +52,7 @@ def test_a_repository_is_published_changed_and_removed(tmp_path):
         commit(tmp_path, "by pipeline", schema)
         publish_all_items(workspace_of(tmp_path))
         assert deployed(workspace_of(tmp_path)) == before | {"by pipeline": schema}
+        until_initialized(workspace_of(tmp_path))
     (tmp_path / "by pipeline.MirroredDatabase/mirroring.json").unlink()
     (tmp_path / "by pipeline.MirroredDatabase/.platform").unlink()
     named = workspace_of(tmp_path, workspace_name=os.environ["TEST_WORKSPACE"])
