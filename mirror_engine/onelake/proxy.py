@@ -7,7 +7,7 @@ import contextlib
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address, ip_network
 from socket import SOCK_STREAM
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ MAX_HEAD_BYTES = 16 * 1024
 CHUNK_BYTES = 64 * 1024
 CONNECT_SECONDS = 10.0  # for the head, and for a connection to a host
 MAX_PORT = 65535
+GLOBAL_UNICAST = ip_network("2000::/3")
+AZURE_HOST = ip_address("168.63.129.16")  # answers every machine of Azure, at a public address
 
 GRANTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 BAD_REQUEST = "400 Bad Request"
@@ -81,9 +83,20 @@ async def addresses(host: str, port: int, passed: Sequence[PassedHost]) -> Seque
     if matching and not is_production(host):
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
         is_named = any("*" not in each.host for each in matching)
-        if reached := [str(at[0]) for *_, at in found if is_named or ip_address(at[0]).is_global]:
+        if reached := [str(at[0]) for *_, at in found if is_named or _is_public(str(at[0]))]:
             return reached
     raise RefusedError(FORBIDDEN)
+
+
+def _is_public(text: str) -> bool:
+    """Whether an address is the Internet's, in no form one of this machine, its network or its cloud's host."""
+    address = ip_address(text)
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped:
+            address = address.ipv4_mapped
+        elif address not in GLOBAL_UNICAST or address.sixtofour or address.teredo:
+            return False
+    return address.is_global and not (address.is_multicast or address.is_reserved) and address != AZURE_HOST
 
 
 class _ProxyRequest:
