@@ -298,7 +298,8 @@ class Replayer:
         progress = advance(known, batch, self._context.clock())
         progress = replace(progress, external_change_version=latest_external_change(self._context, task.table, known))
         files = tuple(file.path for file in batch.files)
-        record = replace(record, progress=for_commit(progress, task.listing), files=files)
+        noted = () if known.batch else tuple(known.applied)
+        record = replace(record, progress=for_commit(progress, task.listing), files=(*noted, *files))
         outcome = self._context.writer.apply(folder, batch.batch, record, state)
         meanwhile = latest_external_change(self._context, task.table, progress)  # between the check and the commit
         progress = replace(progress, external_change_version=meanwhile)
@@ -318,7 +319,7 @@ class Replayer:
         return committed
 
     def _note(self, task: TableTask, batch: PreparedBatch, known: Progress) -> None:
-        """Record files that hold no row and no type: there is nothing to commit, nor to lose (LZ-5.13)."""
+        """Record files that hold no row and no type (LZ-5.13): the first commit names them, too."""
         self._check_unchanged(task, batch)
         progress = replace(advance(known, batch, 0.0), batch=known.batch)
         self._context.ledger.record(task.table, for_ledger(progress, batch, Outcome(-1), batch.diagnostics))

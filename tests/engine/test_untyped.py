@@ -76,6 +76,20 @@ def test_the_first_file_with_a_type_makes_the_table(shop, is_lost):
     assert shop.status().watermarks == {"": 3}
 
 
+def test_the_first_commit_names_the_files_before_it_so_that_all_can_be_replayed_without_the_ledger(shop):
+    shop.publisher.table("Orders", keys=["id"])
+    land(shop, 1, **nothing("id", "city"))
+    shop.sync()
+    for number in (2, 3):
+        land(shop, number, id=([str(number)], TEXT))
+        assert shop.sync().files_applied == 1
+    (shop.root / LEDGER).unlink()
+    with shop.mirror() as mirror:
+        mirror.rebuild(replay=True)
+    shop.sync()
+    assert rows(shop) == [{"id": "2"}, {"id": "3"}]
+
+
 @pytest.mark.parametrize("batch", [1, 1000])
 def test_a_table_may_be_there_before_its_key_is(tmp_path, batch):
     writer = DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH)
