@@ -148,13 +148,14 @@ def processed(listing: TableListing, progress: Progress) -> list[LandedFile]:
     newest: dict[str, tuple[int, int, str]] = {}
     for path, applied in progress.applied.items():
         partition, _, name = path.rpartition("/")
-        rank = (sequence_of(name) if _is_numbered(listing, progress, partition) else 0, applied.modified_ns, name)
+        number = sequence_of(name) if _is_numbered(listing, progress, partition) else 0
+        rank = number, applied.modified_ns if applied.etag else 0, name
         newest[partition] = max(newest.get(partition, rank), rank)
     return [
         file
         for file in listing.files
         if (applied_file := progress.applied.get(file.path)) is not None
-        and applied_file.etag == file.etag
+        and applied_file.is_same(file.etag, file.modified_ns)
         and newest[file.partition][2] != file.name
     ]
 

@@ -94,7 +94,7 @@ def with_identity(progress: Progress, listing: TableListing) -> Progress:
     """Return the progress of a folder that got a new identity, with the identities of its files."""
     present = {file.path: file for file in listing.files}
     applied = {
-        path: replace(file, etag=present[path].etag) if path in present else file
+        path: replace(file, etag=present[path].etag) if path in present and file.etag else file
         for path, file in progress.applied.items()
     }
     rejection = progress.rejection

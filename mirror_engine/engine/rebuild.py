@@ -156,8 +156,10 @@ class _TableFiles:
 
     def _is_as_applied(self, file: LandedFile) -> bool:
         applied, path = self.progress.applied[file.path], self._path(file)
-        is_known = applied.etag in {"", file.etag}  # `""`: the ledger was lost
-        return is_known or has_content(self.context.storage, self.view.archived_at(path) or path, applied)
+        is_certain = applied.etag or self.view.is_once(path)  # `""`: the ledger was lost
+        if is_certain and applied.is_same(file.etag, file.modified_ns):
+            return True
+        return has_content(self.context.storage, self.view.archived_at(path) or path, applied)
 
     def _is_in_order(self, found: Detection, metadata: Metadata) -> bool:
         """Whether files are read in the order of the commits that applied them; rows of one key share a partition."""

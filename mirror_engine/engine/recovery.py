@@ -139,7 +139,11 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     older = earlier.applied if earlier and earlier.batch < recorded.batch else {}
     # of older files, the newest record has only those that were in the folder (LZ-3.6)
     commits = context.writer.history(folder)
-    archived = {path: AppliedFile("", "", commit.version, 0, 0) for commit in commits for path in commit.files}
+    archived = {
+        path: AppliedFile("", "", commit.version, 0, commit.timestamp_ms * 1_000_000 + 999_999)
+        for commit in commits
+        for path in commit.files
+    }
     applied = {**archived, **older, **applied}  # later entries override earlier ones
     recorded = replace(recorded, applied=applied, delta_version=state.record_version, external_change_version=changed)
     if earlier:

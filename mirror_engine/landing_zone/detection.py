@@ -183,7 +183,7 @@ class _Detector:
         pending = []
         for file in by_path:
             known = applied.get(file.path)
-            if known and known.etag != file.etag:
+            if known and not known.is_same(file.etag, file.modified_ns):
                 self._ignore(file, "ME026")
             elif not known and self._has_change_file_name(file):
                 pending.append(file)
@@ -244,7 +244,7 @@ class _Detector:
             if bool(partition) != is_partitioned:
                 continue
             done = partitions.setdefault(partition, _Applied(partition))
-            done.modified_ns = max(done.modified_ns, file.modified_ns)
+            done.modified_ns = max(done.modified_ns, file.modified_ns if file.etag else 0)
             sequence = sequence_of(name)
             if sequence > 0 and sequence >= done.sequence:
                 done.sequence, done.newest_path = sequence, path

@@ -19,11 +19,11 @@ class AppliedFile:
     """One change file that is in the table.
 
     Attributes:
-        etag: of the content that was applied.
+        etag: of the content that was applied; `""` if only a rebuilt ledger knows the file.
         digest: of its bytes, hex (ME064).
-        version: the Delta version that applied it; -1 if only a rebuilt ledger knows the file.
+        version: the Delta version that applied it; -1 for none (LZ-5.13).
         rows: how many rows it held.
-        modified_ns: its LastModified when applied (LZ-3.5).
+        modified_ns: its LastModified when applied (LZ-3.5); without an etag the time of its commit, which is later.
         applied_by: `passthrough`, `append` or `merge`; `""` if not known.
         passthrough_skipped_because: why its rows were rewritten; `""` if they were not, or not known.
     """
@@ -35,6 +35,10 @@ class AppliedFile:
     modified_ns: int
     applied_by: str = ""
     passthrough_skipped_because: str = ""
+
+    def is_same(self, etag: str, modified_ns: int) -> bool:
+        """Whether a file at its path is the applied one; without an own etag, one not modified after the commit."""
+        return self.etag == etag if self.etag else modified_ns <= self.modified_ns
 
 
 @dataclass(frozen=True)

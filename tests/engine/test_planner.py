@@ -15,7 +15,7 @@ from mirror_engine.engine.plan import (
     StartGeneration,
     UpdateFolderIdentity,
 )
-from mirror_engine.engine.planner import FAILED_AFTER_SECONDS, Circumstances, plan, plan_missing
+from mirror_engine.engine.planner import FAILED_AFTER_SECONDS, Circumstances, plan, plan_missing, with_identity
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.listing import (
     LandedFile,
@@ -223,6 +223,11 @@ def test_a_table_is_planned(case):
     assert isinstance(made.state, state) if isinstance(state, type) else made.state == state
     assert codes(made) == expected
     assert steps is None or kinds(made) == steps
+
+
+def test_a_copied_folder_does_not_make_a_file_the_applied_one_of_which_a_lost_ledger_left_the_name():
+    known = progress(applied={ONE.path: AppliedFile("", "", 1, 0, 5)})
+    assert with_identity(known, COPIED).applied == known.applied
 
 
 def test_a_batch_has_its_files_in_order_and_the_metadata_in_force():

@@ -157,6 +157,46 @@ def test_a_replay_without_all_files_is_refused_and_moves_nothing(shop, harm, rea
     assert (shop.ids(), sorted(folder.rglob("*"))) == ([1, 2, 3], before)
 
 
+@pytest.mark.parametrize("copy", ["anew", "with its time", "in the other archive"])
+def test_without_the_ledger_a_file_landed_later_or_one_of_two_is_not_taken_for_the_applied_one(shop, copy):
+    orders = moved_away(shop)
+    folder = shop.publisher.path / "Orders"
+    if copy == "in the other archive":
+        (folder / PROCESSED_FOLDER).mkdir()
+        shutil.copy2(folder / READY_TO_DELETE_FOLDER / name(1), folder / PROCESSED_FOLDER)
+    else:
+        orders.insert(row(9), name=name(1), modified_ns=10**18 if copy == "with its time" else None)
+    shutil.rmtree(shop.root / ENGINE)
+    with pytest.raises(UsageError, match="1 change file overwritten"):
+        rebuilt(shop, replay=True)
+    assert shop.ids() == [1, 2, 3]
+
+
+def test_without_the_ledger_a_file_landed_later_alone_is_not_taken_for_the_applied_one(shop):
+    orders = moved_away(shop)
+    shop.lose(1)
+    orders.insert(row(9), name=name(1))
+    shutil.rmtree(shop.root / ENGINE)
+    with pytest.raises(UsageError, match="1 change file overwritten"):
+        rebuilt(shop, replay=True)
+
+
+@pytest.mark.parametrize("ledger", ["kept", "lost"])
+@pytest.mark.parametrize("strategy", ["SequentialFileName", BY_TIME])
+def test_an_applied_file_that_is_back_is_archived_again(tmp_path, strategy, ledger):
+    shop = Shop(tmp_path / "shop", strict=True)
+    orders = shop.orders(strategy=strategy)
+    for number in (1, 2, 3):
+        orders.insert(row(number), name=name(number), modified_ns=10**18 + number)
+        shop.sync()
+    folder = shop.publisher.path / "Orders"
+    (folder / READY_TO_DELETE_FOLDER / name(1)).rename(folder / name(1))
+    if ledger == "lost":
+        shutil.rmtree(shop.root / ENGINE)
+    assert (shop.sync().result, shop.said(), shop.ids()) == (RunResult.CAUGHT_UP, [], [1, 2, 3])
+    assert [path.name for path in folder.glob("*.parquet")] == [name(3)]
+
+
 def test_an_applied_file_without_rows_that_grew_since_is_no_longer_the_same(shop):
     orders = shop.orders()
     orders.insert(row(1))

@@ -73,6 +73,8 @@ def test_a_number_has_a_name_but_for_those_outside_twenty_digits():
 
 IN_DAY_1 = progress(file(f"day=1/{name(1)}"), watermarks={"day=1": 1})
 ONE_AND_TWO = progress(file(1), file(2), watermarks={"": 2})
+REBUILT = progress(file("b.parquet", 2))  # from a Delta log: of `a.parquet` only its commit is known
+REBUILT = replace(REBUILT, applied={"a.parquet": AppliedFile("", "", 0, 0, 9), **REBUILT.applied})
 CASES = {
     # in sequence
     "files are taken by number up to the first gap": (
@@ -117,6 +119,15 @@ CASES = {
         ([file(1, size=9)], NUMBERED, progress(file(1), watermarks={"": 1})),
         {"ignored": [1], "said": [("ME026", name(1))]},
     ),
+    "without its etag an applied path holds the applied file if that is not newer than the commit": (
+        ([file("a.parquet", 9)], TIMED, REBUILT),
+        {"ignored": [], "said": []},
+    ),
+    "and another one if it is": (
+        ([file("a.parquet", 10)], TIMED, REBUILT),
+        {"ignored": ["a.parquet"], "said": [("ME026", "a.parquet")]},
+    ),
+    "no file is late for the time of a commit": (([file("c.parquet", 3)], TIMED, REBUILT), {"ready": ["c.parquet"]}),
     "the newest applied file may be deleted": (([], NUMBERED, ONE_AND_TWO), {"said": [("ME073", name(2))]}),
     "older applied files are not missed": (([2], NUMBERED, ONE_AND_TWO), {}),
     "the last number has no next": (
