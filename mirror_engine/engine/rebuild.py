@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import recover
 from mirror_engine.engine.root_identity import has_content
-from mirror_engine.errors import StorageUnavailable, UsageError
+from mirror_engine.errors import StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.detection import detect
 from mirror_engine.landing_zone.diagnostics import count, diagnose
@@ -151,6 +152,8 @@ class _TableFiles:
             return f"{count(len(absent), 'change file')} {gone}", rows
         if others := len(applied.keys() - again - absent):
             return f"{count(others, 'change file')} overwritten, or no longer read", rows
+        if rows and not self._is_history_whole():
+            return "its Delta log no longer names all its change files", rows
         is_in_order = self._is_in_order(found, metadata or Metadata())
         return "" if is_in_order else "its files would be read in another order", total
 
@@ -160,6 +163,14 @@ class _TableFiles:
         if is_certain and applied.is_same(file.etag, file.modified_ns):
             return True
         return has_content(self.context.storage, self.view.archived_at(path) or path, applied)
+
+    def _is_history_whole(self) -> bool:
+        """Whether files without a number of rows, which a rebuilt ledger has, are all there were."""
+        if all(file.etag for file in self.progress.applied.values()):
+            return False
+        with suppress(TableDamaged):
+            return self.context.writer.history(self.context.delta_folder(self.table))[-1].version == 0
+        return False
 
     def _is_in_order(self, found: Detection, metadata: Metadata) -> bool:
         """Whether files are read in the order of the commits that applied them; rows of one key share a partition."""

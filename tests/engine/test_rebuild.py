@@ -181,6 +181,20 @@ def test_without_the_ledger_a_file_landed_later_alone_is_not_taken_for_the_appli
         rebuilt(shop, replay=True)
 
 
+@pytest.mark.parametrize("commits", [2, 3])
+def test_files_that_a_cleaned_up_log_no_longer_names_are_lost(shop, monkeypatch, commits):
+    moved_away(shop, 4, strategy=BY_TIME)
+    shop.lose(1)
+    shutil.rmtree(shop.root / ENGINE)
+    history = shop.writer.history
+    monkeypatch.setattr(shop.writer, "history", lambda table, **options: history(table, **options)[:commits])
+    with pytest.raises(
+        UsageError, match="2 rows cannot be rebuilt: its Delta log no longer names all its change files"
+    ):
+        rebuilt(shop, replay=True)
+    assert shop.ids() == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
 @pytest.mark.parametrize("strategy", ["SequentialFileName", BY_TIME])
 def test_an_applied_file_that_is_back_is_archived_again(tmp_path, strategy, ledger):
