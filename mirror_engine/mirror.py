@@ -294,7 +294,9 @@ class Mirror:
         """
         with self._engine() as running:
             drop = running.engine.drop
-            return rebuild(running.context, drop, tables, replay=replay, lose_rows=lose_rows, confirm=confirm)
+            return rebuild(
+                running.context, self.root, drop, tables, replay=replay, lose_rows=lose_rows, confirm=confirm
+            )
 
     def close(self) -> None:
         """End the Spark session, if one was started."""

@@ -19,10 +19,13 @@ from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX, find_table
 from mirror_engine.landing_zone.progress import Progress
 from mirror_engine.landing_zone.schema import folded
+from mirror_engine.storage.local import os_errors
 from mirror_engine.storage.zone_view import RestoredView
+from mirror_engine.tables.log.durability import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.landing_zone.detection import Detection
@@ -48,6 +51,7 @@ class TableRebuild:
 
 def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's parts
     context: EngineContext,
+    root: Path,
     drop: Callable[[TableName, Diagnostic], None],
     names: Sequence[str],
     *,
@@ -78,6 +82,9 @@ def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's p
         for path, archived in plan.moves.items():
             if context.storage.stat(path) is None:
                 context.storage.move(archived, path)
+    for folder in sorted({path.rpartition("/")[0] for plan in plans for path in plan.moves}):
+        with os_errors("fsync", folder):
+            sync_folder(root / folder)
     known = context.ledger.tables()
     for plan in plans:
         if plan.table in known:

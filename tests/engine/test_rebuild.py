@@ -211,6 +211,15 @@ def test_an_applied_file_that_is_back_is_archived_again(tmp_path, strategy, ledg
     assert [path.name for path in folder.glob("*.parquet")] == [name(3)]
 
 
+def test_files_moved_back_are_on_the_disk_before_a_table_is_dropped(shop, monkeypatch):
+    moved_away(shop)
+    happened = []
+    monkeypatch.setattr("mirror_engine.engine.rebuild.sync_folder", lambda folder: happened.append(folder.name))
+    monkeypatch.setattr(shop.writer, "drop", happened.append)
+    rebuilt(shop, replay=True)
+    assert happened == ["Orders", "dbo/Orders"]
+
+
 def test_an_applied_file_without_rows_that_grew_since_is_no_longer_the_same(shop):
     orders = shop.orders()
     orders.insert(row(1))
