@@ -19,11 +19,12 @@ from mirror_engine.onelake.middleware import RejectedRequest
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
 MAX_HEAD_BYTES = 16 * 1024
 CHUNK_BYTES = 64 * 1024
 CONNECT_SECONDS = 10.0  # for the head, and for a connection to a host
+IDLE_SECONDS = 1800.0  # of a passed connection: pools of a database keep theirs for many minutes
 MAX_PORT = 65535
 GLOBAL_UNICAST = ip_network("2000::/3")
 AZURE_HOST = ip_address("168.63.129.16")  # answers every machine of Azure, at a public address
@@ -106,12 +107,18 @@ class _ProxyRequest:
         method: as sent; empty until the head is complete.
         target: as sent.
         body: what has arrived of it.
+        is_complete: whether all of it has arrived.
     """
 
     def __init__(self) -> None:
         self.method = self.target = self.body = b""
+        self.is_complete = False
         self._headers: list[tuple[bytes, bytes]] = []
         self._parser = httptools.HttpRequestParser(self)
+
+    def on_message_begin(self) -> None:
+        if self.is_complete:
+            raise ValueError  # another request, which may be for another host; the parser's caller refuses it
 
     def on_url(self, url: bytes) -> None:
         self.target += url
@@ -122,6 +129,19 @@ class _ProxyRequest:
     def on_headers_complete(self) -> None:
         self.method = self._parser.get_method()
 
+    def on_message_complete(self) -> None:
+        self.is_complete = True
+
+    def parse(self, data: bytes) -> None:
+        """Take what follows of it; RefusedError where more than that follows."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if upgrade.args[0] < len(data):  # data before the tunnel is granted
+                raise RefusedError(BAD_REQUEST) from None
+        except httptools.HttpParserError:
+            raise RefusedError(BAD_REQUEST) from None
+
     async def receive(self, connection: socket.socket) -> None:
         """Read it; RefusedError."""
         received = b""
@@ -130,16 +150,10 @@ class _ProxyRequest:
             received += data
             if len(received) > MAX_HEAD_BYTES:
                 raise RefusedError("431 Request Header Fields Too Large")
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                if upgrade.args[0] < len(data):  # data before the tunnel is granted
-                    raise RefusedError(BAD_REQUEST) from None
-            except httptools.HttpParserError:
-                raise RefusedError(BAD_REQUEST) from None
+            self.parse(data)
             if not data:
                 raise RefusedError(BAD_REQUEST)
-        self.body = received.partition(b"\r\n\r\n")[2]
+        self.body = received.lstrip(b"\r\n").partition(b"\r\n\r\n")[2]
 
     @property
     def is_tunnel(self) -> bool:
@@ -230,20 +244,46 @@ async def _connect(host: str, port: int, passed: Sequence[PassedHost]) -> _Strea
 async def _relay(
     connection: socket.socket, request: _ProxyRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Carry bytes both ways until the host has ended its side."""
-    with contextlib.closing(writer):
-        from_client, to_client = await asyncio.open_connection(sock=connection)
-        (to_client if request.is_tunnel else writer).write(GRANTED if request.is_tunnel else request.forwarded())
-        sending = asyncio.create_task(_copy(from_client, writer))
-        await _copy(reader, to_client)
-        sending.cancel()
+    """Carry bytes both ways until the host has ended its side, a side has failed or both are silent."""
+    from_client, to_client = await asyncio.open_connection(sock=connection)
+    (to_client if request.is_tunnel else writer).write(GRANTED if request.is_tunnel else request.forwarded())
+    moved = asyncio.Event()
+    sending = asyncio.create_task(_copy(_pieces(from_client, moved, request), writer))
+    receiving = asyncio.create_task(_copy(_pieces(reader, moved), to_client))
+    receiving.add_done_callback(lambda _: moved.set())
+    try:
+        while not receiving.done():
+            moved.clear()
+            await asyncio.wait_for(moved.wait(), IDLE_SECONDS)
         to_client.close()
-        await to_client.wait_closed()
+        await asyncio.wait_for(to_client.wait_closed(), IDLE_SECONDS)
+    except asyncio.TimeoutError:
+        pass
+    finally:
+        for copying, to in ((sending, writer), (receiving, to_client)):
+            copying.cancel()
+            to.transport.abort()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while piece := await reader.read(CHUNK_BYTES):
+async def _pieces(
+    reader: asyncio.StreamReader, moved: asyncio.Event, request: _ProxyRequest | None = None
+) -> AsyncIterator[bytes]:
+    """What arrives, of a plain request's client its body alone; RefusedError, OSError."""
+    while piece := await reader.read(CHUNK_BYTES):
+        moved.set()
+        if request is None or request.is_tunnel:
+            yield piece
+        elif not request.is_complete:
+            request.parse(piece)
+            yield piece
+
+
+async def _copy(pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter) -> None:
+    """Write pieces and their end; where either side fails, abort, which ends the other direction, too."""
+    try:
+        async for piece in pieces:
             writer.write(piece)
             await writer.drain()
         writer.write_eof()
+    except (OSError, RefusedError):
+        writer.transport.abort()

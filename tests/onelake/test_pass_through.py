@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import threading
+import time
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from starlette.responses import Response
-from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, trusting
+from wire import ONELAKE, PATIENCE_SECONDS, connected, exchange, request, rest_of, running, status_of, trusting
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import proxy
@@ -72,28 +74,12 @@ def test_a_tunnel_carries_bytes_both_ways_and_ends_with_the_host(elsewhere):
     assert b"POST /a HTTP/1.1" in answer
 
 
-def test_a_tunnel_whose_client_has_sent_all_still_gets_the_answer():
-    with (
-        closing(socket.create_server(("127.0.0.1", 0))) as server,
-        passing("localhost") as (emulator, _),
-        connected(emulator.proxy_port) as client,
-    ):
-        client.sendall(connect(f"localhost:{server.getsockname()[1]}"))
-        assert status_of(client.recv(65536)) == 200
-        upstream, _ = server.accept()
-        with upstream:
-            client.sendall(b"question")
-            client.shutdown(socket.SHUT_WR)
-            assert rest_of(upstream) == b"question"
-            upstream.sendall(b"answer")
-        assert rest_of(client) == b"answer"
-
-
 def test_a_plain_request_arrives_as_at_the_host_itself_without_what_was_meant_for_the_proxy(elsewhere):
     headers = ("Proxy-Authorization: Basic c2VjcmV0", "Proxy-Connection: keep-alive", "X-Own: 1", "Content-Length: 4")
     target = f"http://user:secret@localhost:{elsewhere}/a//b?c=%2F&u=http://x/y"
     with passing("localhost") as (emulator, _):
-        answer = exchange(emulator.proxy_port, request("POST", target, "other", *headers, body=b"body"))
+        sent = b"\r\n\r\n" + request("POST", target, "other", *headers, body=b"body")  # empty lines may come first
+        answer = exchange(emulator.proxy_port, sent)
     head, _, body = answer.partition(b"\r\n\r\n")
     assert status_of(head) == 200
     assert body.decode().split("\n") == [
@@ -145,28 +131,12 @@ def test_the_emulator_s_own_names_stay_its_own():
 
 
 PUBLIC = ["8.8.8.8", "2001:4860:4860::8888", "::ffff:8.8.8.8"]
-PRIVATE = [
-    "127.0.0.1",
-    "::1",
-    "10.1.2.3",
-    "192.168.0.1",
-    "169.254.169.254",
-    "fe80::1",
-    "fd00::1",
-    "0.0.0.0",  # noqa: S104 - not bound
-    "::ffff:127.0.0.1",
-    "::ffff:100.100.100.200",
-    "::127.0.0.1",
-    "64:ff9b::a00:1",
-    "2002:7f00:1::",
-    "2001:0:7f00:1::",
-    "fec0::1",
-    "fe80::1%lo",
-    "224.0.0.1",
-    "ff0e::1",
-    "240.0.0.1",
-    "168.63.129.16",
-]
+NOT_PUBLIC = (
+    "127.0.0.1 ::1 10.1.2.3 192.168.0.1 169.254.169.254 fe80::1 fe80::1%lo fd00::1 fec0::1 0.0.0.0 240.0.0.1 "
+    "224.0.0.1 ff0e::1 ::127.0.0.1 ::ffff:127.0.0.1 ::ffff:100.100.100.200 64:ff9b::a00:1 2002:7f00:1:: "
+    "2001:0:7f00:1:: 168.63.129.16"
+)
+PRIVATE = NOT_PUBLIC.split()
 
 
 @pytest.mark.parametrize(
@@ -195,14 +165,90 @@ def test_patterns_reach_public_addresses_and_only_names_the_others(patterns, hos
         assert asyncio.run(found()) == expected
 
 
+SECOND = b"GET http://elsewhere.example/ HTTP/1.1\r\nHost: elsewhere.example\r\nCookie: hush\r\n\r\n"
+
+
+@contextmanager
+def through(make_first):
+    """A client of the proxy that has sent a request to a host, the host's side of it, and the emulator."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server, passing("localhost") as (emulator, _):
+        server.settimeout(PATIENCE_SECONDS)
+        with connected(emulator.proxy_port) as client:
+            client.sendall(make_first(f"localhost:{server.getsockname()[1]}"))
+            upstream, _ = server.accept()
+            upstream.settimeout(PATIENCE_SECONDS)
+            with upstream:
+                yield client, upstream, emulator
+
+
+@pytest.mark.parametrize(("sent", "arriving"), [([b"bo", b"dy", SECOND, SECOND], b"body"), ([b"body" + SECOND], b"")])
+def test_a_second_request_of_a_connection_does_not_get_to_the_first_s_host(sent, arriving):
+    def post(target):
+        return f"POST http://{target}/ HTTP/1.1\r\nHost: {target}\r\nContent-Length: 4\r\n\r\n".encode()
+
+    with through(post) as (client, upstream, _):
+        assert upstream.recv(65536).endswith(b"\r\n\r\n")
+        received = b""
+        for piece in sent:
+            client.sendall(piece)
+            if len(received) < len(arriving):
+                received += upstream.recv(65536)
+        client.shutdown(socket.SHUT_WR)
+        assert received + rest_of(upstream) == arriving
+
+
+def test_two_requests_at_once_are_refused(elsewhere):
+    with passing("localhost") as (emulator, _):
+        first = request("GET", f"http://localhost:{elsewhere}/").replace(b"close", b"keep-alive")
+        assert status_of(exchange(emulator.proxy_port, first + SECOND)) == 400
+
+
+def test_a_tunnel_whose_client_has_sent_all_still_gets_the_answer():
+    with through(connect) as (client, upstream, _):
+        assert status_of(client.recv(65536)) == 200
+        client.sendall(b"question")
+        client.shutdown(socket.SHUT_WR)
+        assert rest_of(upstream) == b"question"
+        upstream.sendall(b"answer")
+        upstream.close()
+        assert rest_of(client) == b"answer"
+
+
+def until_ended(emulator):
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while emulator._connections:
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+
+
+def test_a_client_that_resets_ends_its_tunnel():
+    with through(connect) as (client, upstream, emulator):
+        assert status_of(client.recv(65536)) == 200
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        assert rest_of(upstream) == b""
+        until_ended(emulator)  # though the host keeps its side open
+
+
+def test_a_tunnel_that_is_silent_both_ways_ends(monkeypatch):
+    monkeypatch.setattr(proxy, "IDLE_SECONDS", 0.5)
+    with through(connect) as (client, upstream, emulator):
+        assert status_of(client.recv(65536)) == 200
+        for _ in range(4):
+            time.sleep(0.2)
+            upstream.sendall(b"x")
+        assert client.recv(65536)
+        rest_of(client)
+        assert rest_of(upstream) == b""
+        until_ended(emulator)
+
+
 def test_a_host_that_cannot_be_reached_is_a_bad_gateway():
     with closing(socket.socket()) as unused:
         unused.bind(("127.0.0.1", 0))  # and does not listen
         with passing("all", "localhost") as (emulator, rejected):
-            for host in (
-                f"localhost:{unused.getsockname()[1]}",
-                f"{'a' * 64}.invalid:443",
-            ):  # the latter has no address
+            nowhere = f"{'a' * 64}.invalid:443"
+            for host in (f"localhost:{unused.getsockname()[1]}", nowhere):
                 assert status_of(exchange(emulator.proxy_port, connect(host))) == 502
     assert {each.status for each in rejected} == {502}
 
