@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from ipaddress import ip_address, ip_network
@@ -133,9 +134,15 @@ def _machine_roots() -> list[bytes]:
 
 
 def _trust_store(authority: x509.Certificate, roots: Sequence[bytes]) -> bytes:
-    """PKCS#12 with Java's mark of a trusted certificate, unencrypted: Java reads that with any password or none."""
+    """PKCS#12 with Java's mark of a trusted certificate, unencrypted: Java reads that with any password or none.
+
+    Roots of another form than X.509 version 3, or 1, demands are left out.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CryptographyDeprecationWarning)  # an old root has the serial number 0
-        trusted = [authority, *map(x509.load_der_x509_certificate, roots)]
+        trusted = [authority]
+        for root in roots:
+            with suppress(ValueError, x509.InvalidVersion):  # OpenSSL accepts more
+                trusted.append(x509.load_der_x509_certificate(root))
     entries = [pkcs12.PKCS12Certificate(each, b"%d" % place) for place, each in enumerate(trusted)]
     return pkcs12.serialize_java_truststore(entries, NoEncryption())

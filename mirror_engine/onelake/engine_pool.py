@@ -234,8 +234,12 @@ class EnginePool:
             if engine.status in {DatabaseStatus.STOPPING, DatabaseStatus.STOPPED}:
                 return
             self._mark_stopped(item, DatabaseStatus.STOPPED)
+            is_paused = engine.status is DatabaseStatus.PAUSED and self.has_engines
             engine.status = DatabaseStatus.STOPPING if engine.thread else DatabaseStatus.STOPPED
             engine.end()
+            if is_paused and not engine.thread:
+                with suppress(StorageUnavailable):  # the status in Fabric's words; the item is stopped without it
+                    write_stopped(LocalStorage(self._root(item)), now=self.clock())
 
     def pause(self, item: Item, *, reseeds: bool) -> None:
         """Pause an active item after its current commit; its next start rebuilds all tables only if it reseeds."""
@@ -250,16 +254,17 @@ class EnginePool:
         """Let an item's engine wait for so long after its current commit; what lands meanwhile is applied then."""
         engine = self._engine(item)
         with self._lock:
-            engine.throttled_until = self.clock.monotonic() + seconds
             engine.throttled = THROTTLED.format(time=dotnet(self.clock() + seconds).partition(".")[0])
+            engine.throttled_until = self.clock.monotonic() + seconds
             engine.pause.set()
 
     def poll(self, item: Item) -> None:
         """Scan the item's landing zone now; returns when what can be applied is applied, or after `POLL_SECONDS`."""
         engine = self._engine(item)
         before = engine.started_cycle
-        if engine.mirror and not self._is_throttled(engine):
-            engine.mirror.wake()
+        mirror = engine.mirror
+        if mirror and not self._is_throttled(engine):
+            mirror.wake()
             with engine.cycle_ended:
                 engine.cycle_ended.wait_for(lambda: engine.ended_cycle > before, POLL_SECONDS)
 
@@ -333,8 +338,8 @@ class EnginePool:
                 engine.mirror = mirror
                 self._note_running(item, engine)
                 while True:
-                    self._wait_throttled(item, engine)
                     engine.pause.clear()
+                    self._wait_throttled(item, engine)
                     if engine.stop.is_set():  # asked after clearing: `stop` is set before `pause`
                         break
                     mirror.run(engine.pause)

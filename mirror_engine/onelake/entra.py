@@ -47,7 +47,7 @@ def entra_app(secret: str | None = None) -> Starlette:
         routes=[
             Route("/common/discovery/instance", _instances),
             Route("/{tenant}/v2.0/.well-known/openid-configuration", _configuration),
-            Route("/{tenant}/discovery/v2.0/keys", _keys),
+            Route("/{tenant}/discovery/v2.0/keys", partial(_keys, secret)),
             Route("/{tenant}/oauth2/v2.0/token", partial(_token, secret), methods=["POST"]),
             Route("/{tenant}/oauth2/token", partial(_token, secret, is_v1=True), methods=["POST"]),
         ]
@@ -83,8 +83,8 @@ async def _configuration(request: Request) -> JSONResponse:
     )
 
 
-async def _keys(_: Request) -> JSONResponse:
-    return JSONResponse(public_keys())
+async def _keys(secret: str | None, _: Request) -> JSONResponse:
+    return JSONResponse(public_keys(secret))
 
 
 async def _token(secret: str | None, request: Request, *, is_v1: bool = False) -> JSONResponse:
@@ -107,7 +107,7 @@ async def _token(secret: str | None, request: Request, *, is_v1: bool = False) -
         "token_type": "Bearer",
         "expires_in": LIFETIME_SECONDS,
         "ext_expires_in": LIFETIME_SECONDS,
-        "access_token": access_token(tenant, client, audience, begins, LIFETIME_SECONDS),
+        "access_token": access_token(tenant, client, audience, begins, LIFETIME_SECONDS, secret=secret),
     }
     if is_v1:
         content |= {"expires_on": begins + LIFETIME_SECONDS, "not_before": begins, "resource": audience}

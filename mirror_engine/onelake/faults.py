@@ -188,14 +188,14 @@ def _time(text: str) -> datetime:
         raise UsageError(f"{text}: there is no such time", "Example: until=2026-11-02T08:15:30.") from None
 
 
-_SECONDS = _Option(r"[0-9]+\.?[0-9]*|\.[0-9]+", "seconds, 0 or more", float)
+_SECONDS = _Option(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}", "seconds, 0 to 999999999", float)
 _TIME = _Option(
     r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z?",
     "a time in UTC, as 2026-11-02T08:15:30",
     _time,
 )
-_WHOLE = _Option("[0-9]+", "a whole number, 0 or more", int)
-_POSITIVE = _Option("0*[1-9][0-9]*", "a whole number, 1 or more", int)
+_WHOLE = _Option("[0-9]{1,9}", "a whole number, 0 to 999999999", int)
+_POSITIVE = _Option("0{0,8}[1-9][0-9]{0,8}", "a whole number, 1 to 999999999", int)
 _UNITS = ("days", "hours", "minutes", "seconds")
 _MATCHERS = {
     "method": _Option(rf"\*|(?i:{'|'.join(METHODS[1:])})", f"one of {', '.join(METHODS)}", str.upper),
@@ -287,6 +287,7 @@ def parse_fault(text: str) -> FaultRule:
         raise UsageError(f"{fault}: {', '.join(sorted(missing))} is missing", takes)
     if "until" in known and (values["for"] is None) == (values["until"] is None):
         raise UsageError(f"{fault}: either for= or until= is needed", takes)
+    _check_advance(name, fault, values)
     operation = values.get("operation")
     if operation and kind.operations is not None and operation not in kind.operations:
         possible = f"Use one of {', '.join(kind.operations)}."
@@ -302,6 +303,11 @@ def parse_fault(text: str) -> FaultRule:
         options={key: values[key] for key in kind.options},
         text=text,
     )
+
+
+def _check_advance(name: str, fault: str, values: Mapping[str, Any]) -> None:
+    if name == "advance" and not any(values[unit] for unit in _UNITS):
+        raise UsageError(f"{fault}: by how much is missing", f"Name one or more of {', '.join(_UNITS)}, more than 0.")
 
 
 def hold(engines: EnginePool, rule: FaultRule) -> None:

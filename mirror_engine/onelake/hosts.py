@@ -12,6 +12,7 @@ DFS = "dfs.fabric.microsoft.com"
 BLOB = "blob.fabric.microsoft.com"
 FABRIC = "api.fabric.microsoft.com"
 LOGINS = ("login.microsoftonline.com", "login.microsoft.com")
+ENTRA = (*LOGINS, "login.windows.net", "sts.windows.net")  # its older names are not served
 LOOPBACK = "127.0.0.1"
 LOOPBACK_ADDRESSES = (LOOPBACK, "::1")
 LOOPBACK_HOSTS = ("localhost", *LOOPBACK_ADDRESSES)
@@ -26,7 +27,7 @@ def is_served(host: str) -> bool:
 
 def is_production(host: str) -> bool:
     """Whether a host is OneLake's, Fabric's or Entra's, served here or not; lower case, no trailing dot."""
-    return f".{host}".endswith(tuple(f".{domain}" for domain in (FABRIC.partition(".")[2], *LOGINS)))
+    return f".{host}".endswith(tuple(f".{domain}" for domain in (FABRIC.partition(".")[2], *ENTRA)))
 
 
 def host_of(headers: Iterable[tuple[bytes, bytes]]) -> str | None:

@@ -32,6 +32,7 @@ AZURE_HOST = ip_address("168.63.129.16")  # answers every machine of Azure, at a
 GRANTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 BAD_REQUEST = "400 Bad Request"
 FORBIDDEN = "403 Forbidden by mirror-engine (emulator start --pass-through HOST)"  # most clients show no more than that
+PRODUCTION = "403 Forbidden by mirror-engine (OneLake, Fabric, Entra: names that it serves, on port 443)"
 UNREACHABLE = "502 Bad Gateway, mirror-engine cannot reach that host"
 PROXY_ERROR = (
     "This is the proxy of mirror-engine's emulator, to which HTTPS_PROXY of its environment points. It connects\n"
@@ -80,8 +81,10 @@ class PassedHost:
 
 async def addresses(host: str, port: int, passed: Sequence[PassedHost]) -> Sequence[str]:
     """Where a host is reached, as far as it may be; RefusedError, OSError."""
+    if is_production(host):
+        raise RefusedError(PRODUCTION)
     matching = [each for each in passed if each.port in {None, port} and fnmatchcase(host, each.host)]
-    if matching and not is_production(host):
+    if matching:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
         is_named = any("*" not in each.host for each in matching)
         if reached := [str(at[0]) for *_, at in found if is_named or _is_public(str(at[0]))]:

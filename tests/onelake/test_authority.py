@@ -137,6 +137,12 @@ def test_the_bundle_holds_the_usual_roots_and_no_other_store_s_authority(made, t
     assert certificate(inner.ca) in javas
 
 
+def test_a_root_that_cryptography_does_not_read_is_left_out_of_java_s_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(authority, "_machine_roots", lambda: [b"\x30\x00"])
+    java = create_authority(tmp_path).java.read_bytes()
+    assert len(pkcs12.load_pkcs12(java, None).additional_certs) == 1
+
+
 def roots(bundle):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(bundle)

@@ -161,6 +161,14 @@ def test_a_paused_database_resumes_where_it_was_or_from_the_beginning(served, re
     at.until(lambda: reported(at)["status"] == "Running")
 
 
+def test_a_paused_database_that_is_stopped_says_so(served):
+    at = served()
+    at.pool.pause(at.item, reseeds=False)
+    at.until(lambda: not at.pool._engine(at.item).thread)
+    at.pool.stop(at.item)
+    assert (at.pool.status(at.item)[0], reported(at)["status"]) == (DatabaseStatus.STOPPED, "Stopped")
+
+
 @pytest.mark.parametrize("is_given_first", [True, False])
 def test_faults_of_mirrored_databases_act_at_once_on_those_they_name(tmp_path, is_given_first):
     faults = ["paused path=shop/ord*", "replicator_throttled until=2100-01-01T00:00:00 path=shop/[a-n]*"]

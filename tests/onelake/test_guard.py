@@ -12,6 +12,7 @@ from wire import ONELAKE, connected, exchange, request, rest_of, running, status
 
 from mirror_engine.onelake.entra import entra_app
 from mirror_engine.onelake.hosts import LOGINS, host_of
+from mirror_engine.onelake.tokens import access_token
 
 SECRET = "let me in"  # noqa: S105 - a test's own
 
@@ -115,7 +116,9 @@ def test_entra_gives_a_token_that_opens_for_the_secret_alone(locked):
     issued = reported["access_token"]
     assert said(locked, f"Authorization: Bearer {issued}") == 204
     head, _, signature = issued.rpartition(".")
-    for forged in (f"{head}x.{signature}", f"{head}.", f"{head}.{signature[:-8]}AAAAAAAA", f"{signature}", f"{head}.é"):
+    others = (access_token("t", "c", "a", 0, 3599, secret=other) for other in (None, "another emulator's"))
+    signatures = ("", f"{signature[:-8]}AAAAAAAA", "é")
+    for forged in (f"{head}x.{signature}", signature, *(f"{head}.{each}" for each in signatures), *others):
         assert said(locked, f"Authorization: Bearer {forged}") == 401
     status, reported = token_for("x")
     assert (status, reported["error"], "access_token" in reported) == (401, "invalid_client", False)

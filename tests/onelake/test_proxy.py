@@ -10,6 +10,7 @@ from starlette.responses import Response
 from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, tunnel
 
 from mirror_engine.onelake import proxy
+from mirror_engine.onelake.hosts import FABRIC, LOGINS
 
 pytestmark = pytest.mark.slow
 
@@ -29,17 +30,7 @@ def connect(target):
     return f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Connection: keep-alive\r\n\r\n".encode("latin-1")
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        ONELAKE,
-        "onelake.blob.fabric.microsoft.com",
-        "westus-onelake.dfs.fabric.microsoft.com",
-        "api.fabric.microsoft.com",
-        "login.microsoftonline.com",
-        "login.microsoft.com",
-    ],
-)
+@pytest.mark.parametrize("host", [ONELAKE, f"westus-{ONELAKE}", "onelake.blob.fabric.microsoft.com", FABRIC, *LOGINS])
 def test_a_name_of_the_closed_list_ends_in_the_endpoint(emulator, host):
     with tunnel(emulator.proxy_port, host) as secure:
         secure.sendall(request(host=host))
@@ -48,29 +39,17 @@ def test_a_name_of_the_closed_list_ends_in_the_endpoint(emulator, host):
     assert answer.endswith(host.encode())
 
 
-FOREIGN = (
-    "example.com localhost 127.0.0.1 [::1] 169.254.169.254 microsoft.com fabric.microsoft.com app.fabric.microsoft.com"
+NOT_SERVED = (
+    "example.com localhost 127.0.0.1 [::1] 169.254.169.254 microsoft.com fabric.microsoft.com app.fabric.microsoft.com "
+    "evil.dfs.fabric.microsoft.com dfs.fabric.microsoft.com a.onelake.dfs.fabric.microsoft.com "
+    "a-b-onelake.dfs.fabric.microsoft.com -onelake.dfs.fabric.microsoft.com login.microsoftonline.com.evil.example "
+    f"xlogin.microsoftonline.com {ONELAKE}.evil.example {ONELAKE}. {ONELAKE.upper()} evil.example/{ONELAKE} "
+    f"user@{ONELAKE} https://{ONELAKE} {ONELAKE}:443"
 )
-LIKE_OURS = [
-    "evil.dfs.fabric.microsoft.com",
-    "dfs.fabric.microsoft.com",
-    "a.onelake.dfs.fabric.microsoft.com",
-    "a-b-onelake.dfs.fabric.microsoft.com",
-    "-onelake.dfs.fabric.microsoft.com",
-    f"{ONELAKE}.evil.example",
-    f"{ONELAKE}.",
-    ONELAKE.upper(),
-    f"evil.example/{ONELAKE}",
-    f"user@{ONELAKE}",
-    f"https://{ONELAKE}",
-    f"{ONELAKE}:443",
-    "login.microsoftonline.com.evil.example",
-    "xlogin.microsoftonline.com",
-]
 PORTS = [f"{ONELAKE}{port}" for port in (":80", ":4433", ":0443", ":", "")]
 
 
-@pytest.mark.parametrize("target", [*(f"{host}:443" for host in [*FOREIGN.split(), *LIKE_OURS]), *PORTS])
+@pytest.mark.parametrize("target", [*(f"{host}:443" for host in NOT_SERVED.split()), *PORTS])
 def test_every_other_target_is_refused_and_the_connection_closed(emulator, target):
     answer = exchange(emulator.proxy_port, connect(target))
     assert status_of(answer) in {400, 403}
