@@ -53,10 +53,10 @@ check: .venv/.tools
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n auto -m 'not spark and not slow'
 
-# Spark's tests share one JVM, so they come one after the other, which leaves a core for all others meanwhile.
+# Spark's tests share one JVM, so they come one after the other; those of a file share what it sets up.
 test: .venv/.tools .venv/.java
 	@log=$$(mktemp); $(BIN)/pytest -m spark > $$log 2>&1 & spark=$$!; \
-	$(BIN)/pytest -q -m 'not spark'; others=$$?; \
+	$(BIN)/pytest -q -n 2 --dist loadfile -m 'not spark'; others=$$?; \
 	echo "Spark's tests go on …"; wait $$spark; spark=$$?; cat $$log; rm $$log; \
 	exit $$((spark ? spark : others))
 
