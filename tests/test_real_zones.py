@@ -12,6 +12,8 @@ import pytest
 from quick_folder import quick_folder
 
 from mirror_engine import Mirror, RunResult
+from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 REAL_ZONES = Path(os.environ.get("MIRROR_TEST_REAL_ZONES", Path(__file__).parents[2] / "shared/landing_zones"))
@@ -80,6 +82,11 @@ def found_rows(rows):
 @pytest.mark.parametrize("name", NAMES)
 def test_real_zone_on_the_memory_writer(name):
     check(name, lambda _: MemoryDeltaWriter())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_real_zone_on_the_deltalake_writer(name):
+    check(name, lambda root: DeltalakeWriter(root / TABLES, root / SCRATCH))
 
 
 @pytest.mark.spark
