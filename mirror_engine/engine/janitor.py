@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_SWEEPS = 3600.0
 MAX_INFO_BYTES = 64 * 1024 * 1024  # publishers may write there
-ARCHIVES = {  # by `cleanup`: where an applied file goes first, and where its time begins (LZ-8.2)
+_WAYS = {  # by `cleanup`: where an applied file goes first, and where its time begins (LZ-8.2)
     "ready": (READY_TO_DELETE_FOLDER, READY_TO_DELETE_FOLDER),
     "processed": (PROCESSED_FOLDER, PROCESSED_FOLDER),
     "both": (PROCESSED_FOLDER, READY_TO_DELETE_FOLDER),
@@ -71,7 +71,7 @@ class Janitor:
     def _clean(self, folder: str, listing: TableListing, progress: Progress) -> int:
         if self._config.cleanup == "off":
             return 0
-        first, last = ARCHIVES[self._config.cleanup]
+        first, last = _WAYS[self._config.cleanup]
         entries = [self._storage.stat(f"{folder}/{archive}") for archive in {first, last}]
         if any(entry and entry.kind is not Kind.FOLDER for entry in entries):
             self._swept_at[folder] = self._clock()
