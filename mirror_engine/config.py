@@ -26,11 +26,23 @@ if TYPE_CHECKING:
 
 # Of `timing=fabric`, in seconds: between two scans of an idle zone, at most; until a drop is noticed, least and most
 IDLE_SECONDS, NOTICE_SECONDS = 120.0, (60.0, 120.0)
+POLL_SECONDS, STORE_POLL_SECONDS = 15.0, 30.0  # where nothing else is said; each scan of a store costs requests
 CONFIG_FILE = "mirror-engine.toml"
+SCHEMA_KEY = "$schema"  # in the file, for editors
 ENVIRONMENT_PREFIX = "MIRROR_ENGINE_"
 OTHER_VARIABLES = frozenset(
     f"{ENVIRONMENT_PREFIX}{name}"
-    for name in ("ROOT", "CACHE", "TOKEN", "CONTROL", "CONTROL_TOKEN", "FAULT_API", "FAULT_API_TOKEN", "JAVA_OPTIONS")
+    for name in (
+        "ROOT",
+        "CACHE",
+        "STATE",
+        "TOKEN",
+        "CONTROL",
+        "CONTROL_TOKEN",
+        "FAULT_API",
+        "FAULT_API_TOKEN",
+        "JAVA_OPTIONS",
+    )
 )  # of the program or this machine, not of a mirror
 
 _SIZES = {"": 1, "b": 1}
@@ -55,11 +67,13 @@ class Kind:
         allowed: in words.
         metavar: placeholder in help.
         read: from a flag's, variable's or TOML's value; raises ValueError outside the allowed ones.
+        schema: JSON schema of a TOML value.
     """
 
     allowed: str
     metavar: str
     read: Callable[[Any], Any]
+    schema: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,22 @@ class Option:
     kind: Kind
 
 
+def any_case(word: str) -> str:
+    """Pattern of a word in any case."""
+    return "".join(f"[{letter.lower()}{letter.upper()}]" if letter.isalpha() else re.escape(letter) for letter in word)
+
+
+def _any_of(plain: Mapping[str, Any], pattern: str) -> Mapping[str, Any]:
+    """JSON schema of a plain value, or of text that matches a pattern."""
+    return {"anyOf": [plain, {"type": "string", "pattern": f"^(?:{pattern})$"}]}
+
+
+def _measure_pattern(units: Mapping[str, float], words: Sequence[str]) -> str:
+    """Pattern of texts that `_measure` reads, and of some words; units in any case."""
+    cased = (any_case(unit) for unit in units if unit)
+    return "|".join([rf"\s*[0-9]+(?:\.[0-9]+)? *(?:{'|'.join(cased)})?\s*", *words])
+
+
 def choice(*words: str) -> Kind:
     """One of a few words; a number may stand for its digits."""
 
@@ -80,7 +110,8 @@ def choice(*words: str) -> Kind:
             return text
         raise _Rejected
 
-    return Kind(" or ".join(words), "|".join(words), read)
+    numbers = [int(word) for word in words if word.isdigit()]
+    return Kind(" or ".join(words), "|".join(words), read, {"enum": [*words, *numbers]})
 
 
 def switch() -> Kind:
@@ -92,7 +123,8 @@ def switch() -> Kind:
             return word
         raise _Rejected
 
-    return Kind("true or false", "true|false", read)
+    words = "|".join(map(any_case, _SWITCH))
+    return Kind("true or false", "true|false", read, _any_of({"type": "boolean"}, words))
 
 
 def whole(metavar: str, low: int, high: float = math.inf, *, words: Sequence[str] = (), unit: str = "") -> Kind:
@@ -108,7 +140,9 @@ def whole(metavar: str, low: int, high: float = math.inf, *, words: Sequence[str
         return value
 
     limits = f"of {low:g} or more" if math.isinf(high) else f"from {low:g} to {high:g}"
-    return Kind(", ".join([*words, f"a whole number {limits}"]), "|".join([*words, metavar]), read)
+    number = {"type": "integer", "minimum": low} | ({} if math.isinf(high) else {"maximum": high})
+    schema = _any_of(number, "|".join([f"[0-9]{{1,18}}{f'(?:{unit})?' if unit else ''}", *words]))
+    return Kind(", ".join([*words, f"a whole number {limits}"]), "|".join([*words, metavar]), read, schema)
 
 
 def _measure(value: object, units: Mapping[str, float]) -> float:
@@ -133,7 +167,8 @@ def duration(low: float, *, words: Sequence[str] = ()) -> Kind:
 
     least = f" of {low:g}s or more" if low else ""
     allowed = f"a duration{least}, such as 60s, 5m, 2h or 7d"
-    return Kind(", or ".join([allowed, *words]), "|".join([*words, "DURATION"]), read)
+    schema = _any_of({"type": "number", "minimum": low}, _measure_pattern(_SECONDS, words))
+    return Kind(", or ".join([allowed, *words]), "|".join([*words, "DURATION"]), read, schema)
 
 
 def size(*, words: Sequence[str] = ()) -> Kind:
@@ -147,7 +182,8 @@ def size(*, words: Sequence[str] = ()) -> Kind:
             raise _Rejected
         return round(found)
 
-    return Kind(", or ".join(["a size such as 1048576, 256MB or 1GiB", *words]), "SIZE", read)
+    schema = _any_of({"type": "integer", "minimum": 1}, _measure_pattern(_SIZES, words))
+    return Kind(", or ".join(["a size such as 1048576, 256MB or 1GiB", *words]), "SIZE", read, schema)
 
 
 def text(allowed: str, metavar: str, pattern: str) -> Kind:
@@ -158,7 +194,7 @@ def text(allowed: str, metavar: str, pattern: str) -> Kind:
             return value
         raise _Rejected
 
-    return Kind(allowed, metavar, read)
+    return Kind(allowed, metavar, read, {"type": "string", "pattern": f"^(?:{pattern})$"})
 
 
 def _option(default: Any, topic: str, about: str, kind: Kind | None = None) -> Any:  # noqa: ANN401 - any option's value
@@ -215,8 +251,11 @@ class Config:
         "fabric` 60 to 120 s, drawn by its name (LZ-7.4).",
         duration(0, words=("auto",)),
     )
-    poll_interval_seconds: float = _option(
-        15.0, _ZONE, "Maximum time between two scans of the landing zone (LZ-3.1).", duration(0.01)
+    poll_interval_seconds: float | Literal["auto"] = _option(
+        "auto",
+        _ZONE,
+        "Maximum time between two scans of the landing zone (LZ-3.1). `auto`: 15s, 30s of a ROOT in a store.",
+        duration(0.01, words=("auto",)),
     )
     max_batch_files: int = _option(
         1000, _BATCH, "Maximum number of change files in one commit; 1 to debug order (LZ-4.16).", whole("N", 1)
@@ -248,7 +287,7 @@ class Config:
         "auto",
         _BATCH,
         "What merges changes into tables: `spark`, `deltalake` (in this process, without Java), or `auto`: Spark where "
-        "PySpark is installed. May change between runs.",
+        "PySpark is installed, for a ROOT in a store on a cluster only. May change between runs.",
     )
     change_data_feed: ChangeDataFeed = _option(  # noqa: RUF009 - as every option
         "keep",
@@ -315,9 +354,14 @@ class Config:
         """The default schema; `""` for none."""
         return "" if self.default_schema == "none" else self.default_schema
 
+    def in_store(self) -> Config:
+        """The same for a ROOT in a store."""
+        is_auto = self.poll_interval_seconds == "auto"
+        return replace(self, poll_interval_seconds=STORE_POLL_SECONDS) if is_auto else self
+
     def scan_pause(self, idle_scans: int) -> float:
         """Seconds until the next scan, after so many scans in a row that found nothing to do (LZ-3.1)."""
-        pause = self.poll_interval_seconds
+        pause = POLL_SECONDS if self.poll_interval_seconds == "auto" else float(self.poll_interval_seconds)
         if self.timing == "immediate":
             return pause
         doublings = min(max(idle_scans - 1, 0), 20)
@@ -354,7 +398,7 @@ def flag_of(field_name: str) -> str:
 
 
 def load(
-    root: Path,
+    folder: Path,
     flags: Mapping[str, object],
     environ: Mapping[str, str],
     config_file: Path | None = None,
@@ -364,7 +408,7 @@ def load(
     """Read the options of one mirror: flags win over variables, variables over the file.
 
     Args:
-        root: ROOT; its `mirror-engine.toml` is read if `config_file` is None.
+        folder: ROOT or its state folder; its `mirror-engine.toml` is read if `config_file` is None.
         flags: by field name, without those that were not set.
         environ: the process's environment.
         config_file: a TOML file that must exist.
@@ -373,7 +417,7 @@ def load(
     Raises:
         ConfigError: every wrong name and value of all three sources: where, what was found and what is allowed.
     """
-    from_file, problems = _file(config_file or root / CONFIG_FILE, required=config_file is not None)
+    from_file, problems = _file(config_file or folder / CONFIG_FILE, required=config_file is not None)
     named = {option_name(name): option for name, option in options().items()}
     variables = sorted(environ.keys() - OTHER_VARIABLES)
     from_environ = {
@@ -422,6 +466,7 @@ def _file(path: Path, *, required: bool) -> tuple[dict[str, tuple[str, object]],
         return {}, [f"--config: found no file {path}, allowed a TOML file"] if required else []
     except (OSError, ValueError, RecursionError) as error:  # wrong TOML and wrong UTF-8 are ValueErrors
         return {}, [f"{path}: cannot be read: {error}"]
+    content.pop(SCHEMA_KEY, None)
     return {f"{path.name}: {name}": (name, value) for name, value in content.items()}, []
 
 

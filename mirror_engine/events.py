@@ -20,11 +20,12 @@ class CycleStarted:
 
 @dataclass(frozen=True)
 class CycleEnded:
-    """A cycle is over: how many batches it committed, in how many seconds."""
+    """A cycle is over: how many batches it committed, in how many seconds; requests that the scan of a store took."""
 
     number: int
     batches: int
     seconds: float
+    scan_requests: int | None = None
 
 
 @dataclass(frozen=True)
@@ -124,11 +125,15 @@ class ProgressRebuilt:
 
 @dataclass(frozen=True)
 class SetupProgress:
-    """Slow preparation: jars being fetched, the Spark session starting. `done` of `total`, which is 0 where unknown."""
+    """Slow preparation: jars being fetched, the Spark session starting, a zone being copied.
+
+    `done` of `total`, which is 0 where unknown; `doing` says in a word what is done with it.
+    """
 
     what: str
     done: int = 0
     total: int = 0
+    doing: str = "preparing"
 
 
 Event = (

@@ -14,7 +14,7 @@ from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.options import EmulatorOptions
-from mirror_engine.onelake.serving import services
+from mirror_engine.onelake.services import Services
 from mirror_engine.onelake.store import LocalStore
 
 ITEM = "shop/orders"
@@ -80,5 +80,5 @@ def faulty(folder, *faults):
         faults=[parse_fault(text) for text in faults], on_fault=lambda *fault: reported.append(fault)
     )
     lake = Lake(storage, items, options, on_lost_file=reported.append)
-    with running(services(lake, EnginePool(folder, items, Config(), has_engines=False), None)) as emulator:
+    with running(Services(lake, EnginePool(folder, items, Config(), has_engines=False), None)) as emulator:
         yield Client(emulator.http_port, reported, lake)

@@ -66,21 +66,28 @@ class MemoryStorage:
     def write(self, path: str, content: bytes) -> None:
         self.put(path, content)
 
-    def move(self, source: str, target: str) -> None:
+    def move(self, source: str, target: str, only: Entry | None = None) -> bool:
         with self._lock:
             parts = parts_of(source)
             file = self._find(parts, Kind.FILE)
             if not parts or file is None:
-                return
+                found = self.stat(target)
+                return only is None or (found is not None and found.is_same(only))
+            if only and not file.entry("").is_same(only):
+                return False
             self._place(target, file)
             if parts != parts_of(target):
                 self._remove(parts)
+            return True
 
     def delete(self, path: str) -> None:
         with self._lock:
             parts = parts_of(path)
             if parts and self._find(parts) is not None:
                 self._remove(parts)
+
+    def scan(self, folder: str) -> MemoryStorage:  # noqa: ARG002 - lists cost nothing here
+        return self
 
     def put(self, path: str, content: bytes, *, modified_ns: int | None = None) -> None:
         """Create a file, or replace it by a new one, at a time of one's choice (the clock's by default)."""

@@ -51,7 +51,7 @@ def test_every_problem_of_every_source_is_reported_at_once(tmp_path):
         "MIRROR_ENGINE_PONG: unknown option",
         "MIRROR_ENGINE_WORKERS: found '0', allowed a whole number from 1 to 256",
         "--vacuum-retention: found '31', allowed a whole number from 1 to 30",
-        "--poll-interval: found 'soon', allowed a duration of 0.01s or more, such as 60s, 5m, 2h or 7d",
+        "--poll-interval: found 'soon', allowed a duration of 0.01s or more, such as 60s, 5m, 2h or 7d, or auto",
     ]
 
 

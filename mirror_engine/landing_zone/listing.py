@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.metadata import Metadata, PartnerEvents
     from mirror_engine.landing_zone.names import TableName
@@ -118,6 +120,7 @@ class ZoneListing:
             nothing below is dropped or applied.
         diagnostics: about the zone itself and files outside tables.
         partner: the publisher's own words; None if it left none.
+        requests: to a store that the scan took, by kind; empty on this machine.
     """
 
     folder: str
@@ -126,3 +129,4 @@ class ZoneListing:
     unlisted: frozenset[str] = frozenset()
     diagnostics: tuple[Diagnostic, ...] = ()
     partner: PartnerEvents | None = None
+    requests: Mapping[str, int] = field(default_factory=dict, compare=False)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1024 * 1024  # of a _metadata.json; no table needs a tenth of it
 WIDE_KEY = 5  # columns, from which on Fabric recommends a narrower one (LZ-2.14)
 PROPERTIES = OPTIONS | {
+    "$schema",  # for editors
     "keyColumns",
     "fileDetectionStrategy",
     "isUpsertDefaultRowMarker",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+NO_IDENTITY = "-"  # of a folder in a store without folders, S3 or GCS: nothing follows from it
+
 
 class Kind(str, Enum):
     """The kind of an entry."""
@@ -28,7 +30,8 @@ class Entry:
         size: in bytes; 0 for a folder.
         modified_ns: last modification in nanoseconds since 1970.
         identity: set when it is created. For a file: kept by writing in place and by renaming it, new after
-            deleting and creating again. For a folder: kept by changes inside it, new after drop and recreate.
+            deleting and creating again; in a store its ETag, which a copy may change. For a folder: kept by changes
+            inside it, new after drop and recreate; `NO_IDENTITY` where folders exist by the files in them alone.
         replaced: identity of the file whose place this one took by a rename; `""` where that is not known.
     """
 
@@ -38,6 +41,15 @@ class Entry:
     modified_ns: int
     identity: str
     replaced: str = ""
+
+    def is_same(self, other: Entry) -> bool:
+        """Whether both are one file with one content, whatever its name."""
+        return (self.kind, self.size, self.modified_ns, self.identity) == (
+            other.kind,
+            other.size,
+            other.modified_ns,
+            other.identity,
+        )
 
 
 class Storage(Protocol):
@@ -56,9 +68,9 @@ class Storage(Protocol):
         """Look up one entry; None where it is absent. A symbolic link is `OTHER`."""
 
     def open(self, path: str) -> BinaryIO:
-        """Open a regular file as a seekable reader, which keeps reading that file if the path is replaced.
+        """Open a regular file as a seekable reader, which reads no other file if the path is replaced.
 
-        A read that fails raises `StorageUnavailable`, too.
+        A read that fails raises `StorageUnavailable`, too, as one of a replaced file does in a store.
 
         Raises:
             FileNotFoundError: there is no regular file.
@@ -67,14 +79,21 @@ class Storage(Protocol):
     def write(self, path: str, content: bytes) -> None:
         """Write a whole file atomically, replacing the old one; makes the folders on the way. Repeatable."""
 
-    def move(self, source: str, target: str) -> None:
+    def move(self, source: str, target: str, only: Entry | None = None) -> bool:
         """Rename a file atomically, replacing the target; makes the folders on the way.
 
-        An absent source is no error, so that a move can be repeated.
+        An absent source is no error, so that a move can be repeated. Where a store cannot rename, the file is copied
+        and then deleted. False: the source is not the entry `only`, and stays where it is, or is absent.
         """
 
     def delete(self, path: str) -> None:
         """Remove a file, or a folder with all in it; absent is no error. Symbolic links are removed, not followed."""
+
+    def scan(self, folder: str) -> Storage:
+        """Return a storage for reading what is in a folder now, in a store by as few requests as it takes.
+
+        What it lists, looks up and opens may be of the moment of this call.
+        """
 
 
 def parts_of(path: str) -> tuple[str, ...] | None:

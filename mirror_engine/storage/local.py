@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from mirror_engine.storage.base import Storage
+
 # a socket cannot be opened: ENXIO
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO})
 HELP = {
@@ -150,7 +152,8 @@ def open_file(name: str, folder: int) -> int | None:
     return None
 
 
-def _names_in(folder: int) -> Sequence[str]:
+def names_in(folder: int) -> Sequence[str]:
+    """Names in an open folder."""
     return os.listdir(folder)
 
 
@@ -178,11 +181,11 @@ class LocalStorage:
         with os_errors("list", folder), self._folder(parts_of(folder)) as opened:
             if opened is None:
                 return None
-            return sorted(self._entries(_names_in(opened), opened), key=lambda entry: entry.name)
+            return sorted(self._entries(names_in(opened), opened), key=lambda entry: entry.name)
 
     def stat(self, path: str) -> Entry | None:
         parts = parts_of(path)
-        with os_errors("stat", path), self._folder(None if parts is None else parts[:-1]) as opened:
+        with os_errors("look up", path), self._folder(None if parts is None else parts[:-1]) as opened:
             if parts is None or opened is None:
                 return None
             entry = next(iter(self._entries([parts[-1] if parts else "."], opened)), None)
@@ -209,14 +212,25 @@ class LocalStorage:
                     os.unlink(temporary, dir_fd=opened)
                 raise
 
-    def move(self, source: str, target: str) -> None:
-        """Move a regular file, never to another file system. Not durable: a file that is back is moved again."""
-        parts = parts_of(source)
+    def move(self, source: str, target: str, only: Entry | None = None) -> bool:
+        """Move a regular file, never to another file system. Not durable: a file that is back is moved again.
+
+        One that took the place of `only` at the last moment is moved back.
+        """
+        parts, only = parts_of(source), only and replace(only, replaced="")
+        before = self.stat(source) if only else None
+        if before and before != only:
+            return False
         with os_errors("move", source), self._folder(parts[:-1] if parts else None) as origin:
-            if not parts or origin is None or not is_file(parts[-1], origin):
-                return
-            with self._ensured_folder(target) as (destination, name), suppress(FileNotFoundError):  # removed meanwhile
-                os.replace(parts[-1], name, src_dir_fd=origin, dst_dir_fd=destination)
+            if parts and origin is not None and is_file(parts[-1], origin):
+                with self._ensured_folder(target) as (folder, name), suppress(FileNotFoundError):  # removed meanwhile
+                    os.replace(parts[-1], name, src_dir_fd=origin, dst_dir_fd=folder)
+        moved = self.stat(target) if only else None
+        if only is None or (moved and replace(moved, name=only.name) == only):
+            return True
+        if before and self.stat(source) is None:
+            self.move(target, source)
+        return False
 
     def delete(self, path: str) -> None:
         """Delete a file or folder; ROOT itself cannot be deleted."""
@@ -227,13 +241,16 @@ class LocalStorage:
             if not _unlink(parts[-1], opened):
                 self._delete_folder(parts)
 
+    def scan(self, folder: str) -> Storage:  # noqa: ARG002 - lists cost nothing here
+        return self
+
     def _delete_folder(self, top: tuple[str, ...]) -> None:
         """Remove a folder with all in it, however deep: no recursion, one open folder at a time."""
         pending = [top]
         while pending:
             folder = pending[-1]
             with self._folder(folder) as opened:
-                names = [] if opened is None else [name for name in _names_in(opened) if not _unlink(name, opened)]
+                names = [] if opened is None else [name for name in names_in(opened) if not _unlink(name, opened)]
             pending += [(*folder, name) for name in names]
             if names:
                 continue

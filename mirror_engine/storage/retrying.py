@@ -45,11 +45,15 @@ class RetryingStorage:
     def write(self, path: str, content: bytes) -> None:
         self._retried(lambda: self._storage.write(path, content))
 
-    def move(self, source: str, target: str) -> None:
-        self._retried(lambda: self._storage.move(source, target))
+    def move(self, source: str, target: str, only: Entry | None = None) -> bool:
+        return self._retried(lambda: self._storage.move(source, target, only))
 
     def delete(self, path: str) -> None:
         self._retried(lambda: self._storage.delete(path))
+
+    def scan(self, folder: str) -> Storage:
+        found = self._retried(lambda: self._storage.scan(folder))
+        return self if found is self._storage else RetryingStorage(found, self._pauses_seconds, self._sleep)
 
     def _retried(self, call: Callable[[], _Result]) -> _Result:
         for pause in self._pauses_seconds:

@@ -1,18 +1,49 @@
-"""Which folder is a ROOT, and which one is only near one: in it, around it, or of another kind."""
+"""Which folder is a ROOT, which one is only near one (in it, around it, of another kind), and where its state is."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mirror_engine.config import CONFIG_FILE
 from mirror_engine.errors import StorageUnavailable, UsageError
+from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, OLDER_ZONE, STORE_ITEMS, TABLES, ZONE
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX
+from mirror_engine.storage.stores import open_storage
+
+if TYPE_CHECKING:
+    from mirror_engine.storage.store_url import Place, StoreUrl
 
 FILES = ZONE.partition("/")[0]
 MARKS = (ENGINE, FILES, OLDER_ZONE, TABLES, CONFIG_FILE)  # one of them makes a folder a ROOT
 MAX_NEAR = 3  # ROOTs that a message names
+
+
+def state_folder(place: Place) -> Path:
+    """Return the folder that holds the engine's own folder: ROOT itself, or one of this machine for a ROOT in a store.
+
+    `MIRROR_ENGINE_STATE` names the folder in which those are made.
+    """
+    if isinstance(place, Path):
+        return place
+    home = Path.home() / ("Library/Application Support" if sys.platform == "darwin" else ".local/state")
+    base = Path(os.environ.get("XDG_STATE_HOME") or home) / "mirror-engine"
+    readable = re.sub(r"[^\w.-]+", "-", f"{place.container}-{place.path.partition('/')[0]}", flags=re.ASCII).strip("-.")
+    digest = hashlib.sha256(str(place).encode()).hexdigest()[:12]
+    return Path(os.environ.get("MIRROR_ENGINE_STATE") or base) / f"{readable[:80]}-{digest}"
+
+
+def root_of(place: Place) -> Place:
+    """Return the ROOT of a URL that may be that of its landing zone, which Fabric's page of the item shows."""
+    if isinstance(place, Path) or not f"/{place.path}".endswith(f"/{ZONE}"):
+        return place
+    return replace(place, path=place.path.removesuffix(ZONE).rstrip("/"))
 
 
 def is_root(folder: Path) -> bool:
@@ -20,17 +51,26 @@ def is_root(folder: Path) -> bool:
     return (folder / ZONE).is_dir() or ((folder / OLDER_ZONE).is_dir() and (folder / LEDGER).exists())
 
 
-def has_zone(folder: Path) -> bool:
+def has_zone(folder: Place) -> bool:
     """Whether a folder has a landing zone, or a folder with the older one's name."""
+    if not isinstance(folder, Path):
+        storage = open_storage(folder)
+        return any(storage.stat(zone) for zone in (ZONE, OLDER_ZONE))
     return any((folder / zone).is_dir() for zone in (ZONE, OLDER_ZONE))
 
 
-def check_place(folder: Path) -> None:
+def check_place(folder: Place) -> None:
     """Reject a folder of a ROOT, which may not exist yet: it is no ROOT itself, nor a STORE of the emulator.
 
     Raises:
         UsageError: it is in a landing zone, or its parent is a ROOT.
     """
+    if not isinstance(folder, Path):
+        above, is_inside, _ = f"/{folder.path}/".partition(f"/{ZONE}/")
+        if is_inside:
+            root = replace(folder, path=above.strip("/"))
+            raise UsageError(f"{folder} is a part of a landing zone, not a ROOT", f"its ROOT is {root}")
+        return
     whole = Path(os.path.abspath(folder))  # noqa: PTH100 - `resolve` would follow links
     zone = next((path for path in (whole, *whole.parents) if path.name == OLDER_ZONE), None)
     if zone is not None and (zone == whole or zone.parent.name == FILES):
@@ -43,7 +83,7 @@ def check_place(folder: Path) -> None:
     raise UsageError(f"{folder} is {what}, not a ROOT", f"its ROOT is {_shown(owner)}")
 
 
-def check_root(root: Path, *, may_be_empty: bool = False) -> None:
+def check_root(root: Place, *, may_be_empty: bool = False) -> None:
     """Reject a folder that is no ROOT.
 
     Args:
@@ -56,6 +96,9 @@ def check_root(root: Path, *, may_be_empty: bool = False) -> None:
     """
     check_place(root)
     if has_zone(root):
+        return
+    if not isinstance(root, Path):
+        _check_marks(root, may_be_empty=may_be_empty)
         return
     try:
         inside = list(root.iterdir())
@@ -73,6 +116,14 @@ def check_root(root: Path, *, may_be_empty: bool = False) -> None:
     if not any((root / mark).exists() for mark in MARKS):
         help = near or f'create an example with "mirror-engine init {root}"'
         raise UsageError(f"{root} contains no landing zone ({ZONE})", help)
+
+
+def _check_marks(root: StoreUrl, *, may_be_empty: bool) -> None:
+    inside = [entry.name for entry in open_storage(root).list("") or ()]
+    if {*inside}.isdisjoint(MARKS) and not (may_be_empty and not inside):
+        found = f"; it contains {', '.join(map(printable, inside[:MAX_NEAR]))}" if inside else ""
+        help = "check the URL; a publisher makes the folder with its first file"
+        raise UsageError(f"{root} contains no landing zone ({ZONE}){found}", help)
 
 
 def _near(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
@@ -93,13 +94,19 @@ class ZoneView:
         """Refuse to write."""
         _refuse(path)
 
-    def move(self, source: str, target: str) -> None:  # noqa: ARG002 - it is not moved
+    def move(self, source: str, target: str, only: Entry | None = None) -> bool:  # noqa: ARG002 - it is not moved
         """Refuse to move."""
         _refuse(source)
 
     def delete(self, path: str) -> None:
         """Refuse to delete."""
         _refuse(path)
+
+    def scan(self, folder: str) -> Storage:
+        """Return the same view of one scan of the storage below."""
+        source, view = self._source(folder), copy(self)
+        view._storage = self._storage.scan(source.path) if source else self._storage  # noqa: SLF001 - its own
+        return view
 
     def _source(self, path: str) -> Source | None:
         place, below = path, ""

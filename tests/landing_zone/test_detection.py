@@ -270,6 +270,7 @@ def test_an_overwritten_file_is_an_error_under_strict():
 
 @pytest.mark.parametrize(("last", "following"), [(2, name(3)), (LAST, "none")])
 def test_the_next_number_is_named_where_the_newest_applied_file_is_gone(last, following):
+    """LZ-8.4."""
     found = look([], known=progress(file(last), watermarks={"": last}))
     assert f"next number is {following}" in found.diagnostics[0].message
 

@@ -70,6 +70,7 @@ def test_a_table_without_keys_is_insert_only_and_noted_unless_it_says_so_itself(
 
 @pytest.mark.parametrize(("count", "noted"), [(4, []), (5, ["ME089"])])
 def test_a_key_of_five_columns_is_noted(count, noted):
+    """LZ-2.14."""
     assert codes({"keyColumns": [f"K{number}" for number in range(count)]}) == noted
 
 

@@ -1,0 +1,251 @@
+"""Storage in S3, GCS and Azure Blob Storage: keys without folders, by obstore."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager, suppress
+from io import BytesIO
+from typing import TYPE_CHECKING, BinaryIO
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from mirror_engine.storage.base import NO_IDENTITY, Entry, Kind, parts_of
+from mirror_engine.storage.listing import FULL_PAGE, FlatScans
+from mirror_engine.storage.remote import (
+    FIRST_BYTES,
+    NO_CREDENTIAL,
+    RangedReader,
+    login_failure,
+    no_file_path,
+    unavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from obstore import GetOptions, ObjectMeta
+    from obstore.store import ObjectStore
+
+    from mirror_engine.storage.listing import Store
+    from mirror_engine.storage.remote import Requests
+    from mirror_engine.storage.store_url import StoreUrl
+
+NOT_FOUND, PRECONDITION, EMPTY = 404, 412, 416
+INVALID_PATH = "InvalidPath"  # one that obstore cannot send: a control character
+NO_NAME = re.compile(f"{INVALID_PATH}|KeyTooLong|InvalidURI|InvalidUri|OutOfRangeInput|InvalidResourceName")
+NO_CONTAINER = re.compile("ContainerNotFound|NoSuchBucket")
+MAX_COPIED_BYTES = 5 * 1000**3  # S3 copies no larger object by one request
+_METADATA_SERVICE = re.compile(r"169\.254\.|metadata\.google")  # asked where there is no other credential
+_STATUS = re.compile(r"status code: (\d{3})|\b(\d{3}) [A-Z][a-z]+")
+_CODE = re.compile(r"<Code>(\w+)</Code>|\"code\":\s*\"(\w+)\"")
+
+
+class ObjectStorage:
+    """A `Storage` below a prefix of a bucket or container.
+
+    A folder exists by the keys below it, and has no identity. A move copies, and deletes the source once the copy was
+    seen: one that is repeated does the rest.
+
+    Args:
+        url: of ROOT.
+        store: obstore's, rooted there.
+        requests: counts what is asked for.
+    """
+
+    def __init__(self, url: StoreUrl, store: ObjectStore, requests: Requests) -> None:
+        self._url, self._store, self._requests = url, store, requests
+        self._scans = FlatScans(self)
+
+    def list(self, folder: str) -> Sequence[Entry] | None:
+        parts = parts_of(folder)
+        if parts is None:
+            return None
+        try:
+            with store_errors("list", folder, self._url):
+                found = self._store.list_with_delimiter(folder or None)
+        except FileNotFoundError:
+            return None
+        count = len(found["objects"]) + len(found["common_prefixes"])
+        self._requests.add("list", 1 + count // FULL_PAGE)
+        entries = {entry.name: entry for entry in map(_file, found["objects"])}
+        entries |= {name: _folder(name) for name in (path.rpartition("/")[2] for path in found["common_prefixes"])}
+        return None if folder and not entries else [entry for _, entry in sorted(entries.items())]
+
+    def pages(self, folder: str, after: str) -> Iterator[Sequence[tuple[str, Entry]]]:
+        """List all below a folder, page by page."""
+        has_begun = False
+        try:
+            with store_errors("list", folder, self._url):
+                for page in self._store.list(folder, offset=after or None, chunk_size=FULL_PAGE):
+                    self._requests.add("list")
+                    self._requests.listed(len(page))
+                    yield [(found["path"], _file(found)) for found in page]
+                    has_begun = True
+        except FileNotFoundError:
+            if has_begun:
+                raise unavailable(self._url, folder, "list", NOT_FOUND) from None
+
+    def stat(self, path: str) -> Entry | None:
+        """Look up an entry; a folder takes a second request."""
+        parts = parts_of(path)
+        if parts is None:
+            return None
+        name = path.rpartition("/")[2]
+        found = self._head(path) if parts else None
+        if found and found["size"]:  # a marker of a folder is empty
+            return _file(found)
+        if not parts or any(True for _ in self.pages(path, "")):
+            return _folder(name)
+        return found and _file(found)
+
+    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
+        """Open a file; its first bytes are read at once, and no other file's later."""
+        if not parts_of(path):
+            raise FileNotFoundError(path)
+        try:
+            first, meta = self._read("open", path, 0, FIRST_BYTES, only.identity if only else "")
+        except FileExistsError:
+            raise FileNotFoundError(path) from None
+        except EOFError:
+            return BytesIO()
+
+        def fetch(start: int, end: int) -> bytes:
+            try:
+                return self._read("read", path, start, end, _etag(meta))[0]
+            except (FileNotFoundError, FileExistsError):
+                raise unavailable(self._url, path, "read", PRECONDITION) from None
+
+        return RangedReader(meta["size"], fetch, first).buffered()
+
+    def write(self, path: str, content: bytes) -> None:
+        if not parts_of(path):
+            raise no_file_path(path)
+        with store_errors("write", path, self._url):
+            self._requests.add("write")
+            self._store.put(path, content)
+
+    def move(self, source: str, target: str, only: Entry | None = None) -> bool:
+        if not parts_of(target):
+            raise no_file_path(target)
+        found = self._head(source) if parts_of(source) else None
+        if found is None:
+            return self._is_moved(target, only)
+        if only and not _file(found).is_same(only):
+            return False
+        if source == target:
+            return True
+        try:
+            with store_errors("move", source, self._url):
+                self._copy(found, target)
+        except FileNotFoundError:
+            return self._is_moved(target, only)
+        copied, still = self._head(target), self._head(source)
+        if copied is None or copied["size"] != found["size"] or (still and _etag(still) != _etag(found)):
+            if only:
+                return False
+            raise unavailable(self._url, source, "move", PRECONDITION)
+        self._delete([source])
+        return True
+
+    def delete(self, path: str) -> None:
+        if not parts_of(path):
+            return
+        self._delete([path])
+        for page in self.pages(path, ""):
+            self._delete([below for below, _ in page])
+
+    def scan(self, folder: str) -> Store:
+        return self._scans.scan(folder)
+
+    def _is_moved(self, target: str, only: Entry | None) -> bool:
+        """Whether a source that is gone was moved before; any other one counts so."""
+        moved = self._head(target) if only else None
+        return only is None or (moved is not None and moved["size"] == only.size)
+
+    def _head(self, path: str) -> ObjectMeta | None:
+        try:
+            with store_errors("look up", path, self._url):
+                self._requests.add("head")
+                return self._store.head(path)
+        except FileNotFoundError:
+            return None
+
+    def _read(self, operation: str, path: str, start: int, end: int, etag: str) -> tuple[bytes, ObjectMeta]:
+        options: GetOptions = {"range": (start, end)}
+        if etag:
+            options["if_match"] = f'"{etag}"'
+        with store_errors(operation, path, self._url, is_conditional=bool(etag)):
+            self._requests.add("read")
+            found = self._store.get(path, options=options)
+            return bytes(found.bytes()), found.meta
+
+    def _copy(self, found: ObjectMeta, target: str) -> None:
+        self._requests.add("copy")
+        if found["size"] <= MAX_COPIED_BYTES:
+            self._store.copy(found["path"], target)
+        else:
+            self._store.put(target, iter(self._store.get(found["path"], options={"if_match": f'"{_etag(found)}"'})))
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            with suppress(FileNotFoundError), store_errors("delete", path, self._url):
+                self._requests.add("delete")
+                self._store.delete(path)
+
+
+@contextmanager
+def store_errors(operation: str, path: str, url: StoreUrl, *, is_conditional: bool = False) -> Iterator[None]:
+    """Raise `StorageUnavailable` for an error of obstore.
+
+    FileExistsError where a condition of the request was lost, EOFError for a range of an empty file; FileNotFoundError
+    passes, but for what is written, and a bucket or container that is absent.
+    """
+    try:
+        yield
+    except (AlreadyExistsError, PreconditionError) as error:
+        if is_conditional:
+            raise FileExistsError(path) from error
+        raise unavailable(url, path, operation, *_words(error)) from None
+    except (BaseError, OSError, ValueError) as error:
+        status, code = _words(error)
+        if isinstance(error, FileNotFoundError) and operation != "write" and not NO_CONTAINER.search(code):
+            raise
+        if status == EMPTY:
+            raise EOFError(path) from None
+        if NO_NAME.search(code) and operation not in {"write", "move"}:
+            raise FileNotFoundError(path) from None
+        raise unavailable(url, path, operation, status, code) from None
+
+
+def _words(error: Exception) -> tuple[int, str]:
+    """Status and code of an answer, from the text of an error: obstore has nothing else."""
+    text = str(error)
+    status, code = _STATUS.search(text), _CODE.search(text)
+    by_kind = {PermissionDeniedError: 403, FileNotFoundError: 404}
+    if "arsing Path" in text:
+        return 400, INVALID_PATH
+    if _METADATA_SERVICE.search(text):
+        return 0, NO_CREDENTIAL
+    if isinstance(error, UnauthenticatedError) and not status:
+        return 0, login_failure(text)
+    number = int(status[1] or status[2]) if status else by_kind.get(type(error), 0)
+    return number, next(filter(None, code.groups()), "") if code else ""
+
+
+def _file(found: ObjectMeta) -> Entry:
+    modified_ns = int(found["last_modified"].timestamp()) * 1_000_000_000
+    return Entry(found["path"].rpartition("/")[2], Kind.FILE, found["size"], modified_ns, _etag(found))
+
+
+def _folder(name: str) -> Entry:
+    return Entry(name, Kind.FOLDER, 0, 0, NO_IDENTITY)
+
+
+def _etag(found: ObjectMeta) -> str:
+    return (found["e_tag"] or "").strip('"')

@@ -1,0 +1,220 @@
+"""What all stores share: a reader of ranges, a count of requests, and the words for what a store refuses."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.diagnostics import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from typing_extensions import Buffer
+
+    from mirror_engine.storage.store_url import StoreUrl
+
+FIRST_BYTES = 1024 * 1024  # read when a file is opened: most change files are whole then
+MAX_AHEAD_BYTES = 16 * 1024 * 1024  # read ahead at most, of a file that is read from one end to the other
+TAIL_BYTES = 64 * 1024  # read together at a file's end: a Parquet footer
+
+NO_CREDENTIAL = "NoCredential"  # our own code: none was found, so that nothing was asked
+UNREACHABLE_LOGIN = "UnreachableLogin"  # our own code, too
+_AUTHORITY_CODE = re.compile(r"AADSTS\d+")
+_NO_CONNECTION = re.compile("connect|proxy|certificate_verify|ssl|timed out|resolve|cannot be reached", re.IGNORECASE)
+_REFUSED_CREDENTIAL = "AuthenticationFailed|InvalidAuthentication|SignatureDoesNotMatch|InvalidAccessKeyId|Expired"
+# status (None: any, 0: no answer), pattern of the code, finding, help; the first that fits
+_ABOUT_ROOT = (
+    (None, NO_CREDENTIAL, "no credential was found", "{login}"),
+    (
+        None,
+        UNREACHABLE_LOGIN,
+        "{authority} cannot be reached",
+        "Check the network and its proxy (HTTPS_PROXY); name the file of a proxy's own CA in SSL_CERT_FILE.",
+    ),
+    (None, _AUTHORITY_CODE.pattern, "the credential of the environment is refused ({code})", "Renew it. {login}"),
+    (None, _REFUSED_CREDENTIAL, "the credential is not accepted", "Renew it. {login}"),
+    (401, "", "the credential is not accepted", "Renew it. {login}"),
+    (None, "Capacity", "its capacity is paused or missing", "Resume the workspace's capacity, or assign another."),
+    (
+        None,
+        "ContainerNotFound|FilesystemNotFound|NoSuchBucket|WorkspaceNotFound",
+        "there is no such {kind}: {container}",
+        "Check the name or GUID in the URL, and access to it.",
+    ),
+    (
+        None,
+        "ArtifactNotFound|ItemNotFound|FriendlyNameSupportDisabled",
+        "there is no such item: {item}",
+        "Write its GUID, or its name with its type: NAME.MountedRelationalDatabase.",
+    ),
+    (
+        403,
+        "AuthorizationFailure|IpAuthorization|Inbound|Firewall|Network",
+        "a network rule refuses this machine, or the key or SAS does not allow this",
+        "Allow this machine's address in the network settings of the account or workspace; check the key or SAS.",
+    ),
+    (301, "", "the bucket is in another region", "Set AWS_REGION to the bucket's region."),
+    (0, "", "the store cannot be reached", "Check the URL, the network, its proxy and the firewall."),
+)
+_ABOUT_A_PATH = (
+    (403, "", "this identity has no permission", "Give it {role}."),
+    (409, "", "something of another kind is at that path", "Remove the file or folder there."),
+    (412, "", "it was replaced meanwhile", "It is read again as it is then."),
+    (429, "", "the store asks for fewer requests", "It is asked again; a longer --poll-interval asks less."),
+    (503, "", "the store is busy", "It is asked again; a longer --poll-interval asks less."),
+)
+_AZURE_LOGIN = "Run az login, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or a SAS or key."
+_LOGINS = {
+    "abfss": _AZURE_LOGIN,
+    "az": _AZURE_LOGIN,
+    "s3": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; profiles and SSO need the Python package boto3.",
+    "gs": "Run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS.",
+}
+_ROLES = {
+    "abfss": "the role Storage Blob Data Contributor (Reader to read)",
+    "az": "the role Storage Blob Data Contributor (Reader to read)",
+    "s3": "s3:ListBucket, s3:GetObject, and to write s3:PutObject and s3:DeleteObject",
+    "gs": "the role Storage Object User (Viewer to read)",
+}
+
+
+class Requests:
+    """Requests to stores, counted by kind; safe to share between threads.
+
+    Args:
+        on_listed: called while a store lists, with the number of entries so far.
+    """
+
+    def __init__(self, on_listed: Callable[[int], None] = lambda _: None) -> None:
+        self._counter: Counter[str] = Counter()
+        self._on_listed, self._listed = on_listed, 0
+        self._lock = threading.Lock()
+
+    def add(self, kind: str, number: int = 1) -> None:
+        """Count requests of a kind: list, head, read, write, copy, move or delete."""
+        with self._lock:
+            self._counter[kind] += number
+
+    def listed(self, number: int) -> None:
+        """Count entries of a list."""
+        with self._lock:
+            self._listed += number
+            total = self._listed
+        self._on_listed(total)
+
+    def by_kind(self) -> Mapping[str, int]:
+        """The requests so far."""
+        with self._lock:
+            return dict(self._counter)
+
+    def since(self, before: Mapping[str, int]) -> Mapping[str, int]:
+        """The requests since `by_kind` gave these."""
+        with self._lock:
+            return dict(self._counter - Counter(before))
+
+
+def unavailable(url: StoreUrl, path: str, operation: str, status: int, code: str = "") -> StorageUnavailable:
+    """Return the error for a request that failed.
+
+    Args:
+        url: of ROOT.
+        path: from ROOT.
+        operation: what was to be done: list, read, write, …
+        status: of the answer; 0 for none.
+        code: the store's word for it; no text of its message, which may hold a signature.
+    """
+    words = {
+        "authority": re.sub("^https?://|/.*", "", os.environ.get("AZURE_AUTHORITY_HOST", "login.microsoftonline.com")),
+        "code": code,
+        "container": printable(url.container),
+        "item": printable(url.path.partition("/")[0]),
+        "kind": "workspace" if url.is_onelake else "bucket" if url.scheme in {"s3", "gs"} else "container",
+        "login": _LOGINS[url.scheme],
+        "role": "the role Contributor in the workspace (Viewer to read)" if url.is_onelake else _ROLES[url.scheme],
+    }
+    place = printable(path) or url
+    for prefix, reasons in ((f"{url}: ", _ABOUT_ROOT), (f"{place}: cannot {operation} it: ", _ABOUT_A_PATH)):
+        for wanted, pattern, finding, help in reasons:
+            if wanted in {None, status} and re.search(pattern, code):
+                return StorageUnavailable(prefix + finding.format(**words), help.format(**words))
+    answer = f"the store answers {status} {code}".rstrip()
+    return StorageUnavailable(f"{place}: cannot {operation} it: {answer}", "It is asked again; see the store's health.")
+
+
+def login_failure(text: str) -> str:
+    """Return the code of a failed login for `unavailable`, from the error's text; nothing else of it is kept."""
+    if code := _AUTHORITY_CODE.search(text):
+        return code[0]
+    lines = [line for line in text.splitlines() if "ManagedIdentity" not in line]  # there is none on most machines
+    if any(map(_NO_CONNECTION.search, lines)):
+        return UNREACHABLE_LOGIN
+    is_refused = "Authentication failed" in text or "is not accepted" in text
+    return "AuthenticationFailed" if is_refused else NO_CREDENTIAL
+
+
+def no_file_path(path: str) -> StorageUnavailable:
+    """Return the error for writing to a path that leaves ROOT, or is ROOT."""
+    return StorageUnavailable(f"{printable(path)}: is no file's path below ROOT", "Name a file inside ROOT.")
+
+
+class RangedReader(io.RawIOBase):
+    """A file of a store, read by ranges: more at once where it is read on and on, its last part together.
+
+    Args:
+        size: of the file in bytes.
+        fetch: gives the bytes from a first to an end position; raises `StorageUnavailable`, also for a replaced file.
+        first: its first bytes, which are read already.
+    """
+
+    def __init__(self, size: int, fetch: Callable[[int, int], bytes], first: bytes = b"") -> None:
+        super().__init__()
+        self._size, self._fetch = size, fetch
+        self._at, self._chunk_at, self._chunk, self._ahead = 0, 0, first, FIRST_BYTES
+
+    def buffered(self) -> BinaryIO:
+        """Return this as callers of `open` want it."""
+        return cast("BinaryIO", io.BufferedReader(self))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError("a position before the file's beginning")
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer).cast("B")
+        wanted = min(len(view), self._size - self._at)
+        if wanted <= 0:
+            return 0
+        if not 0 <= self._at - self._chunk_at < len(self._chunk):
+            self._load(wanted)
+        offset = self._at - self._chunk_at
+        part = self._chunk[offset : offset + wanted]
+        view[: len(part)] = part
+        self._at += len(part)
+        return len(part)
+
+    def _load(self, wanted: int) -> None:
+        """Fetch a chunk that holds the position, and more the longer reading goes on without a jump."""
+        if self._at == self._chunk_at + len(self._chunk):
+            self._ahead = min(self._ahead * 2, MAX_AHEAD_BYTES)
+        else:
+            self._ahead = FIRST_BYTES
+        start = min(self._at, max(self._size - TAIL_BYTES, 0))
+        end = min(max(self._at + wanted, start + self._ahead), self._size)
+        self._chunk_at, self._chunk = start, self._fetch(start, end)
+        if len(self._chunk) < end - start:
+            raise StorageUnavailable("a read was cut short", "It is read again.")

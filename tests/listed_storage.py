@@ -1,0 +1,53 @@
+"""A store in memory, as the real ones are: it lists trees in pages, opens files as they were listed, and counts."""
+
+from __future__ import annotations
+
+from memory_storage import MemoryStorage
+
+from mirror_engine.storage.base import Kind, joined
+from mirror_engine.storage.listing import FlatScans
+
+
+class ListedStorage(MemoryStorage):
+    """`calls` has what was asked, `listed` how many entries were given; `begins_after` as the store can."""
+
+    def __init__(self, *, begins_after=True, page_size=1000):
+        super().__init__()
+        self.calls, self.listed = [], 0
+        self.begins_after, self.page_size = begins_after, page_size
+        self._scans = FlatScans(self)
+
+    def list(self, folder):
+        self.calls.append(f"list {folder}")
+        found = super().list(folder)
+        self.listed += len(found or ())
+        return found
+
+    def stat(self, path):
+        self.calls.append(f"stat {path}")
+        return super().stat(path)
+
+    def open(self, path, only=None):
+        self.calls.append(f"open {path}")
+        found = MemoryStorage.stat(self, path)
+        if only and not (found and found.is_same(only)):
+            raise FileNotFoundError(path)
+        return super().open(path)
+
+    def pages(self, folder, after):
+        tree = sorted(self._tree(folder), key=lambda found: found[0])
+        found = [each for each in tree if each[0] > after or not self.begins_after]
+        for start in range(0, len(found), self.page_size):
+            self.calls.append(f"page {folder}")
+            self.listed += len(found[start : start + self.page_size])
+            yield found[start : start + self.page_size]
+
+    def _tree(self, folder):
+        for entry in MemoryStorage.list(self, folder) or ():
+            path = joined(folder, entry.name)
+            yield path, entry
+            if entry.kind is Kind.FOLDER:
+                yield from self._tree(path)
+
+    def scan(self, folder):
+        return self._scans.scan(folder)

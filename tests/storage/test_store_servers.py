@@ -1,0 +1,44 @@
+"""What the engine needs of a store, against each server: conditional PUTs, lists, and commits to Delta tables."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+from mirror_engine.landing_zone.layout import TABLES, ZONE
+from mirror_engine.storage import stores
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_put_may_ask_that_nothing_is_there_or_that_nothing_has_changed(store):
+    client = stores.object_store(store.new_root() / ZONE)
+    first = client.put("lease", b"1", mode="create")
+    with pytest.raises(AlreadyExistsError):
+        client.put("lease", b"2", mode="create")
+    second = client.put("lease", b"2", mode={"e_tag": first["e_tag"]})
+    with pytest.raises(PreconditionError):
+        client.put("lease", b"3", mode={"e_tag": first["e_tag"]})
+    assert (client.head("lease")["e_tag"], bytes(client.get("lease").bytes())) == (second["e_tag"], b"2")
+
+
+def test_a_list_is_whole_and_may_start_after_a_name(store):
+    client = stores.object_store(store.new_root() / ZONE)
+    names = [f"T/{number:020}.csv" for number in range(1, 6)]
+    for name in names:
+        client.put(name, b"x")
+    listed = [found["path"] for page in client.list() for found in page if found["path"].endswith(".csv")]
+    assert listed == names
+    after = {found["path"] for page in client.list(offset=names[2]) for found in page}
+    assert after >= set(names[3:])
+    assert not after & set(names[:3]) or store.name == "Azure Blob"
+
+
+def test_deltalake_commits_and_reads(store):
+    url, rows = store.new_root() / TABLES / "T", pa.table({"id": [1, 2]})
+    for _ in range(2):
+        write_deltalake(str(url), rows, mode="append", storage_options=stores.deltalake_options(url))
+    table = DeltaTable(str(url), storage_options=stores.deltalake_options(url))
+    assert (table.version(), table.to_pyarrow_table()["id"].to_pylist()) == (1, [1, 2, 1, 2])

@@ -1,0 +1,103 @@
+"""URLs of folders in stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mirror_engine.errors import UsageError
+from mirror_engine.storage.roots import state_folder
+from mirror_engine.storage.store_url import StoreUrl, parse_place
+
+ONELAKE = "onelake.dfs.fabric.microsoft.com"
+GUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+SHOP = StoreUrl("abfss", "Sales", ONELAKE, "Shop.MountedRelationalDatabase/Files/LandingZone")
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        (f"abfss://Sales@{ONELAKE}/Shop.MountedRelationalDatabase/Files/LandingZone", SHOP),
+        (f"ABFSS://Sales@OneLake.dfs.fabric.microsoft.com//{SHOP.path}//", SHOP),
+        (f"abfs://Sales@{ONELAKE}/{SHOP.path}/", SHOP),
+        (f"https://{ONELAKE}/Sales/{SHOP.path}", SHOP),
+        (f"https://onelake.blob.fabric.microsoft.com/Sales/{SHOP.path}", SHOP),
+        (f"https://{ONELAKE}/{GUID}/{GUID}/Files", StoreUrl("abfss", GUID, ONELAKE, f"{GUID}/Files")),
+        (f"https://app.fabric.microsoft.com/groups/{GUID}/mirroreddatabases/{GUID}?experience=fabric-developer",
+         StoreUrl("abfss", GUID, ONELAKE, GUID)),
+        (f"abfss://My%20Team@{ONELAKE}/A B.Lakehouse", StoreUrl("abfss", "My Team", ONELAKE, "A B.Lakehouse")),
+        ("https://westus-onelake.dfs.fabric.microsoft.com/W/I",
+         StoreUrl("abfss", "W", "westus-onelake.dfs.fabric.microsoft.com", "I")),
+        ("abfss://zone@acme.dfs.core.windows.net", StoreUrl("abfss", "zone", "acme.dfs.core.windows.net")),
+        ("https://acme.dfs.core.windows.net/zone/a", StoreUrl("abfss", "zone", "acme.dfs.core.windows.net", "a")),
+        ("abfss://zone@acme.blob.core.windows.net/a", StoreUrl("abfss", "zone", "acme.dfs.core.windows.net", "a")),
+        ("https://acme.blob.core.windows.net/zone/a/b", StoreUrl("az", "zone", "acme.blob.core.windows.net", "a/b")),
+        ("az://zone@acme.blob.core.windows.net/a", StoreUrl("az", "zone", "acme.blob.core.windows.net", "a")),
+        ("az://zone/a", StoreUrl("az", "zone", "fallback.blob.core.windows.net", "a")),
+        ("s3://Bucket/a/k=v/100%25", StoreUrl("s3", "Bucket", "", "a/k=v/100%")),
+        ("s3a://bucket", StoreUrl("s3", "bucket", "")),
+        ("gs://bucket/a", StoreUrl("gs", "bucket", "", "a")),
+    ],
+)  # fmt: skip
+def test_the_spellings_of_a_url(text, url, monkeypatch):
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "fallback")
+    assert StoreUrl.parse(text) == parse_place(text) == url
+    assert StoreUrl.parse(str(url)) == url
+
+
+@pytest.mark.parametrize("text", ["shop", "./a:b", "/data/shop", "a/b://c", ""])
+def test_a_path_of_this_machine_is_no_url(text):
+    assert StoreUrl.parse(text) is None
+    assert parse_place(text) == Path(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"https://{ONELAKE}/W/I?sv=2024&sig=SECRET", "holds a SAS"),
+        ("abfss://zone@acme.dfs.core.windows.net/a?sig=SECRET", "holds a SAS"),
+        ("s3://bucket/a?x=SECRET", "holds a query"),
+        ("s3://AKIA:SECRET@bucket/a", "holds a user or password"),
+        ("s3://SECRET@bucket/a", "holds a user or password"),
+        (f"https://user:SECRET@{ONELAKE}/W/I", "holds a user or password"),
+        ("abfss://zone:SECRET@acme.dfs.core.windows.net/a", "holds a user or password"),
+        ("wasbs://zone@acme.blob.core.windows.net/a", "no scheme of a store"),
+        ("file:///data", "no scheme of a store"),
+        ("https://example.com/SECRET", "names no container"),
+        (f"https://{ONELAKE}/", "names no container"),
+        ("abfss://zone/a", "names no container"),
+        ("s3:///a", "names no container"),
+        ("s3://bucket/a/../b", "has a part"),
+        ("az://zone/a", "names no account"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_its_secret(text, message, monkeypatch):
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT", raising=False)
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(UsageError, match=message) as problem:
+        StoreUrl.parse(text)
+    assert problem.value.help
+    assert "SECRET" not in str(problem.value)
+
+
+def test_parts_of_a_url():
+    assert str(SHOP) == f"abfss://Sales@{ONELAKE}/Shop.MountedRelationalDatabase/Files/LandingZone"
+    assert str(StoreUrl("s3", "b", "") / "a b/k=ü") == "s3://b/a%20b/k=%C3%BC"
+    assert (SHOP.name, StoreUrl("s3", "b", "").name) == ("LandingZone", "b")
+    assert (SHOP / "T").path == f"{SHOP.path}/T"
+    assert (SHOP.is_onelake, SHOP.account) == (True, "onelake")
+    assert not StoreUrl("az", "c", "acme.blob.core.windows.net").is_onelake
+
+
+def test_the_state_of_a_store_is_in_a_folder_of_this_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path))
+    folder = state_folder(SHOP)
+    assert folder.parent == tmp_path
+    assert folder.name.startswith("Sales-Shop.MountedRelationalDatabase-")
+    assert state_folder(StoreUrl.parse(str(SHOP))) == folder != state_folder(SHOP / "T")
+    assert state_folder(Path("shop")) == Path("shop")
+    monkeypatch.delenv("MIRROR_ENGINE_STATE")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "x"))
+    monkeypatch.setattr("sys.platform", "linux")
+    assert state_folder(SHOP).parent == tmp_path / "x" / "mirror-engine"

@@ -1,0 +1,93 @@
+"""Clients of stores: endpoints and credentials from the environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from mirror_engine.storage import stores
+from mirror_engine.storage.store_url import StoreUrl
+
+ADLS = StoreUrl("abfss", "zone", "acme.dfs.core.windows.net", "a/b")
+ONELAKE = StoreUrl("abfss", "My Team", "onelake.dfs.fabric.microsoft.com", "Shop.Lakehouse")
+BLOB = StoreUrl("az", "zone", "acme.blob.core.windows.net", "a")
+S3 = StoreUrl("s3", "bucket", "", "a")
+KEY = "c2VjcmV0"
+
+
+@pytest.fixture(autouse=True)
+def no_credentials(monkeypatch):
+    for name in tuple(os.environ):
+        if name.startswith(("AZURE_", "AWS_", "GOOGLE_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(
+    ("environment", "url", "secret"),
+    [
+        ({"AZURE_STORAGE_KEY": KEY}, ADLS, {"account_key": KEY}),
+        ({"AZURE_STORAGE_ACCOUNT": "acme", "AZURE_STORAGE_ACCOUNT_KEY": KEY}, BLOB, {"account_key": KEY}),
+        ({"AZURE_STORAGE_ACCOUNT": "other", "AZURE_STORAGE_KEY": KEY}, ADLS, {}),
+        ({"AZURE_STORAGE_KEY": KEY}, ONELAKE, {}),
+        ({"AZURE_STORAGE_SAS_TOKEN": "?sv=1&sig=x"}, ONELAKE, {"sas_token": "sv=1&sig=x"}),
+        ({"AZURE_STORAGE_TOKEN": "t"}, ONELAKE, {"token": "t"}),
+        ({"AZURE_SKIP_SIGNATURE": "true"}, BLOB, {"skip_signature": True}),
+        ({}, ADLS, {}),
+    ],
+)
+def test_an_azure_secret_is_taken_for_its_own_account(environment, url, secret, monkeypatch):
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    assert stores.azure_secret(url) == secret
+
+
+def test_the_endpoint_is_the_blob_api_of_the_account_or_an_emulator(monkeypatch):
+    assert stores.azure_endpoint(ADLS) == "https://acme.blob.core.windows.net"
+    assert stores.azure_endpoint(ONELAKE) == "https://onelake.blob.fabric.microsoft.com"
+    monkeypatch.setenv("AZURE_STORAGE_USE_EMULATOR", "true")
+    assert stores.azure_endpoint(BLOB) == f"{stores.AZURITE}/{stores.AZURITE_ACCOUNT}"
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:8080/")
+    assert stores.azure_endpoint(ADLS) == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize("url", [ADLS, BLOB, ONELAKE, S3, StoreUrl("s3", "bucket", "")])
+def test_a_store_of_obstore_is_rooted_at_the_url(url, monkeypatch):
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=c2VjcmV0")
+    assert (stores.object_store(url).prefix or "") == url.path
+
+
+def test_options_of_deltalake_and_hadoop(monkeypatch):
+    monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
+    monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:8080")
+    assert stores.deltalake_options(ADLS) == {
+        "azure_storage_account_name": "acme",
+        "azure_storage_account_key": KEY,
+        "azure_storage_endpoint": "http://127.0.0.1:8080",
+        "allow_http": "true",
+    }
+    assert stores.hadoop_options(ADLS) == {
+        "spark.hadoop.fs.azure.account.auth.type.acme.dfs.core.windows.net": "SharedKey",
+        "spark.hadoop.fs.azure.account.key.acme.dfs.core.windows.net": KEY,
+    }
+    monkeypatch.delenv("AZURE_STORAGE_KEY")
+    for name in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET"):
+        monkeypatch.setenv(name, name.rpartition("_")[2].lower())
+    options = stores.hadoop_options(ONELAKE)
+    assert options["spark.hadoop.fs.azure.account.auth.type.onelake.dfs.fabric.microsoft.com"] == "OAuth"
+    assert options["spark.hadoop.fs.azure.account.oauth2.client.id.onelake.dfs.fabric.microsoft.com"] == "id"
+    assert stores.deltalake_options(S3) == {"aws_conditional_put": "etag"}
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:7070")
+    assert stores.hadoop_options(S3)["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:7070"
+    assert (stores.hadoop_url(S3), stores.hadoop_url(ADLS)) == ("s3a://bucket/a", str(ADLS))
+
+
+def test_a_local_root_loads_no_library_of_stores():
+    program = (
+        "import sys, pathlib; from mirror_engine.storage.stores import open_storage; open_storage(pathlib.Path('.'))\n"
+        "print(sorted(name for name in ('azure', 'obstore', 'urllib.request') if name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,36 @@
+"""A publisher whose landing zone is in a store, by that store's own API."""
+
+from __future__ import annotations
+
+from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.storage.stores import object_store, open_storage
+
+
+class StorePublisher(LandingZoneWriter):
+    """Lands files at a URL; a file is there whole or not at all. `modified_ns` is the store's own."""
+
+    def __init__(self, root):
+        super().__init__(str(root))
+        self.url = root
+        self._store = object_store(root)
+        self._storage = open_storage(root)
+
+    def put(self, path, content, *, modified_ns=None):  # noqa: ARG002 - as of a folder
+        self._store.put(f"{ZONE}/{path}", content)
+
+    def remove(self, path):
+        self._storage.delete(f"{ZONE}/{path}")
+
+    def has(self, path):
+        """Whether a file or folder is there."""
+        return self._storage.stat(f"{ZONE}/{path}") is not None
+
+
+def everything(root):
+    """What is below a URL: every file with its ETag and time."""
+    return {
+        found["path"]: (found["e_tag"], found["last_modified"], found["size"])
+        for page in object_store(root).list()
+        for found in page
+    }
