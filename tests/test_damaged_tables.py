@@ -79,7 +79,7 @@ ALL_DAMAGES = pytest.mark.parametrize(("damage", "fault", "remedy"), DAMAGES.val
 
 def is_halted(table, fault, remedy):
     assert isinstance(table.state, Halted)
-    assert table.state.diagnostic.full_message == f"Orders: Delta table is damaged: {fault} [ME081]"
+    assert table.state.diagnostic.full_message == f"Orders: its Delta table cannot be read: {fault} [ME081]"
     assert remedy in table.state.diagnostic.help
     return True
 

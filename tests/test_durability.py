@@ -50,9 +50,9 @@ def done(monkeypatch):
         happened.append(f"record {progress.batch}")
         record(ledger, table, progress)
 
-    def moving(storage, source, target):
+    def moving(storage, source, target, only=None):
         happened.append(f"move {source.rpartition('/')[2]}")
-        move(storage, source, target)
+        return move(storage, source, target, only)
 
     monkeypatch.setattr(mirror_engine.tables.log.durability.os, "fsync", syncing)
     monkeypatch.setattr(Ledger, "record", recording)

@@ -59,7 +59,7 @@ class _Ready(SparkDeltaWriter):
         if log is None:
             self.create(table, batch.schema, creation_record(record))
             log = self._log(table)
-        with staged(batch, log, self._scratch, self.stage(batch)) as changes:
+        with staged(batch, log, *self.stage(batch)) as changes:
             self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
             self.commits += 1
             shutil.copytree(changes.folder, self._target, dirs_exist_ok=True)

@@ -276,8 +276,14 @@ class DeltaWriter(Protocol):
             TableDamaged: a commit lost its data files with the power; it never counted as done.
         """
 
-    def drop(self, table: str) -> None:
-        """Remove the table in one step (readers see it whole or not at all); absent is no error. Repeatable."""
+    def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
+        """Remove the table in one step (readers see it whole or not at all); absent is no error. Repeatable.
+
+        `check`, which raises where another engine may have taken over, is called before each step of it.
+        """
+
+    def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
+        """Delete what a drop left that was begun and not finished; to be called before a table is made."""
 
     def maintain(
         self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False

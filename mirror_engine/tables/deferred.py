@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.tables.log.record import commit_file
@@ -10,8 +11,8 @@ from mirror_engine.tables.log.tables_folder import TablesFolder, log_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
+    from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import DeltaWriter
 
 
@@ -23,8 +24,8 @@ class DeferredWriter:
         make: imports and makes the real writer.
     """
 
-    def __init__(self, tables: Path, make: Callable[[], DeltaWriter]) -> None:
-        self._tables = TablesFolder(tables, tables)
+    def __init__(self, tables: Place, make: Callable[[], DeltaWriter]) -> None:
+        self._tables = TablesFolder(tables, Path())
         self._make = make
         self._made: DeltaWriter | None = None
         self._lock = threading.Lock()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote
 
-from mirror_engine.errors import CommitConflict
+from mirror_engine.errors import CommitConflict, CommitFailed
 from mirror_engine.tables.base import DeltaWriter, Outcome, with_method
 from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import create_table, evolve, record_only
@@ -22,35 +24,38 @@ from mirror_engine.tables.log.record import (
     refuse_repeated,
 )
 from mirror_engine.tables.log.snapshot import count_rows, open_known, open_log, read_rows
-from mirror_engine.tables.log.tables_folder import TablesFolder, log_stamp
+from mirror_engine.tables.log.table_path import StorePath
+from mirror_engine.tables.log.tables_folder import LOG_FOLDER, TablesFolder, log_stamp
 from mirror_engine.tables.merge.key_matches import count_matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     import pyarrow as pa
 
     from mirror_engine.config import ChangeDataFeed
     from mirror_engine.landing_zone.schema import TableSchema
+    from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, MatchCounts, TableSnapshot
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_path import TablePath
 
     Maintenance: TypeAlias = tuple[Callable[[], tuple[int, int]], Callable[[], object]]  # compact: files added, removed
 
 
 class LocalDeltaWriter(DeltaWriter):
-    """`DeltaWriter` over a folder, without the merging.
+    """`DeltaWriter` over a folder, here or in a store, without the merging.
 
     Args:
         tables: `ROOT/Tables`.
-        scratch: for temporary files; next to it, on the file system of the tables, dropped tables wait for deletion.
+        scratch: for temporary files; next to it dropped tables wait for deletion: on the file system of the tables,
+            where that is not a store.
         change_data_feed: whether tables have one from their next batch on.
     """
 
-    def __init__(self, tables: Path, scratch: Path, change_data_feed: ChangeDataFeed = "keep") -> None:
+    def __init__(self, tables: Place, scratch: Path, change_data_feed: ChangeDataFeed = "keep") -> None:
         self._tables = TablesFolder(tables, scratch)
         self._scratch = scratch
         self._feed = change_data_feed
@@ -75,11 +80,11 @@ class LocalDeltaWriter(DeltaWriter):
     def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> AbstractContextManager[Maintenance]:
         """How a table is compacted, and how vacuumed; both commits say the newest record again (`record_again`)."""
 
-    def stage(self, batch: ChangeBatch) -> Stage:  # noqa: ARG002 - an engine may choose by it
-        """The function that makes net changes of a batch."""
-        return stage_here
+    def stage(self, batch: ChangeBatch) -> tuple[TablePath, Stage]:  # noqa: ARG002 - an engine may choose by it
+        """The scratch folder for net changes of a batch, and the function that makes them."""
+        return self._scratch, stage_here
 
-    def forget(self, folder: Path) -> None:
+    def forget(self, folder: TablePath) -> None:
         """Forget a table: a new one in its folder has the same version numbers."""
 
     def prepare(self) -> None:
@@ -102,6 +107,7 @@ class LocalDeltaWriter(DeltaWriter):
         folder = self._tables.path(table)
         if (known := open_log(folder)) is not None:
             return Outcome(known.version)
+        _refuse_misread(table, folder)
         if not create_table(folder, schema, record, change_data_feed=self._feed):
             return Outcome(open_known(table, folder).version)
         make_durable(folder, -1)
@@ -135,7 +141,7 @@ class LocalDeltaWriter(DeltaWriter):
         if log is None:
             self.create(table, batch.schema, creation_record(record))
             log = open_known(table, self._tables.path(table))
-        with staged(batch, log, self._scratch, self.stage(batch)) as changes:
+        with staged(batch, log, *self.stage(batch)) as changes:
             log = self._evolved(table, log, batch)
             if not changes.rows:
                 record_only(log, record)
@@ -143,7 +149,8 @@ class LocalDeltaWriter(DeltaWriter):
             operation = "MERGE" if changes.matches else "APPEND"
             record = with_method(record, operation)
             if changes.is_data:
-                add_parts(table, log, batch.schema, sorted(changes.folder.glob("*.parquet")), record)
+                parts = sorted(part for part in changes.folder.iterdir() if isinstance(part, Path))  # made here
+                add_parts(table, log, batch.schema, parts, record)
             else:
                 self.merge(table, log, batch, changes, record)
             return operation, changes.match_counts
@@ -155,6 +162,7 @@ class LocalDeltaWriter(DeltaWriter):
         matches, record = count_matches(batch, log), with_method(record, "STAGE")
         if log is None:
             folder = self._tables.path(table)
+            _refuse_misread(table, folder)
             create_with_files(table, folder, batch, record, self._feed)
             self.forget(folder)
         elif log.can_add_files(batch.schema):
@@ -179,9 +187,12 @@ class LocalDeltaWriter(DeltaWriter):
     def make_durable(self, table: str, since: int) -> None:
         make_durable(self._tables.path(table), since)
 
-    def drop(self, table: str) -> None:
-        self._tables.retire(table)
+    def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
+        self._tables.retire(table, check)
         self.forget(self._tables.path(table))
+
+    def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
+        self._tables.finish_drop(table, check)
 
     def maintain(
         self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
@@ -221,12 +232,25 @@ def record_again(log: DeltaLog) -> str:
     return carried(metadata, version) if metadata else ""
 
 
-def _count_parquet(folder: Path) -> int:
+def _count_parquet(folder: TablePath) -> int:
     """Data files in a table's folder, whether they are part of the table or not."""
-    return sum(1 for file in folder.rglob("*.parquet") if "_delta_log" not in file.relative_to(folder).parts)
+    return sum(1 for file in folder.rglob("*.parquet") if LOG_FOLDER not in file.parts[len(folder.parts) :])
 
 
-def _sweep(folder: Path, retention_hours: float) -> None:
+def _refuse_misread(table: str, folder: TablePath) -> None:
+    """Refuse a new table in a store whose name deltalake would decode, and so take for another one's.
+
+    Raises:
+        CommitFailed: with help; nothing was written.
+    """
+    if isinstance(folder, StorePath) and unquote(folder.path) != folder.path:
+        raise CommitFailed(
+            f"{table}: a table in a store cannot have a name that reads as percent-encoded",
+            "Rename it at the publisher, or put ROOT on this machine.",
+        )
+
+
+def _sweep(folder: TablePath, retention_hours: float) -> None:
     """Delete what deltalake's VACUUM leaves, once it is as old: unfinished files of a killed one, change data."""
     unfinished = (
         file
@@ -235,5 +259,5 @@ def _sweep(folder: Path, retention_hours: float) -> None:
     )
     for file in [*unfinished, *(folder / "_change_data").rglob("*.parquet")]:
         with suppress(OSError):
-            if file.is_file() and time.time() - file.stat().st_mtime >= retention_hours * 3600:
+            if time.time() - file.stat().st_mtime >= retention_hours * 3600:
                 file.unlink()

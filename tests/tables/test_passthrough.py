@@ -113,6 +113,7 @@ def landings(zone):
 
 
 def test_files_added_unchanged_come_out_as_applied_rows_do(tmp_path):
+    """LZ-4.19."""
     staged, read = Zone(tmp_path / "staged"), Zone(tmp_path / "read")
     read.config = {"passthrough": False}
     for zone in (staged, read):

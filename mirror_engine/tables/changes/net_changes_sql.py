@@ -7,6 +7,7 @@ key, so that Spark may spread keys over executors and spill what does not fit in
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.change import RowMarker
@@ -14,17 +15,18 @@ from mirror_engine.tables.arrow_types import quoted, spark_type
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, StagedChanges
+from mirror_engine.tables.log.table_path import spark_path
 from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name, write_rows
 from mirror_engine.tables.spark.session import confs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from mirror_engine.tables.base import ChangeBatch
     from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_path import TablePath
 
 # what follows from joins over many key columns would fill the memory before the first row is read
 _SETTINGS = {"spark.sql.constraintPropagation.enabled": "false"}
@@ -86,7 +88,7 @@ FROM net
 _INSERTS = "SELECT {cells}, array(tinyint({INSERT})) AS roles FROM changes"
 
 
-def stage_on_executors(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
+def stage_on_executors(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, folder: TablePath) -> StagedChanges:
     """Stage the net changes of a batch as Parquet, as `staged` does in this process.
 
     Args:
@@ -133,15 +135,16 @@ def stage_on_executors(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, f
         return _summed_up(rows, keys, folder / "staged", counts)
 
 
-def _changes(spark: SparkSession, batch: ChangeBatch, folder: Path) -> DataFrame:
+def _changes(spark: SparkSession, batch: ChangeBatch, folder: TablePath) -> DataFrame:
     """All rows of the batch: the table's columns as `c0`, `c1` …, `marker`, `file` and their order, `pos`."""
-    folder.mkdir(parents=True)
+    if isinstance(folder, Path):
+        folder.mkdir(parents=True)
     paths = []
     for place, file in enumerate(batch.files):  # in the file that an executor wrote, or in one of our own
         if isinstance(file.rows, ParquetRows) and file.rows.number == place:
-            paths.append(str(file.rows.path))
+            paths.append(spark_path(file.rows.path))
         else:
-            paths.append(str(folder / file_name(place, "rows")))
+            paths.append(spark_path(folder / file_name(place, "rows")))
             write_rows(file.rows, folder / file_name(place, "rows"))
     types = [f"{quoted(scratch_name(column.name))} {spark_type(column.type)}" for column in batch.schema.columns]
     reader = spark.read.schema(", ".join([*types, f"{MARKER} TINYINT"])).option("__globPaths__", "false")
@@ -156,18 +159,20 @@ def _target(spark: SparkSession, batch: ChangeBatch, log: DeltaLog) -> DataFrame
     if not places.keys() <= set(log.schema.names):
         types = (f"c{place} {spark_type(batch.schema.columns[place].type)}" for place in places.values())
         return spark.createDataFrame([], ", ".join(types))
-    table = spark.read.format("delta").option("versionAsOf", log.version).load(str(log.folder))
+    table = spark.read.format("delta").option("versionAsOf", log.version).load(spark_path(log.folder))
     return table.selectExpr(*(f"{quoted(name)} AS c{place}" for name, place in places.items()))
 
 
-def _kept(rows: DataFrame, folder: Path) -> DataFrame:
+def _kept(rows: DataFrame, folder: TablePath) -> DataFrame:
     """The same rows, worked out once, where they lie now."""
-    rows.write.option("compression", "snappy").parquet(str(folder))
+    rows.write.option("compression", "snappy").parquet(spark_path(folder))
     reader = rows.sparkSession.read.schema(rows.schema).option("__globPaths__", "false")
-    return reader.parquet(str(folder))
+    return reader.parquet(spark_path(folder))
 
 
-def _summed_up(rows: DataFrame, keys: Sequence[str], folder: Path, matches: tuple[MatchCounts, ...]) -> StagedChanges:
+def _summed_up(
+    rows: DataFrame, keys: Sequence[str], folder: TablePath, matches: tuple[MatchCounts, ...]
+) -> StagedChanges:
     """Counts and bounds of the staged rows."""
     matching = f"FILTER (WHERE {ROLE} <> {Role.INSERT:d})"
     bounds = [f"{bound}({key}) {matching} AS {key}_{bound}" for key in keys for bound in ("min", "max")]

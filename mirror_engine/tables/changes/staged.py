@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,6 +24,7 @@ from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.changes.net_changes import KeyCodes, NetChanges, Role, key_codes, matched_rows, net_changes
 from mirror_engine.tables.log.snapshot import scan
 from mirror_engine.tables.log.statistics import bounds_of
+from mirror_engine.tables.log.table_path import StorePath, remove_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import ChangeBatch
     from mirror_engine.tables.changes.net_changes import Integers, Markers
     from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_path import TablePath
 
-    Stage: TypeAlias = Callable[[ChangeBatch, DeltaLog, Path], "StagedChanges"]
+    Stage: TypeAlias = Callable[
+        [ChangeBatch, DeltaLog, Any], "StagedChanges"
+    ]  # its folder is one of this machine, or shared
 
 ROLE = "role"  # the last column of the staged Parquet: a `net_changes.Role`
 _FILE_ROWS = 2_000_000
@@ -55,7 +59,7 @@ class StagedChanges:
         is_data: whether the files are data files instead: the table's columns, under its names.
     """
 
-    folder: Path
+    folder: TablePath
     rows: int
     roles: frozenset[Role]
     bounds: tuple[tuple[Any, Any], ...]
@@ -69,7 +73,9 @@ class StagedChanges:
 
 
 @contextmanager
-def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path, stage: Stage | None = None) -> Iterator[StagedChanges]:
+def staged(
+    batch: ChangeBatch, log: DeltaLog, scratch: TablePath, stage: Stage | None = None
+) -> Iterator[StagedChanges]:
     """Stage the net changes of a batch as Parquet; removed on leaving the context.
 
     Args:
@@ -84,13 +90,18 @@ def staged(batch: ChangeBatch, log: DeltaLog, scratch: Path, stage: Stage | None
     """
     folder = scratch / f"batch-{uuid.uuid4().hex}"
     try:
+        make: Stage = stage or stage_here
         try:
-            changes = (stage or stage_here)(batch, log, folder)
+            changes = make(batch, log, folder)
         except OSError as error:
             raise StorageUnavailable(f"{folder}: {error.strerror or error}", "Is the disk full?") from error
         yield changes
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(folder, StorePath):
+            with suppress(StorageUnavailable):
+                remove_folder(folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:

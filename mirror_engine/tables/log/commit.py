@@ -10,51 +10,42 @@ from __future__ import annotations
 import errno
 import json
 import logging
-import os
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from mirror_engine.errors import CommitConflict, StorageUnavailable
 from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, read_commit, to_metadata
-from mirror_engine.tables.log.snapshot import needs_mapping
-from mirror_engine.tables.log.tables_folder import readable_by_deltalake
+from mirror_engine.tables.log.snapshot import needs_mapping, open_delta
+from mirror_engine.tables.log.table_path import create_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from mirror_engine.config import ChangeDataFeed
     from mirror_engine.landing_zone.schema import Column, TableSchema
     from mirror_engine.tables.base import BatchRecord
     from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_path import TablePath
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems without hard links
 
 
-def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) -> None:
-    """Write the actions of one version of a table."""
+class CommitInDoubt(Exception):
+    """The cause of an error after which it is not known whether the commit was made."""
+
+
+def put_commit(folder: TablePath, version: int, actions: Iterable[dict[str, Any]]) -> None:
+    """Write the actions of one version of a table; the cause of a store's failure is `CommitInDoubt`."""
     text = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
-    target = commit_file(folder, version)
-    passing = target.with_name(f".{uuid.uuid4().hex}.tmp")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with passing.open("w", encoding="utf-8") as opened:
-            opened.write(text)
-            opened.flush()
-            os.fsync(opened.fileno())  # before it has its name: a commit is never seen torn
-        try:
-            os.link(passing, target)  # a rename would replace another writer's commit
-        except OSError:
-            # a share may lose the answer to a link that it made, or answer a repeated one with EEXIST
-            if not target.exists() or not target.samefile(passing):
-                raise
+        create_file(commit_file(folder, version), text.encode())
     except FileExistsError:
         raise CommitConflict(f"{folder.name}: version {version} was committed by another writer") from None
+    except StorageUnavailable as error:
+        raise error from CommitInDoubt(error.message)  # it may still arrive
     except OSError as error:
         help = "Check the disk and the rights on the folder."
         if error.errno in _NO_LINKS:
@@ -62,9 +53,6 @@ def put_commit(folder: Path, version: int, actions: Iterable[dict[str, Any]]) ->
         raise StorageUnavailable(
             f"{folder}: the Delta log cannot be written: {error.strerror or error}", help
         ) from error
-    finally:
-        with suppress(OSError):  # what cannot be written cannot be removed either
-            passing.unlink()
 
 
 VECTORS = "delta.enableDeletionVectors"  # rows are marked as deleted
@@ -99,21 +87,20 @@ class NewFile:
     """A data file to be added to a table.
 
     Attributes:
-        path: in the table's folder.
+        name: in the table's folder.
+        size: in bytes.
+        modified_ms: modification time, milliseconds since 1970.
         statistics: Delta's, as JSON.
     """
 
-    path: Path
+    name: str
+    size: int
+    modified_ms: int
     statistics: str
-
-    @property
-    def modified_ms(self) -> int:
-        """Its modification time, milliseconds since 1970."""
-        return self.path.stat().st_mtime_ns // 1_000_000
 
 
 def create_table(  # noqa: PLR0913 - what a table begins with
-    folder: Path,
+    folder: TablePath,
     schema: TableSchema,
     record: BatchRecord,
     files: Sequence[NewFile] = (),
@@ -139,9 +126,9 @@ def create_table(  # noqa: PLR0913 - what a table begins with
     identity = {"id": str(uuid.uuid4()), "createdTime": now_ms()}
     added = [
         {
-            "path": file.path.name,
+            "path": file.name,
             "partitionValues": {},
-            "size": file.path.stat().st_size,
+            "size": file.size,
             "modificationTime": file.modified_ms,
             "dataChange": True,
             "stats": file.statistics,
@@ -242,9 +229,9 @@ def record_only(log: DeltaLog, record: BatchRecord) -> None:
     put_commit(log.folder, version, [information, _transaction(record)])
     if (version + 1) % int(configuration.get(_CHECKPOINT_INTERVAL, "10")) == 0:  # as deltalake counts
         try:
-            DeltaTable(str(readable_by_deltalake(log.folder))).create_checkpoint()
+            open_delta(log.folder).create_checkpoint()
         except (DeltaError, OSError) as error:
-            logging.getLogger(__name__).warning("%s: no checkpoint: %s", log.folder, error)
+            logging.getLogger(__name__).warning("%s: no checkpoint: %s", log.folder, str(error).partition("\n")[0])
 
 
 def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[str, str]) -> list[Json]:

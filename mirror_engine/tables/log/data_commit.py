@@ -7,7 +7,6 @@ against the very snapshot that the batch was counted against, and another commit
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 import uuid
 from contextlib import contextmanager, suppress
@@ -19,10 +18,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, StorageUnavailable, TableDamaged
-from mirror_engine.tables.log.commit import NewFile, create_table, indexed_columns, properties_of
+from mirror_engine.tables.log.commit import CommitInDoubt, NewFile, create_table, indexed_columns, properties_of
 from mirror_engine.tables.log.record import now_ms, to_metadata
-from mirror_engine.tables.log.snapshot import open_known
+from mirror_engine.tables.log.snapshot import OF_THE_STORE, open_known
 from mirror_engine.tables.log.statistics import statistics_of
+from mirror_engine.tables.log.table_path import StorePath
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.schema import Column, TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_path import TablePath
 
 _log = logging.getLogger(__name__)
-_OF_THE_DISK = re.compile(r"\(os error \d+\)|Generic LocalFileSystem error")  # within an error of another kind
 _REFUSED_ROWS = "failed validation check"  # in deltalake's words
 _REPORT = "Run with --log-format json and report it."
 
@@ -59,8 +59,7 @@ def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Pa
         raise CommitConflict(f"{table}: its columns or features have changed", "The next cycle reads the state again.")
     with _moved(parts, log.folder, indexed_columns(log.table.metadata().configuration, schema)) as files:
         actions: list[Any] = [
-            AddAction(file.path.name, file.path.stat().st_size, {}, file.modified_ms, True, file.statistics)
-            for file in files
+            AddAction(file.name, file.size, {}, file.modified_ms, True, file.statistics) for file in files
         ]
         with committing(table, log, record):
             log.table.create_write_transaction(
@@ -73,7 +72,7 @@ def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Pa
 
 
 def create_with_files(
-    table: str, folder: Path, batch: ChangeBatch, record: BatchRecord, change_data_feed: ChangeDataFeed
+    table: str, folder: TablePath, batch: ChangeBatch, record: BatchRecord, change_data_feed: ChangeDataFeed
 ) -> None:
     """Create a table whose first version holds a batch's passthrough files.
 
@@ -87,33 +86,35 @@ def create_with_files(
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads the table's state.")
 
 
-class _CommitInDoubt(Exception):
-    """The cause of an error after which it is not known whether the commit was made."""
-
-
 @contextmanager
-def _moved(parts: Iterable[Path], folder: Path, columns: Sequence[Column]) -> Iterator[list[NewFile]]:
+def _moved(parts: Iterable[Path], folder: TablePath, columns: Sequence[Column]) -> Iterator[list[NewFile]]:
     """Files moved into a table's folder for a commit; they are deleted again where nothing was committed."""
-    targets: list[Path] = []
+    files: list[NewFile] = []
     try:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             for part in parts:
-                targets.append(folder / f"part-00000-{uuid.uuid4()}-c000.parquet")
-                shutil.move(part, targets[-1])
+                status, statistics = part.stat(), statistics_of(pq.read_metadata(part), columns)
+                name = f"part-00000-{uuid.uuid4()}-c000.parquet"
+                files.append(NewFile(name, status.st_size, status.st_mtime_ns // 1_000_000, statistics))
+                if isinstance(folder, StorePath):
+                    (folder / name).upload(part)
+                else:
+                    folder.mkdir(parents=True, exist_ok=True)
+                    shutil.move(part, folder / name)
         except OSError as error:
             raise StorageUnavailable(
                 f"{folder}: a data file cannot be written: {error.strerror or error}",
                 "Check the disk and the rights on the folder.",
             ) from error
-        yield [NewFile(target, statistics_of(pq.read_metadata(target), columns)) for target in targets]
+        yield files
     except Exception as error:
-        if isinstance(error.__cause__, _CommitInDoubt):
+        if isinstance(error.__cause__, CommitInDoubt):
             raise  # the log may name the files; VACUUM deletes them where it does not
-        with suppress(OSError):
-            for target in targets:
-                target.unlink(missing_ok=True)
-            folder.rmdir()  # of a table that was not created; any other is not empty
+        with suppress(OSError, StorageUnavailable):
+            for file in files:
+                (folder / file.name).unlink(missing_ok=True)
+            if not isinstance(folder, StorePath):
+                folder.rmdir()  # of a table that was not created; any other is not empty
         raise
 
 
@@ -140,37 +141,37 @@ def committing(table: str, log: DeltaLog, record: BatchRecord, help: str = _REPO
         yield
     except (DeltaError, OSError) as error:
         if _is_committed(table, log.folder, record):
-            _log.warning("%s: committed, without its checkpoint: %s", table, error)
+            _log.warning("%s: committed, without its checkpoint: %s", table, _first_line(error))
             return
-        raise meaning(table, log, error, help) from error
+        means = meaning(table, log, error, help)
+        is_open = isinstance(log.folder, StorePath) and isinstance(means, StorageUnavailable)  # it may still arrive
+        raise means from (CommitInDoubt(str(error)) if is_open else error)
 
 
-def _is_committed(table: str, folder: Path, record: BatchRecord) -> bool:
+def _is_committed(table: str, folder: TablePath, record: BatchRecord) -> bool:
     """Whether a commit that failed was made nevertheless.
 
     Raises:
-        StorageUnavailable: the log cannot be read now; its cause is `_CommitInDoubt`.
+        StorageUnavailable: the log cannot be read now; its cause is `CommitInDoubt`.
     """
     try:
         version = open_known(table, folder).table.transaction_version(record.application)
     except (MirrorError, OSError) as error:
         raise StorageUnavailable(
-            f"{table}: it is not known whether a commit was made: {error}", "The next cycle reads the log again."
-        ) from _CommitInDoubt(str(error))
+            f"{table}: it is not known whether a commit was made: {_first_line(error)}",
+            "The next cycle reads the log again.",
+        ) from CommitInDoubt(str(error))
     return version is not None and version >= record.progress.batch
 
 
 def meaning(table: str, log: DeltaLog, error: Exception, help: str) -> MirrorError:
     """An error of deltalake while it wrote to a table, in the error tree's words."""
-    reason = str(error).partition("\n")[0]  # what follows may show rows
-    if isinstance(error, CommitFailedError):
+    reason = _first_line(error)
+    is_of_the_store = bool(OF_THE_STORE.search(str(error)))
+    if isinstance(error, CommitFailedError) and not (is_of_the_store and isinstance(log.folder, StorePath)):
         return CommitConflict(f"{table}: another writer committed first: {reason}", "The next cycle tries again.")
-    unavailable = StorageUnavailable(
-        f"{table}: the table cannot be written: {reason}",
-        "Check the disk and the rights on the folder; commits need a file system with hard links.",
-    )
     if isinstance(error, OSError):
-        return unavailable
+        return _unavailable(table, log.folder, error)
     if _REFUSED_ROWS in reason:
         return CommitFailed(
             f"{table}: a constraint of the Delta table refuses rows of this batch",
@@ -178,6 +179,29 @@ def meaning(table: str, log: DeltaLog, error: Exception, help: str) -> MirrorErr
         )
     if missing := next((file.path for file in log.data_files() if not file.path.exists()), None):
         return TableDamaged(missing, "the Delta log names this file, and it is not there")
-    if _OF_THE_DISK.search(reason):
-        return unavailable
+    if is_of_the_store:
+        return _unavailable(table, log.folder, error)
+    if "Invalid table version" in reason and isinstance(log.folder, StorePath):
+        help = (
+            "Is it Azurite? Set AZURE_STORAGE_USE_EMULATOR=true and AZURITE_BLOB_STORAGE_URL."  # lists begin elsewhere
+        )
     return CommitFailed(f"{table}: deltalake could not write: {reason}", help)
+
+
+def _unavailable(table: str, folder: TablePath, error: Exception) -> StorageUnavailable:
+    if isinstance(folder, StorePath):
+        try:
+            with folder.errors("write"):
+                raise OSError(str(error))
+        except StorageUnavailable as in_words:
+            return in_words
+    reason = _first_line(error)
+    return StorageUnavailable(
+        f"{table}: the table cannot be written: {reason}",
+        "Check the disk and the rights on the folder; commits need a file system with hard links.",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says first; what follows may show rows and endpoints."""
+    return str(error).partition("\n")[0]

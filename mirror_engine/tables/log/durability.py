@@ -11,7 +11,8 @@ import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mirror_engine.errors import StorageUnavailable, TableDamaged
@@ -19,15 +20,19 @@ from mirror_engine.tables.log.record import commits_after
 from mirror_engine.tables.log.tables_folder import LOG_FOLDER
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
+
+    from mirror_engine.tables.log.table_path import TablePath
 
 _SYNCS = 4
 _failed: set[Path] = set()  # files whose fsync failed in this process
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems that need none
 
 
-def make_durable(folder: Path, since: int) -> None:
+def make_durable(folder: TablePath, since: int) -> None:
     """Fsync every commit after a version: data files, then the log's, then the folders that name them.
+
+    What a store has answered for is durable; there it is only looked whether every data file is there in full.
 
     Change data that is absent was vacuumed: unlike a data file, no later commit says that it is gone.
 
@@ -39,8 +44,20 @@ def make_durable(folder: Path, since: int) -> None:
         TableDamaged: a data file that the log names is not there in full: power was lost before it was written.
         StorageUnavailable: an fsync failed.
     """
+    sizes: dict[str, int] = {}
+    versions: list[int] = []
+    has_vectors = False
     try:
-        _sync_commits(folder, since)
+        for version, commit in commits_after(folder, since):
+            sizes = {**{path: size for path, size in sizes.items() if path not in commit.removed}, **commit.added}
+            sizes |= {path: size for path, size in commit.change_data.items() if (folder / unquote(path)).exists()}
+            versions.append(version)
+            has_vectors |= commit.has_vectors
+        data = _checked_files(folder, sizes)
+        if isinstance(folder, Path):
+            _sync_commits(
+                folder, since, versions, [*data, *(folder.glob("deletion_vector*.bin") if has_vectors else ())]
+            )
     except OSError as error:
         raise StorageUnavailable(
             f"{folder}: cannot be fsynced: {error.strerror or error}",
@@ -48,32 +65,32 @@ def make_durable(folder: Path, since: int) -> None:
         ) from error
 
 
-def _sync_commits(folder: Path, since: int) -> None:
+def _checked_files(folder: TablePath, sizes: Mapping[str, int]) -> Sequence[Any]:
+    """The files that a log names within its table's folder, each there in full; other programs may name others."""
+    inside = {path: size for path, size in sizes.items() if "://" not in path and not path.startswith(("/", "file:"))}
+    files = {folder / unquote(path): size for path, size in inside.items()}
+    for file, size in files.items():
+        state = "is not there"
+        with suppress(FileNotFoundError):
+            if (found := file.stat().st_size) == size:
+                continue
+            state = f"has {found} bytes of {size}"
+        raise TableDamaged(folder, f"{file.name}, which the Delta log names, {state}")
+    return list(files)
+
+
+def _sync_commits(folder: Path, since: int, versions: Sequence[int], data: Sequence[Path]) -> None:
     log = folder / LOG_FOLDER
-    sizes: dict[str, int] = {}
     logged: list[Path] = []
-    vectors: list[Path] = []
-    for version, commit in commits_after(folder, since):
-        sizes = {**{path: size for path, size in sizes.items() if path not in commit.removed}, **commit.added}
-        sizes |= {path: size for path, size in commit.change_data.items() if (folder / unquote(path)).exists()}
+    for version in versions:
         checkpoint = list(log.glob(f"{version:020}.checkpoint*"))
         logged += [log / f"{version:020}.json", log / f"{version:020}.crc", *checkpoint]
         logged += [log / "_last_checkpoint"] if checkpoint else []
-        if commit.has_vectors:
-            vectors = list(folder.glob("deletion_vector*.bin"))
-    # other programs may name files that are not in the table's folder
-    inside = {path: size for path, size in sizes.items() if "://" not in path and not path.startswith(("/", "file:"))}
-    data = {folder / unquote(path): size for path, size in inside.items()}
-    for file, size in data.items():
-        found = file.stat().st_size if file.exists() else None
-        if found != size:
-            state = "is not there" if found is None else f"has {found} bytes of {size}"
-            raise TableDamaged(folder, f"{file.name}, which the Delta log names, {state}")
     # Hadoop's checksum of a `_last_checkpoint` before this one: it refuses what differs
     (log / "._last_checkpoint.crc").unlink(missing_ok=True)
     sidecars = list(log.glob("_sidecars/*.parquet"))
     with ThreadPoolExecutor(_SYNCS) as pool:  # a disk writes several files at once faster than one by one
-        list(pool.map(sync_file, (*data, *vectors, *sidecars)))
+        list(pool.map(sync_file, (*data, *sidecars)))
     for file in logged:
         sync_file(file)
     # every folder in which a name is new, the deepest first: each is durable before it is named

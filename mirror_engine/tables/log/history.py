@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import CommitConflict, UsageError
-from mirror_engine.tables.log.record import read_commit
+from mirror_engine.tables.log.record import commit_file, is_ours, read_commit
 from mirror_engine.tables.log.snapshot import open_log, reading_log
-from mirror_engine.tables.log.tables_folder import LOG_FOLDER
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from mirror_engine.tables.log.table_path import TablePath
 
 
-def latest_external_change(folder: Path, since: int) -> int:
+def latest_external_change(folder: TablePath, since: int) -> int:
     """See `DeltaWriter`; costs one look for a file where nothing was committed since."""
     found, version = -1, since + 1
     with reading_log(folder), suppress(FileNotFoundError):
         while True:
-            commit = os.stat(f"{folder}/{LOG_FOLDER}/{version:020}.json")  # noqa: PTH116 - every idle table is asked this
+            commit = commit_file(folder, version).stat()
             if _changes(folder, version, (commit.st_ino, commit.st_mtime_ns)):
                 found = version
             version += 1
     return found
 
 
-def refuse_external_change(table: str, folder: Path, since: int) -> None:
+def refuse_external_change(table: str, folder: TablePath, since: int) -> None:
     """Refuse to commit what was counted at a version to rows that changed since.
 
     Raises:
@@ -39,10 +37,10 @@ def refuse_external_change(table: str, folder: Path, since: int) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _changes(folder: Path, version: int, _: tuple[int, int]) -> bool:
+def _changes(folder: TablePath, version: int, _: tuple[int, int]) -> bool:
     """Whether an external commit changed rows or columns; the last argument distinguishes recreated tables."""
     commit = read_commit(folder, version)
-    if commit.is_ours or not (commit.changes_rows or commit.describes):
+    if is_ours(commit.information) or not (commit.changes_rows or commit.describes):
         return False
     if commit.changes_rows:
         return True

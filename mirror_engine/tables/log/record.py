@@ -15,8 +15,9 @@ from mirror_engine.tables.base import BatchRecord, HistoryEntry, method_of
 from mirror_engine.tables.log.tables_folder import LOG_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from mirror_engine.tables.log.table_path import TablePath
 
 ENGINE = "mirror_engine/"
 ENGINE_INFO = f"{ENGINE}{__version__}"
@@ -95,12 +96,13 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def history_entry(commit: Mapping[str, Any]) -> HistoryEntry:
-    """A commit as an entry of its table's history; it has a version, a timestamp, and what its `commitInfo` says."""
-    operation, metadata = commit.get("operation", ""), commit.get("userMetadata")
+def history_entry(version: int, commit: Mapping[str, Any]) -> HistoryEntry:
+    """A commit as an entry of its table's history, by what its `commitInfo` says."""
+    operation, metadata = str(commit.get("operation") or ""), commit.get("userMetadata")
+    timestamp = commit.get("inCommitTimestamp", commit.get("timestamp"))
     entry = HistoryEntry(
-        commit["version"],
-        commit.get("timestamp", 0),
+        version,
+        timestamp if isinstance(timestamp, int) else 0,
         operation,
         engine=str(commit.get("engineInfo") or ""),
         metrics={name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
@@ -156,42 +158,41 @@ class Commit:
     """One commit.
 
     Attributes:
-        is_ours: whether this engine made it: it carries a record, or the engine's name.
-        metadata: its `userMetadata`; None for none.
+        information: what it says of itself (`commitInfo`); empty where it says nothing.
         changes_rows: whether rows were added, changed or removed.
         describes: whether it says what the table is: columns, or properties alone.
         added: data files it adds, as the log spells them, with their sizes in bytes.
         removed: data files it removes.
         change_data: files of the change data feed, as `added`.
         has_vectors: whether a file's deleted rows stand in a deletion vector.
-        in_commit_timestamp: the time it says it was made, where the table has in-commit timestamps; else 0.
     """
 
-    is_ours: bool = False
-    metadata: object = None
+    information: Mapping[str, Any] = field(default_factory=dict)
     changes_rows: bool = False
     describes: bool = False
     added: dict[str, int] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)
     change_data: dict[str, int] = field(default_factory=dict)
     has_vectors: bool = False
-    in_commit_timestamp: int = 0
+
+    @property
+    def metadata(self) -> object:
+        """Its `userMetadata`; None for none."""
+        return self.information.get("userMetadata")
+
+    @property
+    def in_commit_timestamp(self) -> int:
+        """The time it says it was made, where the table has in-commit timestamps; else 0."""
+        moment = self.information.get("inCommitTimestamp")
+        return moment if isinstance(moment, int) else 0
 
 
-def commit_file(folder: Path, version: int) -> Path:
+def commit_file(folder: TablePath, version: int) -> TablePath:
     """The path of a commit in its table's folder."""
     return folder / LOG_FOLDER / f"{version:020}.json"
 
 
-def is_empty(folder: Path, version: int) -> bool:
-    """Whether a commit has a name and no content, as a lost power supply may leave it."""
-    try:
-        return commit_file(folder, version).stat().st_size == 0
-    except FileNotFoundError:  # cleaned up: a checkpoint holds the same
-        return False
-
-
-def read_commit(folder: Path, version: int) -> Commit:
+def read_commit(folder: TablePath, version: int) -> Commit:
     """A commit as its lines say.
 
     Raises:
@@ -199,37 +200,36 @@ def read_commit(folder: Path, version: int) -> Commit:
         TableDamaged: it is no commit.
     """
     found = Commit()
-    with commit_file(folder, version).open("rb") as lines:
-        try:
-            for line in lines:
-                actions = json.loads(line)
-                for kind, action in actions.items() if isinstance(actions, dict) else ():
-                    if kind == "commitInfo" and isinstance(action, dict):
-                        found.metadata, found.is_ours = action.get("userMetadata"), is_ours(action)
-                        moment = action.get("inCommitTimestamp")
-                        found.in_commit_timestamp = moment if isinstance(moment, int) else 0
-                    elif kind == "metaData":
-                        found.describes = True
-                    elif kind == "add":
-                        found.added[action["path"]] = action["size"]
-                        found.changes_rows |= action.get("dataChange", True)
-                        found.has_vectors |= bool(action.get("deletionVector"))
-                    elif kind == "remove":
-                        found.removed.add(action["path"])
-                        found.changes_rows |= action.get("dataChange", True)
-                    elif kind == "cdc":
-                        found.change_data[action["path"]] = action["size"]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise _cut_off(folder, version) from None
-    if is_empty(folder, version):
+    content = commit_file(folder, version).read_bytes()
+    try:
+        for line in content.splitlines():
+            actions = json.loads(line)
+            for kind, action in actions.items() if isinstance(actions, dict) else ():
+                if kind == "commitInfo" and isinstance(action, dict):
+                    found.information = action
+                elif kind == "metaData":
+                    found.describes = True
+                elif kind == "add":
+                    found.added[action["path"]] = action["size"]
+                    found.changes_rows |= action.get("dataChange", True)
+                    found.has_vectors |= bool(action.get("deletionVector"))
+                elif kind == "remove":
+                    found.removed.add(action["path"])
+                    found.changes_rows |= action.get("dataChange", True)
+                elif kind == "cdc":
+                    found.change_data[action["path"]] = action["size"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise _cut_off(folder, version) from None
+    if not content:
         raise _cut_off(folder, version)
     return found
 
 
-def _cut_off(folder: Path, version: int) -> TableDamaged:
+def _cut_off(folder: TablePath, version: int) -> TableDamaged:
     fault = f"commit {version} of its Delta log is cut off or damaged"
     file = commit_file(folder, version)
-    if any(file.parent.glob(f"{version:020}.checkpoint*")) or commit_file(folder, version + 1).exists():
+    checkpoints = (folder / LOG_FOLDER).glob(f"{version:020}.checkpoint*")
+    if any(checkpoints) or commit_file(folder, version + 1).exists():
         return TableDamaged(folder, fault)
     return TableDamaged(
         folder,
@@ -239,13 +239,22 @@ def _cut_off(folder: Path, version: int) -> TableDamaged:
     )
 
 
-def commits_after(folder: Path, version: int) -> Iterator[tuple[int, Commit]]:
+def commits_in(folder: TablePath) -> Sequence[int]:
+    """The versions whose commits are still there, in order."""
+    names = (file.stem for file in (folder / LOG_FOLDER).glob("*.json"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def commits_after(folder: TablePath, version: int) -> Iterator[tuple[int, Commit]]:
     """Every commit after a version, in order; those deleted by log cleanup are left out."""
     following = version + 1
-    if not commit_file(folder, following).exists():
-        left = (int(name.stem) for name in (folder / LOG_FOLDER).glob("*.json") if name.stem.isdecimal())
-        following = min((each for each in left if each > version), default=following)
     with suppress(FileNotFoundError):
+        try:
+            commit = read_commit(folder, following)
+        except FileNotFoundError:
+            following = min((each for each in commits_in(folder) if each > version), default=following)
+            commit = read_commit(folder, following)
         while True:
-            yield following, read_commit(folder, following)
+            yield following, commit
             following += 1
+            commit = read_commit(folder, following)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -17,19 +18,28 @@ from deltalake.exceptions import DeltaError
 
 from mirror_engine.errors import RESTORE_HELP, CommitConflict, StorageUnavailable, TableDamaged, UsageError, is_panic
 from mirror_engine.landing_zone.schema import Column, TableSchema
+from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import TableSnapshot
-from mirror_engine.tables.log.record import carried_from, from_metadata, history_entry, is_empty, read_commit
+from mirror_engine.tables.log.record import (
+    carried_from,
+    commit_file,
+    commits_in,
+    from_metadata,
+    history_entry,
+    read_commit,
+)
 from mirror_engine.tables.log.statistics import may_hold
-from mirror_engine.tables.log.tables_folder import LOG_FOLDER, is_table, readable_by_deltalake
+from mirror_engine.tables.log.table_path import REQUESTS, StorePath, parquet_source
+from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, LOG_FOLDER, is_table, plain_folder
 from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from mirror_engine.tables.base import BatchRecord, Chosen, HistoryEntry
     from mirror_engine.tables.log.statistics import Bounds
+    from mirror_engine.tables.log.table_path import TablePath
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
@@ -38,7 +48,7 @@ _WITHOUT_CHECKPOINT = (
 )
 
 
-def damaged(folder: Path, words: str) -> TableDamaged:
+def damaged(folder: TablePath, words: str) -> TableDamaged:
     """The error to raise for a table whose log cannot be read.
 
     Args:
@@ -67,7 +77,7 @@ def damaged(folder: Path, words: str) -> TableDamaged:
     return TableDamaged(folder, f"its Delta log cannot be read: {words.splitlines()[0]}")
 
 
-def _checkpoint_fault(folder: Path, names: Sequence[str], checkpoints: Collection[int]) -> str:
+def _checkpoint_fault(folder: TablePath, names: Sequence[str], checkpoints: Collection[int]) -> str:
     log, newest = folder / LOG_FOLDER, max(checkpoints, default=None)
     with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         hinted = int(json.loads((log / "_last_checkpoint").read_bytes())["version"])
@@ -83,8 +93,12 @@ def _checkpoint_fault(folder: Path, names: Sequence[str], checkpoints: Collectio
     return ""
 
 
-_ACTION_COLUMNS = {"path", "num_records", "partition"}
+_ACTION_COLUMNS = {"path", "size_bytes", "num_records", "partition"}
 _OF_CONTENT = (DeltaError, ValueError, RecursionError)
+OF_THE_STORE = re.compile(  # in deltalake's words, which draw a tree
+    r"\(os error \d+\)|Generic (LocalFileSystem|MicrosoftAzure|S3|GCS) error"
+    r"|The operation lacked (valid authentication|the necessary privileges)"
+)
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 
@@ -94,13 +108,15 @@ class DataFile:
 
     Attributes:
         path: of the file.
+        size: in bytes.
         rows: how many rows it holds by its statistics, deleted ones included; None where it has none.
         partition: values of the partition columns, by their logical names.
         kept: per row from the first, False where a deletion vector took it; rows after its end are kept. None
             without one.
     """
 
-    path: Path
+    path: TablePath
+    size: int
     rows: int | None
     partition: Mapping[str, str | None]
     kept: pa.BooleanArray | None
@@ -125,7 +141,7 @@ class DeltaLog:
         table: the same for `deltalake`; read nothing but the log through it.
     """
 
-    folder: Path
+    folder: TablePath
     table: DeltaTable
 
     @property
@@ -173,6 +189,7 @@ class DeltaLog:
         return [
             DataFile(
                 self.folder / unquote(action["path"]),
+                action["size_bytes"],
                 action["num_records"],
                 action.get("partition") or {},
                 kept.get(unquote(action["path"]).rpartition("/")[2]),
@@ -238,11 +255,14 @@ class DeltaLog:
         Raises:
             TableDamaged: a commit cannot be read.
         """
-        with reading_log(self.folder):
-            return [history_entry(commit) for commit in self.table.history(limit)]
+        with reading_log(self.folder), ThreadPoolExecutor(REQUESTS) as pool:
+            versions = [version for version in commits_in(self.folder) if version <= self.version][::-1][:limit]
+            read = pool.map if isinstance(self.folder, StorePath) else map
+            commits = read(partial(read_commit, self.folder), versions)
+            return [history_entry(version, each.information) for version, each in zip(versions, commits, strict=True)]
 
 
-def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
+def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
     """A table's log at its newest version, or at another; None where there is no table.
 
     Raises:
@@ -253,23 +273,34 @@ def open_log(folder: Path, version: int | None = None) -> DeltaLog | None:
     with reading_log(folder):
         if not is_table(folder):
             return None
-        log = DeltaLog(folder, DeltaTable(str(readable_by_deltalake(folder))))
-        if is_empty(folder, log.version):  # deltalake reads it as a commit
-            raise damaged(folder, "its newest commit is empty")
+        log = DeltaLog(folder, open_delta(folder))
+        with contextlib.suppress(FileNotFoundError):  # cleaned up: a checkpoint holds the same
+            if commit_file(folder, log.version).stat().st_size == 0:  # deltalake reads it as a commit
+                raise damaged(folder, "its newest commit is empty")
     if version is None or version == log.version:
         return log
     if not 0 <= version <= log.version:
         raise UsageError(f"{folder.name}: no version {version}", f"It has the versions 0 to {log.version}.")
     try:
-        return DeltaLog(folder, DeltaTable(str(readable_by_deltalake(folder)), version=version))
+        return DeltaLog(folder, open_delta(folder, version))
     except DeltaError:
         raise UsageError(
             f"{folder.name}: version {version} is no longer available", "Its log was cleaned up."
         ) from None
 
 
+def open_delta(folder: TablePath, version: int | None = None) -> DeltaTable:
+    """A table for `deltalake`, at its newest version or another; with credentials of now, which expire."""
+    if isinstance(folder, StorePath):
+        url = folder.url if folder.url.scheme == "abfss" else replace(folder.url, host="")  # as deltalake reads URLs
+        return DeltaTable(str(url), version=version, storage_options=deltalake_options(folder.url))
+    return DeltaTable(
+        str(folder if EASY_FOR_DELTALAKE.fullmatch(str(folder)) else plain_folder(folder)), version=version
+    )
+
+
 @contextlib.contextmanager
-def reading_log(folder: Path) -> Iterator[None]:
+def reading_log(folder: TablePath) -> Iterator[None]:
     """What is raised while a table's log is read, in the error tree's words.
 
     Raises:
@@ -282,8 +313,13 @@ def reading_log(folder: Path) -> Iterator[None]:
         except BaseException as error:
             if not isinstance(error, _OF_CONTENT) and not is_panic(error):
                 raise
+            if isinstance(folder, StorePath) and OF_THE_STORE.search(str(error)):
+                raise OSError(str(error)) from error
             raise damaged(folder, str(error) or type(error).__name__) from error
     except OSError as error:
+        if isinstance(folder, StorePath) and not isinstance(error, FileNotFoundError):
+            with folder.errors("read"):
+                raise
         reason = error.strerror or str(error).partition("\n")[0]  # deltalake draws a tree of causes
         raise StorageUnavailable(
             f"{folder}: the Delta table cannot be read: {reason}",
@@ -291,7 +327,7 @@ def reading_log(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def open_known(table: str, folder: Path) -> DeltaLog:
+def open_known(table: str, folder: TablePath) -> DeltaLog:
     """The log of a table that was there, at its newest version.
 
     Raises:
@@ -310,13 +346,23 @@ def read_rows(log: DeltaLog, limit: int | None = None, where: Chosen | None = No
     """All rows of a version, or those chosen; all of them, or the first that come."""
     schema = arrow_schema(log.schema.columns)
     batches, wanted = [], limit
-    for batch in scan(log, log.schema.names):
+    for batch in scan(log, log.schema.names) if limit != 0 else ():
         if wanted is not None and wanted <= 0:
             break
         found = batch if where is None else batch.filter(where(batch))
         batches.append(found.slice(0, wanted))
         wanted = None if wanted is None else wanted - found.num_rows
     return pa.Table.from_batches(batches, schema)
+
+
+def byte_count(log: DeltaLog, limit: int | None = None) -> int:
+    """Bytes of the files that `read_rows` reads for all rows, or for the first."""
+    total, rows = 0, 0
+    for file in log.data_files():
+        if limit is not None and rows >= limit:
+            break
+        total, rows = total + file.size, rows + (file.rows or 0)
+    return total
 
 
 def count_rows(log: DeltaLog) -> int:
@@ -355,25 +401,31 @@ def _rows_of(
 
 
 def _read(file: DataFile, physical: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    with _reading_file(file.path), pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us") as parquet:
+    with (
+        _reading_file(file.path),
+        parquet_source(file.path) as source,
+        pq.ParquetFile(
+            source, coerce_int96_timestamp_unit="us", pre_buffer=isinstance(file.path, StorePath)
+        ) as parquet,
+    ):
         present = set(parquet.schema_arrow.names)
         wanted = [name for name in physical if name in present]
         yield from parquet.iter_batches(batch_rows, columns=wanted)
 
 
-def read_footer(data_file: Path) -> pq.FileMetaData:
+def read_footer(data_file: TablePath) -> pq.FileMetaData:
     """The footer of a data file that the log names.
 
     Raises:
         TableDamaged: the file is missing or unreadable.
         StorageUnavailable: it could not be read.
     """
-    with _reading_file(data_file):
-        return pq.read_metadata(data_file)
+    with _reading_file(data_file), parquet_source(data_file) as source:
+        return pq.read_metadata(source)
 
 
 @contextlib.contextmanager
-def _reading_file(data_file: Path) -> Iterator[None]:
+def _reading_file(data_file: TablePath) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:

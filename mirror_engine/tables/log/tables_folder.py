@@ -6,36 +6,43 @@ import atexit
 import errno
 import functools
 import hashlib
+import json
 import re
 import shutil
 import tempfile
 import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import StorageUnavailable, UsageError
+from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
+from mirror_engine.tables.log.table_path import REQUESTS, StorePath, table_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from mirror_engine.storage.store_url import Place
+    from mirror_engine.tables.log.table_path import TablePath
 
 LOG_FOLDER = "_delta_log"
 PROCESS = uuid.uuid4().hex[:12]  # in the names of what this process spills
 _COMMIT_OR_CHECKPOINT = re.compile(r"\d{20}\.(json|checkpoint.*parquet)")
-_EASY_FOR_DELTALAKE = re.compile(r"[A-Za-z0-9_./ -]*")
+EASY_FOR_DELTALAKE = re.compile(r"[A-Za-z0-9_./ -]*")
 
 
 class TablesFolder:
-    """`ROOT/Tables`, and on the same file system a scratch folder with a trash next to it."""
+    """`ROOT/Tables`, and a scratch folder with a trash next to it, of the same file system where that is local."""
 
-    def __init__(self, root: Path, scratch: Path) -> None:
-        self._root = root.absolute()
+    def __init__(self, root: Place, scratch: Path) -> None:
+        self._root = table_path(root)
         self._scratch, self._trash = scratch, scratch.parent / "trash"
         self._lock = threading.Lock()
         self._is_clean = False
 
-    def path(self, table: str) -> Path:
+    def path(self, table: str) -> TablePath:
         """A table's folder.
 
         Raises:
@@ -44,31 +51,36 @@ class TablesFolder:
         parts = table.split("/")
         if any(part in {"", ".", ".."} or "\0" in part for part in parts):
             raise UsageError(f"{table!r}: no name of a table folder")
-        return self._root.joinpath(*parts)
+        return self._root / table
 
     def tables(self) -> Sequence[str]:
         """Every folder that holds a Delta log, or one that cannot be looked into; here or one level down, sorted."""
-        found = []
-        for pattern in ("*", "*/*"):
-            found += [
-                folder.relative_to(self._root).as_posix()
-                for folder in self._root.glob(pattern)
-                if _may_be_table(folder)
-            ]
-        return sorted(found)
+        folders: list[TablePath] = [folder for pattern in ("*/", "*/*/") for folder in self._root.glob(pattern)]
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            are_tables = (pool.map if isinstance(self._root, StorePath) else map)(_may_be_table, folders)
+            found = [folder for folder, is_table in zip(folders, are_tables, strict=True) if is_table]
+        return sorted("/".join(folder.parts[len(self._root.parts) :]) for folder in found)
 
-    def retire(self, table: str) -> None:
+    def retire(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         """Take a table away in one step, then delete it; absent is no error.
+
+        Args:
+            table: by folder.
+            check: raises where another engine may have taken over; called before each step of a drop in a store.
 
         Raises:
             StorageUnavailable: it is still there.
         """
+        folder = self.path(table)
+        if isinstance(folder, StorePath):
+            _retire_in_store(folder, check, is_begun=False)
+            return
         goes = self._trash / uuid.uuid4().hex
         try:
             self._trash.mkdir(parents=True, exist_ok=True)
-            self.path(table).rename(goes)
+            folder.rename(goes)
         except OSError as error:
-            if not self.path(table).exists():
+            if not folder.exists():
                 return
             help = (
                 f"Put both on one file system: {self._root} and {self._trash}."
@@ -79,6 +91,12 @@ class TablesFolder:
                 f"{table}: the table's folder cannot be removed: {error.strerror}", help
             ) from error
         shutil.rmtree(goes, ignore_errors=True)  # what stays is cleared at the next start
+
+    def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
+        """Delete what is left of a table that was taken away in a store; `check` as of `retire`."""
+        folder = self.path(table)
+        if isinstance(folder, StorePath):
+            _retire_in_store(folder, check, is_begun=True)
 
     def clear_leftovers(self) -> None:
         """Delete what killed processes left; once, and only by one that commits: it holds ROOT. Raises nothing."""
@@ -91,40 +109,136 @@ class TablesFolder:
                 self._is_clean = True
 
 
-def log_stamp(folder: Path, since: int) -> str:
-    """Version, size and modification time of the newest of a table's commits from `since` on; `""` for none."""
+# In a log, with the newest file, its size and time: a drop of that table has begun, and is to be finished
+_DROPPED = re.compile(r"_dropped-(\d{20}.+)-(\d+-\d+)")
+_UNREADABLE = {
+    "protocol": {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["mirrorEngineDropped"],
+        "writerFeatures": ["mirrorEngineDropped"],
+    }
+}
+
+
+def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: bool) -> None:
+    """Take a table away in one step, by a commit after which no reader opens it; then delete its files.
+
+    Stores delete file by file, and what is left of a log may read as another table. From the mark on, this engine sees
+    no table in the folder. Only what was listed before the mark is deleted: what came later may be the next engine's.
+
+    Args:
+        folder: the table's.
+        check: raises where another engine may have taken over.
+        is_begun: whether to finish a drop, and to begin none.
+    """
+    log, files = folder / LOG_FOLDER, list(folder.rglob("*"))
+    in_log = [file for file in files if file.path.startswith(f"{log.path}/")]
+    marks = [file for file in in_log if _DROPPED.fullmatch(file.name)]
+    is_whole = _has_table(in_log)
+    if (is_begun and is_whole) or not (is_whole or marks):
+        return
+    commits = sorted((f for f in in_log if _COMMIT_OR_CHECKPOINT.fullmatch(f.name)), key=lambda each: each.name)
+    final = marks
+    check()
+    if commits:
+        newest = commits[-1]
+        mark = log / f"_dropped-{newest.name}-{_stamp(newest)}"
+        mark.create(b"")
+        last = log / f"{int(newest.name[:20]) + 1:020}.json"
+        try:
+            _commit_unreadable(last, check)
+        except FileExistsError:  # another writer was first
+            _retire_in_store(folder, check, is_begun=False)
+            return
+        final = [newest, last, *marks, mark]
+
+    def remove(file: StorePath) -> None:
+        check()
+        file.remove()
+
+    first = [file for file in files if file not in final]
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        list(pool.map(remove, sorted(first, key=lambda file: (file in in_log, file.name))))
+    for file in final:
+        remove(file)
+    if folder.url.scheme == "abfss":
+        above = {"/".join(file.parts[:depth]) for file in files for depth in range(len(folder.parts), len(file.parts))}
+        for path in sorted(above, reverse=True):
+            replace(folder, path=path).remove()
+
+
+def _commit_unreadable(last: StorePath, check: Callable[[], None]) -> None:
+    """Commit a version that no reader opens; take it back where another engine may have taken over."""
+    actions = _UNREADABLE, {"commitInfo": {"operation": "DROP", "drop": uuid.uuid4().hex}}
+    content = "\n".join(map(json.dumps, actions)).encode()
+    check()
+    last.create(content)
+    try:
+        check()
+    except (RootLocked, StorageUnavailable):
+        with suppress(FileNotFoundError, StorageUnavailable):
+            if last.read_bytes() == content:
+                last.remove()
+        raise
+
+
+def _stamp(file: StorePath) -> str:
+    found = file.stat()
+    return f"{found.st_size}-{found.st_mtime_ns}"
+
+
+def _has_table(log: Iterable[StorePath]) -> bool:
+    """Whether the files of a log are those of a table of which no drop has begun.
+
+    The mark of a drop that came too late names a commit that is there no longer, or another one.
+    """
+    log = list(log)
+    commits = {file.name: file for file in log if _COMMIT_OR_CHECKPOINT.fullmatch(file.name)}
+    for mark in filter(None, (_DROPPED.fullmatch(file.name) for file in log)):
+        newest = commits.get(mark[1])
+        if (newest and _stamp(newest) == mark[2]) or (commits and min(commits)[:20] > mark[1][:20]):
+            return False
+    return bool(commits)
+
+
+def log_stamp(folder: TablePath, since: int) -> str:
+    """Version, size and modification time of a table's newest commit from `since` on; `""` for none or unknown."""
     stamp, version = "", since
-    with suppress(OSError):
+    try:
         while True:
             commit = (folder / LOG_FOLDER / f"{version:020}.json").stat()
             stamp = f"{version} {commit.st_size} {commit.st_mtime_ns}"
             version += 1
-    return stamp
+    except FileNotFoundError:
+        return stamp
+    except (OSError, StorageUnavailable):
+        return ""
 
 
-def is_table(folder: Path) -> bool:
-    """Whether the folder holds a Delta log with at least one commit."""
+def is_table(folder: TablePath) -> bool:
+    """Whether the folder holds a Delta log with at least one commit, and no drop has begun."""
     try:
+        if isinstance(folder, StorePath):
+            return _has_table((folder / LOG_FOLDER).iterdir())
         return any(_COMMIT_OR_CHECKPOINT.fullmatch(entry.name) for entry in (folder / LOG_FOLDER).iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return False
 
 
-def _may_be_table(folder: Path) -> bool:
+def _may_be_table(folder: TablePath) -> bool:
     try:
         return is_table(folder)
-    except OSError:  # reading it fails alike, for this table alone
+    except (OSError, StorageUnavailable):  # reading it fails alike, for this table alone
         return True
 
 
-def readable_by_deltalake(folder: Path) -> Path:
-    """The folder itself, or where deltalake might misread its name, a plain folder with links to its log.
+def plain_folder(folder: Path) -> Path:
+    """A folder with links to a table's log, for a table whose name deltalake might misread.
 
     deltalake decodes `%41`, splits at a backslash, refuses control characters and sees no history behind `#` or `[`,
     also through a link to the folder, which it resolves; a link inside the folder it follows as it is.
     """
-    if _EASY_FOR_DELTALAKE.fullmatch(str(folder)):
-        return folder
     plain = _plain_folders() / hashlib.sha256(str(folder).encode("utf-8", "surrogateescape")).hexdigest()
     plain.mkdir(exist_ok=True)
     for name in [LOG_FOLDER, *(found.name for found in folder.glob("deletion_vector*.bin"))]:
@@ -141,9 +255,9 @@ def _plain_folders() -> Path:
     return folder
 
 
-def remove_of_other_processes(files: Iterable[Path]) -> None:
+def remove_of_other_processes(files: Iterable[TablePath]) -> None:
     """Delete files that another process left: it was killed, as one process at a time locks ROOT."""
     for file in files:
         if PROCESS not in file.name:
-            with suppress(OSError):
+            with suppress(OSError, StorageUnavailable):
                 file.unlink()

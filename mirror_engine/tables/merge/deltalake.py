@@ -6,8 +6,10 @@ by name, with help, before anything is written.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,16 +24,17 @@ from mirror_engine.tables.changes.staged import ROLE
 from mirror_engine.tables.log.commit import record_only
 from mirror_engine.tables.log.data_commit import commit_properties, committing, meaning
 from mirror_engine.tables.log.snapshot import read_footer
-from mirror_engine.tables.log.tables_folder import readable_by_deltalake
+from mirror_engine.tables.log.table_path import REQUESTS
+from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE
 from mirror_engine.tables.writer import LocalDeltaWriter, record_again
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.changes.staged import StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.writer import Maintenance
 
 _FEATURES = {"appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors"}
@@ -87,12 +90,15 @@ class DeltalakeWriter(LocalDeltaWriter):
             return metrics["numFilesAdded"], metrics["numFilesRemoved"]
 
         def vacuum() -> object:
-            return handle.vacuum(
-                retention_hours=int(retention_hours),
-                dry_run=False,
-                enforce_retention_duration=False,
-                commit_properties=properties,
-            )
+            hours = int(retention_hours)
+            if isinstance(log.folder, Path):  # OneLake refuses deltalake's way, batches
+                handle.vacuum(hours, dry_run=False, enforce_retention_duration=False, commit_properties=properties)
+            # with what no commit names; that holds deletion vectors, too, which are in use
+            found = handle.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
+            data_files = [path for path in found if path.endswith(".parquet") and not path.startswith("_change_data/")]
+            with ThreadPoolExecutor(REQUESTS) as pool:
+                list(pool.map(lambda path: (log.folder / path).unlink(missing_ok=True), data_files))
+            return data_files
 
         try:
             yield compact, vacuum
@@ -103,9 +109,9 @@ class DeltalakeWriter(LocalDeltaWriter):
 def _handle(log: DeltaLog) -> DeltaTable:
     """The snapshot as a handle on the table's own folder, where data files are written.
 
-    Its log may have been read through a link in another folder (`readable_by_deltalake`).
+    Its log may have been read through a link in another folder (`plain_folder`).
     """
-    is_direct = readable_by_deltalake(log.folder) == log.folder
+    is_direct = not isinstance(log.folder, Path) or EASY_FOR_DELTALAKE.fullmatch(str(log.folder))
     return log.table if is_direct else DeltaTable(str(log.folder), version=log.version)
 
 
@@ -121,7 +127,8 @@ def _check_mergeable(table: str, log: DeltaLog) -> None:
         raise CommitFailed(f"{table}: deltalake cannot write tables with {', '.join(unknown)}", _SPARK_HELP)
     if log.table.metadata().configuration.get("delta.appendOnly") == "true":
         raise CommitFailed(f"{table}: the table is append-only", "Unset delta.appendOnly.")
-    if _MISREAD & set(str(log.folder)) or not str(log.folder).isprintable():
+    is_local = isinstance(log.folder, Path)
+    if is_local and (_MISREAD & set(str(log.folder)) or not str(log.folder).isprintable()):
         raise CommitFailed(f"{table}: deltalake cannot merge into a folder with this path", _SPARK_HELP)
     has_times = any(column.type == "timestamp" for column in log.schema.columns)
     if has_times and any(_has_int96(file.path) for file in log.data_files()):
@@ -129,7 +136,7 @@ def _check_mergeable(table: str, log: DeltaLog) -> None:
 
 
 @lru_cache(maxsize=65_536)
-def _has_int96(data_file: Path) -> bool:
+def _has_int96(data_file: TablePath) -> bool:
     """Whether a data file stores timestamps as INT96: deltalake rewrites those outside 1677 to 2262 wrongly."""
     schema = read_footer(data_file).schema
     return any(schema.column(at).physical_type == "INT96" for at in range(len(schema)))

@@ -22,7 +22,7 @@ from mirror_engine.tables.merge.memory import InProcessWriter
 from mirror_engine.tables.reading.spill import ReadMode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, HistoryEntry
@@ -371,8 +371,8 @@ class KeyWriter(InProcessWriter):
         """There is no other writer."""
         return -1
 
-    def drop(self, table: str) -> None:
-        super().drop(table)
+    def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
+        super().drop(table, check)
         self.effects.pop(table, None)
 
     def row_count(self, table: str) -> int | None:

@@ -23,7 +23,7 @@ from mirror_engine.tables.log.record import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, FileRows, HistoryEntry
@@ -89,9 +89,13 @@ class InProcessWriter(DeltaWriter):
     def tables(self) -> Sequence[str]:
         return sorted(self._tables)
 
-    def drop(self, table: str) -> None:
+    def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
+        check()
         with self._lock:
             self._tables.pop(table, None)
+
+    def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
+        """A drop is one step."""
 
     def log_stamp(self, *_: object, **__: object) -> str:
         """A process has no memory of another."""
@@ -204,13 +208,13 @@ class MemoryDeltaWriter(InProcessWriter):
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         entries = [
             history_entry(
+                version,
                 {
-                    "version": version,
                     "timestamp": commit.timestamp_ms,
                     "operation": commit.operation,
                     "userMetadata": commit.metadata,
                     "engineInfo": "mirror_engine",
-                }
+                },
             )
             for version, commit in enumerate(self._tables.get(table, ()))
         ]

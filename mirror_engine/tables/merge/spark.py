@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.tables.arrow_types import quoted, spark_type
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
@@ -14,8 +15,9 @@ from mirror_engine.tables.log.commit import allow_vectors
 from mirror_engine.tables.log.history import refuse_external_change
 from mirror_engine.tables.log.record import to_metadata
 from mirror_engine.tables.log.snapshot import count_rows
+from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
 from mirror_engine.tables.spark.failures import spark_failures
-from mirror_engine.tables.spark.session import Sessions, confs
+from mirror_engine.tables.spark.session import Sessions, confs, store_settings
 from mirror_engine.tables.writer import LocalDeltaWriter, record_again
 
 if TYPE_CHECKING:
@@ -26,9 +28,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirror_engine.config import ChangeDataFeed
+    from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.writer import Maintenance
 
 DRIVER_BATCH_BYTES = 512 * 1024 * 1024  # 16 million rows, whose keys, markers and positions take 1.6 GiB
@@ -71,21 +75,25 @@ class SparkDeltaWriter(LocalDeltaWriter):
     Args:
         session: starts Spark; what it gives is ended by `close`.
         driver_batch_bytes: larger batches are reduced to net changes by Spark.
+        shared: a scratch folder that executors reach, too; `scratch` by default.
 
     Attributes:
         sessions: its own, to be lent to others.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what differs between ROOTs
         self,
-        tables: Path,
+        tables: Place,
         scratch: Path,
         session: Callable[[], SparkSession],
         driver_batch_bytes: int = DRIVER_BATCH_BYTES,
         change_data_feed: ChangeDataFeed = "keep",
+        *,
+        shared: TablePath | None = None,
     ) -> None:
         super().__init__(tables, scratch, change_data_feed)
-        self.sessions = Sessions(session)
+        self._shared = shared or scratch
+        self.sessions = Sessions(session, store_settings(tables))
         self._driver_batch_bytes = driver_batch_bytes
 
     def prepare(self) -> None:
@@ -96,7 +104,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
 
     def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
         """Have Spark commit changes that were made against a snapshot of the table."""
-        with spark_failures(table, "commit"), self.sessions.lent() as spark:
+        with spark_failures(table, "commit"), self._reached(changes) as reached, self.sessions.lent() as spark:
             folder, rows, since = log.folder, count_rows(log), log.version
             settings = _SMALL_SETTINGS if changes.rows + rows <= SMALL_ROWS else _LARGE_SETTINGS
             if any({".", "`"} & {*name} for name in batch.schema.partition_columns):
@@ -104,25 +112,42 @@ class SparkDeltaWriter(LocalDeltaWriter):
             with confs(spark, settings):
                 if not changes.matches:
                     refuse_external_change(table, folder, since)
-                    _append(spark, folder, batch, changes, record)
+                    _append(spark, spark_path(folder), batch, reached, record)
                     return
                 marks_rows = log.marks_rows or rows >= MARKED_FROM_ROWS
                 if marks_rows and not log.marks_rows:
                     since = allow_vectors(log)
-                plan = _merge_plan(batch, changes, marks_rows=marks_rows)
+                plan = _merge_plan(batch, reached, marks_rows=marks_rows)
                 refuse_external_change(table, folder, since)
-                _merge(spark, folder, batch, changes, replace(record, plan=plan))
+                _merge(spark, spark_path(folder), batch, reached, replace(record, plan=plan))
 
-    def stage(self, batch: ChangeBatch) -> Stage:
-        return stage_here if batch.accounted_bytes <= self._driver_batch_bytes else self._stage_on_executors
+    def stage(self, batch: ChangeBatch) -> tuple[TablePath, Stage]:
+        if batch.accounted_bytes <= self._driver_batch_bytes:
+            return self._scratch, stage_here
+        return self._shared, self._stage_on_executors
 
-    def _stage_on_executors(self, batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
+    @contextmanager
+    def _reached(self, changes: StagedChanges) -> Iterator[StagedChanges]:
+        """Staged changes where executors reach them: uploaded, where this process staged them."""
+        if isinstance(changes.folder, StorePath) or not isinstance(self._shared, StorePath):
+            yield changes
+            return
+        folder = self._shared / changes.folder.name
+        try:
+            for part in changes.folder.iterdir():
+                (folder / part.name).upload(part)
+            yield replace(changes, folder=folder)
+        finally:
+            with suppress(StorageUnavailable):
+                remove_folder(folder)
+
+    def _stage_on_executors(self, batch: ChangeBatch, log: DeltaLog, folder: TablePath) -> StagedChanges:
         with spark_failures(log.folder.name, "reduction to net changes"), self.sessions.lent() as spark:
             return stage_on_executors(spark, batch, log, folder)
 
     @contextmanager
     def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> Iterator[Maintenance]:
-        target = f"delta.{quoted(str(log.folder))}"  # DeltaTable's own methods cannot quote a backtick
+        target = f"delta.{quoted(spark_path(log.folder))}"  # DeltaTable's own methods cannot quote a backtick
         settings = {**_MAINTENANCE_SETTINGS, _METADATA: record_again(log)}
         with spark_failures(table, "maintenance"), self.sessions.lent() as spark, confs(spark, settings):
 
@@ -132,26 +157,26 @@ class SparkDeltaWriter(LocalDeltaWriter):
 
             yield compact, lambda: spark.sql(f"VACUUM {target} RETAIN {retention_hours:f} HOURS")
 
-    def forget(self, folder: Path) -> None:
+    def forget(self, folder: TablePath) -> None:
         """Make Delta's cache of logs forget a table: a new one at its place has the same version numbers."""
         if (spark := self.sessions.first) is not None:
             with spark_failures(folder.name, "forgetting of its log"):
                 jvm: Any = spark._jvm  # noqa: SLF001 - Delta offers this to the JVM only
-                path = jvm.org.apache.hadoop.fs.Path(str(folder))
+                path = jvm.org.apache.hadoop.fs.Path(spark_path(folder))
                 jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, path)  # noqa: SLF001 - as above
 
 
-def _append(spark: SparkSession, target: Path, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
+def _append(spark: SparkSession, target: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
     from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
     columns = [f.col(f"c{place}").alias(name) for place, name in enumerate(batch.schema.names)]
     writer = _staged_rows(spark, batch, changes).select(columns).write.format("delta").mode("append")
     writer.options(
         txnAppId=record.application, txnVersion=record.progress.batch, userMetadata=to_metadata(record)
-    ).save(str(target))
+    ).save(target)
 
 
-def _merge(spark: SparkSession, target: Path, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
+def _merge(spark: SparkSession, target: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
     """Replace, remove and add rows in one MERGE; every column is set, also those the batch lacks (LZ-4.5)."""
     from delta.tables import DeltaTable  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
@@ -159,7 +184,7 @@ def _merge(spark: SparkSession, target: Path, batch: ChangeBatch, changes: Stage
     with confs(spark, {**transaction, _METADATA: to_metadata(record)}):
         source = _staged_rows(spark, batch, changes)
         source = source.hint("broadcast") if _is_broadcast(changes) else source
-        builder = DeltaTable.forPath(spark, str(target)).alias("t").merge(source.alias("s"), _condition(batch, changes))
+        builder = DeltaTable.forPath(spark, target).alias("t").merge(source.alias("s"), _condition(batch, changes))
         values = {quoted(name): f"s.c{place}" for place, name in enumerate(batch.schema.names)}
         if Role.DELETE in changes.roles:
             builder = builder.whenMatchedDelete(f"s.{ROLE} = {Role.DELETE:d}")
@@ -190,7 +215,7 @@ def _is_broadcast(changes: StagedChanges) -> bool:
 def _staged_rows(spark: SparkSession, batch: ChangeBatch, changes: StagedChanges) -> DataFrame:
     columns = [f"c{place} {spark_type(column.type)}" for place, column in enumerate(batch.schema.columns)]
     reader = spark.read.schema(", ".join([*columns, f"{ROLE} TINYINT"]))
-    return reader.option("__globPaths__", "false").parquet(str(changes.folder))
+    return reader.option("__globPaths__", "false").parquet(spark_path(changes.folder))
 
 
 def _condition(batch: ChangeBatch, changes: StagedChanges) -> SparkColumn:

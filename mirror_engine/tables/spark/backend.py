@@ -8,7 +8,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import SetupError
-from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
+from mirror_engine.landing_zone.layout import LOGS, SCRATCH, SHARED_SCRATCH, TABLES
+from mirror_engine.storage.roots import state_folder
+from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.tables.log.table_path import table_path
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWriter
 from mirror_engine.tables.passthrough import PassthroughReader
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.events import Listener
     from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.store_url import Place
+    from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.reading.request import OrderedReader
     from mirror_engine.tables.spark.session import Profile
     from mirror_engine.tables.writer import LocalDeltaWriter
@@ -40,12 +45,23 @@ class SparkBackend:
         load: how much work a local JVM is started for; called when it is started.
     """
 
-    root: Path
+    root: Place
     config: Config
     storage: Storage
     spark: SparkSession | None
     listen: Listener
     load: Callable[[], Profile]
+
+    @cached_property
+    def _state(self) -> Path:
+        return state_folder(self.root)
+
+    @cached_property
+    def _shared(self) -> TablePath:
+        """The scratch folder for rows that executors read and write: below ROOT, where they may be other machines."""
+        if isinstance(self.root, StoreUrl) and is_distributed(self.config, self.spark):
+            return table_path(self.root / SHARED_SCRATCH)
+        return self._state / SCRATCH
 
     @cached_property
     def writer(self) -> LocalDeltaWriter:
@@ -54,36 +70,45 @@ class SparkBackend:
         Raises:
             SetupError: it is Spark, and PySpark is not installed.
         """
-        if not merges_with_spark(self.config, self.spark):
-            return DeltalakeWriter(self.root / TABLES, self.root / SCRATCH, self.config.change_data_feed)
+        if not merges_with_spark(self.config, self.spark, self.root):
+            return DeltalakeWriter(self.root / TABLES, self._state / SCRATCH, self.config.change_data_feed)
         if find_spec("pyspark") is None:
             help_ = "Install it: pip install 'mirror-engine[spark]'; or use --merge-engine deltalake."
             raise SetupError("the merge engine Spark needs PySpark, which is not installed", help_)
+        if isinstance(self.root, StoreUrl) and self.root.scheme == "az":
+            help_ = "Use --merge-engine deltalake; an account with folders (ADLS Gen2) has an abfss:// URL, too."
+            raise SetupError(f"{self.root}: Hadoop, and so Spark, has no file system for az://", help_)
         limit = self.config.driver_batch_limit
         if limit == "auto":
             limit = 0 if is_distributed(self.config, self.spark) else DRIVER_BATCH_BYTES
         feed = self.config.change_data_feed
-        return SparkDeltaWriter(self.root / TABLES, self.root / SCRATCH, self._start, limit, feed)
+        return SparkDeltaWriter(
+            self.root / TABLES, self._state / SCRATCH, self._start, limit, feed, shared=self._shared
+        )
 
     def reader(self) -> OrderedReader:
         """A reader of change files: executors where they may be other machines, else this process."""
         if isinstance(self.writer, SparkDeltaWriter) and is_distributed(self.config, self.spark):
             from mirror_engine.tables.spark.executors import ExecutorReader  # noqa: PLC0415 - most never need it
 
-            return ExecutorReader(self.storage, self.config, self.root / SCRATCH, self.writer.sessions.lent)
+            zone = self.root if isinstance(self.root, StoreUrl) else self.storage
+            return ExecutorReader(zone, self.config, self._shared, self.writer.sessions.lent)
         return self.reader_here()
 
     def passthrough(self) -> PassthroughReader:
         """A reader of files that are added to their tables unchanged, in this process."""
-        return PassthroughReader(self.storage, self.config, self.root / SCRATCH)
+        return PassthroughReader(self.storage, self.config, self._state / SCRATCH)
 
     def reader_here(self) -> OrderedReader:
         """A reader of change files in this process."""
-        return ChangeFileReader(self.storage, self.config, all_rows(self.root / SCRATCH))
+        return ChangeFileReader(self.storage, self.config, all_rows(self._state / SCRATCH))
 
     def _start(self) -> SparkSession:
         if self.spark is not None:
             return adopted(self.spark)
-        scratch, log_file = self.root / SCRATCH, self.root / LOGS / "spark.log"
+        scratch, log_file = self._state / SCRATCH, self._state / LOGS / "spark.log"
         profile = "cluster" if is_cluster(self.config) else self.load()
-        return start_session(self.config, scratch=scratch, log_file=log_file, listen=self.listen, profile=profile)
+        scheme = self.root.scheme if isinstance(self.root, StoreUrl) else ""
+        return start_session(
+            self.config, scratch=scratch, log_file=log_file, listen=self.listen, profile=profile, scheme=scheme
+        )

@@ -8,8 +8,13 @@ next wave begins there. So the result is that of reading one file after the othe
 from __future__ import annotations
 
 import re
+import shutil
 import socket
+import tempfile
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
@@ -19,6 +24,9 @@ import pyarrow.parquet as pq
 from mirror_engine._version import __version__
 from mirror_engine.errors import MirrorError, SetupError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.stores import open_storage
+from mirror_engine.tables.log.table_path import StorePath, create_file, parquet_source
 from mirror_engine.tables.log.tables_folder import PROCESS, remove_of_other_processes
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.request import ReadFile, ReadRequest
@@ -28,13 +36,13 @@ from mirror_engine.tables.spark.failures import spark_failures
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import RowSource
+    from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.reading.request import PendingFiles, TableContext
 
     Answer: TypeAlias = ReadFile | MirrorError
@@ -56,7 +64,7 @@ def file_name(number: int, token: str) -> str:
     return f"rows-{number:08}-{token}.parquet"
 
 
-def write_rows(rows: RowSource, path: Path) -> None:
+def write_rows(rows: RowSource, path: TablePath) -> None:
     """Write rows to a scratch file, record batch by record batch.
 
     Raises:
@@ -73,21 +81,24 @@ class ParquetRows:
 
     Args:
         schema: of its rows.
-        path: of the file; it is made at once.
+        path: of the file; in a store it is there once it is finished.
         number: of the change file in its batch, as in the file's name.
 
     Raises:
         StorageUnavailable: from every method, when the scratch folder fails.
     """
 
-    def __init__(self, schema: pa.Schema, path: Path, number: int) -> None:
+    def __init__(self, schema: pa.Schema, path: TablePath, number: int) -> None:
         self.schema = schema
         self.path = path
         self.number = number
         self._stored_schema = pa.schema(list(zip(map(scratch_name, schema.names), schema.types, strict=True)))
         options = {"compression": "snappy", "use_dictionary": False, "write_statistics": False}
         with scratch_errors():
-            self._writer: Any = pq.ParquetWriter(path, self._stored_schema, **options)
+            self._here = (
+                Path(tempfile.mkdtemp(prefix="mirror-engine-")) / path.name if isinstance(path, StorePath) else path
+            )
+            self._writer: Any = pq.ParquetWriter(self._here, self._stored_schema, **options)
 
     def add(self, batch: pa.RecordBatch) -> None:
         with scratch_errors():
@@ -96,14 +107,17 @@ class ParquetRows:
     def finish(self) -> None:
         with scratch_errors():
             self._writer.close()
-        self._writer = None
+            self._writer = None
+            if isinstance(self.path, StorePath):
+                self.path.upload(self._here)
+                shutil.rmtree(self._here.parent)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         names = self.schema.names if columns is None else list(columns)
         fields = pa.schema([self.schema.field(name) for name in names])
-        with scratch_errors():
-            file = pq.ParquetFile(self.path)
-        with file:
+        with ExitStack() as opened:
+            with scratch_errors():
+                file = opened.enter_context(pq.ParquetFile(opened.enter_context(parquet_source(self.path))))
             for batch in file.iter_batches(columns=list(map(scratch_name, names))):
                 yield pa.RecordBatch.from_arrays([batch.column(scratch_name(name)) for name in names], schema=fields)
 
@@ -113,36 +127,41 @@ class ParquetRows:
         self.path.unlink(missing_ok=True)
 
 
+_opened = cache(open_storage)  # one for all tasks of an executor
+
+
 @dataclass(frozen=True)
 class _Task:
     """What an executor needs to read one file.
 
     Attributes:
+        storage: the landing zone's, or where it is in a store.
         mark: a file in the driver's scratch folder with the driver's version: a node without it sees another ROOT.
         number: of the file in its batch.
     """
 
-    storage: Storage
+    storage: Storage | StoreUrl
     config: Config
-    mark: Path
+    mark: TablePath
     number: int
     request: ReadRequest
 
     def run(self) -> Answer:
         """Read the file; a failure is an answer, too, or Spark would run the task again."""
         scratch, node = self.mark.parent, socket.gethostname()
+        storage = _opened(self.storage) if isinstance(self.storage, StoreUrl) else self.storage
         try:
             if not self.mark.exists():
                 raise SetupError(
                     f"{node} does not see {scratch}, where the driver put a file",
                     "ROOT must be one and the same folder on every node: a network share, or a mount of the lake.",
                 )
-            if (version := self.mark.read_text(encoding="utf-8")) != __version__:
+            if (version := self.mark.read_bytes().decode()) != __version__:
                 message = f"{node} has mirror-engine {__version__}, the driver {version}"
                 raise SetupError(message, _SAME_ENVIRONMENT)
             path = scratch / file_name(self.number, f"{self.mark.name}-{uuid4().hex}")
             mode = ReadMode(lambda schema, _keys: ParquetRows(schema, path, self.number))
-            return ChangeFileReader(self.storage, self.config, mode).read(self.request)
+            return ChangeFileReader(storage, self.config, mode).read(self.request)
         except MirrorError as error:
             return error
 
@@ -152,15 +171,15 @@ class ExecutorReader:
     """`OrderedReader` on executors.
 
     Attributes:
-        storage: the landing zone's, as every node can open it.
+        storage: the landing zone's, as every node can open it; or where it is in a store.
         config: all options.
         scratch: for rows until they are applied; every node sees it.
         session: lends a Spark session.
     """
 
-    storage: Storage
+    storage: Storage | StoreUrl
     config: Config
-    scratch: Path
+    scratch: TablePath
     session: Callable[[], AbstractContextManager[SparkSession]]
 
     def __post_init__(self) -> None:
@@ -196,8 +215,7 @@ class ExecutorReader:
         answers: list[Answer] = []
         try:
             with scratch_errors():
-                self.scratch.mkdir(parents=True, exist_ok=True)
-                mark.write_text(__version__, encoding="utf-8")
+                create_file(mark, __version__.encode())
             with spark_failures(pending.table.normalized, "reading"), self.session() as spark:
                 limit = _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
                 tasks = [
@@ -214,7 +232,7 @@ class ExecutorReader:
         finally:
             mark.unlink(missing_ok=True)
             kept = {answer.rows.rows.path for answer in answers if isinstance(answer, ReadFile)}  # type: ignore[attr-defined]
-            for path in set(self.scratch.glob(f"rows-*-{mark.name}-*")) - kept:
+            for path in {*self.scratch.glob(f"rows-*-{mark.name}-*")} - kept:
                 path.unlink(missing_ok=True)
         return answers
 

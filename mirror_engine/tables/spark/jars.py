@@ -1,4 +1,4 @@
-"""The Delta jars: Spark fetches them once with its own Ivy, afterwards its local copies go on the class path."""
+"""Jars of Delta and of stores: Spark fetches them once with its own Ivy, afterwards its copies go on the class path."""
 
 from __future__ import annotations
 
@@ -34,8 +34,30 @@ COORDINATES = (
     "io.unitycatalog:unitycatalog-hadoop:0.6.0",
     "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.13.5",
 )
-# the other 25 jars that Delta names, 75 MB: other versions of those in Spark's own folder, which come first anyway
-_IN_SPARK = "org.*:*,commons-*:*,com.g*:*,com.fasterxml.jackson.core:*,io.airlift:*,javax.*:*"
+HADOOP_VERSION, AWS_VERSION = "3.5.0", "2.35.4"  # of the Hadoop in Spark, and of the SDK that its hadoop-aws asks for
+# of the SDK only what S3A loads, 13 MB: the bundle that hadoop-aws names has 686 MB
+_AWS_MODULES = (
+    "annotations apache-client arns auth aws-core aws-query-protocol aws-xml-protocol checksums checksums-spi crt-core "
+    "endpoints-spi http-auth http-auth-aws http-auth-aws-eventstream http-auth-spi http-client-spi identity-spi "
+    "json-utils metrics-spi netty-nio-client profiles protocol-core regions retries retries-spi s3 s3-transfer-manager "
+    "sdk-core sts third-party-jackson-core utils utils-lite"
+)
+OF_STORES = {
+    "abfss": (f"org.apache.hadoop:hadoop-azure:{HADOOP_VERSION}",),
+    "s3": (
+        f"org.apache.hadoop:hadoop-aws:{HADOOP_VERSION}",
+        *(f"software.amazon.awssdk:{module}:{AWS_VERSION}" for module in _AWS_MODULES.split()),
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+        "software.amazon.eventstream:eventstream:1.0.1",
+        "org.reactivestreams:reactive-streams:1.0.4",
+    ),
+}
+# what these name besides: other versions of jars in Spark's own folder, which come first anyway, and what nothing loads
+_NOT_NEEDED = (
+    "org.apache.hadoop.*:*,org.apache.hadoop:hadoop-client*,org.apache.http*:*,org.apache.logging*:*,org.apache.parquet:*,"
+    "org.hdr*:*,org.locationtech*:*,org.roaring*:*,org.s*:*,org.wildfly*:*,org.xerial*:*,commons-*:*,com.g*:*,"
+    "com.fasterxml.jackson.core:*,com.microsoft*:*,io.airlift:*,io.netty:*,javax.*:*,software.amazon.awssdk:bundle"
+)
 HELP = (
     "Set DEFAULT_ARTIFACT_REPOSITORY to a mirror of Maven Central, HTTPS_PROXY to a proxy, "
     "or --delta-jars-dir to a folder that holds the jars."
@@ -59,10 +81,13 @@ def jars_folder(config: Config) -> Path:
     return Path(config.delta_jars_dir).expanduser().absolute() if config.delta_jars_dir else ivy_folder() / "jars"
 
 
-def find_jars(config: Config) -> dict[str, Path | None]:
-    """The path of each jar by its Maven coordinate, None where it is missing or a download was cut short."""
-    folder = jars_folder(config)
-    return {coordinate: _find(folder, *coordinate.split(":")) for coordinate in COORDINATES}
+def find_jars(config: Config, scheme: str = "") -> dict[str, Path | None]:
+    """The path of each jar by its Maven coordinate, None where it is missing or a download was cut short.
+
+    `scheme` is that of a store whose jars are needed, too.
+    """
+    folder, wanted = jars_folder(config), (*COORDINATES, *OF_STORES.get(scheme, ()))
+    return {coordinate: _find(folder, *coordinate.split(":")) for coordinate in wanted}
 
 
 def _find(folder: Path, organisation: str, name: str, version: str) -> Path | None:
@@ -71,13 +96,13 @@ def _find(folder: Path, organisation: str, name: str, version: str) -> Path | No
 
 
 @contextmanager
-def local_jars(config: Config) -> Iterator[list[Path]]:
+def local_jars(config: Config, scheme: str = "") -> Iterator[list[Path]]:
     """The paths of all jars; none where Spark is to fetch them meanwhile, which one process does at a time.
 
     Raises:
         JarsMissing: `config.delta_jars_dir` lacks one, or the folder for them cannot be written.
     """
-    found = find_jars(config)
+    found = find_jars(config, scheme)
     missing = [coordinate for coordinate, path in found.items() if path is None]
     if config.delta_jars_dir and missing:
         raise JarsMissing(
@@ -94,15 +119,15 @@ def local_jars(config: Config) -> Iterator[list[Path]]:
                     f"the Delta jars cannot be stored in {ivy_folder()}: {error.strerror or error}",
                     "Free disk space, or set MIRROR_ENGINE_CACHE to a folder that can be written.",
                 ) from error
-            found = find_jars(config)  # another process may have fetched them
+            found = find_jars(config, scheme)  # another process may have fetched them
         yield [] if None in found.values() else [path for path in found.values() if path is not None]
 
 
-def download_settings() -> dict[str, str]:
+def download_settings(scheme: str = "") -> dict[str, str]:
     """Spark settings that fetch the jars when Spark starts."""
     return {
-        "spark.jars.packages": COORDINATES[0],
-        "spark.jars.excludes": _IN_SPARK,
+        "spark.jars.packages": ",".join((COORDINATES[0], *OF_STORES.get(scheme, ()))),
+        "spark.jars.excludes": _NOT_NEEDED,
         "spark.jars.ivy": str(ivy_folder()),
     }
 

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.errors import JarsMissing, MirrorError, SetupError, SparkFailed
 from mirror_engine.events import SetupProgress, ignore
+from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.stores import hadoop_options
 from mirror_engine.tables.reading.limits import unlimited_memory
 from mirror_engine.tables.spark import jars
 from mirror_engine.tables.spark.java import find_java
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.events import Listener
+    from mirror_engine.storage.store_url import Place
 
 Profile = Literal["steady", "brief", "cluster"]  # long work, a little work, and a Spark that is set up elsewhere
 
@@ -205,8 +208,14 @@ _lock = threading.Lock()
 _running: list[_Jvm] = []  # none or one: Spark allows one context in a process
 
 
-def start_session(
-    config: Config, *, scratch: Path, log_file: Path, listen: Listener = ignore, profile: Profile = "steady"
+def start_session(  # noqa: PLR0913 - all that a start depends on
+    config: Config,
+    *,
+    scratch: Path,
+    log_file: Path,
+    listen: Listener = ignore,
+    profile: Profile = "steady",
+    scheme: str = "",
 ) -> SparkSession:
     """A session of this process's one JVM, which is started if need be; `end_session` gives it back.
 
@@ -216,6 +225,7 @@ def start_session(
         log_file: gets all output of Spark and Java, appended; nothing reaches the terminal.
         listen: gets `SetupProgress` events.
         profile: `brief` warms up soon and is slow in bulk; `cluster` where Spark is set up elsewhere.
+        scheme: of the store that tables are in; `""` for none.
 
     Raises:
         SetupError: the Spark that already runs lacks Delta.
@@ -236,7 +246,7 @@ def start_session(
             from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
             return adopted(_first_session(launch_gateway(), spark_settings("cluster", scratch, "")))
-        _running.append(_started(config, scratch.absolute(), log_file.absolute(), listen, profile))
+        _running.append(_started(config, scratch.absolute(), log_file.absolute(), listen, profile, scheme))
         return _running[0].spark
 
 
@@ -249,9 +259,17 @@ def end_session(spark: SparkSession) -> None:
                 _running.pop().end()
 
 
-def child_session(spark: SparkSession) -> SparkSession:
-    """A session with confs of its own; it shares the JVM, the catalog and Delta's log cache."""
-    return _configured(spark.newSession())
+def child_session(spark: SparkSession, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session with confs of its own, and some more; it shares the JVM, the catalog and Delta's log cache."""
+    return _configured(spark.newSession(), settings)
+
+
+def store_settings(place: Place) -> Mapping[str, str]:
+    """Settings of a session that reaches tables in a store; no log or page of Spark shows them."""
+    if not isinstance(place, StoreUrl):
+        return {}
+    options = {name.removeprefix("spark.hadoop."): value for name, value in hadoop_options(place).items()}
+    return {**options, "spark.sql.redaction.options.regex": r"(?i)url|fs\.(azure|s3a)\."}
 
 
 @contextmanager
@@ -270,13 +288,15 @@ def confs(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.set(name, old)
 
 
-def _configured(spark: SparkSession) -> SparkSession:
-    for name, value in SESSION_SETTINGS.items():
+def _configured(spark: SparkSession, settings: Mapping[str, str] | None = None) -> SparkSession:
+    for name, value in {**SESSION_SETTINGS, **(settings or {})}.items():
         spark.conf.set(name, value)
     return spark
 
 
-def _started(config: Config, scratch: Path, log_file: Path, listen: Listener, profile: Profile) -> _Jvm:
+def _started(  # noqa: PLR0913, PLR0917 - as above
+    config: Config, scratch: Path, log_file: Path, listen: Listener, profile: Profile, scheme: str
+) -> _Jvm:
     settings = spark_settings(profile, scratch, config.driver_memory)
     if config.spark_master:
         settings["spark.master"] = config.spark_master
@@ -284,10 +304,10 @@ def _started(config: Config, scratch: Path, log_file: Path, listen: Listener, pr
     for name in ("local", "tmp", "warehouse"):
         (scratch / name).mkdir(parents=True, exist_ok=True)
     (scratch / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
-    with jars.local_jars(config) as paths, _launch_state(launch_environment(profile, java_home)):
+    with jars.local_jars(config, scheme) as paths, _launch_state(launch_environment(profile, java_home)):
         if not paths:
             listen(SetupProgress(f"Delta's jars from {jars.repository()}"))
-            settings |= jars.download_settings()
+            settings |= jars.download_settings(scheme)
             settings["spark.driver.extraJavaOptions"] += "".join(f" {_quoted_option(o)}" for o in jars.proxy_options())
         elif profile == "cluster":
             settings["spark.jars"] = ",".join(path.as_uri() for path in paths)
@@ -413,9 +433,15 @@ def is_distributed(config: Config, spark: SparkSession | None) -> bool:
     return is_submitted() or is_cluster(config)
 
 
-def merges_with_spark(config: Config, spark: SparkSession | None = None) -> bool:
-    """Whether Spark is the merge engine: `auto` takes it where it is installed or a session was passed."""
+def merges_with_spark(config: Config, spark: SparkSession | None = None, root: Place | None = None) -> bool:
+    """Whether Spark is the merge engine.
+
+    `auto` takes it where it is installed or a session was passed; for a ROOT in a store where Spark is set up already.
+    (On this machine it needs more jars, and does not know `az login`.)
+    """
     if config.merge_engine == "auto":
+        if isinstance(root, StoreUrl):
+            return is_distributed(config, spark) or spark is not None
         return spark is not None or find_spec("pyspark") is not None
     return config.merge_engine == "spark"
 
@@ -458,10 +484,12 @@ class Sessions:
 
     Args:
         start: starts Spark; its session is ended by `close`.
+        settings: of these sessions, besides `SESSION_SETTINGS`.
     """
 
-    def __init__(self, start: Callable[[], SparkSession]) -> None:
+    def __init__(self, start: Callable[[], SparkSession], settings: Mapping[str, str] | None = None) -> None:
         self._start = start
+        self._settings = settings
         self._lock = threading.Lock()
         self._first: Future[SparkSession] | None = None  # what `start` gives
         self._idle: deque[SparkSession] = deque()  # its children that are not in use
@@ -491,7 +519,7 @@ class Sessions:
         try:
             session = idle.pop()
         except IndexError:
-            session = child_session(spark)
+            session = child_session(spark, self._settings)
         try:
             yield session
         finally:
@@ -512,6 +540,7 @@ class Sessions:
 
     def _start_into(self, first: Future[SparkSession]) -> None:
         try:
-            first.set_result(self._start())
+            spark = self._start()
+            first.set_result(_configured(spark, self._settings) if self._settings else spark)
         except BaseException as error:  # noqa: BLE001 - raised where the result is needed
             first.set_exception(error)

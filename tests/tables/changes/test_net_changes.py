@@ -68,7 +68,7 @@ def test_every_log_of_one_key_up_to_four_changes_ends_as_replay_says():
 
 @pytest.mark.slow
 def test_every_log_of_one_key_up_to_six_changes_ends_as_replay_says():
-    """At length six 1 and 4 take turns: that they mean the same is shown by the shorter ones."""
+    """LZ-4.2. At length six 1 and 4 take turns: that they mean the same is shown by the shorter ones."""
     turns = [(INSERT, DELETE, (UPDATE, UPSERT)[place % 2]) for place in range(6)]
     assert_as_replay_says([*short_logs(5), *itertools.product(*turns)])
 

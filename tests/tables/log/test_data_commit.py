@@ -100,6 +100,7 @@ def test_tables_with_features_that_deltalake_cannot_write_are_left_to_spark(fres
 
 @pytest.mark.spark
 def test_tables_with_deletion_vectors_get_files_from_deltalake(fresh, spark):
+    """LZ-1.11."""
     table = Scenario(fresh, schema_of("Id", "On:timestamp_ntz"), ["Id"])
     table.create()
     folder = fresh._tables.path(table.table)

@@ -274,7 +274,7 @@ def test_a_panic_of_deltalake_over_a_damaged_log_is_damage(without_spark, monkey
     """As it meets a checkpoint whose footer tells a negative offset; its class is no Exception and cannot be named."""
     made(without_spark._tables.path("dbo/T"))
 
-    def panicking(_):
+    def panicking(*_, **__):
         raise type("PanicException", (BaseException,), {})("crashed")
 
     monkeypatch.setattr(mirror_engine.tables.log.snapshot, "DeltaTable", panicking)
@@ -286,7 +286,7 @@ def test_a_table_that_goes_while_it_is_read_is_unavailable(without_spark, monkey
     """`status` looks on while the engine drops tables."""
     folder = made(without_spark._tables.path("dbo/T"))
 
-    def gone(_):
+    def gone(*_, **__):
         shutil.rmtree(folder)
         raise TableNotFoundError
 

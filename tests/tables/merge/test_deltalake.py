@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import random
+import time
 from datetime import datetime, timezone
 from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_scenario import KEYS, Scenario, schema_of
+from delta_scenario import KEYS, Scenario, known_log, schema_of
 from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import CommitConflict, CommitFailed, TableDamaged
@@ -175,6 +178,65 @@ def test_rows_that_a_constraint_refuses_are_told_without_their_values(writer):
         table.change((1, 1, "Wels"))
     assert "Spark" not in str(refused.value)
     assert "Wels" not in str(refused.value)
+
+
+@pytest.mark.parametrize("columns", [("Id", "City:string"), ("Id", "my City:string")], ids=["plain", "mapped"])
+@pytest.mark.parametrize("is_partitioned", [False, True])
+@pytest.mark.parametrize("is_local", [True, False], ids=["local", "in a store"])
+def test_vacuum_takes_what_no_commit_names_once_it_is_old_and_nothing_that_is_used(
+    writer, monkeypatch, columns, is_partitioned, is_local
+):
+    monkeypatch.setattr(writer, "_feed", "on")
+    if not is_local:
+        monkeypatch.setattr(engine, "Path", type(None))
+    schema = schema_of(*columns, partitions=[columns[1].partition(":")[0]] if is_partitioned else [])
+    table = Scenario(writer, schema, ["Id"])
+    table.change((0, 1, "St. Pölten %20"), (0, 2, "Wels"))
+    table.change((1, 2, "Enns/Lorch"))
+    folder = writer._tables.path(table.table)
+    used = sorted(set(folder.rglob("*.parquet")) - set((folder / "_change_data").rglob("*")))
+    vector = folder / "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    orphans = [used[0].with_name("part-old.parquet"), folder / "part-old.parquet"]
+    young = [path.with_name("part-young.parquet") for path in orphans]
+    for path in (vector, *orphans, *young):
+        path.touch()
+    for path in {vector, *orphans, *used} - set((folder / "_change_data").rglob("*")):
+        os.utime(path, (time.time() - 30 * 86_400,) * 2)
+    assert list((folder / "_change_data").rglob("*.parquet"))
+    with writer.maintenance(table.table, known_log(folder), 168.0) as (_, vacuum):
+        vacuum()
+    assert not any(path.exists() for path in orphans)
+    assert all(path.exists() for path in (vector, *used, *young))
+    assert sorted(row["Id"] for row in writer.rows(table.table).to_pylist()) == [1, 2]
+
+
+def test_a_deletion_vector_is_never_vacuumed_nor_the_file_that_it_belongs_to(tmp_path, writer):
+    folder = tmp_path / "Tables/dbo/T"
+    write_deltalake(str(folder), pa.table({"Id": [1, 2, 3]}))
+    first, second = (folder / "_delta_log" / f"{version:020}.json" for version in range(2))
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    for action in actions:
+        action.get("protocol", {}).update({"minReaderVersion": 3, "minWriterVersion": 7, **features})
+    first.write_text("\n".join(map(json.dumps, actions)) + "\n")
+    (added,) = (action["add"] for action in actions if "add" in action)
+    long_ago = time.time() - 30 * 86_400
+    removed = {"path": added["path"], "dataChange": True, "deletionTimestamp": int(long_ago * 1000)}
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40}
+    again = {**added, "deletionVector": {**vector, "cardinality": 1}}
+    information = {"timestamp": removed["deletionTimestamp"], "operation": "DELETE", "operationParameters": {}}
+    made = [{"commitInfo": information}, {"remove": removed}, {"add": again}]
+    second.write_text("\n".join(map(json.dumps, made)) + "\n")
+    used = [folder / added["path"], folder / "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"]
+    orphan = folder / "part-old.parquet"
+    for path in (orphan, used[1]):
+        path.touch()
+    for path in (orphan, *used):
+        os.utime(path, (long_ago, long_ago))
+    with writer.maintenance("dbo/T", known_log(folder), 168.0) as (_, vacuum):
+        vacuum()
+    assert all(path.exists() for path in used)
+    assert not orphan.exists()
 
 
 def test_what_a_killed_deltalake_left_goes_once_it_is_old(writer):

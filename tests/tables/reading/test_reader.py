@@ -157,6 +157,7 @@ def test_text_without_markers_is_a_warning_after_the_first_file_of_a_table_with_
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
 def test_a_column_with_a_value_that_sql_readers_do_not_see_whole_is_named_once(zone, kind):
+    """LZ-5.14."""
     long, longest = b"x" * 16_000_001, b"x" * 16_000_000
     table = pa.table(
         {"Id": [1, 2, 3], "Scan": pa.array([long, long, None], kind), "Text": pa.array([longest] * 3, kind)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -18,8 +19,9 @@ import pytest
 import mirror_engine
 from mirror_engine import Mirror
 from mirror_engine.config import Config
-from mirror_engine.landing_zone.layout import SCRATCH
+from mirror_engine.landing_zone.layout import SCRATCH, SHARED_SCRATCH, TABLES
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.spark.jars import find_jars
 from mirror_engine.tables.spark.java import find_java
@@ -42,6 +44,8 @@ spark.sql.ansi.enabled false
 spark.sql.caseSensitive true
 spark.sql.parquet.outputTimestampType INT96
 """
+# the workers have one host's name, and would read each other's disk
+APART = "spark.shuffle.readHostLocalDisk false\n"
 CSV = {
     "keys": ["id"],
     "file_format": "CSV",
@@ -49,19 +53,27 @@ CSV = {
     "columns": [{"Name": "id", "DataType": "Int64"}, {"Name": "city", "DataType": "String", "IsNullable": True}],
 }
 REFUSED = 3
+DRIVER = "driver"  # its folder
 TIMES = [dt.datetime(year, 3, 29, 2, 30, tzinfo=dt.timezone.utc) for year in (1582, 1900, 2026)]
 FIRST, SECOND, LAST = TIMES
 
 
 class Cluster:
-    """Its processes, and what it leaves behind: the work of its workers, and the events of its applications."""
+    """Its processes, and what it leaves behind: the work of its workers, and the events of its applications.
 
-    def __init__(self, folder):
-        self.folder = folder
+    Args:
+        folder: of all that it writes.
+        variables: more of its environment.
+        is_apart: whether each worker sees none of the folders of driver and other worker, which are empty for it.
+    """
+
+    def __init__(self, folder, variables=None, *, is_apart=False):
+        self.folder, self.is_apart = folder, is_apart
         self.master = f"spark://127.0.0.1:{free_port()}"
         for name in ("conf", "events"):
             (folder / name).mkdir()
-        (folder / "conf" / "spark-defaults.conf").write_text(DEFAULTS.format(events=folder / "events"), "utf-8")
+        defaults = DEFAULTS.format(events=folder / "events") + (APART if is_apart else "")
+        (folder / "conf" / "spark-defaults.conf").write_text(defaults, "utf-8")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         self.environment = {
             **kept,
@@ -71,6 +83,7 @@ class Cluster:
             "SPARK_LOCAL_DIRS": str(folder / "local"),
             "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # six JVMs that are soon over
             "PYTHONPATH": str(Path(mirror_engine.__file__).parents[1]),
+            **(variables or {}),
         }
 
     @contextmanager
@@ -79,17 +92,24 @@ class Cluster:
         port = self.master.rpartition(":")[2]
         with ExitStack() as stack:
             stack.enter_context(self._daemon("master", "master.Master", "--host", "127.0.0.1", "--port", port))
-            for name in ("one", "two"):
+            for name, other in (("one", "two"), ("two", "one")):
                 work = ("--work-dir", str(self.folder / name), "--host", "127.0.0.1")
-                daemon = self._daemon(name, "worker.Worker", "--cores", "1", "--memory", "1g", *work, self.master)
-                stack.enter_context(daemon)
+                arguments = ("--cores", "1", "--memory", "1g", *work, self.master)
+                hidden = (self.folder / other, self.folder / DRIVER) if self.is_apart else ()
+                stack.enter_context(self._daemon(name, "worker.Worker", *arguments, hidden=hidden))
             self._wait_for("Registering worker", 2)
             yield self
 
     @contextmanager
-    def _daemon(self, name, kind, *arguments):
+    def _daemon(self, name, kind, *arguments, hidden=()):
         command = [spark_home() / "bin/spark-class", f"org.apache.spark.deploy.{kind}", "--webui-port", "0", *arguments]
         environment = {**self.environment, "SPARK_DAEMON_MEMORY": "256m"}
+        if hidden:
+            environment |= {"TMPDIR": str(self.folder / name), "SPARK_LOCAL_DIRS": str(self.folder / name)}
+            for folder in (*hidden, self.folder / name):
+                folder.mkdir(exist_ok=True)
+            mounts = " && ".join(f"mount -t tmpfs none {shlex.quote(str(folder))}" for folder in hidden)
+            command = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "sh", *command]
         with (self.folder / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
         try:
@@ -182,3 +202,35 @@ def test_a_cluster_does_what_the_reference_writer_does_by_option_and_by_spark_su
         assert content(root) == content(twin, writer=reference)
     left = {path.name.partition("-")[0] for path in (root / SCRATCH).iterdir()}
     assert left.isdisjoint({"read", "rows", "batch"})
+
+
+def rows(tables):
+    """Every table's rows, as this process reads the store's folder."""
+    writer = DeltalakeWriter(tables, tables / "none")
+    return {name: sorted(map(repr, writer.rows(name).to_pylist())) for name in writer.tables()}
+
+
+def test_a_cluster_without_a_shared_disk_mirrors_a_zone_in_a_store(tmp_path, onelake_server, store_jars):
+    """By Hadoop's own ABFS driver; the driver and the workers have the store in common, and nothing else."""
+    store_jars("abfss")
+    root, twin, driver = onelake_server.new_root(), tmp_path / "twin", tmp_path / DRIVER
+    folder = onelake_server.store / onelake_server.url.container / root.name.partition(".")[0]
+    for made in (twin, driver):
+        made.mkdir()
+    for place in (folder, twin):
+        land(place)
+    variables = {
+        **onelake_server.environment,
+        "JAVA_TOOL_OPTIONS": onelake_server.environment["MIRROR_ENGINE_JAVA_OPTIONS"],
+        "PATH": os.pathsep.join((onelake_server.environment["PATH"], os.environ["PATH"])),
+    }
+    cluster, engine = Cluster(tmp_path, variables, is_apart=True), Path(mirror_engine.__file__).parent / "__main__.py"
+    sync = (sys.executable, engine, "sync", root, "--spark-master", cluster.master, "--max-batch-files", "2")
+    here = {"MIRROR_ENGINE_STATE": str(driver / "state"), "TMPDIR": str(driver)}
+    with cluster.running():
+        done = cluster.run(*sync, **here)
+        assert done.returncode == REFUSED, done.stderr
+    expected, _ = content(twin, writer=MemoryDeltaWriter())
+    assert rows(folder / TABLES) == expected
+    assert cluster.executors_that_worked() == {"0", "1"}
+    assert not [path for path in (folder / SHARED_SCRATCH).rglob("*") if path.is_file()]

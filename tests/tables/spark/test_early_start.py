@@ -63,7 +63,7 @@ def test_the_writer_gets_ready_once_a_file_may_change_rows_of_the_table(tmp_path
 @pytest.fixture
 def ended(monkeypatch):
     ended = []
-    monkeypatch.setattr(session_module, "child_session", lambda _: Mock())
+    monkeypatch.setattr(session_module, "child_session", lambda *_: Mock())
     monkeypatch.setattr(session_module, "end_session", ended.append)
     return ended
 

@@ -193,7 +193,7 @@ def test_a_file_that_was_replaced_has_the_same_outcome(tmp_path):
 
 def test_a_node_that_does_not_see_root_is_a_setup_error(tmp_path, monkeypatch):
     zone = Zone(tmp_path, upserts=1)
-    monkeypatch.setattr("pathlib.Path.write_text", lambda *_, **__: None)  # the mark is on another machine's disk
+    monkeypatch.setattr(executor_reading, "create_file", lambda *_: None)  # the mark is on another machine's disk
     with pytest.raises(SetupError, match=r"does not see .*\n.*one and the same folder on every node"):
         next(zone.on_executors().in_order(zone.pending()))
 

@@ -1,0 +1,289 @@
+"""Paths of Delta tables' files: on this machine `pathlib.Path`, in a store `StorePath` with the same methods.
+
+What the two do differently is here: how a commit gets its name, a data file its place, and deltalake a table.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
+
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.storage.remote import RangedReader
+from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.stores import hadoop_url, object_store, open_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from typing_extensions import Self
+
+    from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.datalake import DatalakeStorage
+    from mirror_engine.storage.store_url import Place
+
+REQUESTS = 16  # to a store, at once
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """What is known of a file in a store, by the names of `os.stat_result`.
+
+    Attributes:
+        st_size: bytes.
+        st_mtime_ns: nanoseconds since 1970.
+        st_ino: what distinguishes it from another of its name.
+    """
+
+    st_size: int
+    st_mtime_ns: int
+    st_ino: int
+
+    @property
+    def st_mtime(self) -> float:
+        """Seconds since 1970."""
+        return self.st_mtime_ns / 1e9
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> FileStatus:
+        """Take over an entry of obstore's listings."""
+        return cls(entry["size"], int(entry["last_modified"].timestamp() * 1e9), hash(entry["e_tag"]))
+
+
+@dataclass(frozen=True)
+class StorePath:
+    """A file or folder in a store, with the methods of `pathlib.Path` that tables use.
+
+    A file is there whole or not at all, and durable once it was written. A folder is the beginning of its files'
+    names. Every method raises `StorageUnavailable` where the store cannot be asked.
+
+    Attributes:
+        place: the folder that `path` is below.
+        path: `/` between its parts; `""` for `place` itself.
+        store: obstore's, rooted at `place`.
+        storage: of the same files.
+        listed: what is known of the file; `stat` does not ask again.
+    """
+
+    place: StoreUrl
+    path: str
+    store: Any = field(compare=False, repr=False)
+    storage: Storage = field(compare=False, repr=False)
+    listed: FileStatus | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return str(self.url)
+
+    def __reduce__(self) -> tuple[Callable[..., StorePath], tuple[StoreUrl, str]]:
+        """Pickle where it is, for another process, which finds credentials of its own."""
+        return _reopened, (self.place, self.path)
+
+    def __truediv__(self, below: str) -> Self:
+        return replace(self, path=f"{self.path}/{below}" if self.path else below, listed=None)
+
+    @property
+    def url(self) -> StoreUrl:
+        """Its URL."""
+        return self.place / self.path
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names on the way to it, from `place`."""
+        return tuple(self.path.split("/")) if self.path else ()
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Self:
+        """The folder that it is in."""
+        return replace(self, path=self.path.rpartition("/")[0], listed=None)
+
+    @property
+    def stem(self) -> str:
+        """The name without its last suffix."""
+        return Path(self.name).stem
+
+    def errors(self, operation: str, *, is_conditional: bool = False) -> AbstractContextManager[None]:
+        """Errors of obstore and deltalake in the error tree's words; as `store_errors`."""
+        from mirror_engine.storage.object_store import store_errors  # noqa: PLC0415 - imports an optional library
+
+        return store_errors(operation, self.path, self.place, is_conditional=is_conditional)
+
+    def stat(self) -> FileStatus:
+        """Look a file up.
+
+        Raises:
+            FileNotFoundError: it is absent.
+        """
+        if self.listed is None:
+            with self.errors("look up"):
+                return FileStatus.of(self.store.head(self.path))
+        return self.listed
+
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        with suppress(FileNotFoundError):
+            replace(self, listed=None).stat()
+            return True
+        return False
+
+    def read_bytes(self) -> bytes:
+        """The whole file.
+
+        Raises:
+            FileNotFoundError: it is absent.
+        """
+        with self.errors("read"):
+            return bytes(self.store.get(self.path).bytes())
+
+    def open(self) -> BinaryIO:
+        """A seekable reader that asks for ranges of the file, which nothing replaces.
+
+        Raises:
+            FileNotFoundError: it is absent.
+        """
+
+        def fetch(start: int, end: int) -> bytes:
+            with self.errors("read"):
+                return bytes(self.store.get_range(self.path, start=start, end=end))
+
+        return RangedReader(self.stat().st_size, fetch).buffered()
+
+    def iterdir(self) -> Iterator[Self]:
+        """Files and folders in a folder, in no order; none where it is absent."""
+        return self.glob("*")
+
+    def glob(self, pattern: str) -> Iterator[Self]:
+        """Files and folders that match; with a slash at the pattern's end folders alone."""
+        first, is_folder, below = pattern.partition("/")
+        with suppress(FileNotFoundError), self.errors("list"):
+            found = self.store.list_with_delimiter(self.path or None)
+            for folder in (replace(self, path=path, listed=None) for path in found["common_prefixes"]):
+                if fnmatchcase(folder.name, first):
+                    yield from folder.glob(below) if below else [folder]
+            yield from () if is_folder else self._matching(found["objects"], first)
+
+    def rglob(self, pattern: str) -> Iterator[Self]:
+        """Files however far below that match."""
+        with suppress(FileNotFoundError), self.errors("list"):
+            for page in self.store.list(self.path or None):
+                yield from self._matching(page, pattern)
+
+    def _matching(self, entries: Iterable[Mapping[str, Any]], pattern: str) -> Iterator[Self]:
+        files = (replace(self, path=entry["path"], listed=FileStatus.of(entry)) for entry in entries)
+        return (file for file in files if fnmatchcase(file.name, pattern))
+
+    def create(self, content: bytes) -> None:
+        """Write a file where there is none; an answer that was lost is found in what is there.
+
+        Raises:
+            FileExistsError: another one is there.
+        """
+        try:
+            with self.errors("write", is_conditional=True):
+                self.store.put(self.path, content, mode="create", use_multipart=False)
+        except (FileExistsError, StorageUnavailable):
+            with suppress(FileNotFoundError):
+                if self.read_bytes() == content:
+                    return
+            raise
+
+    def upload(self, file: Path) -> None:
+        """Write a file of this machine, in parts where it is large."""
+        with self.errors("write"):
+            self.store.put(self.path, file)
+
+    def unlink(self, *, missing_ok: bool = True) -> None:  # noqa: ARG002 - stores say nothing of an absent file
+        """Delete the file, or a folder with all in it; absent is no error."""
+        self.storage.delete(self.path)  # OneLake refuses obstore's way, batches
+
+    def remove(self) -> None:
+        """Delete the file, or a folder that is empty; absent is no error."""
+        if self.place.scheme == "abfss":
+            cast("DatalakeStorage", self.storage).remove(self.path)
+        else:
+            self.storage.delete(self.path)
+
+
+TablePath: TypeAlias = Path | StorePath
+
+
+def table_path(place: Place) -> TablePath:
+    """A folder that tables are in, or one of them."""
+    if isinstance(place, StoreUrl):
+        return StorePath(place, "", object_store(place), open_storage(place))
+    return place.absolute()
+
+
+def remove_folder(folder: StorePath, but: str = "") -> None:
+    """Delete all in a folder: by one request where a store has folders, else all files but those of one name."""
+    if folder.url.scheme == "abfss":
+        folder.unlink()
+    else:
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            list(pool.map(StorePath.unlink, [file for file in folder.rglob("*") if file.name != but]))
+
+
+@cache
+def _opened(place: StoreUrl) -> StorePath:
+    return StorePath(place, "", object_store(place), open_storage(place))
+
+
+def _reopened(place: StoreUrl, path: str) -> StorePath:
+    return replace(_opened(place), path=path)
+
+
+def create_file(target: TablePath, content: bytes) -> None:
+    """Write a file where there is none, whole or not at all.
+
+    Raises:
+        FileExistsError: another one is there.
+        OSError: the disk failed; nothing was written.
+        StorageUnavailable: the store failed.
+    """
+    if isinstance(target, StorePath):
+        target.create(content)
+        return
+    passing = target.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with passing.open("wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())  # before it has its name: it is never seen torn
+        try:
+            os.link(passing, target)  # a rename would replace another writer's
+        except OSError:
+            # a share may lose the answer to a link that it made, or answer a repeated one with EEXIST
+            if not target.exists() or not target.samefile(passing):
+                raise
+    finally:
+        with suppress(OSError):  # what cannot be written cannot be removed either
+            passing.unlink()
+
+
+def spark_path(folder: TablePath) -> str:
+    """A table's folder as Spark names it."""
+    if isinstance(folder, StorePath):
+        return hadoop_url(folder.url)
+    return str(folder)
+
+
+def parquet_source(file: TablePath) -> AbstractContextManager[Path | BinaryIO]:
+    """A Parquet file as Arrow opens it.
+
+    Raises:
+        FileNotFoundError: it is absent.
+    """
+    return file.open() if isinstance(file, StorePath) else nullcontext(file)

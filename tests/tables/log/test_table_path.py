@@ -1,0 +1,392 @@
+"""Tables in a store: commits are made once, files read by ranges, and a drop takes the table away in one step."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from delta_scenario import schema_of
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from obstore.exceptions import GenericError
+from obstore.store import LocalStore
+
+from mirror_engine.errors import CommitConflict, RootLocked, StorageUnavailable, TableDamaged, UsageError
+from mirror_engine.landing_zone.progress import Progress
+from mirror_engine.storage.object_store import ObjectStorage
+from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.tables.base import BatchRecord
+from mirror_engine.tables.changes.net_changes import Role
+from mirror_engine.tables.changes.staged import StagedChanges
+from mirror_engine.tables.log import table_path, tables_folder
+from mirror_engine.tables.log.commit import put_commit
+from mirror_engine.tables.log.data_commit import create_with_files, meaning
+from mirror_engine.tables.log.durability import make_durable
+from mirror_engine.tables.log.record import commits_after
+from mirror_engine.tables.log.snapshot import DeltaLog, reading_log
+from mirror_engine.tables.log.table_path import StorePath, parquet_source
+from mirror_engine.tables.log.tables_folder import TablesFolder, is_table, log_stamp
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
+
+URL = StoreUrl("s3", "bucket", "", "root/Tables")
+
+
+class Faulty:
+    """An obstore store whose nth call fails: refused, or done with its answer lost."""
+
+    def __init__(self, store):
+        self._store = store
+        self.calls, self.fails_at, self.is_done = [], (), False
+
+    def __getattr__(self, name):
+        method = getattr(self._store, name)
+
+        def call(*arguments, **options):
+            self.calls.append((name, arguments[0] if arguments else ""))
+            fails = len(self.calls) in self.fails_at
+            if fails and not self.is_done:
+                raise GenericError("refused")
+            found = method(*arguments, **options)
+            if fails:
+                raise GenericError("the answer was lost")
+            return found
+
+        return call
+
+
+@pytest.fixture
+def store(tmp_path):
+    (tmp_path / "store").mkdir()
+    return Faulty(LocalStore(tmp_path / "store"))
+
+
+@pytest.fixture
+def disk(tmp_path, store):  # noqa: ARG001 - it makes the folder
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def tables(store, monkeypatch, tmp_path):
+    """`ROOT/Tables` in a store; deltalake reaches the same files on disk."""
+    monkeypatch.setattr(table_path, "object_store", lambda _: store)
+    monkeypatch.setattr(table_path, "open_storage", lambda _: ObjectStorage(URL, store, Requests()))
+    return TablesFolder(URL, tmp_path / "scratch")
+
+
+def append(folder, *numbers):
+    write_deltalake(str(folder), pa.table({"n": numbers}), mode="append")
+
+
+def test_names_are_those_of_pathlib(tables):
+    folder = tables.path("dbo/T")
+    assert (str(folder), folder.name, folder.parts) == ("s3://bucket/root/Tables/dbo/T", "T", ("dbo", "T"))
+    assert ((folder / "a.json").stem, folder / "_delta_log") == ("a", tables.path("dbo/T/_delta_log"))
+    assert str(tables.path("dbo/50% é")) == "s3://bucket/root/Tables/dbo/50%25%20%C3%A9"
+    with pytest.raises(UsageError):
+        tables.path("../T")
+
+
+def test_tables_are_found_one_and_two_levels_down(tables, disk):
+    for name in ("Plain", "dbo/T", "dbo/U"):
+        append(disk / name, 1)
+    (disk / "dbo/none").mkdir()
+    (disk / "dbo/none/part.parquet").touch()
+    assert tables.tables() == ["Plain", "dbo/T", "dbo/U"]
+
+
+def test_what_is_not_there(tables):
+    folder = tables.path("dbo/T")
+    assert not is_table(folder)
+    assert list(folder.iterdir()) == list(folder.rglob("*")) == list(folder.glob("*/*/")) == []
+    assert not folder.exists()
+    assert log_stamp(folder, 0) == ""
+    assert list(commits_after(folder, -1)) == []
+    for read in (folder.stat, folder.read_bytes, folder.open):
+        with pytest.raises(FileNotFoundError):
+            read()
+    folder.unlink()
+    tables.retire("dbo/T")
+
+
+def test_a_version_is_written_by_one_writer_only(tables):
+    folder = tables.path("dbo/T")
+    put_commit(folder, 0, [{"commitInfo": {"by": "one"}}])
+    with pytest.raises(CommitConflict):
+        put_commit(folder, 0, [{"commitInfo": {"by": "two"}}])
+    ((version, commit),) = commits_after(folder, -1)
+    assert (version, commit.information) == (0, {"by": "one"})
+
+
+def test_a_commit_whose_answer_was_lost_is_made(tables, store):
+    store.fails_at, store.is_done = {1}, True
+    put_commit(tables.path("dbo/T"), 0, [{"commitInfo": {}}])
+    assert [name for name, _ in store.calls] == ["put", "get"]
+
+
+def test_a_stamp_of_a_log_that_cannot_be_looked_through_is_none(tables, store, disk):
+    for number in range(3):
+        append(disk / "dbo/T", number)
+    folder = tables.path("dbo/T")
+    assert log_stamp(folder, 0).startswith("2 ")
+    store.fails_at = {len(store.calls) + 2}
+    assert log_stamp(folder, 0) == ""
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["refused", "answer lost"])
+def test_data_files_stay_where_it_is_not_known_whether_their_table_was_created(
+    tables, store, disk, monkeypatch, is_done
+):
+    part = disk.parent / "part.parquet"
+    pq.write_table(pa.table({"n": [1]}), part)
+    batch = SimpleNamespace(schema=schema_of("n:long"), key_columns=(), passthrough=[part])
+    create = StorePath.create
+
+    def put(path, content):
+        store.calls.clear()
+        store.fails_at, store.is_done = {1, 2}, is_done
+        create(path, content)
+
+    monkeypatch.setattr(StorePath, "create", put)
+    with pytest.raises(StorageUnavailable):
+        create_with_files(
+            "dbo/T", tables.path("dbo/T"), batch, BatchRecord("mirror", "", Progress("g", "1:1"), ()), "keep"
+        )
+    assert [name for name, _ in store.calls] == ["put", "get"]
+    assert seen(disk / "dbo/T") == ([1] if is_done else None)
+    assert len(list((disk / "dbo/T").glob("part-*"))) == 1
+
+
+def test_a_commit_that_was_refused_is_not_made(tables, store):
+    store.fails_at = {1}
+    with pytest.raises(StorageUnavailable):
+        put_commit(tables.path("dbo/T"), 0, [{"commitInfo": {}}])
+    assert not is_table(tables.path("dbo/T"))
+
+
+def test_listings_know_sizes_and_times(tables, disk, store):
+    append(disk / "dbo/T", 1)
+    (file,) = tables.path("dbo/T").rglob("*.parquet")
+    store.calls.clear()
+    on_disk = (disk / file.path).stat()
+    assert (file.stat().st_size, file.stat().st_mtime) == (on_disk.st_size, pytest.approx(on_disk.st_mtime, abs=0.001))
+    assert store.calls == []
+    assert file.exists()
+    assert [name for name, _ in store.calls] == ["head"]
+
+
+def test_data_files_that_a_log_names_are_looked_for(tables, disk):
+    append(disk / "dbo/T", 1)
+    folder = tables.path("dbo/T")
+    make_durable(folder, -1)
+    (file,) = folder.rglob("*.parquet")
+    file.unlink()
+    with pytest.raises(TableDamaged, match="is not there"):
+        make_durable(folder, -1)
+
+
+STORE_WORDS = [
+    "Generic S3 error: status code: 503 Slow Down",
+    "Generic MicrosoftAzure error",
+    "The operation lacked valid authentication credentials for path dbo/T/part-1.parquet",
+    "The operation lacked the necessary privileges to complete for path dbo/T/part-1.parquet",
+]
+
+
+@pytest.mark.parametrize("words", STORE_WORDS)
+def test_a_store_that_fails_is_no_damaged_table(tables, words):
+    for error in (OSError(words), ValueError(words)):
+        with pytest.raises(StorageUnavailable), reading_log(tables.path("dbo/T")):
+            raise error
+
+
+@pytest.mark.parametrize("words", STORE_WORDS)
+@pytest.mark.parametrize("kind", [DeltaError, OSError, CommitFailedError])
+def test_a_store_that_refuses_in_mid_batch_is_no_fault_of_the_batch(tables, disk, words, kind):
+    append(disk / "dbo/T", 1)
+    log = DeltaLog(tables.path("dbo/T"), DeltaTable(str(disk / "dbo/T")))
+    means = meaning("dbo/T", log, kind(f"Kernel error: {words}\n  Error performing PUT http://127.0.0.1/key"), "")
+    assert isinstance(means, StorageUnavailable)
+    assert "127.0.0.1" not in str(means)
+    assert "\n" not in means.message
+
+
+def seen(folder):
+    """What a reader makes of a table."""
+    try:
+        return sorted(DeltaTable(str(folder)).to_pyarrow_table()["n"].to_pylist())
+    except Exception:  # noqa: BLE001 - whatever it says, it shows no row
+        return None
+
+
+def log_of(disk, *, checkpoint):
+    """Six versions, the last but one of which says anew what the table is; without its beginning it still reads."""
+    folder = disk / "dbo/T"
+    for number in range(6):
+        append(folder, number)
+        if number == checkpoint:
+            DeltaTable(str(folder)).create_checkpoint()
+    first, late = (folder / "_delta_log" / f"{version:020}.json" for version in (0, 4))
+    what = [line for line in first.read_text().splitlines() if {"protocol", "metaData"} & set(json.loads(line))]
+    late.write_text(late.read_text() + "\n".join(what) + "\n")
+    return folder
+
+
+@pytest.fixture
+def in_order(monkeypatch):
+    for module in (tables_folder, table_path):
+        monkeypatch.setattr(module, "REQUESTS", 1)
+
+
+@pytest.mark.usefixtures("in_order")
+@pytest.mark.parametrize("is_done", [False, True], ids=["refused", "answer lost"])
+@pytest.mark.parametrize("checkpoint", [None, 3])
+def test_a_drop_shows_the_table_whole_or_not_at_all_wherever_it_ends(tables, store, disk, checkpoint, is_done):
+    whole, ended, steps = list(range(6)), False, 0
+    while not ended:
+        steps += 1
+        folder = log_of(disk, checkpoint=checkpoint)
+        store.calls.clear()
+        store.fails_at, store.is_done = {steps}, is_done
+        try:
+            tables.retire("dbo/T")
+            ended = len(store.calls) < steps
+        except StorageUnavailable:
+            assert seen(folder) in (whole, None)
+            store.fails_at = ()
+            if is_table(tables.path("dbo/T")):
+                assert seen(folder) == whole
+                tables.retire("dbo/T")
+            else:
+                assert "dbo/T" not in tables.tables()
+                tables.finish_drop("dbo/T")
+        store.fails_at = ()
+        assert not list(tables.path("dbo/T").rglob("*"))
+    assert steps > 20
+
+
+@pytest.mark.usefixtures("in_order")
+def test_from_the_first_commit_of_a_drop_on_no_reader_opens_the_table(tables, disk, monkeypatch):
+    folder, states = log_of(disk, checkpoint=3), []
+    remove = StorePath.remove
+
+    def watched(path):
+        remove(path)
+        states.append((seen(folder), is_table(tables.path("dbo/T"))))
+
+    monkeypatch.setattr(StorePath, "remove", watched)
+    tables.retire("dbo/T")
+    assert len(states) > 10
+    assert set(states) == {(None, False)}
+
+
+class Stalled:
+    """A check before each step of a drop: at one of them another engine does the whole drop, and makes the table."""
+
+    def __init__(self, tables, at, make):
+        self._tables, self._at, self._make = tables, at, make
+        self.calls = 0
+
+    def __call__(self):
+        self.calls += 1
+        if self.calls == self._at:
+            self.work()
+        if self.calls >= self._at:
+            raise RootLocked("lost")
+
+    def work(self):
+        self._tables.finish_drop("dbo/T")
+        self._tables.retire("dbo/T")
+        self._make()
+
+
+@pytest.mark.usefixtures("in_order")
+@pytest.mark.parametrize("commits", [1, 9], ids=["fewer versions", "more versions"])
+@pytest.mark.parametrize("checkpoint", [None, 3])
+def test_a_drop_that_was_overtaken_leaves_the_next_engines_table_whole(tables, disk, checkpoint, commits):
+    def make():
+        for number in range(100, 100 + commits):
+            append(disk / "dbo/T", number)
+
+    for at in itertools.count(1):
+        folder = log_of(disk, checkpoint=checkpoint)
+        stalled = Stalled(tables, at, make)
+        try:
+            tables.retire("dbo/T", stalled)
+        except RootLocked:
+            assert seen(folder) == list(range(100, 100 + commits))
+            assert tables.tables() == ["dbo/T"]
+            tables.finish_drop("dbo/T")
+            assert seen(folder) == list(range(100, 100 + commits))
+            tables.retire("dbo/T")
+            assert not list(tables.path("dbo/T").rglob("*"))
+        else:
+            break
+    assert at > 15
+
+
+@pytest.mark.usefixtures("in_order")
+@pytest.mark.parametrize("commits", [1, 9], ids=["fewer versions", "more versions"])
+def test_a_step_that_comes_after_the_drop_it_is_of_is_taken_back(tables, disk, store, commits):
+    """The mark and the commit of a drop are written into the next engine's table: between the look and the write."""
+
+    class Overtaken(Stalled):
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        def put(self, *arguments, **options):
+            self.puts = getattr(self, "puts", 0) + 1
+            if self.puts == self._at:
+                self._at = 0
+                self.work()
+            return store.put(*arguments, **options)
+
+        def __call__(self):
+            if self._at == 0:
+                raise RootLocked("lost")
+
+    def make():
+        for number in range(100, 100 + commits):
+            append(disk / "dbo/T", number)
+
+    for at in (1, 2):
+        folder = log_of(disk, checkpoint=None)
+        overtaken = Overtaken(tables, at, make)
+        taken = replace(tables.path("dbo/T"), store=overtaken)
+        with pytest.raises(RootLocked):
+            tables_folder._retire_in_store(taken, overtaken, is_begun=False)
+        assert seen(folder) == list(range(100, 100 + commits))
+        assert is_table(tables.path("dbo/T"))
+        tables.retire("dbo/T")
+        assert not list(tables.path("dbo/T").rglob("*"))
+
+
+def test_what_the_driver_staged_is_uploaded_for_executors_and_removed_again(tables, tmp_path, store):
+    shared = tables.path("scratch")
+    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path, lambda: pytest.fail("Spark started"), shared=shared)
+    (tmp_path / "batch-1").mkdir()
+    pq.write_table(pa.table({"c0": [1]}), tmp_path / "batch-1/part-00000.parquet")
+    staged = StagedChanges(tmp_path / "batch-1", 1, frozenset({Role.SET}), (), ())
+    with writer._reached(staged) as reached:
+        (part,) = reached.folder.iterdir()
+        assert (part.path, reached.rows) == ("scratch/batch-1/part-00000.parquet", 1)
+        with parquet_source(part) as source:
+            assert pq.read_table(source).to_pydict() == {"c0": [1]}
+    assert list(shared.rglob("*")) == []
+    assert [path.name for path in staged.folder.iterdir()] == ["part-00000.parquet"]
+    assert {name for name, _ in store.calls} >= {"put", "delete"}
+
+
+def test_executors_open_the_store_with_credentials_of_their_own(tables, monkeypatch):
+    path = tables.path("scratch/read-1")
+    path.create(b"0.1")
+    monkeypatch.setattr(table_path, "_opened", lambda place: replace(path, place=place, path=""))
+    copy = pickle.loads(pickle.dumps(path))  # noqa: S301 - as Spark does it
+    assert b"Local" not in pickle.dumps(path)
+    assert (copy, copy.read_bytes(), copy.parent.name) == (path, b"0.1", "scratch")
