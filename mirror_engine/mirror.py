@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,33 +20,41 @@ from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.engine.planner import MirrorSnapshot, ZonePlanner
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.rebuild import TableRebuild, rebuild
-from mirror_engine.engine.recovery import note_logs, recover
-from mirror_engine.engine.root_identity import is_locked, lock_root
+from mirror_engine.engine.recovery import for_readers, note_logs, recover
+from mirror_engine.engine.root_identity import is_locked, lease_of, lock_root
 from mirror_engine.engine.run import EngineRun
 from mirror_engine.errors import TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
-from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES
+from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES, ZONE
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.monitoring.fabric_files import Heartbeat, MonitoringFiles
+from mirror_engine.monitoring.fabric_mirror import as_fabric_has_it, refuse_fabrics
 from mirror_engine.monitoring.status import mirror_status
-from mirror_engine.storage.local import LocalStorage
-from mirror_engine.storage.retrying import RetryingStorage
+from mirror_engine.storage.base import Kind
+from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.roots import check_place, root_of, state_folder
+from mirror_engine.storage.store_url import parse_place
+from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.deferred import DeferredWriter
+from mirror_engine.tables.read_once import TablesReadOnce
 from mirror_engine.tables.reading.request import LazyReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
+    from mirror_engine.engine.root_identity import RootLock
     from mirror_engine.engine.run import SyncReport
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
@@ -62,21 +71,21 @@ class Mirror:
     """A mirrored database, `ROOT`: its landing zone, its Delta tables, and the engine between them.
 
     Args:
-        root: the mirrored database's folder; must exist.
+        root: the mirrored database's folder, which must exist, or its URL in a store; that of its landing zone will do.
         config: all options.
-        writer: of Delta tables; Spark by default, started at the first commit.
+        writer: of Delta tables; by default that of `config.merge_engine`, made when it is needed.
         spark: a session to work in, such as a notebook's; it stays as it is, and is not ended.
-        storage: of the landing zone; the local folder `root` by default.
+        storage: of the landing zone; that of `root` by default.
         listeners: called with every event, from any thread.
         clock: of all that waits; one of its own by default.
 
     Raises:
-        UsageError: `root` is no folder.
+        UsageError: `root` is no folder, or its URL holds a credential.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
         self,
-        root: str | Path,
+        root: str | Place,
         config: Config | None = None,
         *,
         writer: DeltaWriter | None = None,
@@ -85,17 +94,22 @@ class Mirror:
         listeners: Sequence[Listener] = (),
         clock: Clock | None = None,
     ) -> None:
-        self.root = Path(root).absolute()
-        if not self.root.is_dir():
+        place = root_of(parse_place(root) if isinstance(root, str) else root)
+        self.root: Place = place.absolute() if isinstance(place, Path) else place
+        if isinstance(self.root, Path) and not self.root.is_dir():
             raise UsageError(
                 f"{self.root}: no such folder",
                 f'use an existing folder, or create an example with "mirror-engine init {root}"',
             )
         self.config = config or Config()
+        if not isinstance(self.root, Path):
+            self.config = self.config.in_store()
         self._listeners = tuple(listeners)
         self._clock = clock or Clock()
-        self._storage = storage or RetryingStorage(LocalStorage(self.root))
+        self._requests = Requests()
+        self._storage = storage or open_storage(self.root, self._requests)
         self._is_lasting = False
+        self._found: frozenset[str] = frozenset()  # Delta folders of a store, as listed last
         self._watcher: ZoneWatcher | None = None
         self._spark = spark
         self._has_own_writer = writer is None
@@ -152,18 +166,18 @@ class Mirror:
         from mirror_engine.engine.watcher import ZoneWatcher  # noqa: PLC0415 - only who waits can be woken
 
         self._is_lasting = True
-        has_events = self.config.timing == "immediate"
+        watched = self.root if isinstance(self.root, Path) and self.config.timing == "immediate" else None
         with (
             self._engine() as running,
-            ZoneWatcher(self.root, stop, self._clock, has_events=has_events) as self._watcher,
+            ZoneWatcher(watched, stop, self._clock) as self._watcher,
             MaintenanceScheduler(running.context, self._watcher.wake) as maintenance,
         ):
             return running.run(stop, self._watcher, maintenance)
 
     def wake(self) -> None:
-        """Start the next cycle of `run` now, as a file-system event does; from any thread."""
+        """Start the next cycle of `run` now; from any thread."""
         if self._watcher:
-            self._watcher.wake()
+            self._watcher.wake(at_once=True)
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Let time pass for all that waits: archived files, dropped and empty tables, retries; from any thread.
@@ -178,17 +192,27 @@ class Mirror:
     def status(self) -> MirrorStatus:
         """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""
         with self.snapshot() as seen:
-            return mirror_status(self.root, seen.context, seen.zone, seen.plans, engine_running=is_locked(self.root))
+            return self.status_of(seen)
+
+    def status_of(self, seen: MirrorSnapshot) -> MirrorStatus:
+        """How every table was when the snapshot was taken."""
+        is_live = is_locked(self.root) or (seen.holder is not None and seen.holder.is_live)
+        status = mirror_status(self.root, seen.context, seen.zone, seen.plans, engine_running=is_live)
+        return replace(status, lease=seen.holder)
 
     @contextmanager
     def snapshot(self) -> Iterator[MirrorSnapshot]:
         """Read-only view of the landing zone, progress and plans, while another engine may run. Starts no JVM."""
-        ledger = Ledger.read(self.root / LEDGER)
+        holder, is_continued = lease_of(self.root)
+        ledger = Ledger.read(state_folder(self.root) / LEDGER) if is_continued else Ledger.fresh()
         try:
-            context = self._context(ledger, emit=ignore)
-            found = recover(context)
             zone = self._poller().scan()
-            yield MirrorSnapshot(context, zone, ZonePlanner(context, found, zone).plans())
+            context = self._context(ledger, emit=ignore)
+            context = replace(context, writer=cast("DeltaWriter", TablesReadOnce(self._writer)))
+            if holder is None:
+                context = as_fabric_has_it(context, zone)
+            found = for_readers(context, recover(context))
+            yield MirrorSnapshot(context, zone, ZonePlanner(context, found, zone).plans(), holder)
         finally:
             ledger.close()
 
@@ -196,13 +220,22 @@ class Mirror:
         """The mirrored tables, by folder from `ROOT/Tables`: `Sales/Stores`, `dbo/Items`."""
         return list(self._writer.tables())
 
+    def has_landing_folder(self, table: TableName) -> bool:
+        """Whether a table has a folder in the landing zone."""
+        entry = self._storage.stat(f"{ZONE}/{table.folder}")
+        return entry is not None and entry.kind is Kind.FOLDER
+
     def delta_folder(self, table: str) -> str:
         """Delta folder from `ROOT/Tables` of a table: `Sales/Stores` of `sales.stores`.
 
         Raises:
             UnknownTable: no such table.
         """
-        return find_table(table, self.tables(), self.config.delta_default_schema)
+        if table in self._found:
+            return table
+        folders = self.tables()
+        self._found = frozenset(() if isinstance(self.root, Path) else folders)
+        return find_table(table, folders, self.config.delta_default_schema)
 
     def read_table(self, table: str, *, version: int | None = None, limit: int | None = None) -> pa.Table:
         """A table's rows at a version; the newest by default.
@@ -264,9 +297,9 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
             TransientError: a table cannot be maintained, and `failed` is None.
         """
-        with lock_root(self.root):
+        with self._lock() as lock:
             folders = [self.delta_folder(table) for table in tables] or self.tables()
-            done = {folder: self._maintained(folder, failed) for folder in folders}
+            done = {folder: self._maintained(folder, failed, lock.check) for folder in folders}
         return {folder: facts for folder, facts in done.items() if facts is not None}
 
     def rebuild(
@@ -302,8 +335,11 @@ class Mirror:
         """End the Spark session, if one was started."""
         self._writer.close()
 
-    def _maintained(self, folder: str, failed: _Failed | None) -> Mapping[str, Any] | None:
+    def _maintained(
+        self, folder: str, failed: _Failed | None, check_lock: Callable[[], None]
+    ) -> Mapping[str, Any] | None:
         try:
+            check_lock()
             return foreseen(lambda: self._writer.maintain(folder, self.config.vacuum_retention_days * 24.0))
         except TransientError as error:
             if failed is None:
@@ -331,17 +367,31 @@ class Mirror:
         return self._spark_backend.passthrough()
 
     def _poller(self) -> Poller:
-        return Poller(self._storage, self.config)
+        requests = None if isinstance(self.root, Path) else self._requests
+        return Poller(self._storage, self.config, requests)
 
-    def _context(self, ledger: Ledger, emit: Callable[[Event], None]) -> EngineContext:
-        return EngineContext(self._storage, self._writer, ledger, self.config, self._clock, emit, self._is_lasting)
+    def _context(
+        self, ledger: Ledger, emit: Callable[[Event], None], check_lock: Callable[[], None] = lambda: None
+    ) -> EngineContext:
+        parts = self._storage, self._writer, ledger, self.config, self._clock, emit
+        return EngineContext(*parts, self._is_lasting, check_lock)
+
+    def _lock(self) -> AbstractContextManager[RootLock]:
+        """Hold ROOT; one in a store that has no lease or ledger of this engine may be one that Fabric mirrors."""
+        if not isinstance(self.root, Path) and not (state_folder(self.root) / LEDGER).exists():
+            check_place(self.root)
+            if lease_of(self.root)[0] is None:
+                refuse_fabrics(self.root, self._storage, self._writer)
+        return lock_root(self.root, self._emit)
 
     @contextmanager
     def _engine(self) -> Iterator[EngineRun]:
-        with lock_root(self.root):
-            write_effective(self.root / OPTIONS, self.config)
-            ledger = Ledger.open(self.root / LEDGER)
-            context = self._context(ledger, self._emit)
+        self._found = frozenset()
+        state = state_folder(self.root)
+        with self._lock() as lock:
+            write_effective(state / OPTIONS, self.config)
+            ledger = Ledger.open(state / LEDGER)
+            context = self._context(ledger, self._emit, lock.check)
             engine = Engine(
                 context,
                 self._poller(),

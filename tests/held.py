@@ -37,9 +37,9 @@ class HeldWriter(MemoryDeltaWriter):
         self._pass(table)
         return super().apply(table, batch, record, snapshot)
 
-    def drop(self, table):
+    def drop(self, table, check=lambda: None):
         self._pass(table)
-        super().drop(table)
+        super().drop(table, check)
 
     def _pass(self, table):
         gate = self._gates.get(table)

@@ -8,12 +8,15 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pyarrow as pa
+from store_publisher import StorePublisher
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.storage.store_url import StoreUrl
 
 TYPES = {"id": pa.int64(), "n": pa.int64(), "note": pa.string()}
 NOTES = ["a", "", None, "a\r\nb", 'q"\\,']
+DAYS = ["day=1", "day=2%2F1"]
 FIRST_NS = 1_767_225_600 * 10**9
 DECLARED = [
     {"Name": name, "DataType": kind, "IsNullable": True}
@@ -29,28 +32,33 @@ KINDS = {
 
 
 class CopyingWriter(LandingZoneWriter):
-    """Writes everything twice: to ROOT's zone, and to a copy that no engine touches."""
+    """Writes everything twice: to ROOT's zone, and to a copy that no engine touches, which it is itself."""
 
     def __init__(self, root, copy):
-        super().__init__(root)
-        self.copy = LandingZoneWriter(copy)
+        super().__init__(copy)
+        self._zone = StorePublisher(root) if isinstance(root, StoreUrl) else LandingZoneWriter(root)
 
     def put(self, path, content, *, modified_ns=None):
+        self._zone.put(path, content, modified_ns=modified_ns)
         super().put(path, content, modified_ns=modified_ns)
-        self.copy.put(path, content, modified_ns=modified_ns)
 
     def remove(self, path):
-        while (self.path / path).exists():
+        while self._zone.has(path) if isinstance(self._zone, StorePublisher) else (self._zone.path / path).exists():
             with suppress(OSError):  # the engine moves files there at the same time
-                super().remove(path)
-        self.copy.remove(path)
+                self._zone.remove(path)
+        super().remove(path)
 
 
 class KilledPublisher:
-    """A publisher of all five tables."""
+    """A publisher of all five tables.
+
+    Where folders have no identity, it recreates no folder ordered by time, and lands files in all partitions at once:
+    nobody could tell otherwise (LZ-7.3).
+    """
 
     def __init__(self, root, copy, chance):
         self._random = chance
+        self._has_folders = not isinstance(root, StoreUrl) or root.scheme == "abfss"
         self._writer = CopyingWriter(root, copy)
         self._folders = {name: self._writer.table(name, **kind) for name, kind in KINDS.items()}
         self._files = self._changes = 0
@@ -73,11 +81,16 @@ class KilledPublisher:
 
     def _recreate(self, name):
         """Drop a folder, and mostly write its metadata again at once."""
-        self._folders[name].drop()
-        if self._random.random() < 0.7:
-            self._configure(name)
+        if self._has_folders:
+            self._folders[name].drop()
+            if self._random.random() < 0.7:
+                self._configure(name)
+        elif name != "Stamps":
+            self._folders[name].drop()
+            for partition in DAYS if name == "Days" else [""]:
+                self._land(name, [self._row(name)], partition)
 
-    def _land(self, name, rows):
+    def _land(self, name, rows, partition=None):
         self._configure(name)
         types = dict(TYPES)
         if "file_format" not in KINDS[name] and self._random.random() < 0.2:
@@ -88,13 +101,14 @@ class KilledPublisher:
             types[MARKER_COLUMN] = pa.int32()
         self._files += 1
         self._changes += len(rows)
-        partition = self._random.choice(["day=1", "day=2%2F1"]) if name == "Days" else ""
+        if partition is None:
+            partition = self._random.choice(DAYS) if name == "Days" else ""
         time = {"modified_ns": FIRST_NS + self._files * 10**6} if name == "Stamps" else {}
         self._folders[name].land_rows(rows, types=types, partition=partition, **time)
 
     def _configure(self, name):
         folder = self._folders[name]
-        if not (self._writer.copy.path / folder.path / "_metadata.json").exists():
+        if not (self._writer.path / folder.path / "_metadata.json").exists():
             folder.write_metadata(**KINDS[name])
 
     def _row(self, name):

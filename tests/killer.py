@@ -11,17 +11,22 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from fnmatch import fnmatchcase
 
 import oracle
 from agreement import compare
 from killed_publisher import KINDS, KilledPublisher
+from store_publisher import everything
 
-from mirror_engine.landing_zone.layout import ENGINE, LEDGER, LOGS, SCRATCH, TABLES, ZONE
+from mirror_engine.landing_zone.layout import ENGINE, LEASE, LEDGER, LOGS, SCRATCH, TABLES, ZONE
+from mirror_engine.storage.roots import state_folder
+from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.stores import open_storage
 
 COMMAND = [sys.executable, "-m", "mirror_engine.cli.main", "run"]
 OPTIONS = ["--poll-interval", "0.3", "--max-batch-files", "3", "--workers", str(len(KINDS)), "--auto-maintain", "4"]
 # a killed engine's JVM is a new one each time: it must be warm soon
-ENVIRONMENT = {**os.environ, "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"}
+JVM = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"}
 MAX_WAIT_SECONDS = 40.0
 POLL_SECONDS = 0.003
 # the file that appears at a moment, and the seconds to wait after it, at most
@@ -44,12 +49,14 @@ class Killer:
         seed: brings the same acts and moments again, as far as the machine does.
         merge_engines: each start takes the next one.
         cheap_part: how often files change no row, so that no JVM is needed.
+        root: a URL that this process reaches; `home / "shop"` by default.
     """
 
-    def __init__(self, home, seed, *merge_engines, cheap_part):
+    def __init__(self, home, seed, *merge_engines, cheap_part, root=None):
         self._merge_engine = itertools.cycle(merge_engines)
         self._cheap_part = cheap_part
-        self.root = home / "shop"
+        self.root = home / "shop" if root is None else root
+        self.state = state_folder(self.root)
         self._copy = home / "copy"
         self._stash = home / "older-ledger"
         self._random = random.Random(seed)
@@ -70,12 +77,12 @@ class Killer:
             [*COMMAND, str(self.root), *OPTIONS, "--merge-engine", merge_engine],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=ENVIRONMENT,
+            env={**os.environ, **JVM},
         )
         new_files = 1 if is_cheap else self._random.randrange(1, 3)
         is_reached = self._await(moment, before, new_files, act)
         assert engine.poll() is None, "\n".join(
-            log.read_text(errors="replace")[-2000:] for log in (self.root / LOGS).glob("*.log")
+            log.read_text(errors="replace")[-2000:] for log in (self.state / LOGS).glob("*.log")
         )
         engine.send_signal(signal.SIGKILL)
         engine.wait()
@@ -113,15 +120,21 @@ class Killer:
         return time.monotonic() < end
 
     def _files_at(self, moment):
+        if moment == START:
+            return set()
+        pattern = MOMENTS[moment][0]
+        if isinstance(self.root, StoreUrl) and not pattern.startswith(ENGINE):
+            patterns = [pattern.replace("**/", some) for some in ("", "*/")]
+            return {path for path in everything(self.root) if any(fnmatchcase(path, one) for one in patterns)}
         try:
-            return set() if moment == START else set(self.root.glob(MOMENTS[moment][0]))
+            return set(self.state.glob(pattern))
         except FileNotFoundError:  # the engine removed a table meanwhile
             return self._files_at(moment)
 
     def _damage(self):
         """Every second time, or so, lose the ledger in some way."""
-        folder = (self.root / LEDGER).parent
-        files = sorted(folder.glob(f"{(self.root / LEDGER).name}*"))
+        folder = (self.state / LEDGER).parent
+        files = sorted(folder.glob(f"{(self.state / LEDGER).name}*"))
         if self._random.random() < 0.3:
             shutil.rmtree(self._stash, ignore_errors=True)
             self._stash.mkdir()
@@ -136,7 +149,9 @@ class Killer:
             else:
                 file.unlink()
         if damage == "state folder lost":
-            shutil.rmtree(self.root / ENGINE, ignore_errors=True)  # a JVM may still be about to end
+            shutil.rmtree(self.state / ENGINE, ignore_errors=True)  # a JVM may still be about to end
+            if isinstance(self.root, StoreUrl):  # nobody knows then that the engine of the lease is gone
+                open_storage(self.root).delete(LEASE)
         if damage == "older ledger restored":
             folder.mkdir(exist_ok=True)
             for file in self._stash.glob("*"):

@@ -19,6 +19,7 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "10"))
 SPARK_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "6"))
+STORE_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "1"))
 KILLS_BETWEEN_CHECKS = 25
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 
@@ -38,6 +39,7 @@ def kill(killer, writer, kills):
 @pytest.mark.slow
 @pytest.mark.timeout(max(300, 70 * SPARK_KILLS))
 def test_killed_at_chosen_moments_nothing_is_lost_doubled_or_reordered(tmp_path, mirror_writer):
+    """LZ-4.18."""
     killer = Killer(tmp_path, SEED, "spark", "deltalake", cheap_part=0.6)
     kill(killer, mirror_writer(killer.root), SPARK_KILLS)
 
@@ -47,6 +49,14 @@ def test_killed_at_chosen_moments_nothing_is_lost_doubled_or_reordered(tmp_path,
 def test_killed_without_spark_nothing_is_lost_doubled_or_reordered(tmp_path):
     killer = Killer(tmp_path, SEED, "deltalake", cheap_part=0.3)
     kill(killer, DeltalakeWriter(killer.root / TABLES, killer.root / SCRATCH), KILLS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(max(300, 70 * STORE_KILLS))
+def test_killed_in_a_store_nothing_is_lost_doubled_or_reordered(tmp_path, store, monkeypatch):
+    monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path / "state"))
+    killer = Killer(tmp_path, SEED, "deltalake", cheap_part=0.3, root=store.new_root())
+    kill(killer, DeltalakeWriter(killer.root / TABLES, tmp_path / "scratch"), STORE_KILLS)
 
 
 @pytest.mark.slow

@@ -28,13 +28,28 @@ def spark_writer(spark, tmp_path_factory):  # noqa: ARG001 - the JVM is there
     writer.close()
 
 
-@pytest.fixture(params=["memory", "deltalake", pytest.param("spark", marks=pytest.mark.spark)])
+STORES = ["onelake_server", "adls_server", "azurite", "s3_server"]
+
+
+@pytest.fixture(
+    params=[
+        "memory",
+        "deltalake",
+        pytest.param("spark", marks=pytest.mark.spark),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in STORES),
+    ]
+)
 def writer(request, tmp_path):
+    """Every writer, that of deltalake on this machine and in each store."""
     if request.param == "memory":
-        return MemoryDeltaWriter()
-    if request.param == "deltalake":
-        return DeltalakeWriter(tmp_path / "root" / "Tables", tmp_path / "root" / "engine" / "scratch")
-    return request.getfixturevalue("fresh")
+        yield MemoryDeltaWriter()
+    elif request.param == "deltalake":
+        yield DeltalakeWriter(tmp_path / "root" / "Tables", tmp_path / "root" / "engine" / "scratch")
+    elif request.param == "spark":
+        yield request.getfixturevalue("fresh")
+    else:
+        with request.getfixturevalue(request.param).in_use() as server:
+            yield DeltalakeWriter(server.new_root() / "Tables", tmp_path / "engine" / "scratch")
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ class EngineContext:
         clock: of all that waits.
         emit: sends an event to every listener.
         is_lasting: whether the engine goes on until it is stopped.
+        check_lock: makes certain that ROOT is still held, before anything is written to it: see `RootLock`.
     """
 
     storage: Storage
@@ -40,6 +41,7 @@ class EngineContext:
     clock: Clock
     emit: Callable[[Event], None]
     is_lasting: bool = False
+    check_lock: Callable[[], None] = lambda: None
 
     def delta_folder(self, table: TableName) -> str:
         """Return the folder of a table's Delta table, from `ROOT/Tables` (LZ-1.4)."""

@@ -107,6 +107,7 @@ class Engine:
         earlier = self._scheduler.in_progress
         result = CycleResult()
         try:
+            self._context.check_lock()
             result.zone = zone = self._poller.scan()
             folders = self._scan_delta_folders(earlier)
             planner = ZonePlanner(self._context, folders, zone)
@@ -146,7 +147,8 @@ class Engine:
         paused = self._backoff.tables | self._cleaning_backoff.tables
         self._failures = {table: error for table, error in self._failures.items() if table in paused}
         self._leave_failures(result)
-        self._context.emit(CycleEnded(self._cycles, len(result.commits), time.monotonic() - started))
+        seconds, requests = time.monotonic() - started, sum(zone.requests.values()) or None
+        self._context.emit(CycleEnded(self._cycles, len(result.commits), seconds, requests))
         return result
 
     def next_cycle_seconds(self, longest: float) -> float:
@@ -247,7 +249,7 @@ class Engine:
         Never before as much time was spent on batches as on the scan.
         """
         now = time.monotonic()
-        left = started + self._context.config.poll_interval_seconds - now
+        left = started + self._context.config.scan_pause(0) - now
         return now - scanned >= scanned - started and (is_called() or self._next_retry_seconds(left) <= 0)
 
     def _next_retry_seconds(self, longest: float) -> float:

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from mirror_engine.engine.poller import is_unchanged
 from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.landing_zone.listing import MetadataUsable
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
 from mirror_engine.landing_zone.partitions import MAX_DEPTH
-from mirror_engine.storage.base import Kind
+from mirror_engine.storage.base import Entry, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.storage.base import Entry, Storage
+    from mirror_engine.storage.base import Storage
 
 SECONDS_BETWEEN_SWEEPS = 3600.0
+MAX_LISTED = 1000  # archived files that are listed after each move; more of them once a sweep
 MAX_INFO_BYTES = 64 * 1024 * 1024  # publishers may write there
 _WAYS = {  # by `cleanup`: where an applied file goes first, and where its time begins (LZ-8.2)
     "ready": (READY_TO_DELETE_FOLDER, READY_TO_DELETE_FOLDER),
@@ -41,6 +42,8 @@ class Janitor:
         self._config = config
         self._clock = clock
         self._swept_at: dict[str, float] = {}
+        self._unusable: set[str] = set()  # table folders in which no archive can be
+        self._moved: dict[str, dict[str, float]] = {}  # since the last sweep, into archives too long to be listed
         self._cleaned: dict[TableName, tuple[TableListing, Progress]] = {}
 
     def is_due(self, zone: str, listing: TableListing, progress: Progress) -> bool:
@@ -49,7 +52,8 @@ class Janitor:
             return False
         seen, known = self._cleaned.get(listing.name, (None, None))
         is_unchanged = seen is listing and known is progress  # both are new objects when they change
-        return not is_unchanged or self._is_sweep_due(f"{zone}/{listing.name.folder}")
+        since_sweep = self._clock() - self._swept_at.get(f"{zone}/{listing.name.folder}", -math.inf)
+        return not is_unchanged or abs(since_sweep) >= SECONDS_BETWEEN_SWEEPS  # clocks may be set back, too
 
     def clean(self, zone: str, listing: TableListing, progress: Progress) -> int:
         """Archive applied files, and delete expired ones from the archive; returns how many were archived.
@@ -67,33 +71,46 @@ class Janitor:
             folders = {f"{zone}/{name.folder}" for name in names}
             self._cleaned = {name: state for name, state in self._cleaned.items() if name in names}
             self._swept_at = {folder: at for folder, at in self._swept_at.items() if folder in folders}
+            self._moved = {folder: moved for folder, moved in self._moved.items() if folder in folders}
+            self._unusable &= folders
 
     def _clean(self, folder: str, listing: TableListing, progress: Progress) -> int:
         if self._config.cleanup == "off":
             return 0
         first, last = _WAYS[self._config.cleanup]
-        entries = [self._storage.stat(f"{folder}/{archive}") for archive in {first, last}]
-        if any(entry and entry.kind is not Kind.FOLDER for entry in entries):
-            self._swept_at[folder] = self._clock()
+        since_sweep = self._clock() - self._swept_at.get(folder, -math.inf)
+        is_sweep, is_long = abs(since_sweep) >= SECONDS_BETWEEN_SWEEPS, folder in self._moved
+        if is_sweep:
+            self._check(folder, {first, last})
+        if folder in self._unusable:
             return 0
         # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
-        done = [file for file in processed(listing, progress) if is_unchanged(self._storage, folder, file)]
+        done = processed(listing, progress)
         moved = [file.path for file in done if self._archive(folder, first, file)]
-        if moved or self._is_sweep_due(folder):
+        if moved or is_sweep:
             ready = moved if first == last else self._passed_on(f"{folder}/{first}", f"{folder}/{last}", moved)
-            self._expire(f"{folder}/{last}", ready)
-            self._swept_at[folder] = self._clock()
+            known = self._moved.pop(folder, {}) | dict.fromkeys(ready, self._clock())
+            if is_sweep or not is_long:
+                is_long = self._expire(f"{folder}/{last}", known) > MAX_LISTED
+                known = {}
+                self._swept_at[folder] = self._clock()
+            if is_long:
+                self._moved[folder] = known
         return len(moved)
 
+    def _check(self, folder: str, archives: AbstractSet[str]) -> None:
+        """Note whether nothing but a folder is where an archive is to be."""
+        entries = [self._storage.stat(f"{folder}/{archive}") for archive in archives]
+        if all(entry is None or entry.kind is Kind.FOLDER for entry in entries):
+            self._unusable.discard(folder)
+        else:
+            self._unusable.add(folder)
+            self._swept_at[folder] = self._clock()
+
     def _archive(self, folder: str, archive: str, file: LandedFile) -> bool:
-        """Archive one file; a file that replaced it at the last moment is moved back (LZ-8.5)."""
-        source, target = f"{folder}/{file.path}", f"{folder}/{archive}/{file.path}"
-        self._storage.move(source, target)
-        if is_unchanged(self._storage, f"{folder}/{archive}", file):
-            return True
-        if self._storage.stat(source) is None:
-            self._storage.move(target, source)
-        return False
+        """Archive one file, unless it was replaced meanwhile (LZ-8.5)."""
+        applied = Entry(file.name, Kind.FILE, file.size, file.modified_ns, file.identity)
+        return self._storage.move(f"{folder}/{file.path}", f"{folder}/{archive}/{file.path}", applied)
 
     def _passed_on(self, first: str, last: str, but: Sequence[str]) -> list[str]:
         """Move what was in the first archive before into the last."""
@@ -102,25 +119,24 @@ class Janitor:
             self._storage.move(f"{first}/{path}", f"{last}/{path}")
         return before
 
-    def _is_sweep_due(self, folder: str) -> bool:
-        """Whether to look for expired files though none was archived; clocks may be set back, too."""
-        swept_at = self._swept_at.get(folder)
-        return swept_at is None or abs(self._clock() - swept_at) >= SECONDS_BETWEEN_SWEEPS
+    def _expire(self, folder: str, moved: Mapping[str, float]) -> int:
+        """Update the info file, and delete expired files (LZ-8.2, LZ-8.3); returns how many files stay.
 
-    def _expire(self, folder: str, moved: Sequence[str]) -> None:
-        """Update the info file, and delete expired files (LZ-8.2, LZ-8.3)."""
+        `moved` has when files were moved that the info file may not have yet.
+        """
         info_file = f"{folder}/{READY_TO_DELETE_INFO}"
         before = self._info(info_file)
         archived = dict(self._archived(folder, ""))
         now = self._clock()
         ready = {path: min(before.get(path, now), now) for path in archived}  # publishers may write any time into it
-        ready.update(dict.fromkeys(moved, now))
+        ready.update({path: since for path, since in moved.items() if path in archived})
         due = [path for path, since in ready.items() if now - since >= self._config.delete_processed_after_seconds]
         for path in due:
             self._storage.delete(f"{folder}/{path}")
             del ready[path]
         if ready != before:
             self._storage.write(info_file, _rendered(ready))
+        return len(ready)
 
     def _info(self, path: str) -> dict[str, float]:
         """Read the info file; publishers may empty the folder or damage the file (LZ-8.4)."""

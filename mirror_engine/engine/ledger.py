@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SCHEMA_VERSION = 3
-MIRROR, ROOT_IDENTITY, NEXT_POLL = "mirror_id", "root_identity", "next_scan"
+MIRROR, ROOT_IDENTITY, NEXT_POLL, SCAN_REQUESTS = "mirror_id", "root_identity", "next_scan", "scan_requests"
 _FAILURES = "failures"
 # messages about the disk, not the file; Python has the codes only from 3.11 on
 _DISK_TROUBLE = re.compile(
@@ -92,6 +92,13 @@ class Ledger:
             return cls(copy)
         except _DAMAGED:
             return cls.fresh()
+
+    @staticmethod
+    def discard(path: Path) -> None:
+        """Remove the ledger: another machine's engine has run since it was written."""
+        with _disk_trouble():
+            for file in path.parent.glob(f"{path.name}*"):
+                file.unlink()
 
     @property
     def mirror(self) -> str:

@@ -130,6 +130,7 @@ class MaintenanceScheduler:
             return is_half_done
 
         try:
+            self._context.check_lock()
             hours = self._context.config.vacuum_retention_days * 24.0
             done = self._context.writer.maintain(folder, hours, should_yield)
             state = self._context.writer.snapshot(folder)

@@ -18,7 +18,7 @@ from mirror_engine.engine.plan import (
     UpdateFolderIdentity,
 )
 from mirror_engine.engine.recovery import latest_external_change, owner_of
-from mirror_engine.engine.root_identity import RootIdentityCheck
+from mirror_engine.engine.root_identity import FolderChange, RootIdentityCheck
 from mirror_engine.errors import StorageUnavailable, TableDamaged, TransientError
 from mirror_engine.landing_zone.detection import detect
 from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, diagnose
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.engine.context import EngineContext
+    from mirror_engine.engine.lease import Holder
     from mirror_engine.engine.recovery import DeltaFolders
     from mirror_engine.landing_zone.detection import Detection
     from mirror_engine.landing_zone.listing import ZoneListing
@@ -61,14 +62,14 @@ class Circumstances:
         config: all options.
         now: seconds since 1970.
         refusal: why the zone has no room for this table (ME004, ME007 under strict); None mostly.
-        moved: whether a new folder identity means a copied ROOT, not a recreated folder.
+        change: of the folder; by its identity where that is not known.
         is_lasting: whether the engine goes on: what may still be arriving is not reported yet.
     """
 
     config: Config
     now: float
     refusal: Diagnostic | None = None
-    moved: bool = False
+    change: FolderChange = FolderChange.NONE
     is_lasting: bool = False
 
 
@@ -121,21 +122,22 @@ class _TablePlanner:
         self._files = {file.path: file for file in listing.files}
         self._diagnostics = [*listing.diagnostics]
         self._steps: list[Step] = []
-        self._progress = self._of_this_generation(progress, moved=circumstances.moved)
+        self._progress = self._of_this_generation(progress, circumstances.change)
         applied = self._progress.applied if self._progress else {}
         self._pending = {path: file.etag for path, file in self._files.items() if path not in applied}
         self._is_known = self._progress is not None and self._progress.configured_at > 0
         self._has_table = self._progress is not None and self._progress.has_table
         self._has_files = self._has_table or bool(applied)  # without a type there is no table yet (LZ-5.13)
 
-    def _of_this_generation(self, progress: Progress | None, *, moved: bool) -> Progress | None:
+    def _of_this_generation(self, progress: Progress | None, change: FolderChange) -> Progress | None:
         """Plan the steps after which the progress is that of the folder's present generation (LZ-7.3)."""
         identity = self._listing.identity
-        if progress and progress.identity == identity:
+        if progress and progress.identity == identity and change is FolderChange.NONE:
             return progress
-        if progress and moved:
+        if progress and change is FolderChange.MOVED:
             self._steps.append(UpdateFolderIdentity(identity))
-            self._diagnostics.append(diagnose("ME076", self._folder))
+            if progress.identity != identity:
+                self._diagnostics.append(diagnose("ME076", self._folder))
             return with_identity(progress, self._listing)
         if progress and progress.configured_at > 0:
             rebuilt = diagnose("ME066", self._folder, count=len(self._files))
@@ -297,11 +299,13 @@ class MirrorSnapshot:
         context: storage, tables, and a copy of the ledger that is reconciled with the Delta logs.
         zone: the listing.
         plans: per table.
+        holder: who has the lease of a ROOT in a store, or had it last.
     """
 
     context: EngineContext
     zone: ZoneListing
     plans: Mapping[TableName, Plan]
+    holder: Holder | None = None
 
 
 class ZonePlanner:
@@ -340,10 +344,9 @@ class ZonePlanner:
 
     def _plan(self, listing: TableListing, circumstances: Circumstances) -> Plan:
         progress = self._context.ledger.progress(listing.name)
-        moved = self.root.has_moved(listing, progress)
-        circumstances = replace(circumstances, moved=moved)
-        is_new_generation = progress is not None and progress.identity != listing.identity and not moved
-        if is_new_generation or circumstances.refusal:
+        change = self.root.change_of(listing, progress)
+        circumstances = replace(circumstances, change=change)
+        if change is FolderChange.RECREATED or circumstances.refusal:
             return plan(listing, progress, circumstances)
         diagnostic = self._delta_table_diagnostic(listing.name, progress)
         if diagnostic and is_error(diagnostic):

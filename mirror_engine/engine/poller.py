@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.remote import Requests
 
 Listings = dict[str, "Sequence[Entry]"]  # a folder's entries, by its path from the table folder
 
@@ -73,7 +74,7 @@ class TableFolders:
     """Scans table folders, and reads again only what changed since the last scan."""
 
     def __init__(self, storage: Storage, *, strict: bool) -> None:
-        self._storage = storage
+        self.storage = storage  # or one scan of it
         self._strict = strict
         self._scanned: dict[TableName, tuple[Listings, TableListing]] = {}  # as they were at the last scan
 
@@ -90,7 +91,7 @@ class TableFolders:
             if listings and known and known.identity == here.identity and known_listings == listings:
                 return known
             metadata = self._metadata(folder, name, listings[""]) if listings else None
-            now = self._storage.stat(folder)
+            now = self.storage.stat(folder)
             if now is None or now.kind is not Kind.FOLDER:
                 return None
             if listings and metadata and now.identity == here.identity:
@@ -110,7 +111,7 @@ class TableFolders:
         pending = [""]
         while pending:
             below = pending.pop()
-            entries = self._storage.list(joined(folder, below))
+            entries = self.storage.list(joined(folder, below))
             if entries is None:
                 return None
             listings[below] = entries
@@ -128,7 +129,7 @@ class TableFolders:
         known = self._scanned[name][1].metadata if name in self._scanned else MetadataAbsent()
         if not isinstance(known, MetadataAbsent) and known.etag == etag:
             return known
-        content = read_unchanged(self._storage, f"{folder}/{METADATA_FILE}", entry)
+        content = read_unchanged(self.storage, f"{folder}/{METADATA_FILE}", entry)
         if content is None:
             return None
         metadata, diagnostics = parse(content, f"{name.folder}/{METADATA_FILE}", strict=self._strict)
@@ -156,7 +157,7 @@ class TableFolders:
     def _nested(self, zone: str, name: TableName, path: str) -> dict[str, Any]:
         """Details of ME003: what a sub-folder of a table folder seems to be, and what to do."""
         try:
-            entries = self._storage.list(f"{zone}/{name.folder}/{path}") or ()
+            entries = self.storage.list(f"{zone}/{name.folder}/{path}") or ()
         except StorageUnavailable:
             entries = ()
         if not any(entry.name == METADATA_FILE or is_data(entry.name) for entry in entries):
@@ -180,10 +181,12 @@ def _ignored_in_table(entry: Entry, path: str) -> str | None:
 
 
 class Poller:
-    """Scans the landing zone; always by listing, never by events."""
+    """Scans the landing zone; always by listing, never by events. `requests` counts those of its storage."""
 
-    def __init__(self, storage: Storage, config: Config) -> None:
+    def __init__(self, storage: Storage, config: Config, requests: Requests | None = None) -> None:
         self._storage = storage
+        self._requests = requests
+        self._view = storage  # one scan of it
         self._strict = config.strict
         self._table_folders = TableFolders(storage, strict=config.strict)
         self._partner_etag = ""
@@ -195,9 +198,12 @@ class Poller:
         Raises:
             StorageUnavailable: the zone could not be listed; nothing is known of any table (ME070).
         """
+        before = self._requests.by_kind() if self._requests else {}
+        self._view = self._table_folders.storage = self._storage.scan(ZONE)
         scan, zone = self._zone()
         if zone is None:
-            return ZoneListing(ZONE, "", diagnostics=tuple(scan.diagnostics))
+            requests = self._requests.since(before) if self._requests else {}
+            return ZoneListing(ZONE, "", diagnostics=tuple(scan.diagnostics), requests=requests)
         entries = self._listed(scan.zone, zone)
         if entries is None:  # nothing follows about deletions
             raise StorageUnavailable(f"{scan.zone}: disappeared during the scan", "Check the mount of ROOT.")
@@ -209,11 +215,12 @@ class Poller:
             is_beyond = self._strict and count > MAX_FABRIC_TABLES
             scan.diagnostics.append(diagnose("ME007", scan.zone, strict=is_beyond, count=count))
         unlisted, diagnostics = frozenset(scan.unlisted), tuple(scan.diagnostics)
-        return ZoneListing(scan.zone, zone.identity, tuple(tables), unlisted, diagnostics, scan.partner)
+        requests = self._requests.since(before) if self._requests else {}
+        return ZoneListing(scan.zone, zone.identity, tuple(tables), unlisted, diagnostics, scan.partner, requests)
 
     def _zone(self) -> tuple[_Scan, Entry | None]:
         """Choose which of the two layouts is read (LZ-1.1)."""
-        folders = {path: self._storage.stat(path) for path in (ZONE, OLDER_ZONE)}
+        folders = {path: self._view.stat(path) for path in (ZONE, OLDER_ZONE)}
         zones = [path for path, entry in folders.items() if entry and entry.kind is Kind.FOLDER]
         scan = _Scan(zones[0] if zones else ZONE, self._strict)
         for path, entry in folders.items():
@@ -225,7 +232,7 @@ class Poller:
 
     def _listed(self, path: str, folder: Entry) -> Sequence[Entry] | None:
         """List a folder; None where it disappeared or was replaced meanwhile."""
-        entries, after = self._storage.list(path), self._storage.stat(path)
+        entries, after = self._view.list(path), self._view.stat(path)
         return entries if after and after.identity == folder.identity else None
 
     def _add(self, scan: _Scan, entry: Entry) -> None:
@@ -283,7 +290,7 @@ class Poller:
 
     def _contains_table(self, folder: str) -> bool:
         try:
-            return any(self._storage.stat(f"{folder}/{sign}") for sign in _SIGNS_OF_A_TABLE)
+            return any(self._view.stat(f"{folder}/{sign}") for sign in _SIGNS_OF_A_TABLE)
         except StorageUnavailable:
             return False
 
@@ -292,7 +299,7 @@ class Poller:
         etag = landed_file(entry.name, entry).etag
         if etag != self._partner_etag:
             try:
-                content = read_unchanged(self._storage, path, entry)
+                content = read_unchanged(self._view, path, entry)
             except StorageUnavailable:
                 content = None
             self._partner_etag = "" if content is None else etag

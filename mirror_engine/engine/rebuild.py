@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.poller import Poller
@@ -25,13 +26,13 @@ from mirror_engine.tables.log.durability import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.landing_zone.detection import Detection
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.storage.store_url import Place
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class TableRebuild:
 
 def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's parts
     context: EngineContext,
-    root: Path,
+    root: Place,
     drop: Callable[[TableName, Diagnostic], None],
     names: Sequence[str],
     *,
@@ -77,17 +78,21 @@ def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's p
         raise UsageError(message, f"{lost[0].help}; --yes --lose-rows goes on without them")
     confirm(plans)
     for plan in plans:
+        context.check_lock()
         if plan.lost:
             context.emit(DiagnosticRaised(plan.table, plan.lost))
         for path, archived in plan.moves.items():
             if context.storage.stat(path) is None:
                 context.storage.move(archived, path)
-    for folder in sorted({path.rpartition("/")[0] for plan in plans for path in plan.moves}):
-        with os_errors("fsync", folder):
-            sync_folder(root / folder)
+    moved = {path.rpartition("/")[0] for plan in plans for path in plan.moves}
+    if isinstance(root, Path):  # what a store answered is durable
+        for folder in sorted(moved):
+            with os_errors("fsync", folder):
+                sync_folder(root / folder)
     known = context.ledger.tables()
     for plan in plans:
         if plan.table in known:
+            context.check_lock()
             drop(plan.table, diagnose("ME065", plan.table.folder))
     return sorted(plan.table for plan in plans if plan.table in known and known[plan.table].has_table)
 

@@ -53,6 +53,17 @@ def recover(context: EngineContext, *, skip_unchanged: bool = False) -> DeltaFol
     return _read(context, {*context.writer.tables(), *map(context.delta_folder, known)} - unchanged)
 
 
+def for_readers(context: EngineContext, found: DeltaFolders) -> DeltaFolders:
+    """Count unread folders as damaged where no commit of theirs is known: who only reads would guess their state."""
+    known = {context.delta_folder(table) for table, progress in context.ledger.tables().items() if progress.has_table}
+    unread = {
+        folder: TableDamaged(folder, error.message, error.help)
+        for folder, error in found.unread.items()
+        if folder not in known
+    }
+    return replace(found, damaged={**found.damaged, **unread})
+
+
 def note_logs(context: EngineContext) -> None:
     """Note the newest commit of every table that agrees with the ledger, for the next start. Raises nothing."""
     with suppress(TransientError):

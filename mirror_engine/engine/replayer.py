@@ -166,6 +166,7 @@ class Replayer:
             TransientError: a step failed; a later cycle plans again.
         """
         task.is_cleaning = not task.steps
+        self._context.check_lock()
         if task.is_cleaning:
             progress = self._context.ledger.progress(task.table)
             if self.can_clean(task) and task.listing and progress:
@@ -225,7 +226,7 @@ class Replayer:
         folder = self._context.delta_folder(table)
         others = {name: known for name, known in self._context.ledger.tables().items() if name != table}
         if not any(known.has_table and self._context.delta_folder(name) == folder for name, known in others.items()):
-            self._context.writer.drop(folder)
+            self._context.writer.drop(folder, self._context.check_lock)
         self._context.ledger.forget(table)
         self._context.emit(TableDropped(table, reason.full_message))
 
@@ -260,6 +261,8 @@ class Replayer:
                 f"{task.table.folder}: the Delta table does not match the recorded state",
                 "The next cycle reads its log again; remove a table of another program.",
             )
+        if state is None:
+            self._context.writer.finish_drop(self._context.delta_folder(task.table), self._context.check_lock)
         files = tuple(task.pending)
         refusal = self._refusals.get(task.table)
         if refusal and any(file.path == refusal.last for file in files):
@@ -327,11 +330,12 @@ class Replayer:
             self._context.emit(DiagnosticRaised(task.table, diagnostic))
 
     def _check_unchanged(self, task: TableTask, batch: PreparedBatch) -> None:
-        """Check that the files of a batch are still those in the landing zone.
+        """Check that ROOT is still held, and the files of a batch are still those in the landing zone.
 
         Raises:
             ConcurrentModification: the folder or a file was replaced since it was read.
         """
+        self._context.check_lock()
         folder = f"{task.zone}/{task.table.folder}"
         here = self._context.storage.stat(folder)
         if not here or not task.listing or here.identity != task.listing.identity:

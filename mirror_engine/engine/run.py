@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.cycle import CycleResult
-from mirror_engine.engine.ledger import NEXT_POLL
+from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.errors import InternalError, StorageUnavailable
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.states import CaughtUp, needs_attention
@@ -108,6 +109,8 @@ class EngineRun:
             pause -= clock.lead_seconds - lead_seconds  # the cycle was planned by an earlier time
             with suppress(StorageUnavailable):  # it is only shown
                 self.context.ledger.set_property(NEXT_POLL, str(clock() + pause))
+                if self.last.zone and self.last.zone.requests:
+                    self.context.ledger.set_property(SCAN_REQUESTS, json.dumps(self.last.zone.requests))
             watcher.wait(pause)
         self.finish(stop)
         return self.report()

@@ -51,16 +51,15 @@ EVENTS: list[type[fs.FileSystemEvent]] = [
 class ZoneWatcher:
     """Waits between two scans, and less long after file-system events or once `stop` is set.
 
-    A context manager; leaving it ends its threads. Without `has_events` no event of the file system ends a wait.
+    A context manager; leaving it ends its threads. Where `root` is None, no event of a file system ends a wait.
     """
 
-    def __init__(self, root: Path, stop: threading.Event, clock: Clock, *, has_events: bool = True) -> None:
+    def __init__(self, root: Path | None, stop: threading.Event, clock: Clock) -> None:
         self._root = root
         self._stop = stop
         self._clock = clock
-        self._has_events = has_events
         self._changed = threading.Event()
-        self._burst = (0.0, 0.0, False)  # when it began, its latest event, and whether a rename is all of it
+        self._burst = (0.0, 0.0, False)  # when it began, its latest event, and whether nothing more is to come
         self._observer: BaseObserver | None = None
         self._watched: _WatchedFolder | None = None
         self._has_reported = False
@@ -96,15 +95,16 @@ class ZoneWatcher:
                 self._changed.wait(min(left, STOP_LATENCY_SECONDS))
         return True
 
-    def wake(self, *, is_renamed: bool = False) -> None:
-        """End the present wait, or the next, as an event does; from any thread.
+    def wake(self, *, is_renamed: bool = False, at_once: bool = False) -> None:
+        """End the present wait, or the next, as an event does, or `at_once`; from any thread.
 
         A file that got its name by a rename is complete (LZ-3.10): alone it ends the wait at once. Of a series only the
         first one does, so that the others share their commits.
         """
         now, (began, latest, _) = time.monotonic(), self._burst
         is_first = not self._changed.is_set()
-        self._burst = now if is_first else began, now, is_renamed and is_first and now - latest >= MAX_BURST_SECONDS
+        is_whole = at_once or (is_renamed and is_first and now - latest >= MAX_BURST_SECONDS)
+        self._burst = now if is_first else began, now, is_whole
         self._changed.set()
 
     def is_due(self) -> bool:
@@ -119,7 +119,7 @@ class ZoneWatcher:
 
     def _watch(self) -> bool:
         """Watch the zone, or until it exists the nearest folder above it; returns whether that changed."""
-        folder = _nearest(self._root) if self._has_events else None
+        folder = _nearest(self._root) if self._root else None
         if folder == self._watched and not self._has_died:
             return False
         self._unwatch()

@@ -16,7 +16,7 @@ from mirror_engine.clock import Clock
 from mirror_engine.engine import root_identity
 from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import RootLocked, StorageUnavailable
-from mirror_engine.events import BatchStarted, TableHalted
+from mirror_engine.events import BatchStarted, TableHalted, ignore
 from mirror_engine.landing_zone.layout import ENGINE, LOCK
 from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.monitoring.wait_conditions import tables_not_caught_up
@@ -47,6 +47,7 @@ def failing(shop, pattern, error=StorageUnavailable):
     ids=str,
 )
 def test_batch_files_and_bytes_bound_a_commit_but_one_file_always_goes(tmp_path, options, commits):
+    """LZ-4.16."""
     orders = Shop(tmp_path).orders()
     sizes = [(tmp_path / "Files/LandingZone" / orders.insert(row(number))).stat().st_size for number in range(3)]
     if options == {"max_batch_size": "two files"}:
@@ -55,6 +56,7 @@ def test_batch_files_and_bytes_bound_a_commit_but_one_file_always_goes(tmp_path,
 
 
 def test_a_bad_file_halts_its_table_alone_after_all_before_it(shop):
+    """LZ-4.17."""
     orders = shop.orders()
     orders.insert(row(1))
     orders.put("00000000000000000002.parquet", b"not parquet")
@@ -138,6 +140,7 @@ def test_a_table_that_failed_is_left_alone_until_its_pause_is_over(tmp_path, mon
 
 @pytest.mark.parametrize("unreadable", ["", "/Orders", "/Sales.schema"])
 def test_what_cannot_be_listed_drops_nothing_is_retried_and_stops_no_other(shop, unreadable):
+    """LZ-7.2."""
     shop.orders().insert(row(1))
     shop.orders("Sales.Items").insert(row(2))
     shop.sync()
@@ -223,7 +226,7 @@ def test_a_zone_made_again_with_one_file_as_before_is_rebuilt(tmp_path):
 def test_a_second_engine_says_so_and_stops(shop, monkeypatch):
     monkeypatch.setattr(root_identity, "LOCK_TIMEOUT_SECONDS", 0.01)
     shop.orders().insert(row(1))
-    with shop.mirror() as second, root_identity.lock_root(shop.root):
+    with shop.mirror() as second, root_identity.lock_root(shop.root, ignore):
         with pytest.raises(RootLocked, match="another engine"):
             second.sync()
         assert second.status().engine_running

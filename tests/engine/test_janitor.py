@@ -9,6 +9,7 @@ import pytest
 from memory_storage import MemoryStorage
 
 from mirror_engine.config import Config
+from mirror_engine.engine import janitor
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
@@ -111,6 +112,29 @@ def test_the_info_file_says_when_and_files_go_after_seven_days():
     zone.clean()
     assert zone.names(READY) == [*numbered(2), "_FilesReadyToDeleteInfo.json"]
     zone.now += 3 * DAY
+    zone.clean()
+    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+
+
+def test_a_long_archive_is_listed_once_an_hour(monkeypatch):
+    monkeypatch.setattr(janitor, "MAX_LISTED", 2)
+    zone, listed = Zone(), []
+    monkeypatch.setattr(zone.storage, "list", lambda path, of=zone.storage.list: listed.append(path) or of(path))
+    info_file = f"{READY}/_FilesReadyToDeleteInfo.json"
+    zone.land(*numbered(*range(1, 9)))
+    zone.clean(*numbered(1, 2, 3, 4))
+    for last in (5, 6, 7):
+        zone.now += 60
+        listed.clear()
+        assert zone.clean(*numbered(last - 1, last)) == 1
+        assert READY not in listed
+    assert json.loads(zone.storage.open(info_file).read())["files"][-1]["name"] == numbered(3)[0]
+    zone.now += 3600
+    zone.clean()
+    files = json.loads(zone.storage.open(info_file).read())["files"]
+    assert [file["name"] for file in files] == numbered(1, 2, 3, 4, 5, 6)
+    assert [file["readyAtUtc"][14:19] for file in files] == ["46:40", "46:40", "46:40", "47:40", "48:40", "49:40"]
+    zone.now += 7 * DAY
     zone.clean()
     assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
 

@@ -46,9 +46,9 @@ class Watched(MemoryDeltaWriter):
         self.maintained[table] = self.snapshot(table).version
         return super().maintain(table, retention_hours, is_wanted)
 
-    def drop(self, table):
+    def drop(self, table, check=lambda: None):
         self.maintained.pop(table, None)
-        super().drop(table)
+        super().drop(table, check)
 
     def history(self, table, *, limit=None):
         """With the commit that Spark's own VACUUM leaves."""

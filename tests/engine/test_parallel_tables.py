@@ -34,6 +34,7 @@ def shop():
 
 
 def test_changes_of_other_tables_are_applied_while_one_commits(shop):
+    """LZ-3.14."""
     orders, items = shop.orders(), shop.orders("Items")
     shop.writer.hold(ORDERS)
     orders.insert(row(1))

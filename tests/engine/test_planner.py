@@ -16,6 +16,7 @@ from mirror_engine.engine.plan import (
     UpdateFolderIdentity,
 )
 from mirror_engine.engine.planner import FAILED_AFTER_SECONDS, Circumstances, plan, plan_missing, with_identity
+from mirror_engine.engine.root_identity import FolderChange
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.listing import (
     LandedFile,
@@ -182,7 +183,7 @@ PLANS = {
         CaughtUp(),
         ["ME076"],
         [UpdateFolderIdentity],
-        replace(HERE, moved=True),
+        replace(HERE, change=FolderChange.MOVED),
     ),
     "metadata without data waits fourteen days": (folder(), EMPTY, Empty(expired=False), [], []),
     "after seven of them it is told": (folder(), EMPTY, Empty(expired=False), ["ME067"], [], SOON),
@@ -231,6 +232,7 @@ def test_a_copied_folder_does_not_make_a_file_the_applied_one_of_which_a_lost_le
 
 
 def test_a_batch_has_its_files_in_order_and_the_metadata_in_force():
+    """LZ-2.1."""
     assert plan(folder(TWO, ONE), None, HERE).steps[-1] == ApplyBatch((ONE, TWO), KEYED.metadata)
     assert plan(folder(ONE, metadata=ABSENT), None, OPTIONAL).steps[-1] == ApplyBatch((ONE,), Metadata())
 
@@ -245,5 +247,6 @@ def test_pending_files_without_metadata_are_counted():
     [(0, None, 0, [DropTable]), (60, None, 0, [MarkFolderMissing]), (60, NOW, 59, []), (60, NOW, 60, [DropTable])],
 )
 def test_a_missing_folder_drops_its_table_after_the_delay(delay, missing_since, seconds, steps):
+    """LZ-7.4."""
     circumstances = Circumstances(Config(drop_delay_seconds=delay), NOW + seconds)
     assert kinds(plan_missing(ORDERS, progress(ONE, missing_since=missing_since), circumstances)) == steps

@@ -125,6 +125,7 @@ class TestTables:
 
     @pytest.mark.slow
     def test_the_thousandth_table_is_reported_and_the_next_one_an_error_under_strict(self):
+        """LZ-7.10."""
         storage = zone_with(*(f"T{number}/{FIRST}" for number in range(999)))
         assert look(storage).diagnostics == ()
         for place, count, severity in (("T999", "1,000", Severity.WARNING), ("S.schema/T", "1,001", Severity.ERROR)):

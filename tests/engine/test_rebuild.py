@@ -1,4 +1,4 @@
-"""Rebuild with and without replay: what is moved back, what is lost, and that a kill in between loses nothing."""
+"""Rebuild with and without replay: what is moved back, what is lost; a kill in between loses nothing (LZ-7.12)."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def moved_away(shop, number=3, **options):
 
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
 def test_a_rebuild_that_loses_rows_drops_nothing_unless_that_is_accepted(shop, ledger):
+    """LZ-7.7."""
     moved_away(shop)
     if ledger == "lost":
         shutil.rmtree(shop.root / ENGINE)
@@ -215,7 +216,7 @@ def test_files_moved_back_are_on_the_disk_before_a_table_is_dropped(shop, monkey
     moved_away(shop)
     happened = []
     monkeypatch.setattr("mirror_engine.engine.rebuild.sync_folder", lambda folder: happened.append(folder.name))
-    monkeypatch.setattr(shop.writer, "drop", happened.append)
+    monkeypatch.setattr(shop.writer, "drop", lambda table, _: happened.append(table))
     rebuilt(shop, replay=True)
     assert happened == ["Orders", "dbo/Orders"]
 
@@ -264,7 +265,7 @@ def test_a_rebuild_that_was_killed_loses_nothing_and_can_be_repeated(shop, monke
             storage.move = move_one
             parts = {"storage": storage}
         case "dropping":
-            monkeypatch.setattr(shop.writer, "drop", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+            monkeypatch.setattr(shop.writer, "drop", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         case "forgetting":
             monkeypatch.setattr(
                 "mirror_engine.engine.ledger.Ledger.forget", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)

@@ -28,6 +28,7 @@ def mirror(shop):
 
 
 def test_archived_files_are_deleted_when_seven_days_have_passed(shop, mirror):
+    """LZ-8.3."""
     orders = shop.orders()
     for number in (1, 2):
         orders.insert(row(number))
@@ -40,6 +41,7 @@ def test_archived_files_are_deleted_when_seven_days_have_passed(shop, mirror):
 
 
 def test_an_empty_table_fails_when_fourteen_days_have_passed_and_a_file_ends_it(shop, mirror):
+    """LZ-7.1."""
     orders = shop.orders()
     mirror.sync_until_caught_up()
     mirror.advance(days=14)
@@ -108,6 +110,7 @@ class Waits:
 
 
 def test_fabric_looks_at_an_idle_zone_less_and_less_until_something_is_done_or_missing(shop):
+    """LZ-3.1."""
     shop.config = FABRIC
     orders, clock = shop.orders(), shop.clock
     orders.insert(row(1))
@@ -128,6 +131,7 @@ def test_explicit_options_win_over_the_timing():
 
 
 def test_a_drop_is_noticed_after_one_to_two_minutes_drawn_by_the_name():
+    """LZ-7.4."""
     delays = {name: FABRIC.drop_delay(name) for name in ("Orders", "Items", "Stores")}
     assert delays == {name: FABRIC.drop_delay(name) for name in delays}
     assert len(set(delays.values())) == 3

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from shop import Shop, row
+from shop import Shop, name, row
 
 from mirror_engine import Config
 from mirror_engine.engine.plan import DropTable, StartGeneration, UpdateFolderIdentity
 from mirror_engine.engine.planner import ZonePlanner, overlapping_tables, ownership_conflicts
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import DeltaFolders
-from mirror_engine.engine.root_identity import RootIdentity, RootIdentityCheck
+from mirror_engine.engine.root_identity import FolderChange, RootIdentity, RootIdentityCheck
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import Empty
 
@@ -63,10 +63,14 @@ def test_another_folder_identity_is_a_copy_only_where_root_moved(tmp_path):
         check = RootIdentityCheck.at(context, zone)
         progress = context.ledger.progress(ORDERS)
         assert isinstance(ZonePlanner(context, DeltaFolders(), recreated).plans()[ORDERS].steps[0], DropTable)
-        assert not check.has_moved(recreated.tables[0], progress)
+        assert check.change_of(recreated.tables[0], progress) is FolderChange.RECREATED
         copied = replace(check, before=RootIdentity("elsewhere", zone.identity))
-        assert copied.has_moved(recreated.tables[0], progress)
-        assert not copied.has_moved(zone.tables[0], progress)
+        assert copied.change_of(recreated.tables[0], progress) is FolderChange.MOVED
+        assert copied.change_of(zone.tables[0], progress) is FolderChange.NONE
+        first = replace(check, before=RootIdentity("", zone.identity))  # ROOT in a store, before it had a table
+        assert first.change_of(recreated.tables[0], progress) is FolderChange.MOVED  # the content decides
+        shop.publisher.table("Orders").put(name(1), b"other")
+        assert first.change_of(recreated.tables[0], progress) is FolderChange.RECREATED
 
 
 def test_a_moved_root_is_remembered_once_it_is_certain_and_recorded(tmp_path):

@@ -1,0 +1,157 @@
+"""Table folders of stores that have none (S3, GCS, Blob): a recreated one is known by its files."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from flat_storage import FlatStorage
+from shop import Shop, name, row
+
+from mirror_engine import RunResult
+from mirror_engine.events import TableDropped
+from mirror_engine.storage.local import LocalStorage
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """Three applied files, of which the newest is still in the folder."""
+    shop = Shop(tmp_path)
+    orders = shop.orders()
+    for number in (1, 2, 3):
+        orders.insert(row(number))
+    assert sync(shop) is RunResult.CAUGHT_UP
+    assert {file.name for file in folder(shop).glob("0*")} == {name(3)}
+    shop.events.clear()
+    return shop
+
+
+def sync(shop):
+    storage = FlatStorage(LocalStorage(shop.root))
+    with shop.mirror(storage=storage) as mirror:
+        result = mirror.sync().result
+        assert mirror.sync().commits == 0
+    return result
+
+
+def folder(shop):
+    return shop.publisher.path / "Orders"
+
+
+def recreate(shop, *numbers, first=8):
+    """Drop the folder and make it again between two scans, with these files."""
+    shutil.rmtree(folder(shop))
+    orders = shop.orders()
+    for offset, number in enumerate(numbers):
+        orders.insert(row(first + offset), name=name(number))
+
+
+def drops(shop):
+    return [event for event in shop.events if isinstance(event, TableDropped)]
+
+
+@pytest.mark.parametrize("numbers", [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]])
+def test_a_folder_that_begins_again_is_a_recreated_one(shop, numbers):
+    recreate(shop, *numbers)
+    sync(shop)
+    assert shop.ids() == [*range(8, 8 + len(numbers))]
+    assert len(drops(shop)) == 1
+
+
+def test_one_file_alone_is_enough(tmp_path):
+    shop = Shop(tmp_path)
+    shop.orders().insert(row(1))
+    sync(shop)
+    recreate(shop, 1)
+    sync(shop)
+    assert shop.ids() == [8]
+
+
+def test_numbers_that_begin_anywhere_may_begin_again_anywhere(tmp_path):
+    shop = Shop(tmp_path, first_file="lowest")
+    for number in (5, 6):
+        shop.orders().insert(row(number), name=name(number))
+    sync(shop)
+    recreate(shop, 5)
+    sync(shop)
+    assert shop.ids() == [8]
+
+
+def test_a_lost_ledger_knows_it_too(shop):
+    recreate(shop, 1, 2)
+    for file in (shop.root / ".mirror-engine").glob("ledger*"):
+        file.unlink()
+    sync(shop)
+    assert shop.ids() == [8, 9]
+
+
+def land_again(shop, number, *ids):
+    shop.orders().insert(*map(row, ids), name=name(number))
+
+
+@pytest.mark.parametrize(
+    "act",
+    {
+        "the next file": lambda shop: land_again(shop, 4, 4),
+        "an applied number, while the newest is there": lambda shop: land_again(shop, 1, 8),
+        "the newest is gone": lambda shop: (folder(shop) / name(3)).unlink(),
+        "the newest is gone, and another number is back": lambda shop: (
+            (folder(shop) / name(3)).unlink(),
+            land_again(shop, 2, 8),
+        ),
+        "the newest was overwritten": lambda shop: land_again(shop, 3, 8),
+        "other metadata": lambda shop: shop.orders().land_metadata(b'{"keyColumns":["id"] }'),
+    }.items(),
+    ids=lambda act: act[0],
+)
+def test_what_does_not_begin_again_is_the_same_folder(shop, act):
+    act[1](shop)
+    sync(shop)
+    assert drops(shop) == []
+    assert shop.ids()[:3] == [1, 2, 3]
+
+
+def test_a_first_file_with_the_bytes_of_the_former_begins_again_if_the_newest_is_gone(shop):
+    first = (folder(shop) / "_FilesReadyToDelete" / name(1)).read_bytes()
+    shutil.rmtree(folder(shop))
+    shop.orders().land(first, name=name(1))
+    sync(shop)
+    assert shop.ids() == [1]
+
+
+def test_files_that_are_back_with_the_bytes_that_were_applied_are_the_same_folder(shop):
+    archive = folder(shop) / "_FilesReadyToDelete"
+    content = {number: (archive / name(number)).read_bytes() for number in (1, 2)}
+    content[3] = (folder(shop) / name(3)).read_bytes()
+    for number, found in content.items():
+        (folder(shop) / name(number)).write_bytes(found)
+        (folder(shop) / name(number)).touch()
+    sync(shop)
+    assert drops(shop) == []
+    assert shop.ids() == [1, 2, 3]
+    assert shop.said() == []
+
+
+def test_files_ordered_by_time_have_no_number_to_begin_again_with(tmp_path):
+    shop = Shop(tmp_path)
+    shop.orders(strategy="LastUpdateTimeFileDetection").insert(row(1), name="a.parquet")
+    sync(shop)
+    shutil.rmtree(folder(shop))
+    for number, file in ((2, name(1)), (3, "b.parquet")):
+        shop.orders(strategy="LastUpdateTimeFileDetection").insert(row(number), name=file)
+    sync(shop)
+    assert (shop.ids(), drops(shop)) == ([1, 2, 3], [])
+
+
+def test_an_emptied_folder_is_a_missing_one(shop):
+    shutil.rmtree(folder(shop))
+    folder(shop).mkdir()
+    shop.orders("Other")
+    sync(shop)
+    assert len(drops(shop)) == 1
+
+
+def test_a_zone_without_any_file_proves_nothing(shop):
+    shutil.rmtree(folder(shop))
+    sync(shop)
+    assert drops(shop) == []

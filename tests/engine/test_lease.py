@@ -1,0 +1,324 @@
+"""The lease of a ROOT in a store: one engine holds it, and whoever lost it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from obstore.store import MemoryStore
+
+from mirror_engine.engine import lease as leases
+from mirror_engine.engine.lease import hold_lease, holder_of
+from mirror_engine.errors import RootLocked, StorageUnavailable
+from mirror_engine.events import SetupProgress, ignore
+from mirror_engine.storage.conditional import ConditionalFile
+from mirror_engine.storage.store_url import StoreUrl
+
+ROOT = StoreUrl("s3", "bucket", "", "shop")
+
+
+class Machine:
+    """A machine with a state folder of its own, whose calls of the store may fail or be answered late."""
+
+    def __init__(self, folder, store, wall=time.time):
+        self.memory = folder
+        self.file = ConditionalFile(store, "lease", ROOT)
+        self.wall = wall
+        self.events = []
+
+    def hold(self):
+        return hold_lease(ROOT, self.file, self.memory, self.events.append)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(leases, "RENEW_SECONDS", 0.1)
+    monkeypatch.setattr(leases, "EXPIRE_SECONDS", 0.5)
+    monkeypatch.setattr(leases, "WATCH_SECONDS", 0.05)
+
+
+@pytest.fixture
+def store():
+    return MemoryStore()
+
+
+@pytest.fixture
+def machines(tmp_path, store):
+    return [Machine(tmp_path / name, store) for name in ("one", "two")]
+
+
+def written(store, **changes):
+    """Replace what the lease says, as another program would."""
+    found = json.loads(bytes(store.get("lease").bytes()))
+    store.put("lease", json.dumps({**found, **changes}).encode())
+
+
+def crash(machine, holder=None):
+    """Leave a lease as an engine does that was killed."""
+    me = holder or leases.Holder("dead", "worker-1", 7, time.time())
+    machine.memory.write_text(me.id)
+    machine.file.write(leases._content(me), machine.file.read())
+
+
+def test_one_engine_holds_it_and_the_other_says_who_and_since_when(machines):
+    one, two = machines
+    with one.hold() as (held, is_continued):
+        assert not is_continued
+        held.check()
+        since = time.strftime("%Y-%m-%dT%H:%M", time.gmtime())
+        who = rf"{socket.gethostname()} \(process {os.getpid()}\), since {since}"
+        with pytest.raises(RootLocked, match=f"s3://bucket/shop: another engine is running here: {who}"), two.hold():
+            pytest.fail("two engines")
+    with two.hold():
+        pass  # it was released
+
+
+def test_it_is_renewed_while_it_is_held_and_free_at_once_when_it_was_released(machines):
+    one, two = machines
+    with one.hold() as (held, _):
+        before = one.file.read()
+        time.sleep(0.4)
+        assert holder_of(one.file.read()).renewed_at > before.modified
+        held.check()
+    started = time.monotonic()
+    with two.hold():
+        assert time.monotonic() - started < 0.2
+    assert holder_of(two.file.read()).is_over
+
+
+def test_the_ledger_of_a_machine_is_that_of_the_last_engine_or_not(machines):
+    one, two = machines
+    found = []
+    for machine in (one, one, two, one, one):
+        with machine.hold() as (_, is_continued):
+            found.append(is_continued)
+    assert found == [False, True, False, False, True]
+
+
+def test_after_a_crash_the_same_machine_goes_on_at_once(machines):
+    one, _ = machines
+    crash(one)
+    started = time.monotonic()
+    with one.hold() as (_, is_continued):
+        assert is_continued
+        assert time.monotonic() - started < 0.2
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 3600.0])
+def test_another_machine_waits_until_a_lease_has_expired_whatever_its_clock_says(machines, monkeypatch, skew):
+    one, two = machines
+    crash(one)
+    monkeypatch.setattr(leases.Holder, "age_seconds", property(lambda self: time.time() + skew - self.renewed_at))
+    started = time.monotonic()
+    with two.hold() as (_, is_continued):
+        assert not is_continued
+        assert 0.45 < time.monotonic() - started < 2.0
+    assert [str(event.what).startswith("the lease of worker-1 (process 7)") for event in two.events] == [True]
+    assert isinstance(two.events[0], SetupProgress)
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
+def test_a_wrong_clock_never_takes_a_lease_that_is_renewed(machines, monkeypatch, skew):
+    one, two = machines
+    monkeypatch.setattr(leases.Holder, "age_seconds", property(lambda self: time.time() + skew - self.renewed_at))
+    with one.hold() as (held, _):
+        with pytest.raises(RootLocked, match="another engine is running here"), two.hold():
+            pytest.fail("two engines")
+        held.check()
+
+
+def test_who_lost_the_lease_is_stopped_at_the_next_check(machines):
+    one, two = machines
+    with one.hold() as (held, _):
+        held._stopped.set()  # a machine that sleeps renews nothing
+        held._thread.join()
+        written(two.file._store, id="other", host="worker-2", process=8)
+        time.sleep(0.15)
+        with pytest.raises(RootLocked, match=r"the lease was lost to another engine: worker-2 \(process 8\)"):
+            held.check()
+        with pytest.raises(RootLocked, match="lost"):
+            held.check()
+    assert holder_of(one.file.read()).id == "other"  # it is not released by who lost it
+
+
+def test_the_thread_that_renews_finds_the_loss_too(machines):
+    one, _ = machines
+    with one.hold() as (held, _):
+        written(one.file._store, id="other", host="worker-2")
+        held._thread.join(2.0)
+        assert not held._thread.is_alive()
+        with pytest.raises(RootLocked, match="worker-2"):
+            held.check()
+
+
+def test_a_lease_that_somebody_removed_is_made_again(machines):
+    one, two = machines
+    with one.hold() as (held, _):
+        one.file._store.delete("lease")
+        time.sleep(0.3)
+        held.check()
+        with pytest.raises(RootLocked), two.hold():
+            pass
+
+
+class Answers:
+    """A file whose writes fail as scripted: `refused`, `lost` (done, but not answered), `late` or `doubled`."""
+
+    def __init__(self, file, *faults):
+        self.file, self.faults, self._store = file, list(faults), file._store
+
+    def read(self):
+        return self.file.read()
+
+    def write(self, content, before):
+        fault = self.faults.pop(0) if self.faults else ""
+        if fault == "refused":
+            raise StorageUnavailable("refused")
+        done = self.file.write(content, before)
+        if fault == "lost":
+            raise StorageUnavailable("lost")
+        if fault == "late":
+            time.sleep(leases.EXPIRE_SECONDS)
+        # a client that repeats a request whose answer was lost finds its own first try
+        return self.file.write(content, before) if fault == "doubled" else done
+
+
+def test_a_repeated_request_is_no_loss(machines):
+    one, _ = machines
+    one.file = Answers(one.file, "doubled", "doubled", "doubled")
+    with one.hold() as (held, _):
+        time.sleep(0.3)
+        held.check()
+
+
+@pytest.mark.parametrize("fault", ["refused", "lost"])
+def test_an_unanswered_renewal_is_repeated_before_anything_is_written(machines, fault):
+    one, _ = machines
+    with one.hold() as (held, _):
+        held._stopped.set()
+        held._thread.join()
+        held._file = Answers(one.file, fault, fault)
+        time.sleep(0.15)
+        for _ in range(2):
+            with pytest.raises(StorageUnavailable):
+                held.check()
+        held.check()
+
+
+def test_a_renewal_that_was_answered_too_late_is_not_believed(machines):
+    one, _ = machines
+    with one.hold() as (held, _):
+        held._stopped.set()
+        held._thread.join()
+        held._file = Answers(one.file, "late")
+        time.sleep(0.15)
+        with pytest.raises(StorageUnavailable, match="may have expired"):
+            held.check()
+        held.check()
+
+
+@pytest.mark.parametrize("fault", ["refused", "lost"])
+def test_after_an_unanswered_start_the_next_one_goes_on(machines, fault):
+    one, _ = machines
+    file, one.file = one.file, Answers(one.file, fault)
+    with pytest.raises(StorageUnavailable), one.hold():
+        pytest.fail("it holds nothing")
+    one.file = file
+    started = time.monotonic()
+    with one.hold():
+        assert time.monotonic() - started < 0.2
+
+
+def test_two_that_start_at_once_are_one(machines):
+    barrier, results = threading.Barrier(8), []
+
+    def start(machine):
+        barrier.wait()
+        try:
+            with machine.hold():
+                results.append("held")
+                time.sleep(0.3)
+        except RootLocked:
+            results.append("locked")
+
+    machine = machines[0]
+    others = [Machine(machine.memory.with_name(str(number)), machine.file._store) for number in range(8)]
+    threads = [threading.Thread(target=start, args=[other]) for other in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == ["held", *["locked"] * 7]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[1]", b"\xff", b'{"id": "", "host": "h", "process": "x"}', b"[" * 9999]
+)
+def test_a_lease_that_cannot_be_read_is_a_strangers_and_expires(machines, store, content):
+    store.put("lease", content)
+    with pytest.raises(RootLocked, match="an unknown engine"), machines[0].hold():
+        pytest.fail("it may be held")
+    time.sleep(0.5)
+    with machines[0].hold() as (_, is_continued):
+        assert not is_continued
+
+
+def test_a_holder_is_shown_without_its_id_and_without_control_characters(store):
+    me = leases.Holder("secret", "worker\x1b[31m", 7, 0.0)
+    ConditionalFile(store, "lease", ROOT).write(leases._content(me), None)
+    found = holder_of(ConditionalFile(store, "lease", ROOT).read())
+    assert str(found) == "worker\\x1b[31m (process 7), since 1970-01-01T00:00:00Z"
+    assert replace(found, is_over=True).is_live is False
+    assert found.is_live
+
+
+def test_events_of_a_wait_are_optional(tmp_path, store):
+    with hold_lease(ROOT, ConditionalFile(store, "lease", ROOT), tmp_path / "id", ignore):
+        pass
+
+
+class Times:
+    """Stands for the module `time` of a machine whose clocks do not agree."""
+
+    def __init__(self, **wrong):
+        self._wrong = wrong
+
+    def __getattr__(self, name):
+        return self._wrong.get(name) or getattr(time, name)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"monotonic": lambda: 0.0}, {"time": lambda: 0.0}], ids=["a machine slept", "its date was set back"]
+)
+def test_a_lease_grows_old_by_any_clock(machines, monkeypatch, wrong):
+    one, _ = machines
+    with one.hold() as (held, _):
+        held._stopped.set()
+        held._thread.join()
+        held._renewed = tuple(wrong.get(name, getattr(time, name))() for name in ("monotonic", "time"))
+        monkeypatch.setattr(leases, "time", Times(**wrong))
+        written(one.file._store, id="other", host="worker-2")
+        held.check()  # it was renewed just now
+        time.sleep(0.01)
+        monkeypatch.setattr(leases, "RENEW_SECONDS", 0.01)
+        with pytest.raises(RootLocked, match="worker-2"):
+            held.check()
+
+
+def test_a_check_costs_a_request_only_where_the_last_renewal_is_too_old(machines, monkeypatch):
+    one, _ = machines
+    with one.hold() as (held, _):
+        held._stopped.set()
+        held._thread.join()
+        writes = []
+        monkeypatch.setattr(held, "_renew", lambda renew=held._renew: (writes.append(1), renew()))
+        for _ in range(3):
+            time.sleep(0.12)
+            for _ in range(5):
+                held.check()
+    assert len(writes) == 3

@@ -1,0 +1,221 @@
+"""A ROOT in a store: one engine holds it, its state is here, and who only looks writes nothing there."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from shop import TYPES, row
+from store_publisher import StorePublisher, everything
+
+from mirror_engine import Config, Mirror, RunResult
+from mirror_engine.engine import lease
+from mirror_engine.engine.lease import lease_file
+from mirror_engine.errors import RootLocked, UsageError
+from mirror_engine.landing_zone.layout import LEASE, LEDGER
+from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE
+from mirror_engine.storage.roots import state_folder
+from mirror_engine.storage.stores import object_store
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+
+pytestmark = pytest.mark.slow
+NO_STOP = threading.Event()
+
+
+class StoreShop:
+    """A ROOT in a store with a table, and machines that look at it or work on it."""
+
+    def __init__(self, store, folder, monkeypatch):
+        self.root, self.store = store.new_root(), store
+        self.writer = MemoryDeltaWriter()
+        self._folder, self._monkeypatch = folder, monkeypatch
+        self.on("one")
+        self.orders = StorePublisher(self.root).table("Orders", keys=["id"], types=TYPES)
+        self.orders.initial_load(row(1), row(2))
+
+    def on(self, machine):
+        """Go on as another machine, which has a state folder of its own."""
+        self._monkeypatch.setenv("MIRROR_ENGINE_STATE", str(self._folder / machine))
+        return self
+
+    def mirror(self, **options):
+        return Mirror(self.root, Config(**options), writer=self.writer)
+
+    def sync(self):
+        with self.mirror() as mirror:
+            return mirror.sync()
+
+    @contextmanager
+    def running(self):
+        """An engine that goes on, of this machine."""
+        stop, mirror = threading.Event(), self.mirror(poll_interval_seconds=0.05)
+        done = []
+        thread = threading.Thread(target=lambda: done.append(mirror.run(stop)))
+        thread.start()
+        try:
+            while not (held := lease_file(self.root).read()) or lease.holder_of(held).is_over:
+                time.sleep(0.01)
+            yield mirror
+        finally:
+            stop.set()
+            thread.join()
+            assert done
+
+
+@pytest.fixture
+def shop(store, tmp_path, monkeypatch):
+    return StoreShop(store, tmp_path, monkeypatch)
+
+
+def test_it_is_mirrored_and_its_state_is_on_this_machine(shop, tmp_path):
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert (state_folder(shop.root) / LEDGER).is_relative_to(tmp_path / "one")
+    assert (state_folder(shop.root) / LEDGER).exists()
+    in_store = {path for path in everything(shop.root) if not path.startswith("Files/LandingZone/")}
+    assert in_store == {LEASE, "Files/Monitoring/replicator.json", "Files/Monitoring/tables.json"}
+    with Mirror(f"{shop.root}/Files/LandingZone", writer=shop.writer) as mirror:
+        assert mirror.root == shop.root
+        assert mirror.sync().commits == 0
+
+
+def test_who_only_looks_writes_nothing_there(shop):
+    shop.sync()
+    shop.orders.insert(row(3))
+    before = everything(shop.root)
+    for machine in ("one", "another"):
+        shop.on(machine)
+        with shop.mirror() as mirror:
+            status = mirror.status()
+            assert [len(table.pending_files) for table in status.tables] == [1]
+            assert not status.engine_running
+            with mirror.snapshot() as seen:
+                assert len(seen.plans) == 1
+            mirror.show("Orders")
+            mirror.history("Orders")
+    assert everything(shop.root) == before
+    assert not state_folder(shop.root).exists()  # of the other machine
+
+
+def test_of_two_engines_one_says_who_the_other_is(shop, monkeypatch):
+    shop.sync()
+    monkeypatch.setattr("socket.gethostname", lambda: "worker-1")
+    with shop.running():
+        shop.on("two")
+        status = shop.mirror().status()
+        assert status.engine_running
+        assert status.lease.host == "worker-1"
+        document = json.loads(json.dumps(status.to_json()))
+        assert document["root"] == str(shop.root)
+        assert document["lease"]["is_held"]
+        with pytest.raises(RootLocked, match=r"another engine is running here: worker-1 \(process \d+\), since 2"):
+            shop.sync()
+        shop.on("one")
+        with pytest.raises(RootLocked, match="another engine is running here"):
+            shop.sync()
+    shop.on("two")
+    assert not shop.mirror().status().engine_running
+    assert shop.sync().commits == 0  # the table says what is in it, not the ledger
+
+
+def test_an_engine_that_lost_the_lease_ends_before_its_next_commit(shop, monkeypatch):
+    shop.sync()
+    with shop.mirror()._engine() as running:
+        running.cycle(NO_STOP)
+        monkeypatch.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look; the thread waits already
+        object_store(shop.root).put(LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time())))
+        shop.orders.insert(row(3))
+        with pytest.raises(RootLocked, match=r"the lease was lost to another engine: worker-2 \(process 7\)"):
+            running.cycle(NO_STOP)
+    with shop.mirror() as mirror:
+        assert mirror.read_table("Orders").num_rows == 2
+
+
+def test_a_batch_that_two_engines_commit_is_in_the_table_once(shop, monkeypatch):
+    """The lease may be lost between the last look at it and the commit: the log of the table refuses the second one."""
+    shop.sync()
+    shop.orders.insert(row(3))
+    with shop.mirror()._engine() as first:
+        apply = shop.writer.apply
+
+        def lose_the_lease_and_apply(*arguments):
+            monkeypatch.setattr(shop.writer, "apply", apply)
+            found = json.loads(lease_file(shop.root).read().content)
+            object_store(shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
+            shop.on("two")
+            assert shop.sync().commits == 1
+            return apply(*arguments)
+
+        monkeypatch.setattr(shop.writer, "apply", lose_the_lease_and_apply)
+        first.cycle(NO_STOP)
+        assert [str(error.message) for error in first.last.failures.values()] != []
+        assert first.last.commits == []
+    assert [entry.files for entry in shop.writer.history("dbo/Orders") if entry.files] != []
+    files = [path for entry in shop.writer.history("dbo/Orders") for path in entry.files]
+    assert len(files) == len(set(files))
+    with shop.mirror() as mirror:
+        assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [1, 2, 3]
+    assert shop.sync().result is RunResult.CAUGHT_UP
+
+
+def test_what_another_machine_did_meanwhile_is_read_from_the_tables(shop):
+    shop.sync()
+    shop.on("two")
+    shop.orders.delete({"id": 1})
+    assert shop.sync().commits == 1
+    shop.on("one")
+    shop.orders.insert(row(3))
+    assert shop.sync().commits == 1
+    with shop.mirror() as mirror:
+        assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [2, 3]
+        assert mirror.status().tables[0].rows_processed == 4
+
+
+def test_a_url_within_a_landing_zone_is_no_root(shop):
+    with pytest.raises(UsageError, match="is a part of a landing zone, not a ROOT") as error:
+        Mirror(f"{shop.root}/Files/LandingZone/Orders").sync()
+    assert error.value.help == f"its ROOT is {shop.root}"
+
+
+@pytest.mark.parametrize("command", ["sync", "maintain", "rebuild"])
+def test_what_fabric_mirrors_is_refused_and_left_as_it_is(shop, command):
+    """Fabric's monitoring files are there, and nothing of this engine."""
+    object_store(shop.root).put(REPLICATOR_FILE, b'{"status": "Running"}')
+    before = everything(shop.root)
+    with shop.mirror() as mirror:
+        with pytest.raises(UsageError, match="is mirrored by Fabric; nothing was written there") as error:
+            getattr(mirror, command)()
+        assert "pull" in error.value.help
+        mirror.status()
+    assert everything(shop.root) == before
+
+
+def test_an_engine_killed_at_its_start_leaves_no_ledger_older_than_the_last_engine(shop, monkeypatch):
+    shop.sync()
+    shop.on("two").sync()
+    shop.on("one")
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lease, "Lease", killed)  # the lease was just taken
+        with pytest.raises(Killed):
+            shop.sync()
+    assert not (state_folder(shop.root) / LEDGER).exists()
+    assert shop.sync().result is RunResult.CAUGHT_UP
+
+
+def test_a_scan_says_how_many_requests_it_took(shop):
+    shop.sync()
+    with shop.mirror() as mirror:
+        requests = mirror.status().scan_requests
+    assert 1 <= sum(requests.values()) <= 12
+    with shop.running():
+        time.sleep(0.5)
+        assert sum(shop.mirror().status().scan_requests.values()) <= sum(requests.values())
