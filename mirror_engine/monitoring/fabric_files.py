@@ -164,12 +164,16 @@ def write_replicator(storage: Storage, *, now: float, status: str = "Running", e
 
 def read_tables(storage: Storage) -> list[dict[str, Any]]:
     """The entries of `tables.json`; none if it was never written or has another form. Raises `StorageUnavailable`."""
-    try:
-        with storage.open(TABLES_FILE) as file:
-            entries = json.loads(file.read(_MAX_BYTES))["tables"]
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return []
+    entries = _read_json(storage, TABLES_FILE).get("tables")
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def read_replicator(storage: Storage) -> dict[str, Any]:
+    """The content of `replicator.json`; empty if it was never written or has another form.
+
+    Raises `StorageUnavailable`.
+    """
+    return _read_json(storage, REPLICATOR_FILE)
 
 
 def last_heartbeat(storage: Storage) -> float | None:
@@ -177,12 +181,16 @@ def last_heartbeat(storage: Storage) -> float | None:
 
     Raises `StorageUnavailable`.
     """
+    return seconds_of(str(read_replicator(storage).get("lastHeartbeatTime") or "")) or None
+
+
+def seconds_of(text: str) -> float:
+    """Seconds since 1970 of a time as Fabric writes it, in UTC; 0 for none."""
+    whole, _, fraction = text.partition("+")[0].rstrip("Z").partition(".")
     try:
-        with storage.open(REPLICATOR_FILE) as file:
-            written = json.loads(file.read(65_536))["lastHeartbeatTime"]
-        return datetime.fromisoformat(f"{written[:26]}+00:00").timestamp()  # Python 3.10 reads no seventh digit
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
+        return max(0.0, datetime.fromisoformat(f"{whole}.{fraction[:6]:0<6}+00:00").timestamp())
+    except ValueError:
+        return 0.0
 
 
 def replicator(now: float, *, table_count: int) -> dict[str, str]:
@@ -194,6 +202,15 @@ def replicator(now: float, *, table_count: int) -> dict[str, str]:
         "errorMessage": TOO_MANY_TABLES if is_crowded else "",
         "lastHeartbeatTime": f"{dotnet(now)}+00:00",
     }
+
+
+def _read_json(storage: Storage, path: str) -> dict[str, Any]:
+    try:
+        with storage.open(path) as file:
+            content = json.loads(file.read(_MAX_BYTES))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _entry(table: FabricTable, mirror: str, now: float, default_schema: str) -> dict[str, Any]:

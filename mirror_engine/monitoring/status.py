@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from mirror_engine.engine.ledger import NEXT_POLL
+from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.plan import StartGeneration
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
@@ -14,19 +15,22 @@ from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, needs_attention
 from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fabric_status, last_heartbeat
+from mirror_engine.monitoring.fabric_mirror import FabricTables
 from mirror_engine.monitoring.words import describe, help_for, iso, notes, urgency
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from mirror_engine.engine.context import EngineContext
+    from mirror_engine.engine.lease import Holder
     from mirror_engine.engine.plan import Plan
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile, ZoneListing
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import AppliedFile, Progress
+    from mirror_engine.monitoring.fabric_mirror import FabricReplicator
+    from mirror_engine.storage.store_url import Place
 
 LOST_FILE = "ME025"
 
@@ -79,6 +83,7 @@ class TableStatus:
         last_commit_at: seconds since 1970; None before the first commit.
         lag_seconds: age of the oldest file that is not in the table; 0 if all are.
         last_failure: code, message and help of why it is tried again; None if nothing failed since.
+        would_reject: why Fabric, which mirrors it, would reject a pending file; None where none, or none was read.
     """
 
     name: TableName
@@ -99,6 +104,7 @@ class TableStatus:
     last_commit_at: float | None
     lag_seconds: float
     last_failure: Mapping[str, Any] | None = None
+    would_reject: Diagnostic | None = None
 
     @property
     def message(self) -> str:
@@ -123,12 +129,12 @@ class TableStatus:
     @property
     def needs_attention(self) -> bool:
         """Whether the table cannot go on by itself, or lacks rows that the publisher landed."""
-        return needs_attention(self.state) or self.lost_files > 0
+        return needs_attention(self.state) or self.lost_files > 0 or self.would_reject is not None
 
     @property
     def urgency(self) -> str:
-        """That of the state; `stuck` of a table that failed or lost files, `idle` of one that only ignored data."""
-        state = "stuck" if self.last_failure or self.lost_files else urgency(self.state)
+        """That of the state; `stuck` of one that failed, lost files or would halt, `idle` of one that ignored data."""
+        state = "stuck" if self.last_failure or self.lost_files or self.would_reject else urgency(self.state)
         return "idle" if state == "well" and any(map(never_arrives, self.ignored)) else state
 
     @property
@@ -158,6 +164,7 @@ class TableStatus:
             "fabric_status": self.fabric_status,
             "fabric_error": self.fabric_error,
             "blocked_by": self.blocked_by,
+            "would_reject": self.would_reject.to_json() if self.would_reject else None,
             "watermarks": dict(self.watermarks),
             "next_files": dict(self.next_files),
             "pending_files": len(self.pending_files),
@@ -189,6 +196,9 @@ class MirrorStatus:
         next_scan_at: seconds since 1970; None if no engine is running.
         partner: the publisher's own words (LZ-1.8); None if it left none.
         last_failure: of the landing zone as a whole; as of a table.
+        lease: who has the lease of a ROOT in a store, or had it last; None of a ROOT on this machine.
+        scan_requests: by kind, of the last scan of the engine on this machine, else of this one; empty without a store.
+        fabric: what Fabric says of it, where Fabric mirrors it; its words then are those of the tables, too.
     """
 
     root: str
@@ -200,6 +210,14 @@ class MirrorStatus:
     next_scan_at: float | None = None
     partner: PartnerEvents | None = None
     last_failure: Mapping[str, Any] | None = None
+    lease: Holder | None = None
+    scan_requests: Mapping[str, int] = field(default_factory=dict)
+    fabric: FabricReplicator | None = None
+
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether pending files need no other engine: one is running, or Fabric mirrors it."""
+        return self.engine_running or self.fabric is not None
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -208,22 +226,32 @@ class MirrorStatus:
             "zone": self.zone or None,
             "partner": self.partner.to_json() if self.partner else None,
             "engine_running": self.engine_running,
+            "lease": _lease_json(self.lease) if self.lease else None,
+            "fabric": self.fabric.to_json() if self.fabric else None,
             "last_heartbeat_at": iso(self.last_heartbeat_at),
             "next_scan_at": iso(self.next_scan_at),
+            "scan_requests": dict(self.scan_requests) or None,
             "last_failure": self.last_failure,
             "diagnostics": [diagnostic.to_json() for diagnostic in self.diagnostics],
-            "tables": [table.to_json(engine_running=self.engine_running) for table in self.tables],
+            "tables": [table.to_json(engine_running=self.is_worked_on) for table in self.tables],
         }
 
 
+def _lease_json(lease: Holder) -> dict[str, Any]:
+    times = {"since": iso(lease.since), "renewed_at": iso(lease.renewed_at)}
+    return {"host": lease.host or None, "process": lease.process, **times, "is_held": not lease.is_over}
+
+
 def mirror_status(
-    root: Path, context: EngineContext, zone: ZoneListing, plans: Mapping[TableName, Plan], *, engine_running: bool
+    root: Place, context: EngineContext, zone: ZoneListing, plans: Mapping[TableName, Plan], *, engine_running: bool
 ) -> MirrorStatus:
     """Status of a mirror; raises `StorageUnavailable` where the last heartbeat cannot be read."""
     ledger = context.ledger
     failures = ledger.failures()
     files = {listing.name: listing.files for listing in zone.tables}
     next_scan = ledger.get_property(NEXT_POLL) if engine_running else None
+    requests = ledger.get_property(SCAN_REQUESTS) if engine_running else None
+    fabric = context.writer if isinstance(context.writer, FabricTables) else None
     tables = tuple(
         replace(
             table_status(
@@ -236,6 +264,7 @@ def mirror_status(
                 now=context.clock(),
             ),
             last_failure=failures.get(table.folder),
+            **(fabric.words(table) if fabric else {}),
         )
         for table, plan in plans.items()
     )
@@ -249,6 +278,8 @@ def mirror_status(
         float(next_scan) if next_scan else None,
         zone.partner,
         failures.get(""),
+        fabric=fabric.replicator if fabric else None,
+        scan_requests=json.loads(requests) if requests else zone.requests,
     )
 
 

@@ -126,7 +126,7 @@ def _is_done(table: TableStatus) -> bool:
 
 
 def _unfinished(table: TableStatus, status: MirrorStatus) -> UnmetCondition:
-    help_text = table.help(engine_running=status.engine_running)
+    help_text = table.help(engine_running=status.is_worked_on)
     is_lost = isinstance(table.state, CaughtUp)  # and nothing more comes
     attention = is_lost or needs_attention(table.state)
     return UnmetCondition(table.name.normalized, table.state.code, table.message, help_text, attention, is_lost)
@@ -145,7 +145,7 @@ def _reason(table: TableStatus, path: str, status: MirrorStatus) -> UnmetConditi
         if known.state == "applied" and not known.reason:
             return None
         is_ready = known.state != "applied" and isinstance(table.state, (Behind, Loading))
-        help_text = table.help(engine_running=status.engine_running)
+        help_text = table.help(engine_running=status.is_worked_on)
         failed = f"; last failure: {table.last_failure['message']}" if table.last_failure else ""
         message = f"{name}: {path} is {known.state}: {known.reason}{failed}"
         return UnmetCondition(name, state, message, help_text, needs_attention=not is_ready)
@@ -159,5 +159,5 @@ def _reason(table: TableStatus, path: str, status: MirrorStatus) -> UnmetConditi
     if has_extension and 0 < sequence_of(file) <= table.watermarks.get(place, 0):
         return None
     return UnmetCondition(
-        name, state, f"{name}: {path} has not landed yet", "" if status.engine_running else START_ENGINE
+        name, state, f"{name}: {path} has not landed yet", "" if status.is_worked_on else START_ENGINE
     )

@@ -58,6 +58,7 @@ def entry(state: TableState, progress: Progress | None = COMMITTED, name: TableN
 
 
 def test_an_entry_has_fabrics_fields() -> None:
+    """LZ-9.2."""
     found = entry(CaughtUp())
     assert str(UUID(found.pop("id")))
     assert found == {
@@ -104,6 +105,7 @@ REJECTED = Halted(diagnose("ME023", "Sales.schema/Stores/1.parquet"), 1)
     ],
 )
 def test_a_status_is_fabrics(state, progress, status, code) -> None:
+    """LZ-9.6."""
     found = entry(state, progress)
     assert (found["status"], found["errorCode"]) == (status, code)
     assert (found["metrics"]["lastSyncTimeUtc"] == "0001-01-01T00:00:00") == (progress is not COMMITTED)
@@ -117,6 +119,7 @@ def test_unconfigured_folders_are_left_out() -> None:
 
 
 def test_the_heartbeat_is_written_with_both_files() -> None:
+    """LZ-9.1."""
     storage = MemoryStorage()
     assert last_heartbeat(storage) is None
     write(storage, (), mirror=MIRROR, now=NOW)
