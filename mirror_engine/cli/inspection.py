@@ -30,9 +30,11 @@ from mirror_engine.cli.output import (
     stdout,
     wants_json,
 )
+from mirror_engine.cli.reading import Reading
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.monitoring.words import cell, iso
 
@@ -48,21 +50,28 @@ if TYPE_CHECKING:
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
     from mirror_engine.publisher.diff import Difference
-    from mirror_engine.tables.base import HistoryEntry
+    from mirror_engine.tables.base import DeltaWriter, HistoryEntry
 
 NO_TABLES = "There are no Delta tables yet."
 NO_FOLDERS = "The landing zone has no table folders."
 ROWS_HELP = "Maximum number of rows to show of each kind; 0 for all."
 STATE_STYLES = {"stuck": "bold red", "idle": "yellow", "busy": "cyan", "well": "green"}  # most urgent first
+WATCH_SECONDS = {True: 2.0, False: 30.0}  # between two looks at a folder, at a store, which asks for requests
 MAX_NAMED = 4  # change files of one commit
 MAX_CHARACTERS = 100  # of one value of the partner events, which may be any text
 
 
-@command(config=READING, reads_engine=True)
+@command(config=READING, reads_engine=True, at_once=True)
 @click.option("--check", is_flag=True, help="End with 3 if a table needs attention.")
-@click.option("--watch", is_flag=True, help="Refresh until Ctrl+C; with --json one document per line.")
-@click.option("--interval", type=Value(duration(0.1)), default="2s", help="Time between two refreshes.")
-def status(mirror: Mirror, interval: float, *, check: bool, watch: bool) -> int:
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Refresh until Ctrl+C; with --json one document per line. Without cache and --max-download.",
+)
+@click.option(
+    "--interval", type=Value(duration(0.1)), help="Time between two refreshes.  [default: 2s, 30s of a ROOT in a store]"
+)
+def status(mirror: Mirror, interval: float | None, *, check: bool, watch: bool) -> int:
     """Show the state of every table, and what to do.
 
     Reads the landing zone; an engine may run meanwhile, and its options are used. Starts no Java.
@@ -75,11 +84,12 @@ def status(mirror: Mirror, interval: float, *, check: bool, watch: bool) -> int:
     from rich.console import Group
     from rich.live import Live
 
+    interval = interval or WATCH_SECONDS[isinstance(mirror.root, Path)]
     is_live = watch and not wants_json() and stdout().is_terminal
     view = Live(console=stdout(), auto_refresh=False, screen=True) if is_live else nullcontext()
     with Stopping() as stopping, view as live:
         while True:
-            latest = mirror.status()
+            latest = _status(mirror)
             if live:
                 live.update(Group(*status_text(latest, problems_first=True)), refresh=True)
             else:
@@ -90,7 +100,18 @@ def status(mirror: Mirror, interval: float, *, check: bool, watch: bool) -> int:
     return exits.SUCCESS if is_calm or not check else exits.NEEDS_ATTENTION
 
 
-@command(config=("default_schema",))
+def _status(mirror: Mirror) -> MirrorStatus:
+    """The status; where Fabric mirrors it, with the pending files that it would reject."""
+    with mirror.snapshot() as seen:
+        latest = mirror.status_of(seen)
+        if not latest.fabric:
+            return latest
+        from mirror_engine.publisher.trace.fabric import with_rejections
+
+        return with_rejections(seen, latest)
+
+
+@command(config=("default_schema",), at_once=True)
 def tables(mirror: Mirror) -> None:
     """List the Delta tables.
 
@@ -100,8 +121,10 @@ def tables(mirror: Mirror) -> None:
 
     Exit codes: 0 listed, even if there are none yet · 2 usage error · 4 temporary: storage; retry
     """
-    row_counts = {table.delta_folder: table.row_count for table in mirror.status().tables}
-    listed = [_table_json(mirror, folder, row_counts.get(folder)) for folder in mirror.tables()]
+    with mirror.snapshot() as seen:
+        row_counts = {table.delta_folder: table.row_count for table in mirror.status_of(seen).tables}
+        writer = seen.context.writer
+        listed = [_table_json(mirror, writer, folder, row_counts.get(folder)) for folder in writer.tables()]
     rows = [
         (
             table["table"],
@@ -116,14 +139,16 @@ def tables(mirror: Mirror) -> None:
     report({"tables": listed}, [text])
 
 
-def _table_json(mirror: Mirror, folder: str, row_count: int | None) -> dict[str, Any]:
-    newest = next(iter(mirror.history(folder, limit=1)), None)
+def _table_json(mirror: Mirror, writer: DeltaWriter, folder: str, row_count: int | None) -> dict[str, Any]:
+    from mirror_engine.tables.arrow_types import arrow_schema
+
+    newest, found = next(iter(writer.history(folder, limit=1)), None), writer.snapshot(folder)
     return {
-        **delta_table_json(mirror.root, folder, mirror.config.delta_default_schema),
+        **delta_table_json(mirror, folder),
         "delta_version": newest.version if newest else None,
         "last_commit_at": iso(newest.timestamp_ms / 1000) if newest else None,
         "row_count": row_count,
-        "columns": _columns_json(mirror.read_table(folder, limit=0).schema),
+        "columns": _columns_json(arrow_schema(found.schema.columns if found else ())),
     }
 
 
@@ -144,7 +169,7 @@ def _number(value: int | None) -> str:
 @click.argument("table", help=TABLE_HELP)
 @click.option("--at-version", type=COUNT, help="Delta version to show; default: the newest.")
 @click.option("--limit", type=COUNT, default=20, help="Maximum number of rows; 0 for all.")
-def show(mirror: Mirror, table: str, at_version: int | None, limit: int) -> None:
+def show(mirror: Mirror, table: str, at_version: int | None, limit: int, max_download: int) -> None:
     """Show a table's rows.
 
     Sorted by key; of more rows than --limit, those that the table's files begin with. In JSON, decimals are text,
@@ -156,9 +181,10 @@ def show(mirror: Mirror, table: str, at_version: int | None, limit: int) -> None
     Exit codes: 0 shown · 2 usage error: no such table or version · 4 temporary: storage; retry
     """
     folder = mirror.delta_folder(table)
+    Reading(max_download).allow_rows(mirror.root / TABLES, folder, at_version, limit + 1 if limit else None)
     rows = mirror.show(folder, version=at_version, limit=limit or None)
     document = {
-        **delta_table_json(mirror.root, folder, mirror.config.delta_default_schema),
+        **delta_table_json(mirror, folder),
         "at_version": at_version,
         "columns": _columns_json(rows.schema),
         "rows": as_json(rows),
@@ -182,7 +208,7 @@ def history(mirror: Mirror, table: str, limit: int) -> None:
     """
     folder = mirror.delta_folder(table)
     commits = mirror.history(folder, limit=limit or None)
-    reference = delta_table_json(mirror.root, folder, mirror.config.delta_default_schema)
+    reference = delta_table_json(mirror, folder)
     report({**reference, "commits": [_commit_json(entry) for entry in commits]}, [history_grid(commits)])
 
 
@@ -230,6 +256,7 @@ def diff(
     at_version: int | None,
     float_tolerance: float,
     limit: int,
+    max_download: int,
 ) -> int:
     """Compare a table with an expected result.
 
@@ -245,13 +272,14 @@ def diff(
     from mirror_engine.publisher.diff import compare, read_expected
 
     folder = mirror.delta_folder(table)
+    Reading(max_download).allow_rows(mirror.root / TABLES, folder, at_version)
     actual = mirror.read_table(folder, version=at_version)
     # a column whose name contains a comma may be given as it is
     columns = [name for text in key for name in ([text] if text in actual.column_names else text.split(","))]
     columns = columns or list(mirror.key_columns(folder))
     rows = read_expected(expected, actual.schema)
     difference = compare(actual, rows, columns, tolerance=float_tolerance, limit=limit or None)
-    reference = delta_table_json(mirror.root, folder, mirror.config.delta_default_schema)
+    reference = delta_table_json(mirror, folder)
     document = {**reference, "at_version": at_version, **difference_json(difference)}
     headline = f"{reference['table']} is as expected", f"{reference['table']} differs from expected"
     report(document, difference_text(difference, headline, _DIFF, "bold red"))
@@ -350,12 +378,12 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False) -> Iterat
         yield ""
         yield from diagnostic_lines(diagnostic)
     by_urgency = sorted(status.tables, key=lambda table: list(STATE_STYLES).index(table.urgency))
-    noted = [table for table in by_urgency if _is_noted(table)]
+    noted = [table for table in by_urgency if _is_noted(table) or (status.fabric and table.fabric_error)]
     stuck = [table for table in noted if problems_first and table.urgency == "stuck"]
-    yield from _paragraphs(stuck, engine_running=status.engine_running)
+    yield from _paragraphs(stuck, status)
     yield ""
-    yield _overview(by_urgency if problems_first else status.tables, now) if status.tables else line(NO_FOLDERS)
-    yield from _paragraphs([table for table in noted if table not in stuck], engine_running=status.engine_running)
+    yield _overview(by_urgency if problems_first else status.tables, now, status) if status.tables else line(NO_FOLDERS)
+    yield from _paragraphs([table for table in noted if table not in stuck], status)
 
 
 def _is_noted(table: TableStatus) -> bool:
@@ -363,22 +391,34 @@ def _is_noted(table: TableStatus) -> bool:
     return bool(has_notes) or not isinstance(table.state, CaughtUp)
 
 
-def _paragraphs(tables: Iterable[TableStatus], *, engine_running: bool) -> Iterator[RenderableType]:
+def _paragraphs(tables: Iterable[TableStatus], status: MirrorStatus) -> Iterator[RenderableType]:
     for table in tables:
         yield ""
-        yield from _paragraph(table, engine_running=engine_running)
+        yield from _paragraph(table, engine_running=status.is_worked_on)
+        if status.fabric and table.fabric_error:
+            yield bullet("Fabric:", table.fabric_error)
 
 
 def _headline(status: MirrorStatus, now: float) -> Text:
-    if not status.engine_running:
+    lease = status.lease
+    if status.fabric:
+        seen, says = status.last_heartbeat_at, status.fabric
+        engine = f"mirrored by Fabric: {says.status or 'no status'}{f', {says.error}' if says.error else ''}"
+        engine += "" if seen is None else f" (last seen {short_span(max(0.0, now - seen))} ago)"
+    elif not status.engine_running:
         seen = status.last_heartbeat_at
         engine = f"no engine is running{'' if seen is None else f' (last seen {short_span(now - seen)} ago)'}"
+        engine += f"; expired is the lease of {lease}" if lease and not lease.is_over else ""
+    elif lease and status.next_scan_at is None:
+        engine = f"engine running on {lease}"
     elif status.next_scan_at is None or status.next_scan_at <= now:
         engine = "engine running, working"
     else:
         engine = f"engine running, next scan in {short_span(status.next_scan_at - now)}"
     zone = "" if status.zone else "no landing zone (Files/LandingZone); "
-    return line(f"{status.root}: {zone}{engine}")
+    kinds = ", ".join(f"{number:,} {kind}" for kind, number in status.scan_requests.items())
+    requests = f"; a scan takes {count(sum(status.scan_requests.values()), 'request')} ({kinds})" if kinds else ""
+    return line(f"{status.root}: {zone}{engine}{requests}")
 
 
 def _partner(partner: PartnerEvents) -> str:
@@ -390,8 +430,9 @@ def _partner(partner: PartnerEvents) -> str:
     return " ".join(f"{label} {text}" for label, text in (("published by", name), ("from", source)) if text)
 
 
-def _overview(tables: Sequence[TableStatus], now: float) -> Table:
-    headings = ["Table", "Status", "Fabric", ">Applied", ">Pending", ">Lag", ">Rows", ">Version", ">Last commit"]
+def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -> Table:
+    last = ">Last sync" if status.fabric else ">Last commit"
+    headings = ["Table", "Status", "Fabric", ">Applied", ">Pending", ">Lag", ">Rows", ">Version", last]
     rows = [
         (
             table.name.normalized,
@@ -419,6 +460,9 @@ def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[Renderab
         yield line(table.message, style)
         if help := table.help(engine_running=engine_running):
             yield bullet("help:", help)
+    if table.would_reject:
+        yield line("Fabric would reject:", style)
+        yield from diagnostic_lines(table.would_reject)
     if table.pending_files:
         pending = count(len(table.pending_files), "file")
         yield f"  {pending} pending, the oldest for {short_span(table.lag_seconds)}"

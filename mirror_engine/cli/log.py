@@ -17,12 +17,12 @@ from mirror_engine.cli.options import Choice, verbosity
 from mirror_engine.landing_zone.diagnostics import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 LogLevel = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[LogLevel, ...] = ("debug", "info", "warning", "error")
 _LEVEL_OF: dict[Severity, LogLevel] = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "info"}
 _BARE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./:+@%,")
-_KINDS: dict[type, tuple[LogLevel, str]] = {
+KINDS: dict[type, tuple[LogLevel, str]] = {
     events.CycleStarted: ("debug", "cycle_started"),
     events.CycleEnded: ("info", "cycle_finished"),
     events.BatchStarted: ("debug", "batch_started"),
@@ -38,7 +38,7 @@ _KINDS: dict[type, tuple[LogLevel, str]] = {
     events.ProgressRebuilt: ("warning", "progress_rebuilt"),
     events.SetupProgress: ("info", "setup_progress"),
 }
-_RENAMED = {"batches": "commits", "seconds": "duration_seconds", "done": "completed"}
+RENAMED = {"batches": "commits", "seconds": "duration_seconds", "done": "completed"}
 
 
 def log_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -84,9 +84,9 @@ class Log:
 
 def log_record(event: events.Event) -> tuple[LogLevel, str, dict[str, Any]]:
     """Level, name and fields of an event."""
-    level, name = _KINDS[type(event)]
+    level, name = KINDS[type(event)]
     fields: dict[str, Any] = {}
-    for attribute, value in vars(event).items():
+    for attribute, value in _facts(event):
         match attribute:
             case "table":
                 fields["table"] = value.normalized if value else None
@@ -100,7 +100,7 @@ def log_record(event: events.Event) -> tuple[LogLevel, str, dict[str, Any]]:
                 fields |= value
             case _:
                 rounded = round(value, 3) if isinstance(value, float) else value
-                fields[_RENAMED.get(attribute, attribute)] = rounded
+                fields[RENAMED.get(attribute, attribute)] = rounded
     match event:
         case events.CycleEnded(batches=0):
             level = "debug"
@@ -111,6 +111,11 @@ def log_record(event: events.Event) -> tuple[LogLevel, str, dict[str, Any]]:
         case events.RetryScheduled():
             fields["code"] = "ME072"
     return level, name, fields
+
+
+def _facts(event: events.Event) -> Iterator[tuple[str, Any]]:
+    """The event's attributes, but requests to a store where there is none."""
+    return ((name, value) for name, value in vars(event).items() if value is not None or name != "scan_requests")
 
 
 def _text(record: dict[str, Any]) -> str:

@@ -40,10 +40,13 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "trace file": ("trace", "Show what one change file did."),
         "trace what-if": ("trace", "Replay without a file, or in another order."),
         "diff": ("inspection", "Compare a table with an expected result."),
+        "compare": ("compare", "Compare Fabric's tables with a replay of their landing zone."),
+        "pull": ("compare", "Copy a landing zone to this machine."),
     },
     "Check a publisher": {
         "validate": ("validate", "Check a landing zone. Reads only; needs no Java."),
         "explain": ("validate", "Explain a diagnostic code."),
+        "schema": ("schema", "Print a JSON schema, for editors and programs."),
         "emulator start": ("emulator", "Start a local OneLake for your publisher."),
         "emulator stop": ("emulator", "Stop it."),
         "emulator env": ("emulator", "Print the environment that leads a publisher to it."),
@@ -51,7 +54,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Set up and maintain": {
         "init": ("setup", "Create an example landing zone."),
-        "demo": ("setup", "Replicate the example with Spark."),
+        "demo": ("setup", "Replicate the example."),
         "doctor": ("setup", "Check this machine and the Delta tables."),
         "maintain": ("setup", "Compact and vacuum the Delta tables."),
         "rebuild": ("setup", "DROP Delta tables and reload them from the landing zone."),

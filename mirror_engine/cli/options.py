@@ -5,19 +5,23 @@ from __future__ import annotations
 import inspect
 import os
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from mirror_engine.config import Config, Kind, duration, flag_of, load, options, read_effective, whole
+from mirror_engine.config import Config, Kind, duration, flag_of, load, options, read_effective, size, whole
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.layout import OPTIONS
-from mirror_engine.storage.roots import check_root
+from mirror_engine.landing_zone.layout import OPTIONS, ZONE
+from mirror_engine.storage.roots import check_root, root_of, state_folder
+from mirror_engine.storage.store_url import parse_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.store_url import Place
 
 ALL = tuple(field.name for field in fields(Config))
 READING = tuple(name for name, option in options().items() if option.topic == "Landing zone")
@@ -30,11 +34,21 @@ CONTEXT: dict[str, Any] = {
     "show_default": True,
 }
 TABLE_HELP = "Sales.Orders, Sales.schema/Orders or Items, in any case."
-_ROOT_HELP = "The mirrored database's folder.  [default: .]"
+_ROOT_HELP = "The mirrored database's folder, or its URL in a store.  [default: .]"
 _VERBATIM = "\b"  # click keeps the lines of a paragraph that begins with it
 
+
+class PlaceType(click.ParamType[Any]):
+    """A folder of this machine, or a URL in a store."""
+
+    name = "ROOT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+        return root_of(parse_place(value)) if isinstance(value, str) else value
+
+
 ROOT = click.Option(
-    ["root_option", "-C", "--root"], metavar="ROOT", type=Path, help=f"{_ROOT_HELP[:-1]}; env: {ROOT_VARIABLE}]"
+    ["root_option", "-C", "--root"], metavar="ROOT", type=PlaceType(), help=f"{_ROOT_HELP[:-1]}; env: {ROOT_VARIABLE}]"
 )
 VERBOSE = click.Option(["-v", "--verbose"], count=True, show_default=False, help="Log details, too.")
 QUIET = click.Option(["-q", "--quiet"], count=True, show_default=False, help="No progress; log only warnings.")
@@ -43,10 +57,10 @@ _CONFIG_FILE = click.Option(
     ["config_file", "--config"],
     metavar="FILE",
     type=Path,
-    help="Options file.  [default: ROOT/mirror-engine.toml]",
+    help="Options file.  [default: mirror-engine.toml in ROOT, of a URL in its state folder]",
 )
 _GLOBAL = ("config_file", "as_json", "root_option", "verbose", "quiet", "_click_default_help")
-_SHARED = {"root", *_GLOBAL, *ALL}  # values that no command takes as they are
+_SHARED = {"root", "max_download", *_GLOBAL, *ALL}  # values that no command takes as they are
 _TOPICS = {
     **{name: option.topic for name, option in options().items()},
     **dict.fromkeys(("log_format", "log_level"), "Log"),
@@ -80,6 +94,9 @@ class Choice(click.Choice[str]):
 
 COUNT = Value(whole("N", 0))
 DURATION = Value(duration(0))
+_MAX_DOWNLOAD = click.Option(
+    ["--max-download"], type=Value(size()), default="1GiB", help="Of a store: ask before more is downloaded."
+)
 
 
 class Command(click.Command):
@@ -107,18 +124,21 @@ def command(
     place: Literal["root", "empty", "any"] = "root",
     config: Sequence[str] = (),
     reads_engine: bool = False,
+    at_once: bool = False,
 ) -> Callable[[Callable[..., int | None]], Command]:
     """Make a command of a function, which returns an exit code or None for 0.
 
-    The function takes its own parameters and, where its signature names them, `root`, `config` and an open `mirror`.
+    The function takes its own parameters and, where its signature names them, `root`, `config`, `max_download` and an
+    open `mirror`.
 
     Args:
         name: of the command; the function's by default.
         root: how ROOT is given: by `-C` or as an argument, by `-C` only; `own`: the command has a folder of its
             own, or none.
-        place: what ROOT must be: a ROOT, or an empty folder that may become one, or any folder.
+        place: what ROOT must be: a ROOT, or an empty folder that may become one, or any folder of this machine.
         config: fields of `Config` that become flags.
         reads_engine: whether the running engine's options take the place of file and variables.
+        at_once: whether it reads change files of a mirror as they are at one moment: a store is listed once.
     """
 
     def decorate(function: Callable[..., int | None]) -> Command:
@@ -128,13 +148,19 @@ def command(
         def run(**values: Any) -> int | None:
             shared = {name: values.pop(name) for name in _SHARED & values.keys()}
             given: dict[str, Any] = {"root": _root(shared.get("root"), shared.get("root_option"))}
-            if root != "own" and place != "any" and given["root"].is_dir():
+            given["max_download"] = shared.get("max_download")
+            is_local = isinstance(given["root"], Path)
+            if root != "own" and place == "any" and not is_local:
+                raise UsageError(f"{given['root']}: is no folder of this machine", "give the path of one")
+            if root != "own" and place != "any" and (not is_local or given["root"].is_dir()):
                 check_root(given["root"], may_be_empty=place == "empty")
             if is_configured:
                 folder = given["root"] if root != "own" else _folder(values)
                 flags = {field: shared[field] for field in config if shared[field] is not None}
                 effective = _effective(folder) if reads_engine else None
-                given["config"] = load(folder, flags, os.environ, shared["config_file"], effective=effective)
+                given["config"] = load(
+                    state_folder(folder), flags, os.environ, shared["config_file"], effective=effective
+                )
                 if "memory_limit" in config and given["config"].memory_limit != "none":
                     from mirror_engine.tables.reading.limits import limit_memory  # imports Arrow
 
@@ -143,12 +169,14 @@ def command(
                 if "mirror" in wanted:
                     from mirror_engine.mirror import Mirror
 
-                    given["mirror"] = stack.enter_context(Mirror(given["root"], given["config"]))
+                    storage = None if is_local or not at_once else _opened(given["root"], given["max_download"], values)
+                    given["mirror"] = stack.enter_context(Mirror(given["root"], given["config"], storage=storage))
                 return function(**values, **{name: given[name] for name in wanted & given.keys()})
 
         parameters: list[click.Parameter] = list(reversed(vars(function).get("__click_params__", [])))
         if root == "argument":
-            parameters.insert(0, click.Argument(["root"], required=False, type=Path, help=_ROOT_HELP))
+            parameters.insert(0, click.Argument(["root"], required=False, type=PlaceType(), help=_ROOT_HELP))
+        parameters += [_MAX_DOWNLOAD] if at_once or "max_download" in wanted else []
         if is_configured:
             parameters += [*map(_config_flag, config), _CONFIG_FILE]
         parameters += [_JSON, *([] if root == "own" else [ROOT]), VERBOSE, QUIET]
@@ -170,24 +198,35 @@ def verbosity() -> int:
     return sum(each.params.get("verbose", 0) - each.params.get("quiet", 0) for each in contexts)
 
 
-def _root(positional: Path | None, chosen: Path | None) -> Path:
+def _root(positional: Place | None, chosen: Place | None) -> Place:
     if positional is not None and chosen is not None:
         raise UsageError(f"ROOT is given twice: {positional} and -C {chosen}", "leave one of them out")
-    above = click.get_current_context().find_root().params.get("root_option")
-    return positional or chosen or above or Path(os.environ.get(ROOT_VARIABLE) or ".")
+    above: Place | None = click.get_current_context().find_root().params.get("root_option")
+    return positional or chosen or above or root_of(parse_place(os.environ.get(ROOT_VARIABLE) or "."))
 
 
-def _folder(values: Mapping[str, Any]) -> Path:
-    """Folder of `mirror-engine.toml` of a command with a folder of its own: the first of several."""
-    first: Path = (values.get("paths") or [values.get("store", Path())])[0]
+def _opened(root: Place, max_download: int | None, values: Mapping[str, Any]) -> Storage | None:
+    """The landing zone of a ROOT in a store, listed once; None for a command that writes, or looks again and again."""
+    from mirror_engine.cli.reading import Reading
+
+    if max_download is None or values.get("watch"):
+        return None
+    return Reading(max_download, is_quiet=verbosity() < 0).open(root, ZONE)
+
+
+def _folder(values: Mapping[str, Any]) -> Place:
+    """Folder of `mirror-engine.toml` of a command with a folder of its own: the first of several; of a URL its ROOT."""
+    first: Place = (values.get("paths") or [values.get("store", Path())])[0]
+    if not isinstance(first, Path):
+        return replace(first, path=f"/{first.path}/".partition(f"/{ZONE}/")[0].strip("/"))
     return first.parent if first.is_file() else first
 
 
-def _effective(root: Path) -> Config | None:
-    """Options of the engine that runs on ROOT; None if none runs."""
+def _effective(root: Place) -> Config | None:
+    """Options of the engine of this machine that runs on ROOT; None if none runs."""
     from mirror_engine.engine.root_identity import is_locked
 
-    return read_effective(root / OPTIONS) if root.is_dir() and is_locked(root) else None
+    return read_effective(state_folder(root) / OPTIONS) if is_locked(root) else None
 
 
 def _config_flag(name: str) -> click.Option:

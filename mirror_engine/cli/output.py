@@ -17,13 +17,13 @@ from mirror_engine.monitoring.words import cell, plain, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.mirror import Mirror
 
 SCHEMA_VERSION = 1  # of every JSON document
 TENTHS_BELOW = 10  # seconds
@@ -117,11 +117,12 @@ def table_json(name: TableName, default_schema: str) -> dict[str, Any]:
     return dict(table_reference(name, name.delta_folder(default_schema)))
 
 
-def delta_table_json(root: Path, delta_folder: str, default_schema: str) -> dict[str, Any]:
+def delta_table_json(mirror: Mirror, delta_folder: str) -> dict[str, Any]:
     """The same of a Delta folder such as `dbo/Items`; the landing folder is null if it is gone."""
     schema, _, table = delta_folder.rpartition("/")
+    default_schema = mirror.config.delta_default_schema
     names = [TableName(schema, table), *([TableName("", table)] if schema == default_schema else ())]
-    present = next((name for name in names if (root / ZONE / name.folder).is_dir()), None)
+    present = next(filter(mirror.has_landing_folder, names), None)
     folder = present.folder if present else None
     return {
         "table": (present or names[-1]).normalized,

@@ -197,7 +197,7 @@ class Progress:
             parts = [f"{work.table}: {work}" for work in self._work.values()]
             if setup := self._setup:
                 parts.insert(
-                    0, f"preparing {setup.what}" + (f" ({setup.done} of {setup.total})" if setup.total else "")
+                    0, f"{setup.doing} {setup.what}" + (f" ({setup.done} of {setup.total})" if setup.total else "")
                 )
             done = f"{count(self._commits, 'commit')} so far"
         return f"[{short_span(time.monotonic() - self._started)}] {'; '.join(parts) or done}"
@@ -214,7 +214,7 @@ class Progress:
                 total = setup.total or None
                 counts = f"{setup.done} of {total}" if total else ""
                 bar = ProgressBar(total, setup.done, width=20, pulse=not total)
-                shown.add_row(f"preparing {setup.what}", bar, counts, short_span(now - self._started))
+                shown.add_row(f"{setup.doing} {setup.what}", bar, counts, short_span(now - self._started))
             for work in self._work.values():
                 bar = ProgressBar(2 * work.files, work.read + work.committed, width=20)
                 shown.add_row(work.table, bar, str(work), short_span(now - work.started))

@@ -6,6 +6,7 @@ import logging
 import time
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,7 +42,6 @@ from mirror_engine.storage.roots import has_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from rich.console import RenderableType
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
+    from mirror_engine.storage.store_url import Place
 
 NOTE_SECONDS = 10.0  # between two lines of `wait`
 ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see mirror-engine status"
@@ -59,7 +60,7 @@ ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see 
 
 @command(config=ALL)
 @progress_option
-def sync(root: Path, config: Config, progress: str) -> int:
+def sync(root: Place, config: Config, progress: str) -> int:
     """Apply all pending change files, then exit.
 
     Example: mirror-engine sync ./shop --max-batch-files 1
@@ -92,7 +93,7 @@ class Applied:
             self.tables.add(event.table)
 
 
-def _misses_zone(root: Path) -> bool:
+def _misses_zone(root: Place) -> bool:
     """Whether there is no landing zone yet, which is noted."""
     if has_zone(root):
         return False
@@ -183,7 +184,7 @@ def _failure(error: TransientError) -> Iterator[RenderableType]:
 
 @command(place="empty", config=ALL)
 @log.log_options("auto", "text", "json")
-def run(root: Path, config: Config, log_format: str, log_level: str) -> int:
+def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     """Apply change files as they arrive, until stopped.
 
     SIGTERM or Ctrl+C ends it after the current commit, a second one immediately. File-system events wake it; without
@@ -207,7 +208,8 @@ def run(root: Path, config: Config, log_format: str, log_level: str) -> int:
     else:
         writer = log.Log(log_format, least)
         with Stopping() as stopping, Mirror(root, config, listeners=[writer]) as mirror:
-            writer.write("info", "started", {"root": str(root), "poll_interval_seconds": config.poll_interval_seconds})
+            seconds = mirror.config.scan_pause(0)
+            writer.write("info", "started", {"root": str(root), "poll_interval_seconds": seconds})
             if not has_zone(root):
                 writer.write("warning", "no_landing_zone", {"expected": str(root / ZONE)})
             done = mirror.run(stopping.stop)
@@ -219,7 +221,7 @@ def run(root: Path, config: Config, log_format: str, log_level: str) -> int:
     return code
 
 
-def _run_on_terminal(root: Path, config: Config, stopping: Stopping, least: log.LogLevel) -> SyncReport:
+def _run_on_terminal(root: Place, config: Config, stopping: Stopping, least: log.LogLevel) -> SyncReport:
     """Run with bars and sentences; at the end, what was done, and what needs attention."""
     from mirror_engine.mirror import Mirror
 
@@ -244,10 +246,12 @@ def _run_on_terminal(root: Path, config: Config, stopping: Stopping, least: log.
 )
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 @click.option("--timeout", type=DURATION, default="600s", help="How long to wait.")
-@click.option("--interval", type=Value(duration(0.05)), default="1s", help="Time between two checks.")
+@click.option(
+    "--interval", type=Value(duration(0.05)), help="Time between two checks.  [default: 1s, of a ROOT in a store 10s]"
+)
 @click.option("--fail-fast", is_flag=True, help="End with 3 as soon as a table is halted or blocked.")
 def wait(
-    mirror: Mirror, condition: str, tables: tuple[str, ...], timeout: float, interval: float, *, fail_fast: bool
+    mirror: Mirror, condition: str, tables: tuple[str, ...], timeout: float, interval: float | None, *, fail_fast: bool
 ) -> int:
     """Wait until tables have caught up or a file is applied.
 
@@ -263,6 +267,7 @@ def wait(
     kind, _, file = condition.partition("=")
     if condition != "caught-up" and (kind != "file" or not file):
         raise UsageError(f"--for {condition}: unknown condition", "wait for caught-up or file=NAME")
+    interval = interval or (1.0 if isinstance(mirror.root, Path) else 10.0)  # each check of a store costs requests
     started, noted, is_noted, landed = time.monotonic(), 0.0, False, -1
     with Stopping() as stopping:
         while True:

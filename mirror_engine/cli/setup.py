@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mirror_engine.engine.rebuild import TableRebuild
     from mirror_engine.engine.run import SyncReport
     from mirror_engine.mirror import Mirror
+    from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.spark.doctor import Check
 
 OF_DELTA_TABLES = frozenset({"ME080", "ME081"})  # external change; damaged
@@ -90,7 +91,7 @@ def init(root: Path) -> None:
 @click.argument("store", metavar="DIR", type=Path, help="A new or empty folder.")
 @progress_option
 def demo(store: Path, config: Config, progress: str) -> int:
-    """Replicate the example with Spark.
+    """Replicate the example.
 
     First the initial load, then changes with all four row markers; then each table, which commit applied which
     files, and the status. Takes about a minute, the first time longer: Delta's jars are downloaded.
@@ -122,7 +123,7 @@ def demo(store: Path, config: Config, progress: str) -> int:
                     return exits.INTERRUPTED
         tables = [
             {
-                **delta_table_json(mirror.root, folder, mirror.config.delta_default_schema),
+                **delta_table_json(mirror, folder),
                 "rows": as_json(mirror.read_table(folder).to_pylist()),
                 "commits": len(mirror.history(folder)),
             }
@@ -142,7 +143,7 @@ def _demo_text(mirror: Mirror, reports: list[SyncReport]) -> Iterator[Renderable
     for folder in mirror.tables():
         rows = mirror.read_table(folder).to_pylist()
         yield ""
-        yield line(delta_table_json(mirror.root, folder, mirror.config.delta_default_schema)["table"], "bold")
+        yield line(delta_table_json(mirror, folder)["table"], "bold")
         yield from rows_text(sorted(rows, key=lambda row: [cell(value) for value in row.values()]))
         yield history_grid(mirror.history(folder))
     yield ""
@@ -200,7 +201,7 @@ def _delta_tables(root: Path, config: Config) -> list[Check]:
 @command(root="option", config=("default_schema", "vacuum_retention_days", *SPARK))
 @click.argument("tables", metavar="[TABLE]...", nargs=-1, help="Sales.Orders, Items …; default: all tables.")
 @progress_option
-def maintain(root: Path, config: Config, tables: tuple[str, ...], progress: str) -> int:
+def maintain(root: Place, config: Config, tables: tuple[str, ...], progress: str) -> int:
     """Compact and vacuum the Delta tables.
 
     OPTIMIZE, then VACUUM of data files older than --vacuum-retention: earlier versions can no longer be read.
@@ -216,14 +217,14 @@ def maintain(root: Path, config: Config, tables: tuple[str, ...], progress: str)
     failures: list[tuple[dict[str, Any], TransientError]] = []
 
     def fail(folder: str, error: TransientError) -> None:
-        reference = delta_table_json(root, folder, config.delta_default_schema)
+        reference = delta_table_json(mirror, folder)
         failures.append((reference, error))
         if not wants_json():  # at once: the next table may take long
             sys.stderr.write(exits.error_text(f"{reference['table']}: {error.message}", error.help))
 
     with shown(progress) as listeners, Mirror(root, config, listeners=listeners) as mirror:
         facts = mirror.maintain(tables, fail)
-    done = [(delta_table_json(root, folder, config.delta_default_schema), numbers) for folder, numbers in facts.items()]
+        done = [(delta_table_json(mirror, folder), numbers) for folder, numbers in facts.items()]
     documents = [{**reference, **as_json(numbers)} for reference, numbers in done]
     documents += [{**reference, "error": error.to_json()} for reference, error in failures]
     text = []
@@ -239,7 +240,7 @@ def maintain(root: Path, config: Config, tables: tuple[str, ...], progress: str)
 @click.option("--replay", is_flag=True, help="Move archived change files back first, so that all rows are rebuilt.")
 @click.option("--lose-rows", is_flag=True, help="Go on where rows are lost.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def rebuild(root: Path, config: Config, tables: tuple[str, ...], *, replay: bool, lose_rows: bool, yes: bool) -> None:
+def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: bool, lose_rows: bool, yes: bool) -> None:
     """DROP Delta tables and reload them from the landing zone.
 
     As Fabric does when mirroring is stopped and started (LZ-7.7). All progress is forgotten; the next sync or run

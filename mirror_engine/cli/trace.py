@@ -71,7 +71,7 @@ WHAT_IF = {
 }
 
 
-@command(root="option", config=(*READING, "memory_limit"), reads_engine=True)
+@command(root="option", config=(*READING, "memory_limit"), reads_engine=True, at_once=True)
 @click.argument("table", help=TABLE_HELP)
 @click.argument("key", nargs=-1, required=True, help="The key's value: 42, or Order=7 for each column.")
 def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
@@ -103,7 +103,7 @@ def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
     return exits.NEEDS_ATTENTION if history.matches_delta is False else exits.SUCCESS
 
 
-@command(root="option", config=(*READING, "memory_limit"), reads_engine=True)
+@command(root="option", config=(*READING, "memory_limit"), reads_engine=True, at_once=True)
 @click.argument("table", help=TABLE_HELP)
 @click.argument("name", metavar="FILE", help="The change file's name, path or number.")
 def file(mirror: Mirror, table: str, name: str) -> None:
@@ -131,7 +131,7 @@ def file(mirror: Mirror, table: str, name: str) -> None:
     report(document, _file_text(trace.name.normalized, found))
 
 
-@command("what-if", root="option", config=(*READING, "memory_limit"), reads_engine=True)
+@command("what-if", root="option", config=(*READING, "memory_limit"), reads_engine=True, at_once=True)
 @click.argument("table", help=TABLE_HELP)
 @click.option("--skip", metavar="FILE", multiple=True, help="Replay without this file (repeatable).")
 @click.option("--swap", metavar="FILE,FILE", multiple=True, help="Exchange two files: 3,2 (repeatable).")
@@ -163,7 +163,7 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
     report(document, _what_if_text(trace.name.normalized, result))
 
 
-@command(config=(*READING, "memory_limit"), reads_engine=True)
+@command(config=(*READING, "memory_limit"), reads_engine=True, at_once=True)
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
     """Show what the next sync would do.
@@ -319,7 +319,10 @@ def _rows_text(heading: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
 def _agreement(history: RowHistory) -> Iterator[RenderableType]:
     """Whether the Delta table has the rows that its files make."""
     if history.delta_rows is None:
-        yield "There is no Delta table yet."
+        is_applied = any(not change.pending_because for change in history.changes)
+        yield (
+            "No Delta table could be read: see mirror-engine status." if is_applied else "There is no Delta table yet."
+        )
     elif history.matches_delta is None:
         yield from _rows_text("Delta table", history.delta_rows)
     elif history.matches_delta:

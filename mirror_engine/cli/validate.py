@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mirror_engine.cli import exits
-from mirror_engine.cli.options import COUNT, DURATION, READING, Choice, command
+from mirror_engine.cli.options import COUNT, DURATION, READING, Choice, PlaceType, command, verbosity
 from mirror_engine.cli.output import STYLES, bullet, grid, indented, line, note, print_json, report, wants_json
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.errors import UsageError
@@ -32,18 +32,19 @@ if TYPE_CHECKING:
     from mirror_engine.explain.pages import Explanation
     from mirror_engine.publisher.target import ValidationTarget
     from mirror_engine.publisher.validate import Baseline, ValidationReport
+    from mirror_engine.storage.store_url import Place
 
 LARGE_FILE_BYTES = 32 * 1024 * 1024
 MIN_NEW_OBJECTS = 500_000  # before a garbage collection: a command that ends soon leaves little
 
 
-@command(root="own", config=(*READING, "memory_limit"))
+@command(root="own", config=(*READING, "memory_limit"), at_once=True)
 @click.argument(
     "paths",
     metavar="[PATH]...",
-    type=Path,
+    type=PlaceType(),
     nargs=-1,
-    help="A ROOT, a landing zone, a table folder or a file.  [default: .]",
+    help="A ROOT, a landing zone, a table folder or a file, or its URL.  [default: .]",
 )
 @click.option(
     "report_format",
@@ -67,7 +68,7 @@ MIN_NEW_OBJECTS = 500_000  # before a garbage collection: a command that ends so
 @click.option("--watch", is_flag=True, help="Keep checking while a publisher writes, until Ctrl+C.")
 @click.option("--duration", type=DURATION, help="With --watch: end after this time.")
 def validate(
-    paths: tuple[Path, ...],
+    paths: tuple[Place, ...],
     config: Config,
     report_format: str,
     fail_on: str,
@@ -77,6 +78,7 @@ def validate(
     write_baseline: Path | None,
     check_tie_order: int,
     duration: float | None,
+    max_download: int,
     *,
     keys_only: bool,
     watch: bool,
@@ -95,6 +97,7 @@ def validate(
     from mirror_engine.tables.arrow_types import without_pandas
 
     without_pandas()
+    from mirror_engine.cli.reading import Reading
     from mirror_engine.publisher import validate as checks
     from mirror_engine.publisher.target import find_target
 
@@ -103,7 +106,7 @@ def validate(
         raise UsageError("--duration requires --watch", "add --watch, or omit --duration")
     if watch and len(paths) > 1:
         raise UsageError("--watch takes one path", "give one ROOT, landing zone or table folder")
-    if watch and not paths[0].exists():
+    if watch and isinstance(paths[0], Path) and not paths[0].exists():
         raise UsageError(f"{paths[0]} does not exist", f"create it first: mkdir -p {paths[0] / ZONE}")
     if wants_json() and report_format not in {"text", "json"}:
         raise UsageError(f"--json cannot be combined with --format {report_format}", "omit one of them")
@@ -111,7 +114,8 @@ def validate(
     known = checks.Baseline.read(baseline) if baseline else checks.Baseline()
     whole_file_bytes = LARGE_FILE_BYTES if keys_only else math.inf
     reports: list[ValidationReport] = []
-    for target in [find_target(path, config) for path in paths]:
+    opened = {} if watch else {"opened": Reading(max_download, is_quiet=verbosity() < 0).open}
+    for target in [find_target(path, config, **opened) for path in paths]:
         found = (
             _watched(target, duration)
             if watch
@@ -148,12 +152,14 @@ def _unsuppressed(found: ValidationReport, codes: frozenset[str], known: Baselin
 
 
 def _relative(zone: str) -> str:
-    """A landing zone's path as its reader would write it: relative to the working folder, if it is below."""
+    """A landing zone's path as its reader would write it: relative to the working folder if below it, or a URL."""
+    if "://" in zone:
+        return zone
     path = Path(zone).absolute()
     return os.path.relpath(path).replace(os.sep, "/") if path.is_relative_to(Path.cwd()) else path.as_posix()
 
 
-def _print(paths: Sequence[Path], checked: Sequence[ValidationReport], report_format: str, config: Config) -> None:
+def _print(paths: Sequence[Place], checked: Sequence[ValidationReport], report_format: str, config: Config) -> None:
     from mirror_engine.cli import reports
 
     if report_format == "json":

@@ -88,22 +88,29 @@ class Difference:
         return not (rows or self.missing_columns or self.unexpected_columns)
 
 
-def compare(
-    table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, tolerance: float = 0.0, limit: int | None = 20
-) -> Difference:
-    """Compare a table with the expected one.
+@dataclass(frozen=True)
+class MatchedRows:
+    """Rows of a table and of the expected one that have no equal, by position; numpy arrays, no row as an object.
 
-    Args:
-        table: the table.
-        expected: with columns in the table's spelling and types, as `read_expected` returns them.
-        key: columns by which rows are matched, in any case; none: rows are compared as multisets.
-        tolerance: by how much two floats may differ and count as equal. Rows without a key are then matched by their
-            other columns, several of the same ones in the order of their floats.
-        limit: how many rows of each kind to return; None for all.
-
-    Raises:
-        UsageError: a key column is missing in one of the tables, or they have no column in common.
+    Attributes:
+        key: the columns by which rows were matched; empty where they were compared as multisets.
+        first, second: pairs of rows with the same key, in the table and in the expected one.
+        cells: by column, in which of these pairs its values differ.
+        missing: positions in the expected table; unexpected: in the table.
+        equal_rows: how many have an equal.
     """
+
+    key: tuple[str, ...]
+    first: Integers
+    second: Integers
+    cells: Mapping[str, NDArray[np.bool_]]
+    missing: Integers
+    unexpected: Integers
+    equal_rows: int
+
+
+def match(table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, tolerance: float = 0.0) -> MatchedRows:
+    """Match the rows of a table with those of the expected one; arguments and errors are those of `compare`."""
     names = [name for name in expected.column_names if name in table.column_names]
     if not names:
         has, wants = (", ".join(side.column_names) or "none" for side in (table, expected))
@@ -133,25 +140,52 @@ def compare(
         first, second = np.delete(first, different), np.delete(second, different)
         cells, different = {}, different[:0]
     missing, unexpected = np.setdiff1d(expected_rows, second), np.setdiff1d(rows, first)
-    shown = different[:limit]
-    pairs = zip(shown, table.take(first[shown]).to_pylist(), expected.take(second[shown]).to_pylist(), strict=True)
-    return Difference(
+    return MatchedRows(
         key=tuple(match_by),
+        first=first[different],
+        second=second[different],
+        cells={name: differs[different] for name, differs in cells.items()},
+        missing=missing,
+        unexpected=unexpected,
         equal_rows=expected.num_rows - len(missing) - len(different),
-        missing_rows=len(missing),
-        unexpected_rows=len(unexpected),
-        different_rows=len(different),
-        missing_columns=tuple(name for name in expected.column_names if name not in names),
-        unexpected_columns=tuple(name for name in table.column_names if name not in names),
-        different_cells={name: int(differs.sum()) for name, differs in cells.items()},
-        missing=tuple(expected.take(missing[:limit]).to_pylist()),
-        unexpected=tuple(table.take(unexpected[:limit]).to_pylist()),
+    )
+
+
+def compare(
+    table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, tolerance: float = 0.0, limit: int | None = 20
+) -> Difference:
+    """Compare a table with the expected one.
+
+    Args:
+        table: the table.
+        expected: with columns in the table's spelling and types, as `read_expected` returns them.
+        key: columns by which rows are matched, in any case; none: rows are compared as multisets.
+        tolerance: by how much two floats may differ and count as equal. Rows without a key are then matched by their
+            other columns, several of the same ones in the order of their floats.
+        limit: how many rows of each kind to return; None for all.
+
+    Raises:
+        UsageError: a key column is missing in one of the tables, or they have no column in common.
+    """
+    found = match(table, expected, key, tolerance=tolerance)
+    actual, wanted = table.take(found.first[:limit]).to_pylist(), expected.take(found.second[:limit]).to_pylist()
+    return Difference(
+        key=found.key,
+        equal_rows=found.equal_rows,
+        missing_rows=len(found.missing),
+        unexpected_rows=len(found.unexpected),
+        different_rows=len(found.first),
+        missing_columns=tuple(name for name in expected.column_names if name not in table.column_names),
+        unexpected_columns=tuple(name for name in table.column_names if name not in expected.column_names),
+        different_cells={name: int(differs.sum()) for name, differs in found.cells.items()},
+        missing=tuple(expected.take(found.missing[:limit]).to_pylist()),
+        unexpected=tuple(table.take(found.unexpected[:limit]).to_pylist()),
         different=tuple(
             DifferentRow(
-                {name: row[name] for name in match_by},
-                {name: (wanted[name], row[name]) for name, differs in cells.items() if differs[at]},
+                {name: row[name] for name in found.key},
+                {name: (target[name], row[name]) for name, differs in found.cells.items() if differs[at]},
             )
-            for at, row, wanted in pairs
+            for at, (row, target) in enumerate(zip(actual, wanted, strict=True))
         ),
     )
 

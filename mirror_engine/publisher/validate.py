@@ -300,7 +300,7 @@ def report_of(
     if target.is_whole and zone.tables and target.storage.stat(f"{zone.folder}/{PARTNER_EVENTS_FILE}") is None:
         of_zone[diagnose("ME092", "")] = 1
     name = status.partner.partner_name if status.partner else ""
-    return ValidationReport(tuple(tables), tuple(of_zone.items()), target.landing_zone.as_posix(), partner_name=name)
+    return ValidationReport(tuple(tables), tuple(of_zone.items()), target.landing_zone, partner_name=name)
 
 
 def _ignored_data(
@@ -435,5 +435,7 @@ def write_baseline(path: Path, reports: Iterable[ValidationReport]) -> int:
 
 
 def _baseline_entry(folder: Path, report: ValidationReport, diagnostic: Diagnostic) -> tuple[Any, ...]:
-    landing_zone = os.path.relpath(Path(report.landing_zone).absolute(), folder.absolute()).replace(os.sep, "/")
+    landing_zone = report.landing_zone
+    if "://" not in landing_zone:
+        landing_zone = os.path.relpath(Path(landing_zone).absolute(), folder.absolute()).replace(os.sep, "/")
     return landing_zone, diagnostic.code, diagnostic.path, diagnostic.column

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pytest
+from json_schemas import check
 from rich.console import Console
 from scripted_faults import Fault, Script, faulty
 
@@ -55,7 +56,7 @@ def shop(tmp_path, monkeypatch):
     writer = MemoryDeltaWriter()
     faults = {}
 
-    def open_mirror(root, config, *, listeners=()):
+    def open_mirror(root, config, *, listeners=(), **_):
         storage = faulty(LocalStorage(root), Script(faults)) if faults else None
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners)
 
@@ -72,11 +73,13 @@ def shop(tmp_path, monkeypatch):
 
 @pytest.fixture
 def cli(capsys):
-    """Run a command line; pytest must see no exception, whatever happens in it."""
+    """Run a command line; pytest must see no exception, whatever happens in it. Its JSON is that of its schema."""
 
     def run(*words):
         code = main([str(word) for word in words])
-        return Printed(code, *capsys.readouterr())
+        printed = Printed(code, *capsys.readouterr())
+        check(printed.out, printed.err)
+        return printed
 
     return run
 

@@ -88,23 +88,43 @@ def test_a_rejected_request_is_logged(cli, tmp_path):
     assert "hush" not in printed.err
 
 
-def test_start_runs_until_sigterm_and_prints_the_environment(cli, tmp_path):
+def started(cli, store, *words):
+    """What `emulator start` prints until it is stopped by SIGTERM, once it serves."""
+
     def end_when_served():
         ends = time.monotonic() + 20
-        while not (tmp_path / ".mirror-engine/emulator.json").exists() and time.monotonic() < ends:
+        while not (store / ".mirror-engine/emulator.json").exists() and time.monotonic() < ends:
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGTERM)
 
     ender = threading.Thread(target=end_when_served)
     ender.start()
-    printed = cli("emulator", "start", tmp_path, "--storage-only", "--workspace", "Sales", "--item", "Orders")
+    printed = cli("emulator", "start", store, "--storage-only", *words)
     ender.join()
     assert printed.code == 0
-    lines = printed.out.splitlines()
+    return printed
+
+
+def test_start_runs_until_sigterm_and_prints_the_environment(cli, tmp_path):
+    lines = started(cli, tmp_path, "--workspace", "Sales", "--item", "Orders").out.splitlines()
     assert lines[0].startswith("export HTTPS_PROXY=http://127.0.0.1:")
     assert any(line.startswith("# workspace     Sales  ") for line in lines)
     assert any(line.startswith("# item          Orders  ") for line in lines)
     assert any(line.startswith("# page          http://127.0.0.1:") for line in lines)
+
+
+def test_start_on_one_port_names_it_everywhere(cli, tmp_path):
+    lines = started(cli, tmp_path, "--single-port", "--host-name", "emulator").out.splitlines()
+    port = lines[0].rpartition(":")[2]
+    assert f"# page          http://127.0.0.1:{port}/" in lines
+    assert (
+        f"# direct        https://127.0.0.1:{port} (tokens)  http://127.0.0.1:{port} (account key, SAS, none)" in lines
+    )
+
+
+def test_quietly_no_environment_is_printed_for_it_holds_the_token(cli, tmp_path):
+    printed = started(cli, tmp_path, "--token", TOKEN, "-q")
+    assert printed.out + printed.err == ""
 
 
 ASK = (

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from reference_pages import cli_page
 
 from mirror_engine.cli import exits
 from mirror_engine.cli.main import ALL_COMMANDS, COMMANDS, SHELLS
@@ -62,9 +60,3 @@ def test_completion_knows_commands_of_groups(cli, monkeypatch):
     monkeypatch.setenv("COMP_WORDS", "mirror-engine trace ")
     monkeypatch.setenv("COMP_CWORD", "2")
     assert cli().out.split() == ["plain,row", "plain,file", "plain,what-if"]
-
-
-def test_the_reference_page_is_current(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "50")
-    page = Path(__file__).parents[2] / "docs/cli.md"
-    assert page.read_text(encoding="utf-8") == cli_page(), "run: python tests/reference_pages.py"

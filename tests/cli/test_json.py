@@ -1,17 +1,26 @@
-"""JSON: one document with an envelope for every command, in the documented shape."""
+"""JSON: one document with an envelope for every command, of its schema, as is its documented example."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from json_shapes import documented, mismatches, shape
-from reference_pages import JSON_EXAMPLES
+from json_schemas import example, faults
+from reference import JSON_EXAMPLES
 
 from mirror_engine.cli.main import ALL_COMMANDS
 
 pytestmark = pytest.mark.slow
-WITHOUT_EXAMPLE = {"run", "demo", "doctor", "emulator start", "emulator stop", "emulator env", "emulator exec"}
+WITHOUT_EXAMPLE = {
+    "run",
+    "demo",
+    "doctor",
+    "schema",
+    "emulator start",
+    "emulator stop",
+    "emulator env",
+    "emulator exec",
+}
 
 
 def test_every_command_has_an_example():
@@ -19,7 +28,7 @@ def test_every_command_has_an_example():
     assert named == {name.replace(" ", "-") for name in ALL_COMMANDS if name not in WITHOUT_EXAMPLE}
 
 
-def test_every_command_prints_the_documented_shape(shop, cli, tmp_path):
+def test_every_command_prints_a_document_of_its_schema(shop, cli, tmp_path):
     zone = shop.root / "Files/LandingZone"
     at = ("-C", shop.root)
     (tmp_path / "expected.csv").write_text("Id,Name\n7,x\n9,y\n")
@@ -43,8 +52,13 @@ def test_every_command_prints_the_documented_shape(shop, cli, tmp_path):
         ("trace", "file", *at, "Items", "2"),
         ("trace", "what-if", *at, "Items", "--skip", "2"),
         ("diff", *at, "Items", tmp_path / "expected.csv"),
+        ("compare", shop.root),
+        ("pull", shop.root, tmp_path / "copy"),
         ("validate", zone / "Items"),
         ("explain", "ME014"),
+        ("schema",),
+        ("schema", "metadata"),
+        ("doctor",),
         ("init", tmp_path / "new"),
         ("maintain", *at, "Items"),
         ("rebuild", shop.root, "--yes", "--lose-rows"),
@@ -55,6 +69,11 @@ def test_every_command_prints_the_documented_shape(shop, cli, tmp_path):
         name = document["command"]
         assert list(document)[:2] == ["schema_version", "command"]
         assert words[: len(name.split())] == tuple(name.split())
-        assert mismatches(shape(document), documented(name.replace(" ", "-"))) == [], words
+        assert faults(document) == []
     error = json.loads(cli("show", *at, "Nothing", "--json").err)
-    assert shape(error) == documented("error")
+    assert (error["command"], faults(error)) == ("show", [])
+
+
+@pytest.mark.parametrize("name", [path.stem for path in JSON_EXAMPLES.glob("*.json")])
+def test_the_documented_example_is_of_its_schema(name):
+    assert faults(example(name)) == []

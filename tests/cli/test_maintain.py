@@ -119,7 +119,9 @@ class TestDeltaTables:
         lake.commit(2).write_bytes(b"")
         printed = cli("sync", lake.root)
         assert printed.code == 3
-        assert printed.out.startswith("error[ME081]: Delta table is damaged: commit 2 of its Delta log is cut off")
+        assert printed.out.startswith(
+            "error[ME081]: its Delta table cannot be read: commit 2 of its Delta log is cut off"
+        )
         status = cli("status", lake.root, "--check")
         assert status.code == 3
         assert "_delta_log/00000000000000000002.json" in status.out

@@ -18,6 +18,7 @@ from mirror_engine.engine import root_identity
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import LOCK, OPTIONS
 from mirror_engine.mirror import Mirror
+from mirror_engine.storage.local import LocalStorage
 
 FIRST = f"Items/{1:020}.parquet"
 
@@ -42,7 +43,7 @@ def test_sync_says_why_a_table_was_not_applied(shop, cli, monkeypatch, case):
     call, table, unapplied = case
     monkeypatch.setattr("mirror_engine.engine.run.MAX_SYNC_ATTEMPTS", 1)
     script = Failing(call, lambda text: StorageUnavailable(text, "give it back"))
-    monkeypatch.setattr("mirror_engine.mirror.RetryingStorage", lambda storage: faulty(storage, script))
+    monkeypatch.setattr("mirror_engine.mirror.open_storage", lambda place, *_: faulty(LocalStorage(place), script))
     printed = cli("sync", shop.root)  # the other table is applied, and this one waits meanwhile
     assert (printed.code, "start `mirror-engine run`" in printed.out) == (4, False)
     assert re.search(rf"{unapplied}\nerror: {call}.*: scripted\n +help: give it back\n", f"\n{printed.out}")

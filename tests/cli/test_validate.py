@@ -11,11 +11,11 @@ import threading
 import pyarrow as pa
 import pytest
 
-import mirror_engine.publisher.target as target_module
 from mirror_engine.cli import validate as validate_module
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.publisher import dry_run
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.storage import stores
 from mirror_engine.storage.local import LocalStorage
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
@@ -53,7 +53,7 @@ def test_what_cannot_be_read_is_not_clean(tmp_path, cli, land_broken, monkeypatc
                 raise StorageUnavailable(f"{folder}: Permission denied")
             return super().list(folder)
 
-    monkeypatch.setattr(target_module, "LocalStorage", Unreadable)
+    monkeypatch.setattr(stores, "LocalStorage", Unreadable)
     monkeypatch.setattr(dry_run, "MAX_RETRY_SECONDS", 0.0)
     land_broken(tmp_path)
     printed = cli("validate", tmp_path)

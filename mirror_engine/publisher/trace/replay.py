@@ -14,6 +14,7 @@ import pyarrow as pa
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.plan import StartGeneration
 from mirror_engine.engine.poller import Poller
+from mirror_engine.engine.root_identity import has_content
 from mirror_engine.errors import ConcurrentModification, TableDamaged, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.detection import number_of
@@ -136,13 +137,14 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
     progress = None if is_new else context.ledger.progress(name)
     commits = tuple(reversed(context.writer.history(delta_folder))) if progress and progress.has_table else ()
     others = {f"{zone.folder}/{other.name.folder}": None for other in zone.tables if other.name != name}
-    restored = RestoredView(context.storage, archived_first=bool(_overwritten(present, progress)))
+    is_overwritten = bool(_overwritten(present, progress, context.storage, folder))
+    restored = RestoredView(context.storage, archived_first=is_overwritten)
     storage: Storage = ZoneView(restored, others)
     listing = _listing(context, storage, name)
     if progress:
         storage = ZoneView(storage, _as_applied(folder, listing, progress, commits, present))
         listing = _listing(context, storage, name)
-    overwritten = _overwritten(listing, progress)
+    overwritten = _overwritten(listing, progress, storage, folder)
     return TraceContext(context, plan, status, progress, commits, zone.folder, storage, listing, overwritten)
 
 
@@ -151,12 +153,18 @@ def _listing(context: EngineContext, storage: Storage, name: TableName) -> Table
     return next(listing for listing in tables if listing.name == name)
 
 
-def _overwritten(listing: TableListing, progress: Progress | None) -> frozenset[str]:
-    """Files of other content than the applied ones of their names; the time, behind the last colon, may differ."""
-    etags = {path: file.etag.rpartition(":")[0] for path, file in progress.applied.items()} if progress else {}
-    return frozenset(
-        file.path for file in listing.files if etags.get(file.path) not in {None, "", file.etag.rpartition(":")[0]}
+def _overwritten(listing: TableListing, progress: Progress | None, storage: Storage, folder: str) -> frozenset[str]:
+    """Files of other content than the applied ones of their names.
+
+    An etag without its time, behind the last colon, says that they are the same; an archive in a store may hold copies.
+    """
+    applied = {path: file for path, file in progress.applied.items() if file.etag} if progress else {}
+    others = (
+        file.path
+        for file in listing.files
+        if file.path in applied and applied[file.path].etag.rpartition(":")[0] != file.etag.rpartition(":")[0]
     )
+    return frozenset(path for path in others if not has_content(storage, f"{folder}/{path}", applied[path]))
 
 
 def _as_applied(

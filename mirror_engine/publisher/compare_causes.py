@@ -1,0 +1,195 @@
+"""Causes of differences between Fabric's table and a replay: by a key's changes, by a column's values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_engine.landing_zone.change import Change, RowMarker, replay, same_rows
+from mirror_engine.tables.arrow_types import delta_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Row = Mapping[str, Any]
+    Flags = NDArray[np.bool_]
+
+MAX_CHANGES = 50  # of one key that are left out, doubled or exchanged, the newest ones
+QUARTER_HOUR = 15 * 60 * 1_000_000  # microseconds; offsets of time zones are multiples
+MAX_SHIFT = 26 * 4 * QUARTER_HOUR  # between the first and the last time zone
+SINGLE_PRECISION = 1e-6
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One kind of difference.
+
+    Attributes:
+        rule: that Fabric's table contradicts.
+        text_rule: the same of delimited text, where it is another one; `""`.
+        message: what Fabric's table shows.
+        help: what may be looked at.
+    """
+
+    rule: str
+    message: str
+    help: str = ""
+    text_rule: str = ""
+
+
+_AGAIN = "land the change again to mend the table; report the rule with this comparison"
+_SOURCE = "trace file shows what was in it; report the rule with this comparison"
+CAUSES = {
+    "lost_delete": Cause("LZ-4.1", "a delete was not applied", _AGAIN),
+    "lost_update": Cause("LZ-4.1", "an update or upsert was not applied", _AGAIN),
+    "lost_insert": Cause("LZ-4.1", "an insert was not applied", _AGAIN),
+    "doubled_change": Cause("LZ-4.18", "a row was applied twice", "recreate the folder to load the table again"),
+    "file_lost": Cause("LZ-4.18", "no row of the file was applied", "was it overwritten, or named twice? see validate"),
+    "file_twice": Cause("LZ-4.18", "the whole file was applied twice", "recreate the folder to load the table again"),
+    "stale": Cause("LZ-4.18", "no change of the key from this file on was applied", _AGAIN),
+    "order": Cause(
+        "LZ-4.2", "two files were applied in another order", "with LastUpdateTime, a late file is applied last (LZ-3.6)"
+    ),
+    "insert_replaced": Cause("LZ-4.3", "an insert replaced the row that had its key"),
+    "copies": Cause(
+        "LZ-4.4", "a change did not reach every row with its key", "known of Fabric: send one insert a key"
+    ),
+    "kept_values": Cause("LZ-4.5", "columns that the file lacks kept their old values"),
+    "null_key": Cause("LZ-4.8", "a key with NULL was matched", "fill the key's columns"),
+    "no_file": Cause("LZ-4.2", "no change file has the key", "did another program write it, or are files missing?"),
+    "other": Cause("LZ-4.2", "the row is not what its changes make", "see them: trace row"),
+    "empty_is_null": Cause("LZ-6.8", "NULL in place of empty text", _SOURCE),
+    "null_is_empty": Cause("LZ-6.8", "empty text in place of NULL", _SOURCE),
+    "truncated_time": Cause("LZ-5.8", "a time is cut off", _SOURCE, "LZ-6.9"),
+    "shifted_time": Cause("LZ-5.8", "a time is shifted by hours", "land times with their zone", "LZ-6.9"),
+    "cast": Cause("LZ-5.8", "a number is rounded, or cast to another type", _SOURCE, "LZ-6.9"),
+    "null_value": Cause("LZ-4.5", "NULL in place of a value", _SOURCE),
+    "column_missing": Cause("LZ-5.3", "Fabric's table lacks the column", _SOURCE, "LZ-6.5"),
+    "column_unknown": Cause(
+        "LZ-5.3", "no change file has the column", "was it renamed (LZ-5.4), or are files missing?"
+    ),
+    "column_type": Cause("LZ-5.2", "the column's type is another one", "the type is that of the first file", "LZ-6.7"),
+    "rejected_here": Cause("LZ-4.17", "Fabric has read on where the replay halts"),
+    "table_missing": Cause("LZ-1.4", "Fabric has no such table"),
+    "table_unknown": Cause("LZ-7.2", "the landing zone has no folder of the table", "was it dropped a moment ago?"),
+}
+_LOST = {RowMarker.DELETE: "lost_delete", RowMarker.INSERT: "lost_insert"}
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """One change of a key: its file, the row in it from 1, and the change."""
+
+    file: str
+    row: int
+    change: Change
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What would explain a key's rows in Fabric's table: a kind of `CAUSES`, the change to blame, another file."""
+
+    kind: str
+    blamed: FileChange | None
+    other: str = ""
+
+
+def final_rows(changes: Iterable[FileChange], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows that changes of one key leave."""
+    return replay([], [each.change for each in changes], keys)[0]
+
+
+def guesses(changes: Sequence[FileChange], theirs: Sequence[Row], keys: Sequence[str]) -> list[Guess]:
+    """Everything that alone would explain a key's rows in Fabric's table; the likeliest first."""
+    return [guess for guess, otherwise in _alternatives(changes) if same_rows(final_rows(otherwise, keys), theirs)]
+
+
+def _alternatives(changes: Sequence[FileChange]) -> Iterator[tuple[Guess, Sequence[FileChange]]]:
+    newest = range(len(changes) - 1, max(len(changes) - MAX_CHANGES, 0) - 1, -1)
+    for at in newest:
+        lost = _LOST.get(changes[at].change.marker, "lost_update")
+        yield Guess(lost, changes[at]), [*changes[:at], *changes[at + 1 :]]
+    files = [list(group) for _, group in groupby(changes, lambda each: each.file)]
+    last_files = range(len(files) - 1, max(len(files) - MAX_CHANGES, 0) - 1, -1)
+    for at in last_files:
+        before, own, after = files[:at], files[at], files[at + 1 :]
+        yield Guess("file_lost", own[-1]), _joined([*before, *after])
+        yield Guess("file_twice", own[-1]), _joined([*before, own, own, *after])
+        if before:
+            other = before[-1]
+            yield Guess("order", own[-1], other[-1].file), _joined([*before[:-1], own, other, *after])
+    for at in newest:
+        if changes[at].change.marker is RowMarker.INSERT:
+            yield Guess("doubled_change", changes[at]), [*changes[: at + 1], *changes[at:]]
+            upsert = replace(changes[at], change=replace(changes[at].change, marker=RowMarker.UPSERT))
+            yield Guess("insert_replaced", changes[at]), [*changes[:at], upsert, *changes[at + 1 :]]
+    for at in last_files:
+        yield Guess("stale", files[at][0]), _joined(files[:at])
+
+
+def _joined(files: Iterable[Sequence[FileChange]]) -> list[FileChange]:
+    return list(chain.from_iterable(files))
+
+
+def likely(changes: Sequence[FileChange], ours: Sequence[Row], theirs: Sequence[Row], keys: Sequence[str]) -> Guess:
+    """What a key's rows look like where nothing alone explains them."""
+    last = changes[-1] if changes else None
+    before = final_rows(changes[:-1], keys)
+    kind = "other"
+    if last is None:
+        kind = "no_file"
+    elif keys and any(part is None for part in last.change.key):
+        kind = "null_key"
+    elif bool(theirs) is not bool(ours) and (theirs or last.change.marker is not RowMarker.DELETE):
+        kind = "lost_delete" if theirs else _LOST.get(last.change.marker, "lost_update")
+    elif len(before) > 1:
+        kind = "copies"
+    elif len(before) == len(ours) == len(theirs) == 1:
+        kept = {name: before[0].get(name) if value is None else value for name, value in ours[0].items()}
+        kind = "kept_values" if same_rows([kept], theirs) else "other"
+    return Guess(kind, last)
+
+
+def cell_cause(ours: pa.Array[Any], theirs: pa.Array[Any], kind: str = "") -> tuple[str, Flags] | None:
+    """What explains the most of a column's cells that differ, and which ones; None if nothing does.
+
+    Args:
+        ours: cells of the replay.
+        theirs: as many of Fabric's table, of the same type, unequal in each place.
+        kind: the only one to try; `""` for all.
+    """
+    found = [each for each in _cell_causes(ours, theirs) if each[0] == (kind or each[0])]
+    kind, cells = max(found, key=lambda each: np.count_nonzero(each[1]))  # the first of equal ones
+    return (kind, cells) if cells.any() else None
+
+
+def _cell_causes(ours: pa.Array[Any], theirs: pa.Array[Any]) -> Iterator[tuple[str, Flags]]:
+    kind, is_null, was_null = ours.type, _flags(theirs.is_null()), _flags(ours.is_null())
+    both = ~is_null & ~was_null
+    if delta_type(kind) in {"string", "binary"}:
+        yield "empty_is_null", is_null & _flags(pc.equal(pc.binary_length(ours), 0))
+        yield "null_is_empty", was_null & _flags(pc.equal(pc.binary_length(theirs), 0))
+    elif pa.types.is_timestamp(kind):
+        first, second = (side.view(pa.int64()).fill_null(0).to_numpy() for side in (ours, theirs))
+        for unit in (1_000, 1_000_000, 60_000_000, 86_400_000_000):  # milliseconds, seconds, minutes, days
+            yield "truncated_time", both & (second % unit == 0) & (np.abs(first - second) < unit)
+        yield "shifted_time", both & ((first - second) % QUARTER_HOUR == 0) & (np.abs(first - second) <= MAX_SHIFT)
+    elif pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        first, second = (side.cast(pa.float64()).to_numpy(zero_copy_only=False) for side in (ours, theirs))
+        is_near = np.abs(first - second) <= np.abs(first) * SINGLE_PRECISION
+        is_whole = (second == np.trunc(first)) | (second == np.rint(first))
+        is_wrapped = np.logical_or.reduce([np.fmod(first - second, 2.0**bits) == 0 for bits in (8, 16, 32)])
+        yield "cast", both & (is_near | is_whole | (is_wrapped & pa.types.is_integer(kind)))
+    yield "null_value", is_null
+
+
+def _flags(mask: pa.Array[Any]) -> Flags:
+    flags: Flags = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+    return flags

@@ -1,0 +1,327 @@
+"""Pull: copy a landing zone to a folder of this machine, archived files at their old paths; resumable."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from itertools import compress
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.engine.root_identity import lock_root
+from mirror_engine.errors import ConcurrentModification, UsageError
+from mirror_engine.events import SetupProgress, ignore
+from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
+from mirror_engine.landing_zone.names import (
+    METADATA_FILE,
+    PARTNER_EVENTS_FILE,
+    READY_TO_DELETE_INFO,
+    SCRATCH_FOLDER,
+    TableName,
+    find_table,
+    schema_of,
+)
+from mirror_engine.monitoring.words import size_text
+from mirror_engine.storage.base import Kind, joined
+from mirror_engine.storage.local import LocalStorage, os_errors
+from mirror_engine.storage.roots import check_place
+from mirror_engine.storage.zone_view import ARCHIVES, RestoredView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from mirror_engine.events import Listener
+    from mirror_engine.storage.base import Entry, Storage
+
+RECORD = f"{ENGINE}/pull.json"  # the URL, and of each file that was pulled its path and entity tag there
+PARTS = f"{ENGINE}/pull"  # files that are being copied
+FORMAT = 1  # of the record
+WORKERS = 8  # files at once: a request for a small file takes longer than its bytes
+CHUNK_BYTES = 1024 * 1024
+FILES_PER_RECORD = 500
+MAX_ATTEMPTS = 3  # at a file that changes while it is read
+ALWAYS = frozenset({METADATA_FILE, PARTNER_EVENTS_FILE})  # however old
+
+
+@dataclass(frozen=True)
+class PullFile:
+    """One file: where it is at the source and where it goes, both from ROOT, and its entry at the source."""
+
+    source: str
+    target: str
+    entry: Entry
+
+
+@dataclass(frozen=True)
+class PullPlan:
+    """What a pull copies.
+
+    Attributes:
+        files: those to be copied, in the order of their paths at the source.
+        present: how many files are here already.
+        older: how many were left out because of their time.
+        restored: how many archived files are at their old paths here.
+        not_restored: archived files that stay in their archive, as another file is at the old path (LZ-3.13).
+        recreated: table folders that are others than those pulled before (LZ-7.3); their old files are removed.
+    """
+
+    files: tuple[PullFile, ...]
+    present: int
+    older: int
+    restored: int
+    not_restored: tuple[str, ...]
+    recreated: tuple[str, ...]
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes to be copied."""
+        return sum(file.entry.size for file in self.files)
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A zone to be copied.
+
+    Attributes:
+        source: the ROOT to copy from; nothing is written there.
+        url: its name, without a credential.
+        root: the folder to copy to: new, empty, or pulled before from the same URL.
+        tables: by name; all where there are none.
+        since_ns: older change files are left out; nanoseconds since 1970.
+        default_schema: the schema of tables outside a schema folder.
+        listen: called with `SetupProgress`.
+    """
+
+    source: Storage
+    url: str
+    root: Path
+    tables: Sequence[str] = ()
+    since_ns: int = 0
+    default_schema: str = "dbo"
+    listen: Listener = ignore
+
+    def run(self, confirm: Callable[[PullPlan], None] = lambda _: None) -> PullPlan:
+        """Copy what is not here yet. Killed at any moment, the next run goes on.
+
+        Args:
+            confirm: called before anything is copied; whatever it raises ends the pull.
+
+        Raises:
+            UsageError: there is no landing zone at the source, or the folder holds something else.
+            UnknownTable: no such table.
+            RootLocked: an engine or another pull works on the folder.
+            TransientError: the source or this disk failed, or a file keeps changing; run it again.
+        """
+        record = self._opened()
+        is_new = not (self.root / RECORD).exists()
+        with ExitStack() as locked:
+            if not is_new:
+                locked.enter_context(lock_root(self.root))
+            local = LocalStorage(self.root)
+            view, folders, entries, older = self._listed()
+            known = record["folders"]
+            recreated = tuple(folder for folder in folders if known.get(folder, folders[folder]) != folders[folder])
+            gone = tuple(f"{folder}/" for folder in recreated)
+            pulled = {target: file for target, file in record["files"].items() if not target.startswith(gone)}
+            targets, not_restored = _targets(entries)
+            files = [PullFile(path, target, entries[path]) for path, target in sorted(targets.items())]
+            here = RestoredView(local)
+            is_here = [not file.target.startswith(gone) and _is_present(file, here, pulled) for file in files]
+            present = list(compress(files, is_here))
+            pending = tuple(file for file, found in zip(files, is_here, strict=True) if not found)
+            restored = sum(file.source != file.target for file in files)
+            plan = PullPlan(pending, len(present), older, restored, not_restored, recreated)
+            confirm(plan)
+            if is_new:  # made now, so that a refused pull leaves nothing
+                _write(self._opened(), local)
+                locked.enter_context(lock_root(self.root))
+            for folder in recreated:
+                local.delete(folder)
+            record["folders"] = {**known, **folders}
+            record["files"] = {**pulled, **{file.target: [file.source, _etag(file.entry)] for file in present}}
+            _write(record, local)
+            self._copy_all(view, plan, record, local)
+        return plan
+
+    def _opened(self) -> dict[str, Any]:
+        """Return the record of a folder that was pulled before, an empty one for a new or empty folder."""
+        check_place(self.root)
+        path = self.root / RECORD
+        with os_errors("open", str(path)):
+            if path.exists():
+                record: dict[str, Any] = json.loads(path.read_bytes())
+                if record["format"] != FORMAT:
+                    raise UsageError(f"{path}: written by another version of mirror-engine", "Choose a new folder.")
+                if record["url"] != self.url:
+                    raise UsageError(f"{self.root} was pulled from {record['url']}", "Choose a new folder.")
+                return record
+            if self.root.exists() and (not self.root.is_dir() or any(self.root.iterdir())):
+                help = "Choose a new or empty folder, or one that was pulled from the same URL before."
+                raise UsageError(f"{self.root} is not empty", help)
+        return {"format": FORMAT, "url": self.url, "folders": {}, "files": {}}
+
+    def _listed(self) -> tuple[Storage, dict[str, str], dict[str, Entry], int]:
+        """Scan the zone; return identities of table folders, entries of files by path, and how many are too old.
+
+        An archive is listed after its table folder, so that no file is missed that is archived meanwhile.
+        """
+        zone = next((zone for zone in (ZONE, OLDER_ZONE) if _is_folder(self.source.stat(zone))), None)
+        if zone is None:
+            raise UsageError(f"{self.url}: there is no landing zone ({ZONE})", "Give the URL of a mirrored database.")
+        view = self.source.scan(zone)
+        chosen = self._chosen(view, zone)
+        folders: dict[str, str] = {}
+        files: dict[str, Entry] = {}
+        older, pending = 0, [zone]
+        while pending:
+            folder = pending.pop()
+            for entry in view.list(folder) or ():
+                path, is_file = joined(folder, entry.name), entry.kind is Kind.FILE
+                if not _is_chosen(path, chosen) and not (folder == zone and is_file):
+                    continue
+                if _is_folder(entry) and entry.name != SCRATCH_FOLDER:
+                    pending.append(path)
+                    if _split(path) == (path, []):
+                        folders[path] = entry.identity
+                elif not is_file or entry.name == READY_TO_DELETE_INFO:
+                    continue
+                elif entry.modified_ns < self.since_ns and entry.name not in ALWAYS:
+                    older += 1
+                else:
+                    files[path] = entry
+            self.listen(SetupProgress(count(len(files), "file"), doing="listing"))
+        return view, folders, files, older
+
+    def _chosen(self, view: Storage, zone: str) -> tuple[str, ...]:
+        """Return the table folders that were asked for, from ROOT; none for all."""
+        names = []
+        for entry in (view.list(zone) or ()) if self.tables else ():
+            if _is_folder(entry) and (schema := schema_of(entry.name)):
+                inside = view.list(joined(zone, entry.name)) or ()
+                names += [TableName(schema, table.name) for table in inside if _is_folder(table)]
+            elif _is_folder(entry):
+                names.append(TableName("", entry.name))
+        folders = {name.delta_folder(self.default_schema): joined(zone, name.folder) for name in names}
+        return tuple(folders[find_table(table, list(folders), self.default_schema)] for table in self.tables)
+
+    def _copy_all(self, view: Storage, plan: PullPlan, record: dict[str, Any], local: LocalStorage) -> None:
+        total, copied, stop = plan.byte_count, 0, threading.Event()
+        local.delete(PARTS)  # of a pull that was killed
+        pool = ThreadPoolExecutor(WORKERS, "pull")
+        try:
+            with os_errors("make", PARTS):
+                (self.root / PARTS).mkdir(parents=True)
+            jobs = {
+                pool.submit(self._copy, view, file, f"{PARTS}/{number}", local, stop): file
+                for number, file in enumerate(plan.files)
+            }
+            for number, job in enumerate(as_completed(jobs), start=1):
+                record["files"][jobs[job].target] = [jobs[job].source, job.result()]
+                copied += jobs[job].entry.size
+                self.listen(SetupProgress(f"{size_text(copied)} of {size_text(total)}", number, len(jobs), "copying"))
+                if number % FILES_PER_RECORD == 0:
+                    _write(record, local)
+        finally:
+            stop.set()  # where one file failed, others are being copied
+            pool.shutdown(cancel_futures=True)
+            _write(record, local)
+            shutil.rmtree(self.root / PARTS, ignore_errors=True)
+
+    def _copy(self, view: Storage, file: PullFile, part: str, local: LocalStorage, stop: threading.Event) -> str:
+        """Copy one file, under its name once it is whole; returns its entity tag."""
+        path, storage, expected = file.source, view, file.entry
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                reader = storage.open(path)
+            except FileNotFoundError:  # no longer as it was listed: archived since, or replaced
+                path, storage = RestoredView(self.source).archived_at(file.source) or path, self.source
+                expected = storage.stat(path) or expected
+                continue
+            size = 0
+            with reader, os_errors("write", PARTS), (self.root / part).open("wb") as writer:
+                while chunk := reader.read(CHUNK_BYTES):
+                    if stop.is_set():
+                        raise CancelledError
+                    writer.write(chunk)
+                    size += len(chunk)
+            entry = storage.stat(path)
+            if entry and entry.size == size and entry.is_same(expected):
+                with os_errors("write", file.target):
+                    os.utime(self.root / part, ns=(entry.modified_ns, entry.modified_ns))
+                local.move(part, file.target)
+                return _etag(entry)
+            expected = entry or expected
+        raise ConcurrentModification(f"{file.source}: it changed, or was removed, while it was read", "Run pull again.")
+
+
+def pulled_from(root: Path) -> str | None:
+    """Return the URL that a folder was pulled from; None where it was not."""
+    with suppress(OSError, ValueError, KeyError):
+        return str(json.loads((root / RECORD).read_bytes())["url"])
+    return None
+
+
+def _targets(entries: Mapping[str, Entry]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return where each file goes, and the archived files at whose old paths there is another one (LZ-3.13).
+
+    A file that was archived while the zone was listed is there twice, and counts once.
+    """
+    targets: dict[str, str] = {path: path for path in entries}
+    sources, kept = dict(targets), []
+    for archive in ARCHIVES:
+        for path in entries:
+            table, below = _split(path)
+            if below[:1] != [archive]:
+                continue
+            old = joined(table, "/".join(below[1:]))
+            other = sources.get(old)
+            if other and _content(entries[other]) != _content(entries[path]):
+                kept.append(path)
+                continue
+            targets.pop(other or "", None)
+            targets[path], sources[old] = old, path
+    return targets, tuple(kept)
+
+
+def _split(path: str) -> tuple[str, list[str]]:
+    """Return the table folder of a path below a zone, and the parts below it; `""` for a zone or schema folder."""
+    parts = path.split("/")
+    depth = 1 + (OLDER_ZONE if parts[0] == OLDER_ZONE else ZONE).count("/")
+    depth += 2 if len(parts) > depth and schema_of(parts[depth]) else 1
+    return ("/".join(parts[:depth]), parts[depth:]) if len(parts) >= depth else ("", [])
+
+
+def _is_chosen(path: str, chosen: Sequence[str]) -> bool:
+    """Whether a path leads to one of the table folders, or is in one; none: all."""
+    return not chosen or any(f"{path}/".startswith(f"{table}/") or table.startswith(f"{path}/") for table in chosen)
+
+
+def _is_folder(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind is Kind.FOLDER
+
+
+def _content(entry: Entry) -> tuple[int, int]:
+    return entry.size, entry.modified_ns
+
+
+def _etag(entry: Entry) -> str:
+    return f"{entry.identity}:{entry.size}:{entry.modified_ns}"
+
+
+def _is_present(file: PullFile, here: RestoredView, pulled: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a file is here, also if an engine archived it; one that stores rename may have another entity tag."""
+    entry = here.stat(file.target)
+    if entry is None or entry.size != file.entry.size:
+        return False
+    source, etag = pulled.get(file.target, ("", ""))
+    return etag == _etag(file.entry) or (source != file.source and _content(entry) == _content(file.entry))
+
+
+def _write(record: Mapping[str, Any], local: LocalStorage) -> None:
+    local.write(RECORD, json.dumps(record, ensure_ascii=False).encode())
