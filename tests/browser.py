@@ -110,6 +110,19 @@ class Tab:
     def say(self, method, **parameters):
         return self._owner.say(method, self._session, **parameters)
 
+    def evaluate(self, expression):
+        """The value of a script's expression, awaited."""
+        found = self.say("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def press(self, key):
+        """One key: Tab, Enter."""
+        codes = {"Tab": 9, "Enter": 13}
+        text = {"text": "\r"} if key == "Enter" else {}
+        for kind in ("keyDown", "keyUp"):
+            self.say("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=codes[key], **text)
+
     def events(self, method):
         """What it reported so far."""
         reported = self._owner.events

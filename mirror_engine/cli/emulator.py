@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirror_engine.cli import exits, log
-from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command
+from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command, verbosity
 from mirror_engine.cli.output import bullet, line, note, print_json, stderr, stdout, wants_json
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import whole
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 CHECK_SECONDS = 0.2
 SIGNAL_EXIT = 128  # of a command that a signal ended, as shells say it: 128 and the signal's number
-MAX_PORT = 65532  # the proxy's; http, https and the page take the next three
+MAX_PORT = 65535
 _PACKAGES = ("cryptography", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
 _STORE = "Folder of workspaces and items"
 
@@ -126,6 +126,19 @@ def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
     default=0,
     help="Port of the proxy; HTTP, HTTPS and the page take the next three. 0: any four.",
 )
+@click.option(
+    "is_single_port",
+    "--single-port",
+    is_flag=True,
+    help="Use one port for all four. With --allow-remote others reach HTTP there, too.",
+)
+@click.option(
+    "names",
+    "--host-name",
+    metavar="NAME",
+    multiple=True,
+    help="Name under which clients reach this machine, for HTTPS (repeatable).",
+)
 @click.option("-d", "--detach", is_flag=True, help="Return when it is ready; it keeps running.")
 @click.option("--foreground", is_flag=True, help="Do not detach.", hidden=True)
 @log.log_options("text", "json")
@@ -137,8 +150,10 @@ def start(
     token_file: Path | None,
     port: int,
     pass_through: tuple[Any, ...],
+    names: tuple[str, ...],
     *,
     allow_remote: bool,
+    is_single_port: bool,
     detach: bool,
     foreground: bool,
     log_format: str,
@@ -147,8 +162,9 @@ def start(
 ) -> int:
     """Start a local OneLake for your publisher.
 
-    Run your publisher with the printed environment variables; its production URLs then reach the emulator. Each
-    STORE/WORKSPACE/ITEM is a ROOT for all other commands, and an engine replicates what is published there.
+    Run your publisher with the printed environment variables; its production URLs then reach the emulator. With -q
+    they are not printed, as stdout may be a log. Each STORE/WORKSPACE/ITEM is a ROOT for all other commands, and an
+    engine replicates what is published there.
 
     Example: mirror-engine emulator start ./onelake --workspace Sales --item Orders --detach
 
@@ -164,7 +180,15 @@ def start(
         except (OSError, ValueError) as error:
             message = f"--token-file: {token_file} cannot be read: {error}"
             raise UsageError(message, "give a file with one token") from None
-    listening = Listening(host, token, port, allow_remote=allow_remote, pass_through=pass_through)
+    listening = Listening(
+        host,
+        token,
+        port,
+        allow_remote=allow_remote,
+        pass_through=pass_through,
+        is_single_port=is_single_port,
+        names=names,
+    )
     if detach and not foreground:
         words = [*click.get_current_context().obj, "--foreground"]
         _print_info(running(store) or start_detached(store, words, os.environ))
@@ -172,7 +196,8 @@ def start(
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
     writer = log.Log(log_format, log.level_of(log_level))
     with Stopping() as stopping, _server(store, config, listening, writer, **served) as server:
-        _print_info(server.connection)
+        if verbosity() >= 0:
+            _print_info(server.connection)
         stopping.wait()
     return stopping.exit_code(exits.SUCCESS)
 

@@ -57,12 +57,15 @@ class Authority:
         return context
 
 
-def create_authority(folder: Path, address: str = LOOPBACK, now: datetime | None = None) -> Authority:
+def create_authority(
+    folder: Path, address: str = LOOPBACK, own_names: Sequence[str] = (), *, now: datetime | None = None
+) -> Authority:
     """Create an authority and the emulator's certificate in a private folder, replacing earlier ones.
 
     Args:
         folder: created for its owner alone; never served.
         address: where the emulator listens; named in the certificate besides loopback.
+        own_names: host names of this machine, too.
         now: the clock's time by default.
     """
     begins = (now or datetime.now(timezone.utc)) - CLOCK_SKEW
@@ -71,16 +74,15 @@ def create_authority(folder: Path, address: str = LOOPBACK, now: datetime | None
     addresses = sorted({*LOOPBACK_ADDRESSES, *([] if ip_address(address).is_unspecified else [address])})
     ca_key, leaf_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     # name-constrained, and a permitted name includes its subdomains: a publisher trusts it for these alone
-    permitted: list[x509.GeneralName] = [x509.DNSName(name) for name in ("localhost", DFS, BLOB, FABRIC, *LOGINS)]
+    own, others = ("localhost", *own_names), (FABRIC, *LOGINS)
+    permitted: list[x509.GeneralName] = [x509.DNSName(name) for name in (*own, DFS, BLOB, *others)]
     permitted += [x509.IPAddress(ip_network(address)) for address in addresses]
     ca = (
         _certificate(ISSUER, ca_key, begins, is_ca=True)
         .add_extension(x509.NameConstraints(permitted, excluded_subtrees=None), critical=True)
         .sign(ca_key, hashes.SHA256())
     )
-    names: list[x509.GeneralName] = [
-        x509.DNSName(name) for name in ("localhost", f"*.{DFS}", f"*.{BLOB}", FABRIC, *LOGINS)
-    ]
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in (*own, f"*.{DFS}", f"*.{BLOB}", *others)]
     names += [x509.IPAddress(ip_address(address)) for address in addresses]
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     leaf = (

@@ -44,7 +44,7 @@ def list_blobs(lake: Lake, request: LakeRequest) -> Response:
     if delimiter not in {"", DELIMITER}:
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "The only delimiter is /.")
     place = lake.items.address(request.raw_path)
-    blobs = _blobs(lake, place, query.get("prefix", ""), start_from, one_level=bool(delimiter))
+    blobs = _blobs(lake, place, query.get("prefix", ""), start_from, None if delimiter else limit + 1)
     root = ET.Element("EnumerationResults", ContainerName=place.written[0])  # with more, adlfs sees nothing
     for word, name in _ECHOED.items():
         if word in query:
@@ -61,18 +61,20 @@ def list_blobs(lake: Lake, request: LakeRequest) -> Response:
 
 
 def _blobs(
-    lake: Lake, place: Address, prefix: str, start_from: str, *, one_level: bool
+    lake: Lake, place: Address, prefix: str, start_from: str, limit: int | None
 ) -> Sequence[tuple[str, Properties]]:
-    """Names that begin with a prefix, in order; of one level, a folder's name ends with the delimiter."""
+    """Names that begin with a prefix, in order; without a limit those of one level, a folder's with the delimiter."""
     folder = lake.items.inside(place, prefix.rpartition(DELIMITER)[0])
     whole = f"{place.shown}/{prefix}" if place.shown else prefix
     try:
-        paths = lake.list(folder, "" if one_level else start_from, recursive=not one_level)
+        if limit is not None:
+            return lake.list(folder, start_from, recursive=True, prefix=whole, limit=limit)
+        paths = lake.list(folder)
     except StorageApiError as error:
         if error.code is StorageErrorCode.PathNotFound:
             return []
         raise
-    named = [(name + DELIMITER * (one_level and properties.is_folder), properties) for name, properties in paths]
+    named = [(name + DELIMITER * properties.is_folder, properties) for name, properties in paths]
     matching = [(name, properties) for name, properties in named if name.startswith(whole) and name >= start_from]
     return sorted(matching, key=lambda pair: pair[0])
 

@@ -40,6 +40,8 @@ VARIABLES = (  # of a publisher, but PATH; some programs read only one spelling 
     *("MIRROR_ENGINE_FAULT_API", "MIRROR_ENGINE_FAULT_API_TOKEN"),
 )
 _TOKEN = re.compile(r"[!-~]+")
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,13 @@ class Listening:
         port: of the proxy; http, https and the page take the next three. 0 for any free ones.
         allow_remote: listen on an address that others can reach.
         pass_through: other hosts that the proxy connects to; only on loopback, as it asks for no token.
+        is_single_port: proxy, http, https and the page share `port`, and OneLake's, Entra's, Fabric's and the page's
+            paths the address; http leaves loopback, too.
+        names: of this machine, for which https has a certificate.
 
     Raises:
-        UsageError: the address is not valid, or others could reach it without `allow_remote` and token, or through it
-            other hosts.
+        UsageError: the address or a name is not valid, or others could reach it without `allow_remote` and token, or
+            through it other hosts.
     """
 
     address: str = LOOPBACK
@@ -63,15 +68,20 @@ class Listening:
     port: int = 0
     allow_remote: bool = False
     pass_through: Sequence[PassedHost] = ()
+    is_single_port: bool = False
+    names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.token is not None and not _TOKEN.fullmatch(self.token):
             raise UsageError("--token: only printable ASCII without spaces fits in a header", "Use another token.")
+        for name in self.names:
+            if not _HOST_NAME.fullmatch(name):
+                raise UsageError(f"--host-name: {name!r} is not a host name", "Example: emulator, or ci.example.org.")
         try:
-            is_loopback = ip_address(self.address).is_loopback
+            is_remote = self.is_remote
         except ValueError:
             raise UsageError(f"--host: {self.address!r} is not an IP address", f"Example: {LOOPBACK}.") from None
-        if is_loopback:
+        if not is_remote:
             return
         if not self.allow_remote:
             raise UsageError(
@@ -88,6 +98,11 @@ class Listening:
                 f"--pass-through with --host {self.address}: others could reach those hosts through this machine",
                 "Listen on loopback.",
             )
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether other machines can reach the address."""
+        return not ip_address(self.address).is_loopback
 
     @property
     def page_port(self) -> int:
@@ -168,12 +183,14 @@ class StateFolder:
         lock: held while an emulator runs.
         log: of a detached emulator.
         info: connection info; present while requests are answered.
+        exports: its environment for a shell, `. FILE`; present as long.
     """
 
     def __init__(self, store: Path) -> None:
         self.path = store.absolute() / ENGINE
         self.tls, self.programs = self.path / "tls", self.path / "bin"
-        self.lock, self.log, self.info = (self.path / f"emulator.{kind}" for kind in ("lock", "log", "json"))
+        files = (self.path / f"emulator.{kind}" for kind in ("lock", "log", "json", "sh"))
+        self.lock, self.log, self.info, self.exports = files
 
     def create(self) -> None:
         """Create it for its owner alone, and outside of version control."""

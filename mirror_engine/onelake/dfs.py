@@ -96,7 +96,10 @@ def lease(lake: Lake, request: LakeRequest) -> Response:
 
 @operation("list")
 def list_paths(lake: Lake, request: LakeRequest) -> Response:
-    """Path List: `GET {any depth}?resource=filesystem`; names relative to the workspace, in order."""
+    """Path List: `GET {any depth}?resource=filesystem`; names relative to the workspace, in order.
+
+    `beginFrom` is a path in the folder, inclusive.
+    """
     limit = request.page_size
     try:
         token = request.query.get("continuation", "").encode()
@@ -105,7 +108,9 @@ def list_paths(lake: Lake, request: LakeRequest) -> Response:
         message = "continuation is not a token of this server."
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, message) from problem
     folder = lake.items.inside(lake.items.address(request.raw_path), request.query.get("directory", ""))
-    paths = lake.list(folder, start_from, recursive=request.flag("recursive"))
+    if begin_from := request.query.get("beginfrom"):
+        start_from = start_from or f"{folder.shown}/{begin_from}".lstrip("/")
+    paths = lake.list(folder, start_from, recursive=request.flag("recursive"), limit=limit + 1)
     response = JSONResponse({"paths": [_path_json(*path) for path in paths[:limit]]})
     if len(paths) > limit:
         response.headers["x-ms-continuation"] = base64.urlsafe_b64encode(paths[limit][0].encode()).decode()

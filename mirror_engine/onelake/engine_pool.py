@@ -118,6 +118,8 @@ class _Engine:
         """Let it end after its current commit."""
         self.stop.set()
         self.pause.set()
+        if mirror := self.mirror:
+            mirror.wake()
 
 
 @dataclass(eq=False)
@@ -258,15 +260,22 @@ class EnginePool:
             engine.throttled_until = self.clock.monotonic() + seconds
             engine.pause.set()
 
-    def poll(self, item: Item) -> None:
-        """Scan the item's landing zone now; returns when what can be applied is applied, or after `POLL_SECONDS`."""
+    def poll(self, item: Item) -> bool:
+        """Scan the item's landing zone now; returns when what can be applied is applied, or after `POLL_SECONDS`.
+
+        False where no engine runs, or it waits.
+        """
         engine = self._engine(item)
+        with engine.cycle_ended:
+            engine.cycle_ended.wait_for(lambda: engine.status is not DatabaseStatus.STARTING, POLL_SECONDS)
         before = engine.started_cycle
         mirror = engine.mirror
-        if mirror and not self._is_throttled(engine):
-            mirror.wake()
-            with engine.cycle_ended:
-                engine.cycle_ended.wait_for(lambda: engine.ended_cycle > before, POLL_SECONDS)
+        if mirror is None or self._is_throttled(engine):
+            return False
+        mirror.wake()
+        with engine.cycle_ended:
+            has_ended = lambda: engine.ended_cycle > before or engine.mirror is not mirror  # noqa: E731
+            return engine.cycle_ended.wait_for(has_ended, POLL_SECONDS)
 
     def forget(self, item: Item) -> None:
         """Stop, and release the item's folder, which is about to be renamed or removed."""
@@ -316,10 +325,11 @@ class EnginePool:
         path.write_text(json.dumps(marker), encoding="utf-8")
 
     def _note_running(self, item: Item, engine: _Engine) -> None:
-        with self._lock:
+        with self._lock, engine.cycle_ended:
             if engine.status is DatabaseStatus.STARTING:  # not stopped in between
                 engine.status = DatabaseStatus.RUNNING
                 (self._root(item) / _MARKER).unlink(missing_ok=True)
+            engine.cycle_ended.notify_all()
 
     def _reseeds(self, marker: Mapping[str, Any]) -> bool:
         """Whether an item with that marker rebuilds its tables when it starts."""
@@ -373,10 +383,11 @@ class EnginePool:
                 write_replicator(storage, now=now, status="Paused")
         except StorageUnavailable as error:
             self._fail(item, engine, str(error))
-        with self._lock:
+        with self._lock, engine.cycle_ended:
             is_paused = engine.status is DatabaseStatus.PAUSED and not engine.error
             engine.status = DatabaseStatus.PAUSED if is_paused else DatabaseStatus.STOPPED
             engine.thread = engine.mirror = None
+            engine.cycle_ended.notify_all()
 
     def _config_of(self, item: Item) -> Config:
         if item.definition is None:

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from mirror_engine.onelake.errors import StorageApiError
-from mirror_engine.onelake.hosts import LOGINS
+from mirror_engine.onelake.hosts import LOGINS, host_of
 from mirror_engine.onelake.requests import read_bounded
 from mirror_engine.onelake.tokens import access_token, public_keys
 
@@ -67,7 +67,8 @@ async def _instances(_: Request) -> JSONResponse:
 
 
 async def _configuration(request: Request) -> JSONResponse:
-    base = f"{LOGIN}/{request.path_params['tenant']}"
+    is_production = host_of(request.scope["headers"]) in LOGINS
+    base = f"{LOGIN if is_production else str(request.base_url).rstrip('/')}/{request.path_params['tenant']}"
     return JSONResponse(
         {
             "issuer": f"{base}/v2.0",

@@ -7,7 +7,9 @@ import threading
 import time
 from collections import deque
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from heapq import heappop, heappush
+from itertools import count, islice, takewhile
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.onelake.conditions import NONE, Properties
@@ -18,7 +20,7 @@ from mirror_engine.onelake.visibility import LISTS, TIME_SHIFT
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from mirror_engine.onelake.conditions import Conditions
     from mirror_engine.onelake.items import Address, Items
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.store import LocalStore, StagedFile
     from mirror_engine.onelake.uploads import Body
     from mirror_engine.storage.base import Entry
+
+_Named: TypeAlias = "tuple[str, str, Entry]"  # the name that clients see, the path in the store, the entry
 
 COMMIT_LOCKS = 64
 MAX_BLOCK_LISTS = 1000  # remembered
@@ -77,48 +81,73 @@ class Lake:
         return found
 
     def list(
-        self, folder: Address, start_from: str = "", *, recursive: bool = False
+        self,
+        folder: Address,
+        start_from: str = "",
+        *,
+        recursive: bool = False,
+        prefix: str = "",
+        limit: int | None = None,
     ) -> Sequence[tuple[str, Properties]]:
         """Names and properties of what is in a folder (of a workspace: its items), or with `recursive` below it.
 
-        Of a file: its own.
+        Of a file: its own. What is behind the limit is not looked up.
 
         Names are relative to the workspace, with the item's segment as the client wrote it (with its type, where it
         wrote none), and sorted as a whole by code point (`a`, `a.txt`, `a/b`); `start_from` is the first, inclusive.
         """
-        entries = self._visible(folder.path)
-        if entries is None:
+        start_from = max(start_from, prefix)
+        walked = self._walk(folder, start_from, recursive=recursive)
+        if walked is None:
             file = self.properties(folder)
             if file.is_folder or self.options.delays.is_hidden(folder.path, LISTS):
                 raise StorageApiError(StorageErrorCode.PathNotFound)
-            return [(folder.shown, file)] if folder.shown >= start_from else []
+            walked = iter([(folder.shown, file)])
+        listed = (pair for pair in walked if pair[0] >= start_from)
+        return list(islice(takewhile(lambda pair: pair[0].startswith(prefix), listed), limit))
+
+    def _walk(self, folder: Address, start_from: str, *, recursive: bool) -> Iterator[tuple[str, Properties]] | None:
+        """Walk a tree in the order of names, but for folders before the first; None where it is no folder."""
+        suffix = "" if folder.item or self.items.allow_bare_names else SUFFIXES[0]  # of the items of a workspace
+        top = self._named(folder.path, f"{folder.shown}/" if folder.shown else "", suffix, start_from)
+        if top is None:
+            return None
         if folder.item is None:
             items = {item.name for item in self.items.items(folder.workspace)}
-            entries = [entry for entry in entries if entry.name in items]
-        listed = []
-        suffix = "" if folder.item or self.items.allow_bare_names else SUFFIXES[0]  # of the items of a workspace
-        pending = [(folder.path, f"{folder.shown}/" if folder.shown else "", entries)]
-        while pending:
-            path, prefix, entries = pending.pop()
-            for entry in entries:
-                name, below = f"{prefix}{entry.name}{suffix}", f"{path}/{entry.name}"
-                if name >= start_from:
-                    listed.append((name, Properties.of(entry)))
-                is_due = f"{name}/" >= start_from or start_from.startswith(f"{name}/")
-                if recursive and is_due and entry.kind is Kind.FOLDER:
-                    pending.append((below, f"{name}/", self._visible(below) or ()))
-            suffix = ""
-        return sorted(listed, key=lambda pair: pair[0])
+            top = (named for named in top if named[2].name in items)
+        return self._merged(top, start_from, recursive=recursive)
 
-    def _visible(self, path: str) -> Sequence[Entry] | None:
-        entries, is_hidden = self.storage.list(path), self.options.delays.is_hidden
-        return entries and [
-            entry
+    def _merged(self, top: Iterator[_Named], start_from: str, *, recursive: bool) -> Iterator[tuple[str, Properties]]:
+        numbers = count()  # of equal names, of which there are none
+        heap: list[tuple[str, int, _Named | None, Iterator[_Named]]] = [("", next(numbers), None, top)]
+        while heap:
+            name, _, named, siblings = heappop(heap)
+            if named:
+                _, path, entry = named
+                yield name, Properties.of(entry)
+                if recursive and entry.kind is Kind.FOLDER:
+                    below = self._named(path, f"{name}/", "", start_from)
+                    heappush(heap, (f"{name}/", next(numbers), None, below or iter(())))
+            if following := next(siblings, None):
+                heappush(heap, (following[0], next(numbers), following, siblings))
+
+    def _named(self, path: str, prefix: str, suffix: str, start_from: str) -> Iterator[_Named] | None:
+        """Visible entries of a folder from a name on, with the names that clients see; None where it is no folder."""
+
+        def is_due(name: str) -> bool:
+            named = f"{prefix}{name}{suffix}"
+            return named >= start_from or f"{named}/" >= start_from or start_from.startswith(f"{named}/")
+
+        entries, is_hidden = self.storage.entries(path, is_due), self.options.delays.is_hidden
+        if entries is None:
+            return None
+        return (
+            (f"{prefix}{entry.name}{suffix}", f"{path}/{entry.name}", entry)
             for entry in entries
             if entry.kind is not Kind.OTHER
             and not entry.name.startswith(ENGINE)
             and not is_hidden(f"{path}/{entry.name}", LISTS)
-        ]
+        )
 
     def read(self, address: Address, conditions: Conditions = NONE) -> tuple[Properties, BinaryIO]:
         """A file's properties and a seekable reader of just that content, for the caller to close; NotModified.

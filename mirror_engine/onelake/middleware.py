@@ -125,17 +125,28 @@ def logged(
     return answer
 
 
+def is_entra(scope: Scope) -> bool:
+    """Whether a request names Entra, which gives tokens."""
+    return host_of(scope["headers"]) in LOGINS
+
+
 def guarded(
-    app: ASGIApp, secret: str | None = None, *, allows_any_host: bool = False, serves_production_names: bool = True
+    app: ASGIApp,
+    secret: str | None = None,
+    *,
+    allows_any_host: bool = False,
+    serves_production_names: bool = True,
+    is_public: Callable[[Scope], bool] = is_entra,
 ) -> ASGIApp:
     """Access control by host, origin and token.
 
     Args:
         app: the guarded application.
-        secret: where set, all but Entra's requests must carry it: as a token that the Entra stub issued for it, as it
+        secret: where set, all but public requests must carry it: as a token that the Entra stub issued for it, as it
             is, or as the password of HTTP Basic. The Entra stub demands it as the client secret.
         allows_any_host: it listens beyond loopback, where hosts may have any name.
         serves_production_names: production's host names are answered, not only loopback's.
+        is_public: whether a request needs no secret.
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -147,7 +158,7 @@ def guarded(
             await reject(scope, send, 421, "InvalidUri", "The emulator does not serve that host name.")
         elif not _is_same_origin(scope):
             await reject(scope, send, 403, "AuthorizationFailure", "Pages of other sites may not use the emulator.")
-        elif secret is not None and host not in LOGINS and not _carries(scope, secret):
+        elif secret is not None and not _carries(scope, secret) and not is_public(scope):
             message = "The emulator requires the token it was started with."
             await reject(scope, send, 401, "Unauthorized", message, headers={"www-authenticate": CHALLENGE})
         else:

@@ -1,6 +1,7 @@
 """The emulator's listeners: https, http and a CONNECT proxy, on one accept loop in a thread of its own.
 
-A connection to the proxy becomes one to https once its tunnel to the emulator is granted.
+A connection to the proxy becomes one to https once its tunnel to the emulator is granted. On a single port the first
+byte of a connection says which of the three it is.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 import socket
 import threading
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import httptools
 import uvicorn
@@ -20,24 +21,26 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.errors import RESET_EXTENSION
 from mirror_engine.onelake.hosts import LOOPBACK, host_of
-from mirror_engine.onelake.middleware import bounded, guarded, logged
+from mirror_engine.onelake.middleware import bounded, guarded, is_entra, logged
 from mirror_engine.onelake.proxy import MAX_HEAD_BYTES, grant_tunnel
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
 
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Scope
 
     from mirror_engine.onelake.middleware import RejectedRequest
     from mirror_engine.onelake.proxy import PassedHost
 
+Kind = Literal["proxy", "http", "https"]  # in the order of their ports
 MAX_HEADERS = 100
 MAX_CONNECTIONS = 256
 HEAD_SECONDS = 10.0
 HANDSHAKE_SECONDS = 10.0
 IDLE_SECONDS = 120  # between two requests of a connection
 SHUTDOWN_SECONDS = 3  # for responses in progress
+_HANDSHAKE, _CONNECT = b"\x16", b"C"  # no other method that is served begins so
 
 logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # the emulator logs for itself
 
@@ -64,6 +67,14 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
         self.transport.close()  # Python 3.10's TLS transport needs it
         self.lost.set()
+
+    def shutdown(self) -> None:
+        """End the connection; an idle one at once, as a client that is gone does not end its TLS."""
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and not self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().shutdown()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -106,7 +117,8 @@ class Listeners:
         tls: see `authority`.
         listen: an address of this machine; http stays on loopback.
         port: of the proxy; http and https take the next two. 0 for any free ones.
-        secret: see `guarded`.
+        is_single_port: all three share one port, on `listen`.
+        secret, is_public: see `guarded`.
         pass_through: other hosts that the proxy connects to.
         on_error: gets internal errors, without request content.
         on_answered: gets every answer's method and status.
@@ -125,20 +137,23 @@ class Listeners:
         *,
         listen: str = LOOPBACK,
         port: int = 0,
+        is_single_port: bool = False,
         secret: str | None = None,
+        is_public: Callable[[Scope], bool] = is_entra,
         pass_through: Sequence[PassedHost] = (),
         on_error: Callable[[str], None] = lambda _: None,
         on_answered: Callable[[str, int], None] = lambda *_: None,
         on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
     ) -> None:
         allows_any_host = not ip_address(listen).is_loopback
-        guard = guarded(bounded(app, on_error), secret, allows_any_host=allows_any_host)
+        guard = guarded(bounded(app, on_error), secret, allows_any_host=allows_any_host, is_public=is_public)
         self._app = logged(guard, on_rejected, on_answered)
         self._on_rejected = on_rejected
         self._pass_through = pass_through
         self._tls = tls
         self._listen = listen
         self._port = port
+        self._is_single_port = is_single_port
         self._connections: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="emulator", daemon=True)
@@ -146,13 +161,15 @@ class Listeners:
     def start(self) -> None:
         """Listen; returns when requests are answered. UsageError where a port or the address cannot be used."""
         with contextlib.ExitStack() as opened:
-            addresses = (self._listen, LOOPBACK, self._listen)  # tokens in the clear stay on this machine
+            # tokens in the clear stay on this machine, but where one port was asked for
+            addresses = [self._listen] if self._is_single_port else [self._listen, LOOPBACK, self._listen]
             self._listeners = [
                 opened.enter_context(listening_socket(address, self._port + place if self._port else 0))
                 for place, address in enumerate(addresses)
             ]
             opened.pop_all()
-        self.proxy_port, self.http_port, self.https_port = (each.getsockname()[1] for each in self._listeners)
+        ports = [each.getsockname()[1] for each in self._listeners]
+        self.proxy_port, self.http_port, self.https_port = ports * 3 if self._is_single_port else ports
         self._thread.start()
         self._ready.wait()
 
@@ -166,11 +183,10 @@ class Listeners:
         serving = asyncio.create_task(self._server.serve(sockets=[]))
         while not self._server.started:  # noqa: ASYNC110 - it has no event for that
             await asyncio.sleep(0.001)
-        proxy, http, https = self._listeners
+        kinds: Sequence[Kind | None] = (None,) if self._is_single_port else ("proxy", "http", "https")
         accepting = [
-            asyncio.create_task(self._accept(https, self._tls)),
-            asyncio.create_task(self._accept(http, None)),
-            asyncio.create_task(self._accept(proxy, self._tls, is_proxy=True)),
+            asyncio.create_task(self._accept(listener, kind))
+            for listener, kind in zip(self._listeners, kinds, strict=True)
         ]
         self._ready.set()
         await serving
@@ -181,7 +197,7 @@ class Listeners:
         for listener in self._listeners:
             listener.close()
 
-    async def _accept(self, listener: socket.socket, tls: ssl.SSLContext | None, *, is_proxy: bool = False) -> None:
+    async def _accept(self, listener: socket.socket, kind: Kind | None) -> None:
         loop = asyncio.get_running_loop()
         while not self._server.should_exit:
             try:
@@ -192,20 +208,37 @@ class Listeners:
             if len(self._connections) >= MAX_CONNECTIONS:
                 connection.close()
                 continue
-            task = loop.create_task(self._connect(connection, tls, is_proxy=is_proxy))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a body waits for no acknowledgement
+            task = loop.create_task(self._connect(connection, kind))
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
 
-    async def _connect(self, connection: socket.socket, tls: ssl.SSLContext | None, *, is_proxy: bool) -> None:
+    async def _connect(self, connection: socket.socket, kind: Kind | None) -> None:
         """Serve one connection until it ends."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError), contextlib.closing(connection):  # clients may disconnect at any time
-            if is_proxy and not await grant_tunnel(connection, self._on_rejected, self._pass_through):
+            kind = kind or await _kind_of(connection)
+            if kind == "proxy" and not await grant_tunnel(connection, self._on_rejected, self._pass_through):
                 return
+            tls = None if kind == "http" else self._tls
             protocol = LimitedProtocol(self._server.config, self._server.server_state, {})
             handshake = HANDSHAKE_SECONDS if tls else None
             await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=handshake)
             await protocol.lost.wait()
+
+
+async def _kind_of(connection: socket.socket) -> Kind:
+    """What a client speaks, by its first byte, which stays unread; ConnectionError where none comes in time."""
+    loop, has_begun = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(connection, has_begun.set)
+    try:
+        await asyncio.wait_for(has_begun.wait(), HEAD_SECONDS)
+    except asyncio.TimeoutError:
+        raise ConnectionAbortedError from None
+    finally:
+        loop.remove_reader(connection)
+    first = connection.recv(1, socket.MSG_PEEK)
+    return "https" if first == _HANDSHAKE else "proxy" if first == _CONNECT else "http"
 
 
 def http_config(

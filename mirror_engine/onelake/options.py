@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,10 @@ class FaultRule:
     matched: int = field(default=0, init=False)  # how many requests matched so far
     _since: float | None = field(default=None, init=False, repr=False)
 
+    def unused(self) -> FaultRule:
+        """The same, as if no request had matched yet."""
+        return replace(self, options=dict(self.options))
+
     def matches(self, method: str, path: str, operations: Collection[str], now: float) -> bool:
         """Whether this request gets the fault; each call counts as one request."""
         if self.method not in {"*", method} or not fnmatchcase(path, self.path):
@@ -61,7 +65,7 @@ class EmulatorOptions:
     # Gets each injected fault: the rule's text, the request's method and its path without the query
     on_fault: Callable[[str, str, str], None] = field(default=lambda *_: None, repr=False)
     # Lets an item's engine scan its landing zone, and returns when it has
-    poll: Callable[[Item], None] = field(default=lambda _: None, repr=False)
+    poll: Callable[[Item], object] = field(default=lambda _: None, repr=False)
     # Puts mirrored databases into the state that a fault of theirs names, or moves the clock
     hold: Callable[[FaultRule], None] = field(default=lambda _: None, repr=False)
     clock: Clock = field(default_factory=Clock, repr=False)  # of all that waits, but gives no Last-Modified
@@ -70,6 +74,7 @@ class EmulatorOptions:
 
     def __post_init__(self) -> None:
         self.delays = VisibilityDelays(self.clock)
+        self._first = [rule.unused() for rule in self.faults]
 
     def faults_of(self, method: str, path: str, operations: Collection[str] = ()) -> list[FaultRule]:
         """The rules whose fault this request gets, by its decoded path and operations; a call counts as one request."""
@@ -96,6 +101,12 @@ class EmulatorOptions:
         if rule.operations == ():
             self.on_fault(rule.text, "", "")
             self.hold(rule)
+
+    def restart(self, lead_seconds: float) -> None:
+        """Return to the first rules, unused, without delays, and to a clock that is ahead by so much."""
+        self.faults = [rule.unused() for rule in self._first]
+        self.clock.lead_seconds = lead_seconds
+        self.delays = VisibilityDelays(self.clock)
 
     def clear(self) -> None:
         """Remove all rules; delays that began go on."""

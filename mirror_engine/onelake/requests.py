@@ -53,7 +53,7 @@ class LakeRequest:
     method: str  # with `X-HTTP-Method-Override` applied
     host: str  # without a port, in lower case
     raw_path: bytes  # as sent, percent-encoded, without the query
-    query: Mapping[str, str]  # decoded, by name in lower case; a plus is a plus
+    query: Mapping[str, str]  # decoded, by name in lower case; a plus is a blank, as Azure reads it
     headers: Mapping[str, str]  # by name in lower case
     body: AsyncIterator[bytes]  # its chunks as they arrive
     id: str = field(default_factory=lambda: str(uuid4()))  # a GUID for the answer
@@ -64,7 +64,7 @@ class LakeRequest:
         scope = request.scope
         headers = {name.lower(): value for name, value in request.headers.items()}
         override = next((headers[name].upper() for name in _OVERRIDES if name in headers), "")
-        query = parse_qsl(scope["query_string"].decode("latin-1").replace("+", "%2B"), keep_blank_values=True)
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         return LakeRequest(
             method=override if {override, request.method} <= _OVERRIDABLE else request.method,
             host=host_of(scope["headers"]) or "",

@@ -7,7 +7,6 @@ import os
 import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,19 +16,17 @@ from mirror_engine.config import Config
 from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.onelake.app import onelake_app
 from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.connection import CA_VARIABLES, ConnectionInfo, Listening, StateFolder, write_private
 from mirror_engine.onelake.engine_pool import EnginePool
-from mirror_engine.onelake.entra import entra_app, install_az
-from mirror_engine.onelake.fabric_rest import fabric_app
-from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, hold, with_fabric_faults
-from mirror_engine.onelake.hosts import FABRIC, LOGINS, host_of
+from mirror_engine.onelake.entra import install_az
+from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi
 from mirror_engine.onelake.items import Items, NameInUse, NameUnusable
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.network import Listeners
 from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.page.web import Web
+from mirror_engine.onelake.services import Services
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.roots import check_place
 
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from starlette.types import ASGIApp, Receive, Scope, Send
     from typing_extensions import Self
 
     from mirror_engine.events import Event
@@ -53,26 +49,6 @@ TENANT = "6d697272-6f72-4e67-a96e-652d74656e74"  # the Entra stub accepts any
 CLIENT = "6d697272-6f72-4e67-a96e-632d6c69656e"
 ANY_SECRET = "x"  # noqa: S105 - any will do
 NO_PROXY = "localhost,127.0.0.1"  # older clients fail on ::1
-
-
-def services(lake: Lake, engines: EnginePool, secret: str | None) -> ASGIApp:
-    """All services of an emulator, by `Host`; on loopback OneLake.
-
-    `secret` is the only client secret that Entra accepts, None for any.
-    """
-    lake.options.poll = engines.poll
-    lake.options.hold = partial(hold, engines)
-    for rule in lake.options.faults:
-        lake.options.apply(rule)
-    onelake, entra = onelake_app(lake), entra_app(secret)
-    fabric = fabric_app(engines, lake.options.long_running)
-    others: dict[str | None, ASGIApp] = {FABRIC: with_fabric_faults(fabric, lake.options)}
-    others |= dict.fromkeys(LOGINS, entra)
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        await others.get(host_of(scope["headers"]), onelake)(scope, receive, send)
-
-    return answer
 
 
 @dataclass(frozen=True)
@@ -113,6 +89,7 @@ class Server:
         on_event: gets every event of the engines, with its item.
         on_rejected: gets every rejected request.
         connection: how it is reached, while entered.
+        item: the default mirrored database, while entered.
 
     Raises:
         RootLocked: on entering, another process serves this STORE.
@@ -126,46 +103,68 @@ class Server:
     on_rejected: Callable[[RejectedRequest], None] = lambda _: None
 
     def __enter__(self) -> Self:
-        plan, store = self.plan, self.plan.store.absolute()
-        self._state = StateFolder(store)
+        self._state = StateFolder(self.plan.store)
         with ExitStack() as stack:
             self._lock_store(stack)
-            storage = LocalStore(store)
-            items = Items(storage, allow_bare_names=plan.options.allow_bare_names)
-            item = self._default_item(items)
-            self._engines = EnginePool(
-                store,
-                items,
-                plan.config,
-                has_engines=plan.has_engines,
-                on_event=self.on_event,
-                on_failure=self.on_error,
-                new_writer=plan.new_writer,
-                delays=plan.options.delays,
-                clock=plan.options.clock,
-                resumes=plan.resumes,
-            )
-            if plan.has_engines:
-                stack.callback(self._engines.end)
-                self._engines.start_all()
-            lake = Lake(storage, items, plan.options, on_lost_file=self._report_lost_file)
-            self.connection = self._listen(stack, services(lake, self._engines, plan.listening.token), item)
-            write_private(self._state.info, json.dumps(self.connection.to_json()).encode())
-            stack.callback(self._state.info.unlink, missing_ok=True)
+            lake = self._open()
+            stack.callback(lambda: self._engines.end())  # noqa: PLW0108 - of the pool that is there then
+            self.connection = self._listen(stack, lake)
+            exports = "".join(f"{line}\n" for line in self.connection.exports())
+            document = json.dumps(self.connection.to_json())
+            for path, text in ((self._state.exports, exports), (self._state.info, document)):  # the latter: it is ready
+                write_private(path, text.encode())
+                stack.callback(path.unlink, missing_ok=True)
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
+    def restart(self, change: Callable[[], None], lead_seconds: float = 0.0) -> None:
+        """End all engines, change the STORE's files, and serve what is there then, at the same addresses.
+
+        No request may be in progress. Faults are again those of the plan, and the clock is ahead by `lead_seconds`.
+        """
+        self._engines.end()
+        change()
+        self.plan.options.restart(lead_seconds)
+        self._services.serve(self._open(), self._engines)
+
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
         """Let time pass for all that waits, as `Mirror.advance`: in engines, faults, uploads; from any thread."""
         self.plan.options.clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds)
+
+    def poll(self) -> bool:
+        """Let the default item's engine scan its landing zone, and wait for it; False where none runs, or it waits."""
+        return self._engines.poll(self.item)
 
     def unfinished(self) -> list[tuple[Item, UnmetCondition]]:
         """Tables that have not caught up, and engines that ended; nothing without engines."""
         items = self._engines.items.all()
         return [(item, condition) for item in items for condition in self._engines.unmet_conditions(item)]
+
+    def _open(self) -> Lake:
+        """The STORE as it is, with its engines started."""
+        plan, store = self.plan, self.plan.store.absolute()
+        storage = LocalStore(store)
+        items = Items(storage, allow_bare_names=plan.options.allow_bare_names)
+        self.item = self._default_item(items)
+        self._engines = EnginePool(
+            store,
+            items,
+            plan.config,
+            has_engines=plan.has_engines,
+            on_event=self.on_event,
+            on_failure=self.on_error,
+            new_writer=plan.new_writer,
+            delays=plan.options.delays,
+            clock=plan.options.clock,
+            resumes=plan.resumes,
+        )
+        lake = Lake(storage, items, plan.options, on_lost_file=self._report_lost_file)
+        if plan.has_engines:
+            self._engines.start_all()
+        return lake
 
     def _report_lost_file(self, path: str) -> None:
         self.on_error(f"{printable(path)}: a rename without a condition replaced this file; its content is lost")
@@ -210,31 +209,41 @@ class Server:
         except NameUnusable as error:
             raise UsageError(f"--workspace, --item: {error}", "Use a name that a folder can have.") from None
 
-    def _listen(self, stack: ExitStack, application: ASGIApp, item: Item) -> ConnectionInfo:
-        plan, listening = self.plan, self.plan.listening
-        authority = create_authority(self._state.tls, listening.address)
-        fault_api = FaultApi(application, plan.options) if plan.has_fault_api else None
+    def _listen(self, stack: ExitStack, lake: Lake) -> ConnectionInfo:
+        plan, listening, item = self.plan, self.plan.listening, self.item
+        authority = create_authority(self._state.tls, listening.address, listening.names)
         page = Web(
-            self._engines.shown,
+            lambda: self._engines.shown(),  # noqa: PLW0108 - of the pool that is there then
             plan.options.clock,
             port=listening.page_port,
             secret=listening.token,
+            is_shared=listening.is_single_port and listening.is_remote,
+            connection=lambda: getattr(self, "connection", None),
             on_error=self.on_error,
         )
+        shared = page if listening.is_single_port else None
+        self._services = services = Services(lake, self._engines, listening.token, shared)
+        fault_api = FaultApi(services, plan.options) if plan.has_fault_api else None
         listeners = Listeners(
-            fault_api or application,
+            fault_api or services,
             authority.context(),
             listen=listening.address,
             port=listening.port,
+            is_single_port=listening.is_single_port,
+            is_public=services.is_public,
             secret=listening.token,
             pass_through=listening.pass_through,
             on_error=self.on_error,
             on_answered=page.metrics.count_request,
             on_rejected=self.on_rejected,
         )
-        for server in (listeners, page):
-            server.start()
-            stack.callback(server.stop)
+        listeners.start()
+        stack.callback(listeners.stop)
+        if listening.is_single_port:
+            stack.callback(page.end_streams)
+        else:
+            page.start()
+            stack.callback(page.stop)
         install_az(self._state.programs)
         http = f"http://127.0.0.1:{listeners.http_port}"
         environment = self._environment(f"http://{listening.reached_at}:{listeners.proxy_port}", authority, item)
@@ -251,7 +260,7 @@ class Server:
             environment=environment,
             https=f"https://{listening.reached_at}:{listeners.https_port}",
             http=http,
-            page=f"http://127.0.0.1:{page.port}/",
+            page=f"{http}/" if listening.is_single_port else f"http://127.0.0.1:{page.port}/",
         )
 
     def _environment(self, proxy: str, authority: Authority, item: Item) -> dict[str, str]:

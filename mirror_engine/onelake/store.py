@@ -11,11 +11,12 @@ from typing import IO, TYPE_CHECKING
 
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
-from mirror_engine.storage.base import Kind, parts_of
+from mirror_engine.storage.base import Kind, is_text, parts_of
 from mirror_engine.storage.local import (
     LocalStorage,
     ensure_folder,
     ignore_absent,
+    names_in,
     open_folder,
     os_errors,
     stat_entry,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.storage.base import Entry
 
+ENTRIES_AT_ONCE = 256  # are looked up in an open folder
 STAGING = f"{ENGINE}/staging"  # staged files, and trash until it is deleted
 OWNER_ONLY = 0o700
 CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -95,6 +97,22 @@ class LocalStore(LocalStorage):
     A symbolic link or file where a folder is needed counts as an absent folder. What a method adds to PathNotFound
     and `StorageUnavailable` it names. The store's folder is created at the first write.
     """
+
+    def entries(self, folder: str, is_due: Callable[[str], bool]) -> Iterator[Entry] | None:
+        """List entries with due names in order, looked up as they are taken; None where there is no folder."""
+        parts = parts_of(folder)
+        with os_errors("list", folder), self._folder(parts) as opened:
+            if opened is None:
+                return None
+            names = sorted(name for name in names_in(opened) if is_text(name) and is_due(name))
+
+        def looked_up() -> Iterator[Entry]:
+            for start in range(0, len(names), ENTRIES_AT_ONCE):
+                with os_errors("list", folder), self._folder(parts) as opened:
+                    some = [] if opened is None else [*self._entries(names[start : start + ENTRIES_AT_ONCE], opened)]
+                yield from some
+
+        return looked_up()
 
     def make_folder(self, path: str) -> Entry:
         """Create a folder and its parents durably; an existing one keeps its identity. PathConflict."""

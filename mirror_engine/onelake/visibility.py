@@ -134,13 +134,15 @@ class EngineView:
     def write(self, path: str, content: bytes) -> None:
         self.storage.write(path, content)
 
-    def move(self, source: str, target: str) -> None:
-        if not self._deleted(source):
-            self.storage.move(source, target)
+    def move(self, source: str, target: str, only: Entry | None = None) -> bool:
+        return not self._deleted(source) and self.storage.move(source, target, only)
 
     def delete(self, path: str) -> None:
         if not self._deleted(path):
             self.storage.delete(path)
+
+    def scan(self, folder: str) -> Storage:  # noqa: ARG002 - of a folder of this machine
+        return self
 
     def _is_hidden(self, path: str) -> bool:
         return self.delays.is_hidden(joined(self.item, path), ENGINE)

@@ -222,3 +222,11 @@ def test_a_batch_that_unfolds_without_end_is_refused(client, body, statuses):
     client.lake.options.blob_batch = "accept"
     kind = {"Content-Type": "multipart/mixed; boundary=b"}
     assert client.post(f"{BLOB}/shop?restype=container&comp=batch", content=body, headers=kind).status_code in statuses
+
+
+def test_a_plus_is_a_blank_in_a_query_and_a_plus_in_a_path(client):
+    for name in ("A%20B", "A+B"):
+        put(client, f"{name}/1")
+    for prefix, found in (("A+B", "A B"), ("A%20B", "A B"), ("A%2BB", "A+B")):
+        answer = client.get(f"{BLOB}/shop?restype=container&comp=list&prefix={BELOW}/{prefix}/")
+        assert [each.findtext("Name") for each in parsed(answer.content).iter("Blob")] == [f"{BELOW}/{found}/1"]

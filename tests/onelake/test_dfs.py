@@ -202,6 +202,27 @@ def test_long_listings_come_in_pages(client):
     assert seen == [f"{ITEM}/Files/LandingZone/T/{number} ü+%" for number in range(7)]
 
 
+def test_a_listing_may_begin_at_a_path(client):
+    for path in ("A/1", "A/2", "B/1"):
+        client.put(f"{URL}/{path}?resource=file")
+    for begin_from, seen in [("A/2", ["A/2", "B", "B/1"]), ("A0", ["B", "B/1"]), ("", ["A", "A/1", "A/2", "B", "B/1"])]:
+        page = client.get(URL, params={"resource": "filesystem", "recursive": "true", "beginFrom": begin_from})
+        assert names(page) == [f"{ITEM}/Files/LandingZone/{path}" for path in seen]
+    pages, token = [], ""
+    for _ in range(2):
+        query = {
+            "resource": "filesystem",
+            "recursive": "true",
+            "beginFrom": "A/2",
+            "maxResults": 2,
+            "continuation": token,
+        }
+        page = client.get(URL, params=query)
+        pages.append(names(page))
+        token = page.headers.get("x-ms-continuation", "")
+    assert [[name.rpartition("Zone/")[2] for name in page] for page in pages] == [["A/2", "B"], ["B/1"]]
+
+
 def test_folders_are_made_and_deleted(client):
     made = client.put(f"{URL}/T?resource=directory")
     assert (made.status_code, made.headers["etag"]) == (201, client.head(f"{URL}/T").headers["etag"])

@@ -14,7 +14,7 @@ from faulty import TABLE, faulty
 from mirror_engine.config import Config
 from mirror_engine.onelake.engine_pool import DatabaseStatus, EnginePool
 from mirror_engine.onelake.faults import hold, parse_fault
-from mirror_engine.onelake.serving import services
+from mirror_engine.onelake.services import Services
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -143,6 +143,7 @@ def test_a_throttled_engine_can_be_stopped(served):
 
 @pytest.mark.parametrize(("reseeds", "after"), [(False, [(1, 1), (2, 2)]), (True, [(2, 2)])])
 def test_a_paused_database_resumes_where_it_was_or_from_the_beginning(served, reseeds, after):
+    """LZ-7.8."""
     at = served()
     at.arm()
     at.publish("1,1")
@@ -178,7 +179,7 @@ def test_faults_of_mirrored_databases_act_at_once_on_those_they_name(tmp_path, i
         pool.start_all()
         options = client.lake.options
         if is_given_first:
-            services(client.lake, pool, None)
+            Services(client.lake, pool, None)
         else:
             options.hold = partial(hold, pool)
             options.add([parse_fault(text) for text in faults])

@@ -83,6 +83,7 @@ def store(tmp_path):
 
 
 def test_items_are_replicated_from_the_start_and_the_page_shows_it(store):
+    """LZ-7.11."""
     store.items.ensure("shop", "customers")
     store.publish((0, {"id": 4711, "n": 1}))
     store.pool.start_all()
@@ -116,6 +117,7 @@ def test_time_moved_forward_reaches_engines_that_wait_and_the_page(store):
 
 
 def test_a_stopped_item_is_rebuilt_at_its_next_start(store):
+    """LZ-7.7."""
     store.publish((0, ROW))
     store.pool.start_all()
     store.until(lambda: store.pool.tables(store.item))

@@ -70,6 +70,7 @@ def refused(answer):
 
 
 def test_an_item_is_made_found_changed_and_deleted(client):
+    """LZ-9.4."""
     made = create(client, description="all of it")
     assert made["type"] == "MirroredDatabase"
     found = client.get(f"{client.items}/{made['id']}").json()
@@ -140,6 +141,7 @@ def test_a_body_must_be_json(client):
 
 
 def test_the_life_of_a_database(client):
+    """LZ-9.5."""
     at = f"{client.items}/{create(client)['id']}"
     assert refused(client.post(f"{at}/startMirroring")) == (400, "MirroredDatabaseNotReady")
     seen = []
@@ -161,7 +163,7 @@ def test_a_renamed_database_is_mirrored_on(client):
 
 @pytest.mark.parametrize(("said", "feed"), [({"enableDeltaChangeDataFeed": True}, "on"), ({}, "keep")])
 def test_a_running_database_takes_over_the_options_of_a_new_definition(client, pool, monkeypatch, said, feed):
-    """LZ-9.10: its engine starts again, if they are others, and no table is rebuilt."""
+    """LZ-8.6, LZ-9.10: its engine starts again, if they are others, and no table is rebuilt."""
     at = f"{client.items}/{create(client)['id']}"
     client.post(f"{at}/getMirroringStatus")
     client.post(f"{at}/startMirroring")
@@ -288,6 +290,7 @@ def until_ended(client, answer):
 
 
 def test_a_long_running_operation_is_asked_for_its_state_and_result(pool):
+    """LZ-9.9."""
     client = client_of(pool, "always")
     states = until_ended(client, client.post(client.items, json={"displayName": "sales", "definition": definition()}))
     assert [state.json()["status"] for state in states] == ["Running", "Running", "Succeeded"]
@@ -324,6 +327,7 @@ def test_a_definition_that_is_not_valid_fails_its_operation_and_all_else_is_refu
 
 
 def test_by_default_every_other_call_is_long_running_but_a_mirrored_database_is_created_at_once(pool):
+    """LZ-9.9."""
     client = client_of(pool, "mixed")
     [item] = client.get(client.items).json()["value"]
     ask = [f"{path}/{item['id']}/getDefinition" for path in (client.items, f"{client.workspace}/items")]

@@ -132,6 +132,7 @@ def test_a_slow_flush_shows_the_old_length_until_it_ends(tmp_path):
 
 
 def test_a_folder_in_use_cannot_be_deleted_for_a_while(tmp_path):
+    """LZ-7.5."""
     with faulty(tmp_path, "folder_in_use path=*/Orders for=0.5") as client:
         client.create(FILE)
         assert client("DELETE", FILE).status == 200  # a file is never in use

@@ -73,17 +73,35 @@ def test_a_listing_may_start_at_any_name_whether_it_is_there_or_not(shared, tree
     assert len(names(shared.lake.list(top, recursive=True))) == len(folders)
 
 
+def test_a_listing_looks_up_no_more_than_it_shows(zone, monkeypatch):
+    for number in range(5000):
+        (zone.storage._root / zone.at("").path / f"T/{number:05}").parent.mkdir(parents=True, exist_ok=True)
+        (zone.storage._root / zone.at("").path / f"T/{number:05}").touch()
+    looked_up = []
+    entries = LocalStore._entries
+    monkeypatch.setattr(
+        LocalStore, "_entries", lambda self, names, folder: looked_up.extend(names) or entries(self, names, folder)
+    )
+    every = names(zone.lake.list(zone.at(""), recursive=True))
+    assert len(every) == 5001
+    for start, prefix in [("", ""), (every[4000], ""), ("", every[1][:-2])]:
+        looked_up.clear()
+        page = zone.lake.list(zone.at(""), start, recursive=True, limit=10, prefix=prefix)
+        assert names(page) == [name for name in every if name >= start and name.startswith(prefix)][:10]
+        assert len(looked_up) < 600
+
+
 def test_a_folder_that_goes_away_during_a_listing_is_left_out(zone, monkeypatch):
     for table in ("A", "B"):
         zone.put(f"{table}/f", b"")
-    listing = zone.storage.list
+    entries = zone.storage.entries
 
-    def raced(path):
+    def raced(path, is_due):
         if path.endswith("/A"):
             zone.storage.delete(zone.at("A").path)
-        return listing(path)
+        return entries(path, is_due)
 
-    monkeypatch.setattr(zone.storage, "list", raced)
+    monkeypatch.setattr(zone.storage, "entries", raced)
     assert [name.rpartition("LandingZone/")[2] for name in names(zone.lake.list(zone.at(""), recursive=True))] == [
         "A",
         "B",

@@ -2,33 +2,57 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
+import re
+import shlex
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from mirror_engine.errors import MirrorError
-from mirror_engine.landing_zone.diagnostics import Severity, count, printable
-from mirror_engine.landing_zone.states import Halted, Unconfigured
-from mirror_engine.monitoring.words import cell, iso, span
-from mirror_engine.onelake.page.status_cache import MAX_ROWS
+from mirror_engine.explain.pages import explanation
+from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, count, printable
+from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.landing_zone.states import Blocked, Halted, TableState, Unconfigured
+from mirror_engine.monitoring.words import URGENCY, cell, iso, span
+from mirror_engine.onelake.hosts import DFS
+from mirror_engine.onelake.items import SUFFIXES
+from mirror_engine.onelake.page.status_cache import MAX_ROWS, PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.onelake.connection import ConnectionInfo
     from mirror_engine.onelake.engine_pool import ShownItem
-    from mirror_engine.onelake.page.status_cache import StatusCache
+    from mirror_engine.onelake.page.status_cache import CachedStatus, StatusCache
 
 MAX_CHARACTERS = 200  # of one cell
 MAX_COLUMNS = 50
 MAX_COMMITS = 20
 MAX_FILES = 100  # of one state
 MAX_NAMED = 4  # change files of one commit
+MAX_TABLES = 250  # of one mirrored database, if not all are asked for
+URGENCIES = ("stuck", "busy", "idle", "well")
+TONES = {state.code: URGENCY[state] for state in get_args(TableState)}
+STATES = tuple(sorted(TONES, key=lambda state: URGENCIES.index(TONES[state])))  # urgent ones first
+STUCK = "stuck"  # any state that needs attention, as a filter
+MISSING_FILE = "ME019"  # what a blocked table waits for
+SORTS: Mapping[str, Callable[[TableStatus], Any]] = {  # by column; those of `_FROM_LARGEST` begin with the largest
+    "table": lambda table: table.name.folder.casefold(),
+    "state": lambda table: (URGENCIES.index(table.urgency), table.state.code),
+    "rows": lambda table: table.row_count or 0,
+    "lag": lambda table: (table.lag_seconds, len(table.pending_files)),
+    "commit": lambda table: table.last_commit_at or 0.0,
+}
+_FROM_LARGEST = ("rows", "lag", "commit")
+_SECRETS = ("AZURE_CLIENT_SECRET", "MIRROR_ENGINE_FAULT_API_TOKEN")  # variables that a page leaves out
 SEVERITIES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
@@ -40,24 +64,121 @@ class Page(NamedTuple):
     exists: bool = True
 
 
-class Pages:
-    """Renders pages; every method may take as long as a scan of a landing zone."""
+@dataclass(frozen=True)
+class View:
+    """Which tables an overview shows, and in which order.
 
-    def __init__(self, statuses: StatusCache) -> None:
+    Attributes:
+        q: words that a table's folder has, in any case.
+        state: one of `STATES`, or `STUCK`; `""` for all.
+        sort: one of `SORTS`, after `-` from the largest to the smallest; `""`: as the landing zone has them.
+        all: whether more than `MAX_TABLES` are shown; not empty for yes.
+    """
+
+    q: str = ""
+    state: str = ""
+    sort: str = ""
+    all: str = ""
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> View:
+        """The view of a request; what is unknown counts as absent."""
+        view = cls(**{name: query.get(name, "").strip()[:MAX_CHARACTERS] for name in cls.__dataclass_fields__})
+        is_known = view.sort.removeprefix("-") in SORTS
+        return replace(view, sort=view.sort if is_known else "", state=view.state if view.is_state_known else "")
+
+    @property
+    def is_state_known(self) -> bool:
+        """Whether it names a state or none."""
+        return self.state in {*STATES, STUCK, ""}
+
+    def url(self, **changes: str) -> str:
+        """The address of the overview with some of it changed."""
+        chosen = {name: text for name, text in asdict(replace(self, **changes)).items() if text}
+        return f"/?{urlencode(chosen)}" if chosen else "/"
+
+    def sorted_by(self, column: str) -> str:
+        """The address with the tables sorted by a column; where they are, the other way round."""
+        first = f"-{column}" if column in _FROM_LARGEST else column
+        other = column if column in _FROM_LARGEST else f"-{column}"
+        return self.url(sort=other if self.sort == first else first)
+
+    def direction(self, column: str) -> str:
+        """`ascending` or `descending`, as browsers call it; `""` where the tables have another order."""
+        return {column: "ascending", f"-{column}": "descending"}.get(self.sort, "")
+
+    def tables(self, found: Sequence[TableStatus]) -> Sequence[TableStatus]:
+        """The tables of a mirrored database that it shows, in its order."""
+        words = self.q.casefold().split()
+        chosen = [
+            table
+            for table in found
+            if self.state in {"", table.state.code, table.urgency}
+            and all(word in table.name.folder.casefold() for word in words)
+        ]
+        if self.sort:
+            chosen.sort(key=SORTS[self.sort.removeprefix("-")], reverse=self.sort.startswith("-"))
+        return chosen
+
+
+class Pages:
+    """Renders pages.
+
+    Args:
+        statuses: of the mirrored databases.
+        connection: gives the emulator as a publisher sees it; None where that is not known.
+        has_token: whether the emulator asks for a token, which no page shows.
+        is_shared: whether the page is reached from other machines, as from outside of a container.
+    """
+
+    def __init__(
+        self,
+        statuses: StatusCache,
+        connection: Callable[[], ConnectionInfo | None] = lambda: None,
+        *,
+        has_token: bool = False,
+        is_shared: bool = False,
+    ) -> None:
         self._statuses = statuses
+        self._connection = connection
+        self._has_token = has_token
+        self._is_shared = is_shared
         self._templates = _environment()
 
-    def overview(self) -> Page:
-        """All mirrored databases with their tables."""
-        return Page("mirror-engine", self._main("overview", statuses=self._statuses.all()))
+    def overview(self, view: View, address: str) -> Page:
+        """The mirrored databases with their tables; `address`: the URL without a path that the reader came by."""
+        statuses = self._statuses.all(PATIENCE_SECONDS)
+        found = [(cached, view.tables(cached.status.tables if cached.status else ())) for cached in statuses]
+        tables = [table for cached in statuses if cached.status for table in cached.status.tables]
+        counts = Counter(table.state.code for table in tables)
+        main = self._main(
+            "overview",
+            found=found,
+            view=view,
+            total=len(tables),
+            chosen=sum(len(shown) for _, shown in found),
+            counts=[(state, counts[state]) for state in STATES if counts[state]],
+            guide=lambda cached: self._guide(cached, address),
+        )
+        return Page("mirror-engine", main)
+
+    def explain(self, code: str) -> Page:
+        """What a diagnostic means."""
+        if code not in CATALOG:
+            return Page("Not found", self._main("absent", what="diagnostic", error=""), exists=False)
+        page = explanation(code)
+        return Page(f"{code}: {page.title}", self._main("explain", page=page))
 
     def table(self, item_id: str, folder: str) -> Page:
         """One table, by its mirrored database's GUID and its folder's name."""
-        cached = self._statuses.one(item_id)
+        cached = self._statuses.one(item_id, PATIENCE_SECONDS)
         tables = cached.status.tables if cached and cached.status else ()
         table = next((table for table in tables if table.name.folder == folder), None)
         if cached is None or table is None:
-            return Page("Not found", self._main("absent", error=cached.error if cached else ""), exists=False)
+            if cached and not cached.status and not cached.error:
+                return Page(folder, self._main("listing"))
+            error = cached.error if cached else ""
+            return Page("Not found", self._main("absent", what="table", error=error), exists=False)
         main = self._main("table", cached=cached, table=table, **self._contents(cached.item, table))
         return Page(table.name.folder, main)
 
@@ -68,6 +189,29 @@ class Pages:
 
     def _main(self, name: str, **values: Any) -> str:  # noqa: ANN401 - the template's values
         return self._templates.get_template(f"{name}.html").render(values)
+
+    def _guide(self, cached: CachedStatus, address: str) -> str:
+        """What to do next with an empty mirrored database."""
+        connection, item = self._connection(), cached.item
+        path = quote(f"{item.workspace}/{item.name}{SUFFIXES[0]}/{ZONE}", errors="replace")
+        guide: dict[str, Any] = {"url": f"https://onelake.{DFS}/{path}", "environment": "", "address": ""}
+        if self._is_shared:
+            guide |= {
+                "address": address,
+                "zone": shlex.quote(f"{address}/{path}"),
+                "token": '-H "Authorization: Bearer $MIRROR_ENGINE_TOKEN" ',
+            }
+        elif connection and connection.item_id == item.id:
+            hidden = tuple(f"export {name}=" for name in _SECRETS[not self._has_token :])
+            lines = (line for line in connection.exports() if not line.startswith(hidden))
+            token = '-H "Authorization: Bearer $AZURE_CLIENT_SECRET" ' if self._has_token else ""
+            guide |= {
+                "shell": f'eval "$(mirror-engine emulator env {shlex.quote(connection.store)})"',
+                "environment": "\n".join(lines),
+                "zone": shlex.quote(f"{connection.http}/{path}"),
+                "token": token,
+            }
+        return Markup(self._main("guide", **guide))  # noqa: S704 - rendered by a template
 
     def _contents(self, item: ShownItem, table: TableStatus) -> dict[str, Any]:
         """A table's newest commits and first rows, or why they cannot be read."""
@@ -105,7 +249,31 @@ def last_diagnostic(table: TableStatus) -> Diagnostic | None:
     """The diagnostic that stops a table; else the last one."""
     if isinstance(table.state, (Halted, Unconfigured)):
         return table.state.diagnostic
+    if isinstance(table.state, Blocked):
+        return next((found for found, _ in table.diagnostics if found.code == MISSING_FILE), None)
     return table.diagnostics[-1][0] if table.diagnostics else None
+
+
+def place_in(table: TableStatus, diagnostic: Diagnostic) -> str:
+    """Where in a table folder a diagnostic is: `00000000000000000002.parquet, row 1: `; `""` for the folder."""
+    path = diagnostic.path.removeprefix(table.name.folder).strip("/")
+    row = "" if diagnostic.row is None else f", row {diagnostic.row}"
+    return f"{path}{row}: " if path else ""
+
+
+def prose(text: str) -> Markup:
+    """Paragraphs of plain text, with code between backticks."""
+    return Markup("").join(Markup("<p>{}</p>").format(_with_code(part)) for part in text.split("\n\n"))
+
+
+def coded(text: str) -> Markup:
+    """A line of plain text, as `_safe` makes it, with code between backticks."""
+    return _with_code(printable(text))
+
+
+def _with_code(text: str) -> Markup:
+    marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
+    return Markup(marked)  # noqa: S704 - escaped above
 
 
 def file_names(files: Sequence[str]) -> str:
@@ -130,10 +298,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": "{:,}".format, "moment": _moment, "span": span, "iso": iso}
-    functions = (count, last_diagnostic, file_names, table_url)
+    environment.filters |= {"prose": prose, "coded": coded}
+    functions = (count, last_diagnostic, file_names, place_in, table_url)
     environment.globals |= {function.__name__: function for function in functions}
     limits = {"MAX_COLUMNS": MAX_COLUMNS, "MAX_COMMITS": MAX_COMMITS, "MAX_FILES": MAX_FILES, "MAX_ROWS": MAX_ROWS}
-    environment.globals |= {"SEVERITIES": SEVERITIES, **limits}
+    environment.globals |= {
+        "SEVERITIES": SEVERITIES,
+        "STATES": STATES,
+        "TONES": TONES,
+        "STUCK": STUCK,
+        "MAX_TABLES": MAX_TABLES,
+        **limits,
+    }
     return environment
 
 

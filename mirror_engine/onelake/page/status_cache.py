@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import HistoryEntry
 
 FRESH_SECONDS = 1.0
+PATIENCE_SECONDS = 0.15  # that a page waits for a scan, before it shows what was known before
+WORKERS = 4  # scans at once
 IDLE_FACTOR = 4  # minimum refresh interval as a multiple of the last refresh's duration: at most 20 % of the time
 MAX_ROWS = 20
 
 
 @dataclass(frozen=True)
 class CachedStatus:
-    """A mirrored database's status; None, and an error message, where it cannot be read."""
+    """A mirrored database's status; None, and an error message, where it cannot be read, or without one is not yet."""
 
     item: ShownItem
     status: MirrorStatus | None
@@ -34,11 +37,11 @@ class CachedStatus:
 
 @dataclass
 class _Entry:
-    """The last scan of one item."""
+    """The last scan of one item, and the one in progress."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    status: MirrorStatus | None = None
-    error: str = ""
+    found: tuple[MirrorStatus | None, str] = (None, "")
+    scan: Future[None] | None = None
     fresh_until: float = 0.0
 
 
@@ -54,18 +57,30 @@ class StatusCache:
         self._items = items
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
+        self._scans = ThreadPoolExecutor(WORKERS, thread_name_prefix="status")
         self._rows: dict[tuple[str, str], tuple[HistoryEntry, pa.Table]] = {}
 
-    def all(self) -> Sequence[CachedStatus]:
-        """Every mirrored database."""
+    def all(self, patience: float | None = None) -> Sequence[CachedStatus]:
+        """Every mirrored database; after so many seconds as it was before, or without a status. None: wait."""
         items = self._items()
         for gone in self._entries.keys() - {item.id for item in items}:
             self._entries.pop(gone, None)
-        return [self._of(item) for item in items]
+        found = [(item, *self._begin(item)) for item in items]
+        wait([scan for _, _, scan in found if scan], patience)
+        return [_cached(item, entry) for item, entry, _ in found]
 
-    def one(self, item_id: str) -> CachedStatus | None:
-        """A mirrored database by its GUID."""
-        return next((self._of(item) for item in self._items() if item.id == item_id), None)
+    def one(self, item_id: str, patience: float | None = None) -> CachedStatus | None:
+        """A mirrored database by its GUID; otherwise as `all`."""
+        for item in self._items():
+            if item.id == item_id:
+                entry, scan = self._begin(item)
+                wait([scan] if scan else [], patience)
+                return _cached(item, entry)
+        return None
+
+    def close(self) -> None:
+        """Wait for scans in progress."""
+        self._scans.shutdown()
 
     def rows(self, item: ShownItem, delta_folder: str, newest: HistoryEntry) -> pa.Table:
         """A table's first rows at its newest commit, read once a version; MirrorError."""
@@ -75,15 +90,27 @@ class StatusCache:
             self._rows[item.id, delta_folder] = newest, rows
         return rows
 
-    def _of(self, item: ShownItem) -> CachedStatus:
+    def _begin(self, item: ShownItem) -> tuple[_Entry, Future[None] | None]:
+        """An item's last scan, and the one in progress where that is no longer fresh."""
         entry = self._entries.setdefault(item.id, _Entry())
         with entry.lock:
-            started = self._clock()
-            if started >= entry.fresh_until:
-                try:
-                    entry.status, entry.error = item.view().status(), ""
-                except MirrorError as error:
-                    entry.status, entry.error = None, str(error)
-                ended = self._clock()
-                entry.fresh_until = ended + max(FRESH_SECONDS, IDLE_FACTOR * (ended - started))
-            return CachedStatus(item, entry.status, entry.error)
+            is_over = entry.scan is None or entry.scan.done()
+            if is_over and self._clock() >= entry.fresh_until:
+                entry.scan = self._scans.submit(self._scan, entry, item)
+            return entry, entry.scan
+
+    def _scan(self, entry: _Entry, item: ShownItem) -> None:
+        started = self._clock()
+        try:
+            entry.found = item.view().status(), ""
+        except MirrorError as error:
+            entry.found = None, str(error)
+        ended = self._clock()
+        entry.fresh_until = ended + max(FRESH_SECONDS, IDLE_FACTOR * (ended - started))
+
+
+def _cached(item: ShownItem, entry: _Entry) -> CachedStatus:
+    """What is known; raises what an unforeseen failure of the last scan raised."""
+    if entry.scan and entry.scan.done():
+        entry.scan.result()
+    return CachedStatus(item, *entry.found)

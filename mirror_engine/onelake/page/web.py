@@ -22,7 +22,7 @@ from mirror_engine.onelake.hosts import LOOPBACK
 from mirror_engine.onelake.middleware import bounded, guarded, observed
 from mirror_engine.onelake.network import http_config, listening_socket
 from mirror_engine.onelake.page.metrics import Metrics
-from mirror_engine.onelake.page.pages import Pages
+from mirror_engine.onelake.page.pages import Pages, View
 from mirror_engine.onelake.page.status_cache import StatusCache
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from mirror_engine.onelake.connection import ConnectionInfo
     from mirror_engine.onelake.engine_pool import ShownItem
     from mirror_engine.onelake.page.pages import Page
     from mirror_engine.onelake.page.status_cache import CachedStatus
@@ -47,7 +48,7 @@ ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "ima
 HEADERS = {  # no scripts or styles but the page's own, no framing, no embedding
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -66,6 +67,8 @@ class Web:
         clock: seconds since 1970.
         port: requested; 0 for any.
         secret: which every request must carry; None where any passes.
+        is_shared: whether other machines reach the page, through the application.
+        connection: gives the emulator as a publisher sees it; None where that is not known.
         on_error: gets internal errors, without request content.
 
     Attributes:
@@ -74,17 +77,19 @@ class Web:
         port: the one in use, once started.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the settings of a server
         self,
         items: Callable[[], Sequence[ShownItem]],
         clock: Callable[[], float] = time.time,
         *,
         port: int = 0,
         secret: str | None = None,
+        is_shared: bool = False,
+        connection: Callable[[], ConnectionInfo | None] = lambda: None,
         on_error: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._statuses = StatusCache(items)
-        self._pages = Pages(self._statuses)
+        self._pages = Pages(self._statuses, connection, has_token=secret is not None, is_shared=is_shared)
         self._clock = clock
         self.metrics = Metrics(self._statuses)
         self._stream_count = 0
@@ -92,12 +97,14 @@ class Web:
         routes = [
             Route("/", self._overview),
             Route("/tables/{item}/{folder:path}", self._table),
+            Route("/explain/{code}", self._explain),
             Route("/metrics", self._metrics),
             Route("/healthz", _healthz),
             Route("/readyz", self._readyz),
             *(Route(f"/assets/{name}", _asset(name, kind)) for name, kind in ASSETS.items()),
         ]
         self.app = _with_headers(Starlette(routes=routes))
+        self._first_names = {route.path.split("/")[1] for route in routes}
         self.port = port
         bounds = bounded(self.app, on_error, max_bytes=MAX_BODY_BYTES)
         guard = guarded(bounds, secret, serves_production_names=False)
@@ -112,18 +119,31 @@ class Web:
         while not self._server.started:
             time.sleep(0.001)  # it has no event for that
 
+    def has(self, path: str) -> bool:
+        """Whether a path may be one of the page's, by its first name."""
+        return path.split("/")[1] in self._first_names
+
+    def end_streams(self) -> None:
+        """Let open pages get no more changes."""
+        self._ended.set()
+
     def stop(self) -> None:
         """Stop; returns when nothing is answered any more."""
-        self._ended.set()
+        self.end_streams()
         self._server.should_exit = True
         self._thread.join()
+        self._statuses.close()
 
     async def _overview(self, request: Request) -> Response:
-        return await self._respond(request, self._pages.overview)
+        view, address = View.of(request.query_params), str(request.base_url).rstrip("/")
+        return await self._respond(request, lambda: self._pages.overview(view, address))
 
     async def _table(self, request: Request) -> Response:
         item, folder = request.path_params["item"], request.path_params["folder"]
         return await self._respond(request, lambda: self._pages.table(item, folder))
+
+    async def _explain(self, request: Request) -> Response:
+        return await self._respond(request, lambda: self._pages.explain(request.path_params["code"]))
 
     async def _respond(self, request: Request, render: Callable[[], Page]) -> Response:
         """A page, or for its script a stream of changes."""

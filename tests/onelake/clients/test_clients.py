@@ -7,26 +7,25 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
-import zlib
 from collections import defaultdict
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from store_servers import NPM_INSTALL
 
 from mirror_engine.cli.log import log_record
 from mirror_engine.config import Config
-from mirror_engine.errors import JavaMissing
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.serving import Server, ServerPlan
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.spark.java import find_java
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +50,8 @@ class Ground:
         self.reported = reported  # warnings and errors of engines and requests
         self.items = server._engines.items.all
         store, info = Path(server.connection.store), server.connection
-        tests = {"TEST_LANDING_ZONE": str(store / info.workspace / info.item / "Files/LandingZone")}
+        self.zone = store / info.workspace / info.item / "Files/LandingZone"
+        tests = {"TEST_LANDING_ZONE": str(self.zone)}
         tests |= {"TEST_HTTP": info.http, "TEST_HTTPS": info.https, "TEST_WORKSPACE": info.workspace, "HOME": str(home)}
         kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
         self.environment = info.around({**kept, **tests})
@@ -118,37 +118,7 @@ def mirrored(tmp_path_factory):
         yield Ground(*parts, writers)
 
 
-@pytest.fixture(scope="session")
-def installed(pytestconfig, tmp_path_factory):
-    """Gives the folder in which a command installed a client, once; a client that cannot be had skips its test."""
-
-    def installed(*command, package_json="{}"):
-        cache = getattr(pytestconfig, "cache", None)  # absent with -p no:cacheprovider
-        wanted = f"{zlib.crc32(' '.join([*command, package_json]).encode()):08x}"
-        folder = cache.mkdir(f"client-{wanted}") if cache else tmp_path_factory.mktemp("client")
-        if not (folder / "installed").exists():
-            (folder / "package.json").write_text(package_json)
-            try:
-                subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=True)
-            except (OSError, subprocess.SubprocessError) as error:
-                pytest.skip(f"{error}: {(getattr(error, 'stderr', '') or '')[-500:]}")
-            (folder / "installed").touch()
-        return folder
-
-    return installed
-
-
-NPM_INSTALL = ("npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts")
 PIP_INSTALL = (sys.executable, "-m", "pip", "install", "--quiet", "--retries", "1", "--target", ".")
-
-
-@pytest.fixture(scope="session")
-def java():
-    """The home of a Java runtime."""
-    try:
-        return find_java().home
-    except JavaMissing:
-        pytest.skip("Java is missing")
 
 
 @pytest.fixture(scope="session")
@@ -255,6 +225,29 @@ def test_a_publisher_under_node_that_moves_into_place(mirrored, node):
     at = dt.datetime(2026, 11, 2, 8, 16, tzinfo=dt.timezone.utc)
     found = [{"sensor": "south", "at": at, "value": 2.25}, {"sensor": "wëst", "at": at, "value": -1.0}]
     mirrored.until_rows("dbo/Sensors", found)
+
+
+def recipe(name, folder):
+    """A program of docs/testing.md, as a file."""
+    page = (HERE.parents[2] / "docs/testing.md").read_text(encoding="utf-8")
+    text = re.search(rf"^```\w+\n(// {re.escape(name)}\n.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+def test_the_recipe_of_the_page_for_node(storage, node):
+    *words, program = node("programs/datalake.mjs")
+    storage.run(*words, "--test", recipe("onelake.test.mjs", Path(program).parent))
+    assert (storage.zone / "Node/_metadata.json").read_text() == '{"keyColumns": ["id"]}'
+
+
+def test_the_recipe_of_the_page_for_java(storage, java, jars, tmp_path):
+    program = recipe("OneLakeTest.java", tmp_path)
+    options = {"JAVA_TOOL_OPTIONS": storage.environment["MIRROR_ENGINE_JAVA_OPTIONS"]}
+    if not (java / "bin/javac").exists():
+        pytest.skip("Java has no compiler here")
+    storage.run(java / "bin/java", "-cp", f"{jars}/*", program, **options)
+    assert (storage.zone / "Java/_metadata.json").read_text() == '{"keyColumns": ["id"]}'
 
 
 @NEEDS_3_11
