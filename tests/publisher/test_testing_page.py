@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import deltalake  # noqa: F401 - pytester unloads what its runs import, and neither this nor Arrow can be loaded twice
 import pytest
 from careless_publishers import CARELESS
 
-# pytester unloads what its runs import, and Arrow cannot be loaded twice
 import mirror_engine.publisher.testing.mirror
 from mirror_engine.publisher.testing import check_publisher
 
@@ -21,12 +21,12 @@ FILES = {text.partition("\n")[0].removeprefix("# "): text for kind, text in BLOC
 
 @pytest.mark.slow
 def test_the_examples_of_the_page_pass(pytester):
-    assert len(FILES) == 4
+    assert len(FILES) == 6
     for name, text in FILES.items():
         (pytester.path / name).write_text(text, encoding="utf-8")
     pytester.syspathinsert()
     options = ("-p", "no:cacheprovider", "-W", "error", "--strict-markers")
-    pytester.runpytest_inprocess(*options).assert_outcomes(passed=6)
+    pytester.runpytest_inprocess(*options).assert_outcomes(passed=10)
 
 
 def test_the_report_of_the_page_is_the_one_printed():

@@ -1,10 +1,12 @@
-"""Test a publisher: `check_publisher` with its parts, and the pytest plugin.
+"""Test a publisher: `check_publisher` with its parts, `onelake` with its parts, and the pytest plugin.
 
 The parts are loaded when first used: the plugin must cost nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+from mirror_engine.errors import UsageError
 
 if TYPE_CHECKING:
     from mirror_engine.publisher.scenarios import (
@@ -17,20 +19,30 @@ if TYPE_CHECKING:
         ZoneFiles,
         check_publisher,
     )
+    from mirror_engine.publisher.testing.emulator import OneLakeInTest, Snapshot, onelake
 
 __all__ = [
     "ConformanceReport",
+    "OneLakeInTest",
     "ScenarioOutcome",
     "ScenarioResult",
     "SimulatedCrash",
+    "Snapshot",
     "Source",
     "SourceChange",
     "ZoneFiles",
     "check_publisher",
+    "onelake",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name in __all__:
-        return getattr(import_module("mirror_engine.publisher.scenarios"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    is_emulated = name in {"OneLakeInTest", "Snapshot", "onelake"}
+    module = "testing.emulator" if is_emulated else "scenarios"
+    try:
+        return getattr(import_module(f"mirror_engine.publisher.{module}"), name)
+    except ModuleNotFoundError as error:
+        help_text = "Install the extra: pip install 'mirror-engine[emulator]'." if is_emulated else ""
+        raise UsageError(f"{name} needs {error.name}", help_text) from None

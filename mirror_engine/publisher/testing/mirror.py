@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from mirror_engine.clock import Clock
     from mirror_engine.config import Config
     from mirror_engine.engine.run import SyncReport
     from mirror_engine.events import Event
@@ -51,8 +52,15 @@ def described(table: TableStatus) -> str:
 class MirrorInTest(Mirror):
     """The mirror of a test's landing zone, in Spark's tables without a `writer`; the fixture `mirror` is one."""
 
-    def __init__(self, root: Path, config: Config | None = None, *, writer: DeltaWriter | None = None) -> None:
-        super().__init__(root, config, writer=writer, listeners=[self._record])
+    def __init__(
+        self,
+        root: Path,
+        config: Config | None = None,
+        *,
+        writer: DeltaWriter | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(root, config, writer=writer, listeners=[self._record], clock=clock)
         self._has_synced = False
         self._expected: dict[str, str] = {}
         self._diagnostics: dict[Diagnostic, None] = {}
@@ -65,7 +73,7 @@ class MirrorInTest(Mirror):
         """Apply all that can be applied now, whatever the result."""
         self._has_synced = True
         self._failures.clear()
-        return super().sync(stop)
+        return self._apply(stop)
 
     def sync_until_caught_up(self) -> SyncReport:
         """Apply everything that landed.
@@ -123,7 +131,7 @@ class MirrorInTest(Mirror):
             ValueError: the code is unknown.
         """
         if code not in CATALOG:
-            raise ValueError(f"{code}: no such diagnostic; `mirror-engine explain` and docs/diagnostics.md list them")
+            raise ValueError(f"{code}: no such diagnostic; `mirror-engine explain` lists them")
         self._expected[table] = code
 
     def expect_blocked(self, table: str) -> None:
@@ -166,6 +174,9 @@ class MirrorInTest(Mirror):
                 table = folders[find_table(name, list(folders), self.config.delta_default_schema)]
             found[name] = table, code
         return found
+
+    def _apply(self, stop: threading.Event | None) -> SyncReport:
+        return super().sync(stop)
 
     def _record(self, event: Event) -> None:
         match event:

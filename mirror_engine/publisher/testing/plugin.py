@@ -12,13 +12,15 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from pathlib import Path
 
     from mirror_engine.config import Config
     from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+    from mirror_engine.publisher.testing.emulator import OneLakeInTest
     from mirror_engine.publisher.testing.mirror import MirrorInTest
 
 WRITERS = ("memory", "spark")
-MIRROR = pytest.StashKey["MirrorInTest"]()
+MIRROR = pytest.StashKey["MirrorInTest | OneLakeInTest"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,10 +57,29 @@ def mirror(request: pytest.FixtureRequest, landing_zone: LandingZoneWriter) -> I
     is_spark = _writer(request) == "spark"
     if is_spark:
         request.getfixturevalue("_mirror_jvm")
-    mirror = MirrorInTest(landing_zone.root, _config(request), writer=None if is_spark else MemoryDeltaWriter())
+    config = _config(request, landing_zone.root)
+    mirror = MirrorInTest(landing_zone.root, config, writer=None if is_spark else MemoryDeltaWriter())
     request.node.stash[MIRROR] = mirror
     yield mirror
     mirror.close()
+
+
+@pytest.fixture
+def onelake(request: pytest.FixtureRequest, _onelake: OneLakeInTest) -> Iterator[OneLakeInTest]:
+    """An empty OneLake with one mirrored database, to which publishers of this test are led; checked as `mirror`."""
+    _onelake.reset(_config(request, _onelake.store, merge_engine="deltalake"))
+    request.node.stash[MIRROR] = _onelake
+    with _onelake.environment():
+        yield _onelake
+
+
+@pytest.fixture(scope="session")
+def _onelake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneLakeInTest]:
+    """Keep the run's one emulator between tests."""
+    from mirror_engine.publisher.testing import OneLakeInTest  # noqa: PLC0415 - see the module
+
+    with OneLakeInTest(tmp_path_factory.mktemp("onelake")) as lake:
+        yield lake
 
 
 @pytest.fixture(scope="session")
@@ -119,16 +140,16 @@ def _writer(request: pytest.FixtureRequest) -> str:
     return pytest.fail(f"mirror_writer: found {text}, allowed {' or '.join(WRITERS)}", pytrace=False)
 
 
-def _config(request: pytest.FixtureRequest) -> Config:
+def _config(request: pytest.FixtureRequest, root: Path, **defaults: object) -> Config:
     """The ini file's options, overridden by those of the markers, the nearest last."""
     from mirror_engine.config import load  # noqa: PLC0415 - see the module
     from mirror_engine.errors import ConfigError  # noqa: PLC0415 - as above
 
     lines = [line.partition("=") for line in request.config.getini("mirror_config")]
-    options: dict[str, Any] = {name.strip(): value.strip() for name, _, value in lines}
+    options: dict[str, Any] = defaults | {name.strip(): value.strip() for name, _, value in lines}
     for marker in reversed([*request.node.iter_markers("mirror_config")]):
         options |= marker.kwargs
     try:
-        return load(request.getfixturevalue("landing_zone").root, options, {})
+        return load(root, options, {})
     except ConfigError as error:
         pytest.fail(f"mirror_config: {error.message}", pytrace=False)
