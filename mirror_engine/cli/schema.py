@@ -1,0 +1,158 @@
+"""`schema`: JSON schemas of the files that publishers and users write, and of what commands print with `--json`.
+
+They are in `schemas/`, without what follows from a rule, which is added here; that of the options is made of `Config`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mirror_engine.cli.main import ALL_COMMANDS
+from mirror_engine.cli.options import command, default_text
+from mirror_engine.cli.output import SCHEMA_VERSION, grid, report, wants_json
+from mirror_engine.config import any_case, option_name, options
+from mirror_engine.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+CONFIG, ERROR = "config", "error"
+OF_FILES = ("metadata", "partner-events")
+_OUTPUTS = {name.replace(" ", "-"): name for name in ALL_COMMANDS if name != "emulator exec"}  # it prints nothing
+NAMES = (*OF_FILES, CONFIG, *_OUTPUTS, ERROR)
+_NULL: Schema = {"type": "null"}
+_DEFINITION = "#/$defs/"
+
+
+@command(root="own")
+@click.argument("name", required=False, help=f"{', '.join((*OF_FILES, CONFIG))}, or a command: status, trace-row …")
+def schema(name: str | None) -> None:
+    """Print a JSON schema.
+
+    Of _metadata.json (metadata), _partnerEvents.json (partner-events) and mirror-engine.toml (config), for editors;
+    and of the document that a command prints with --json. Without a name: the names.
+
+    Example: mirror-engine schema metadata > metadata.schema.json
+
+    Exit codes: 0 printed · 2 usage error: there is no such schema
+    """
+    if name is None:
+        listed = [{"name": each, "about": schema_of(each)["description"]} for each in NAMES]
+        report({"schemas": listed}, [grid(["Name", "Schema of"], [[*each.values()] for each in listed])])
+        return
+    known = name.replace(" ", "-")
+    if known not in NAMES:
+        near = get_close_matches(known, NAMES, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise UsageError(f'unknown schema "{name}"', f"{meant}mirror-engine schema lists all")
+    found = schema_of(known)
+    if wants_json():
+        report({"schemas": [{"name": known, "about": found["description"], "schema": found}]}, ())
+    else:
+        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+
+
+@cache
+def schema_of(name: str) -> Schema:
+    """The whole JSON schema of one of `NAMES`."""
+    if name == CONFIG:
+        return _config()
+    found = _read(name)
+    if name in OF_FILES:
+        found = _widened(found)
+    else:
+        document = {"schema_version": {"const": SCHEMA_VERSION}, "command": {"const": _OUTPUTS.get(name)}}
+        if name == ERROR:
+            document["command"] = {"enum": [*ALL_COMMANDS, None], "description": "that failed"}
+        found = _complete({**found, "properties": document | found.get("properties", {})})
+        found["$defs"] = _used(found, _complete(_read("definitions")["$defs"]))
+    if not found.get("$defs", True):
+        del found["$defs"]
+    return {"$schema": DIALECT, "title": f"mirror-engine: {name}", **found}
+
+
+def _config() -> Schema:
+    """The schema of `mirror-engine.toml`."""
+    properties: Schema = {"$schema": {"type": "string", "description": "Where this schema is, for editors."}}
+    for name, option in options().items():
+        default = default_text(name)
+        about = f"{option.about} Allowed: {option.kind.allowed}." + (f" Default: {default}." if default else "")
+        properties[option_name(name)] = {"description": about, **option.kind.schema}
+    about = "Options of a mirror: `mirror-engine.toml`."
+    closed = {"properties": properties, "additionalProperties": False}
+    return {"$schema": DIALECT, "title": f"mirror-engine: {CONFIG}", "description": about, "type": "object", **closed}
+
+
+def _read(name: str) -> Schema:
+    found: Schema = json.loads((files("mirror_engine.cli") / f"schemas/{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _each(change: Callable[[Schema], Schema], value: Any) -> Any:
+    """A JSON value with every object in it changed, the inner ones first."""
+    if isinstance(value, dict):
+        return change({name: _each(change, inner) for name, inner in value.items()})
+    return [_each(change, inner) for inner in value] if isinstance(value, list) else value
+
+
+def _complete(found: Schema) -> Schema:
+    """A schema of output: what a document has is always there, if nothing else is said."""
+
+    def with_required(part: Schema) -> Schema:
+        has_names = isinstance(part.get("properties"), dict) and "required" not in part
+        return {**part, "required": [*part["properties"]]} if has_names else part
+
+    completed: Schema = _each(with_required, found)
+    return completed
+
+
+def _used(found: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    """The definitions that a schema refers to, directly or through others."""
+    used: dict[str, Schema] = {}
+    pending = [found]
+    while pending:
+        text = json.dumps(pending.pop())
+        for name in re.findall(rf'"{re.escape(_DEFINITION)}(\w+)"', text):
+            if name not in used:
+                used[name] = definitions[name]
+                pending.append(definitions[name])
+    return {name: used[name] for name in definitions if name in used}
+
+
+def _widened(found: Schema) -> Schema:
+    """A schema of a publisher's file: names and words in any case, null, booleans as text (LZ-2.2, LZ-2.8)."""
+    widened: Schema = _each(_widened_part, found)
+    return widened
+
+
+def _widened_part(part: Schema) -> Schema:
+    if isinstance(properties := part.get("properties"), dict):
+        properties = {name: inner if name == "$schema" else _or_null(inner) for name, inner in properties.items()}
+        others = {f"^(?!{name}$){any_case(name)}$": inner for name, inner in properties.items() if name != "$schema"}
+        part = {**part, "properties": properties, "patternProperties": others}
+    if isinstance(required := part.pop("required", None), list):  # present in some case, and not null
+        present = [{"not": {"patternProperties": {f"^{any_case(name)}$": _NULL}}} for name in required]
+        part = {**part, "allOf": [*part.get("allOf", ()), *present]}
+    if words := [word for word in part.get("enum", ()) if isinstance(word, str) and re.search("[a-z]", word)]:
+        pattern = "|".join(map(any_case, words))
+        known = {"anyOf": [{"enum": part.pop("enum")}, {"type": "string", "pattern": f"^(?:{pattern})$"}]}
+        part = {**part, **known}
+    if part.get("type") == "boolean":
+        part = {**part, "type": ["boolean", "string"], "pattern": f"^(?:{any_case('true')}|{any_case('false')})$"}
+    return part
+
+
+def _or_null(part: Schema) -> Schema:
+    about: Schema = {name: part[name] for name in ("description", "default", "deprecated") if name in part}
+    return {**about, "anyOf": [{name: inner for name, inner in part.items() if name not in about}, _NULL]}
