@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+import release_check
 
 pytestmark = pytest.mark.slow  # installs some 400 MB
 
@@ -50,14 +53,12 @@ class Bare:
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bare")
-    source = folder / "source"
-    shutil.copytree(HOME / "mirror_engine", source / "mirror_engine", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(HOME / name, source)
-    made = Bare(folder)
-    subprocess.run([*PIP, "wheel", "--no-deps", "."], cwd=source, check=True, timeout=300)
-    made.install(next(source.glob("*.whl")))
+    made = Bare(tmp_path_factory.mktemp("bare"))
+    _, made.wheel = sorted(
+        release_check.build(made.folder / "build", release_check.SURROUNDINGS[0], "1700000000"),
+        key=lambda path: path.suffix,
+    )
+    made.install(made.wheel)
     return made
 
 
@@ -83,7 +84,47 @@ def test_what_an_extra_would_bring_is_named(bare):
     assert "mirror-engine[emulator]" in bare.run("mirror-engine", "emulator", "start", "store", exit_code=2)
 
 
+def test_the_example_needs_no_spark(bare):
+    assert "All tables have caught up" in bare.run("mirror-engine", "demo", "demo")
+
+
+def test_an_extra_is_installed_as_its_hint_has_it(bare):
+    command = ["--python", bare.programs / "python", "install", "--dry-run", "--constraint", HOME / "constraints.txt"]
+    done = subprocess.run(
+        [*PIP[:3], *command, "mirror-engine[emulator]"], check=True, timeout=300, capture_output=True, text=True
+    )
+    would = done.stdout.rpartition("Would install ")[2]
+    assert "starlette" in would
+    assert "mirror" not in would
+
+
+@pytest.mark.skipif(find_spec("uv") is None, reason="needs uv")
+def test_uvx_runs_it_from_the_wheel(bare):
+    caches = {"UV_CACHE_DIR": str(bare.folder / "uv"), "UV_TOOL_DIR": str(bare.folder / "tools-of-uv")}
+    bare.run("mirror-engine", "init", "run-by-uv")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "uv",
+            "tool",
+            "run",
+            "--from",
+            bare.wheel,
+            "mirror-engine",
+            "validate",
+            bare.folder / "run-by-uv",
+        ],
+        env={**os.environ, **caches},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert "(4 tables, 10 files, 22 rows)" in done.stdout
+
+
 def test_the_pytest_plugin_needs_pytest_alone(bare):
-    bare.install(f"{next((bare.folder / 'source').glob('*.whl'))}[pytest]")
+    bare.install("mirror-engine[pytest]")  # as the hint has it, which asks no index for the package itself
     (bare.folder / "test_publisher.py").write_text(A_TEST)
     assert "1 passed" in bare.run("pytest", "-q", "test_publisher.py")
