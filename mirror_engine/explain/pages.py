@@ -129,7 +129,7 @@ class Explanation:
         """The page below its heading."""
         examples = [self.example.markdown("Example"), self.fixed.markdown("Fixed")]
         parts = [self.why, f"**What to do.** {self.what_to_do}", *examples]
-        related = ", ".join(f"[{code}](#{code.lower()})" for code in self.definition.related)
+        related = ", ".join(self.definition.related)
         return "\n\n".join([*parts, f"Related: {related}."] if related else parts)
 
     def to_json(self) -> dict[str, Any]:

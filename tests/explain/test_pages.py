@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from reference_pages import rules_page
+from reference import rules_page
 
 from mirror_engine.explain.pages import explanation, parse, rules, rules_in
 from mirror_engine.landing_zone import metadata
@@ -68,7 +68,7 @@ def test_fixed_examples_are_well_formed(page) -> None:
 def test_the_package_has_the_rules_of_the_protocol() -> None:
     assert rules() == rules_in(PROTOCOL)
     packaged = (HOME / "mirror_engine/explain/rules.md").read_text(encoding="utf-8")
-    assert packaged == rules_page(PROTOCOL), "run: python tests/reference_pages.py"
+    assert packaged == rules_page(PROTOCOL), "run: python docs/site/reference.py"
 
 
 def test_a_rule_quotes_the_lines_of_its_table_that_name_the_code() -> None:

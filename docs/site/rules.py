@@ -1,0 +1,67 @@
+"""The protocol's page with an id for each rule, and the page of their evidence."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from evidence import HOME, NOT_SHOWN, Evidence, evidence
+from reference import facts
+from witnesses import witness_link
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SOURCE = re.compile(r"\[([A-Z]+(?:#n)?)\]\((https://[^)]+)\)")
+_ITEM = re.compile(r"^- (LZ-\d+\.\d+) ", re.MULTILINE)
+_MARK = re.compile(r"\[((?:documented|observed|decision)[^\]\n]*)\](?!\()")
+
+
+def with_ids(protocol: str) -> str:
+    """The protocol, in which each rule has its id and a link to its evidence, and each mark links its source."""
+    links = sources(protocol)
+    marked = _MARK.sub(lambda match: f'<span class="mark">{sourced(match[1], links)}</span>', protocol)
+    return _ITEM.sub(r'- <a id="\1" href="#\1"><b>\1</b></a> [evidence](reference/rules.md#\1){ .evidence } ', marked)
+
+
+def sources(protocol: str) -> dict[str, str]:
+    """The address of each source that the protocol names, by its short name."""
+    return dict(_SOURCE.findall(protocol.partition("**Sources.**")[2].partition("\n")[0]))
+
+
+def sourced(mark: str, links: Mapping[str, str]) -> str:
+    """A mark whose sources are links: `BP`, and the issue `BC#404`."""
+
+    def link(match: re.Match[str]) -> str:
+        name, number = match[1], match[2] or ""
+        url = links.get(f"{name}#n" if number else name)
+        return f"[{match[0]}]({url}{number.replace('#', '/')})" if url else match[0]
+
+    return re.sub(r"\b([A-Z]{2,})(#\d+)?\b", link, mark)
+
+
+def rule_list() -> str:
+    """Every rule with its source, its diagnostics, its fixtures and its tests."""
+    links = sources((HOME / "docs/protocol.md").read_text(encoding="utf-8"))
+    parts, chapter = [], ""
+    for name, found in evidence().items():
+        if name.partition(".")[0] != chapter:
+            chapter = name.partition(".")[0]
+            parts.append(f"## Chapter {chapter.removeprefix('LZ-')}\n")
+        parts.append(f"### {name} {{#{name}}}\n\n{rule_section(found, links)}")
+    return "\n".join(parts)
+
+
+def rule_section(found: Evidence, links: Mapping[str, str]) -> str:
+    """The text of a rule and its evidence."""
+    summary = re.split(r" \[(?:documented|observed|decision)", found.rule.text)[0]
+    fixtures = ", ".join(f"[{name}](fixtures/{name}.md)" for name in found.fixtures)
+    shown = {
+        "rule": found.rule.name,  # becomes a link to the protocol
+        "source": sourced("; ".join(found.sources), links) or "see the rule's text",
+        "diagnostics": ", ".join(found.codes),
+        "fixtures": fixtures,
+        "tests": "<br>".join(map(witness_link, found.tests)),
+        "not shown": NOT_SHOWN.get(found.rule.name, ""),
+    }
+    return f"{summary}\n\n{facts(shown)}\n"

@@ -1,0 +1,59 @@
+"""The tutorials are run as they are written, and say what is printed today."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+from sessions_of_pages import differences, matches, steps
+
+from mirror_engine.tables.spark.java import find_java
+
+DOCS = Path(__file__).parents[1] / "docs"
+TUTORIALS = sorted(path.name for path in (DOCS / "tutorials").glob("*.md") if path.name != "index.md")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "at_least"), [("first-mirror.md", 20), ("first-publisher.md", 5)])
+def test_a_tutorial_without_java_says_what_is_printed(tmp_path, name, at_least):
+    (tmp_path / "docs").symlink_to(DOCS)
+    page = DOCS / "tutorials" / name
+    assert len(steps(page)) >= at_least
+    assert differences(page, tmp_path, MIRROR_ENGINE_MERGE_ENGINE="deltalake") == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_tutorial_of_clusters_says_what_is_printed(tmp_path):
+    java = {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    page = DOCS / "tutorials/to-a-cluster.md"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    assert len(steps(page)) >= 10
+    assert differences(page, tmp_path, [("7077", str(port))], **java) == []
+
+
+def test_every_tutorial_is_run():
+    assert TUTORIALS == ["first-mirror.md", "first-publisher.md", "to-a-cluster.md"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "holds"),
+    [
+        ("Applied 1 file (0.4s).\n", "Applied 1 file (12s).\n", True),
+        ("Applied 1 file (0.4s).\n", "Applied 2 files (0.4s).\n", False),
+        ("one\n", "[10s] Items: committing 1 file\none\n", True),
+        ("one\n", "one\ntwo\n", False),
+        ("one\n…\n", "one\ntwo\nthree\n", True),
+        ("one\n…\nfour\n", "one\ntwo\nfour\n", True),
+        ("one\n…\nfour\n", "one\nfour\ntwo\n", False),
+        ("one\n…\ntwo\n…\nfour\n", "one\n1\ntwo\n2\nfour\n", True),
+        ("one\n…\ntwo\n…\nfour\n", "one\n1\n2\nfour\n", False),
+        ("…\n", "", True),
+        ("", "anything\n", False),
+    ],
+)
+def test_dots_stand_for_any_lines_and_times_may_differ(shown, printed, holds):
+    assert matches(shown, printed) is holds
