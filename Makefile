@@ -7,7 +7,7 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.tables.spark.java import find_j
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test mutants fuzz torture soak bench bench-smoke clean
+.PHONY: help demo check test mutants fuzz torture soak bench bench-smoke docs release-check image-check recording clean
 .DELETE_ON_ERROR:
 
 help:
@@ -20,6 +20,10 @@ help:
 	@echo 'make soak    half an hour of run with 20 tables: does anything grow? (MIRROR_SOAK_MINUTES)'
 	@echo 'make bench   measure speed, side by side; an hour or two, on a quiet machine; ONLY="merge tiny" takes minutes'
 	@echo 'make bench-smoke  the same with next to no rows: do they run, and come to equal rows?'
+	@echo 'make docs    the documentation as a site that needs no network, in site/'
+	@echo 'make release-check  all of a release but the upload: two equal builds, metadata, the wheel alone'
+	@echo 'make image-check    images built and run, as compose.yaml has it; minutes, as root on Debian; TARGETS=default is one'
+	@echo "make recording  the README's picture, from a run of the program"
 	@echo 'make clean   remove the environment and the demo'
 
 # A stamp per stage: the environment is made anew when what it is made from has changed.
@@ -84,5 +88,22 @@ bench: .venv/.tools .venv/.java
 bench-smoke: .venv/.tools .venv/.java
 	PYTHONPATH=benchmarks $(BIN)/python -m speed --small --rounds 1 $(ONLY)
 
+.venv/.docs: .venv/.engine
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
+release-check: .venv/.tools
+	$(BIN)/python tools/release_check.py
+
+recording: .venv/.tools
+	$(BIN)/python tools/recording.py
+
+image-check: .venv/.tools
+	$(BIN)/python tools/image_check.py $(TARGETS)
+
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	@echo 'site/index.html'
+
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo dist site

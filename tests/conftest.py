@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
+
+FETCH = """
+import sys; from pathlib import Path; from mirror_engine.config import Config; folder = Path(sys.argv[1])
+from mirror_engine.tables.spark.session import end_session, start_session
+end_session(start_session(Config(), scratch=folder, log_file=folder / "spark.log", scheme=sys.argv[2]))
+"""
+pytest_plugins = ["store_servers"]
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +49,19 @@ def mirror_writer(spark):  # noqa: ARG001 - keeps the JVM
     yield make
     for writer in made:
         writer.close()
+
+
+@pytest.fixture(scope="session")
+def store_jars(tmp_path_factory):
+    """Has Spark fetch a store's jars, by its URL's scheme, before anything stands between it and their repository."""
+    from mirror_engine.tables.spark.jars import find_jars  # noqa: PLC0415 - only Spark's tests need it
+
+    def fetch(scheme):
+        if None in find_jars(Config(), scheme).values():
+            folder = tmp_path_factory.mktemp("jars")
+            subprocess.run([sys.executable, "-c", FETCH, folder, scheme], check=True)
+
+    return fetch
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The README's session is what the program says today."""
+"""The README does what it says: each of its commands and programs is run, and its picture is of today."""
 
 from __future__ import annotations
 
@@ -6,28 +6,63 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import recording
+
 README = Path(__file__).parent.parent / "README.md"
+TEXT = README.read_text("utf-8")
+PROGRESS = re.compile(r"\[\d+s\] ")  # a line each 10 s, on a busy machine
 VARYING = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d+(\.\d)?s\b")
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+STUB = """
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+
+def export(to):
+    LandingZoneWriter(to.parents[1]).table("sales.Orders", keys=["id"]).initial_load({"id": 1, "city": "Bellevue"})
+"""
+
+
+def part(name):
+    """What is between the comments `name` and `/name`."""
+    return TEXT.partition(f"<!-- {name} -->")[2].partition(f"<!-- /{name} -->")[0]
+
+
+def pasted(name):
+    """The lines of a part's one shell block."""
+    return FENCED.search(part(name))[2].splitlines()
+
+
+def python_block(first_line):
+    """The program that begins so."""
+    return next(code for language, code in FENCED.findall(TEXT) if language == "python" and code.startswith(first_line))
 
 
 def steps(name):
     """Each command of a session with the output shown below it."""
-    text = README.read_text("utf-8")
-    session = text.partition(f"<!-- {name} -->")[2].partition(f"<!-- /{name} -->")[0]
-    blocks = re.findall(r"```console\n(.*?)```", session, re.DOTALL)
+    blocks = [code for language, code in FENCED.findall(part(name)) if language == "console"]
     return [
         (command, shown.splitlines())
         for block in blocks
-        for command, _, shown in (part.partition("\n") for part in block.split("$ ")[1:])
+        for command, _, shown in (piece.partition("\n") for piece in block.split("$ ")[1:])
     ]
 
 
 def comparable(lines):
-    return [re.sub(r"\s+", " ", VARYING.sub("…", line)).strip() for line in lines]
+    return [re.sub(r"\s+", " ", VARYING.sub("…", line)).strip() for line in lines if not PROGRESS.match(line)]
+
+
+def test_every_block_is_run_by_a_test_of_this_file():
+    marked = "".join(part(name) for name in ("install", "check", "publish", "session", "onelake"))
+    programs = [python_block("import my_publisher"), python_block("from mirror_engine import Mirror")]
+    assert [code for _, code in FENCED.findall(TEXT) if code not in marked and code not in programs] == []
+
+
+def test_it_is_short():
+    assert len(TEXT.splitlines()) <= 220
 
 
 @pytest.mark.slow
@@ -39,20 +74,63 @@ def test_a_session_of_the_readme_says_what_the_program_says(tmp_path, name, at_l
         assert comparable((done.stdout + done.stderr).splitlines()) == comparable(shown), command
 
 
+@pytest.mark.slow
+def test_the_extras_that_are_installed_exist(tmp_path):
+    *lines, by_uvx = pasted("install")
+    assert len(lines) == 5
+    pip = f"{sys.executable} -m pip --disable-pip-version-check --python {sys.executable} install --dry-run --no-deps"
+    for line in lines:
+        assert line.startswith("pip install ")
+        done = run(line.replace("pip install", pip), README.parent)
+        assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr
+    if find_spec("uv") is None:
+        pytest.skip("needs uv")
+    caches = f"UV_CACHE_DIR={tmp_path}/cache UV_TOOL_DIR={tmp_path}/tools {sys.executable} -m uv tool run"
+    done = run(by_uvx.replace("uvx", caches), README.parent)
+    assert "Usage: mirror-engine validate" in done.stdout, done.stderr
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_lines_that_point_a_publisher_here_work_when_they_are_pasted(tmp_path):
-    pasted = re.search(r"<!-- publish -->\n```sh\n(.*?)```\n<!-- /publish -->", README.read_text("utf-8"), re.DOTALL)[1]
-    install, *lines = pasted.splitlines()
+    """In the same shell, the lines that ask a real OneLake ask the emulator."""
+    install, *lines = pasted("publish")
     assert install == "pip install --quiet '.[emulator]'"
     assert len(lines) == 5
     (tmp_path / "docs").symlink_to(README.parent / "docs")
     try:
-        done = run("\n".join(["set -e", *lines]), tmp_path)
+        done = run("\n".join(["set -e", *lines[:-1], *pasted("onelake"), lines[-1]]), tmp_path)
     finally:
         run(lines[-1], tmp_path)
     assert done.returncode == 0, done.stderr
     assert "id  city\n2   Wien\n1 row\n" in done.stdout
+    assert "Sales.Stores  caught up" in done.stdout
+    assert "Compared 1 table: 1 equal." in done.stdout
+
+
+@pytest.mark.slow
+def test_the_test_of_a_publisher_passes(tmp_path):
+    (tmp_path / "my_publisher.py").write_text(STUB)
+    (tmp_path / "test_it.py").write_text(python_block("import my_publisher"))
+    done = run(f"{sys.executable} -m pytest -q -c {os.devnull} --rootdir . test_it.py", tmp_path)
+    assert "1 passed" in done.stdout, done.stdout
+
+
+@pytest.mark.slow
+def test_the_program_runs(tmp_path):
+    run("mirror-engine init shop", tmp_path)
+    script = python_block("from mirror_engine import Mirror")
+    done = run(f"MIRROR_ENGINE_MERGE_ENGINE=deltalake {sys.executable} - <<'END'\n{script}END", tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_recording_shows_what_the_program_says():
+    """Times differ from run to run; `make recording` makes it anew."""
+    shown = recording.words(recording.TARGET.read_text(encoding="utf-8"))
+    assert comparable(shown) == comparable(recording.words(recording.svg(recording.session())))
+    assert sum("ME037" in line for line in shown) == 2
+    assert shown[-1] == "3 rows"
 
 
 def run(commands, folder):
