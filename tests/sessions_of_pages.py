@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
-PROGRESS = re.compile(r"^\[\d+s\] ")
+PROGRESS = re.compile(r"^\[\d+[smh]\] ")
 VARYING = re.compile(
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?Z?|\d+(\.\d+)?(ms|s|m)\b|127\.0\.0\.1:\d+|-{3,}|={3,}|\s+"
 )

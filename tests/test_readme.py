@@ -15,7 +15,7 @@ import recording
 
 README = Path(__file__).parent.parent / "README.md"
 TEXT = README.read_text("utf-8")
-PROGRESS = re.compile(r"\[\d+s\] ")  # a line each 10 s, on a busy machine
+PROGRESS = re.compile(r"\[\d+[smh]\] ")  # a line each 10 s, on a busy machine
 VARYING = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d+(\.\d)?s\b")
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 STUB = """
