@@ -40,6 +40,7 @@ HEAD_SECONDS = 10.0
 HANDSHAKE_SECONDS = 10.0
 IDLE_SECONDS = 120  # between two requests of a connection
 SHUTDOWN_SECONDS = 3  # for responses in progress
+_QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 _HANDSHAKE, _CONNECT = b"\x16", b"C"  # no other method that is served begins so
 
 logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # the emulator logs for itself
@@ -90,6 +91,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._end_head()
+        if _QUICKACK:  # urllib3 sends no body to a proxy before the head is acknowledged, which may take 40 ms
+            self.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
         length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         authority = httptools.parse_url(self.url).host  # of an absolute-form target
         is_foreign = authority is not None and authority.decode("latin-1").lower() != host_of(self.headers)
