@@ -58,6 +58,8 @@ def test_every_test_that_a_page_names_exists():
         ("LZ-4.12", ""),
         ("LZ-99", "no such rule or chapter"),
         ("LZ-4.1", ""),
+        ("not shown: it names what has no test", ""),
+        ("not shown: ", "no such reason"),
         ("README.txt", NO_SUCH),
         ("README.md", NO_SUCH),
         ("docs/protocol.md", NO_SUCH),

@@ -23,6 +23,7 @@ else:
 
 TESTS = "reference/tests"
 CLAIMS = HOME / "docs/claims.toml"
+NOT_SHOWN = "not shown: "  # before the reason why nothing here can show a limit
 # `tests/engine/test_cycle.py::test_x`, a method's with its class; `…::test_y` is in the file named before it
 NODE = re.compile(r"`(tests/[\w/]+\.py|…)((?:::\w+)*)`")
 WORK = re.compile(r'^    "(\w+)": ', re.MULTILINE)  # of benchmarks/speed/catalogue.py
@@ -132,7 +133,9 @@ def nodes(markdown: str) -> list[str]:
 def missing(witness: str) -> str:
     """Why a witness is none; `""` where it is there."""
     path, *names = witness.split("::")
-    if witness.startswith("tests/"):
+    if witness.startswith(NOT_SHOWN):
+        is_there, what = bool(witness.removeprefix(NOT_SHOWN)), "reason"
+    elif witness.startswith("tests/"):
         is_there, what = (HOME / path).is_file(), "file"
         if is_there and names:
             is_there, what = "::".join(names) in sources(path), "test"
@@ -230,7 +233,9 @@ def witness_link(witness: str) -> str:
 
 
 def words_of(witness: str) -> str:
-    """A test in plain words, all else by its name."""
+    """A test in plain words, a reason as it is, all else by its name."""
+    if witness.startswith(NOT_SHOWN):
+        return witness
     name = witness.rpartition("::")[2]
     return f"*{name.removeprefix('test_').replace('_', ' ')}*" if "::" in witness else f"`{witness}`"
 

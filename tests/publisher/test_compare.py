@@ -283,6 +283,15 @@ def test_an_honest_mirror_is_equal(fabric):
     assert compared["Orders"].files == 6
 
 
+def test_nullability_and_the_order_of_columns_do_not_count(fabric):
+    def of_table(table):
+        fields = [table.schema.field(name).with_nullable(name != "Id") for name in reversed(table.column_names)]
+        return table.select([field.name for field in fields]).cast(pa.schema(fields))
+
+    fabric.plant(of_table)
+    assert {found.verdict for found in fabric.compare().values()} == {"equal"}
+
+
 def test_all_at_once_are_told_apart(fabric):
     fabric.plant(lambda rows: [*rows, order(10), order(77)])
     fabric.plant(with_row(11, City="Linz", Amount=Decimal("11.25")))

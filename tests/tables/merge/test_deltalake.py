@@ -97,6 +97,14 @@ def test_tables_with_features_of_spark_are_refused_by_name(writer, feature):
     assert "Spark" in refused.value.help
 
 
+def test_a_table_with_column_mapping_is_compacted_by_spark_alone(writer):
+    table = Scenario(writer, schema_of("Id", "Unit Price"), ["Id"])
+    table.change((0, 1, 2))
+    with pytest.raises(CommitFailed, match="Column mapping") as refused:
+        writer.maintain(table.table, 168.0)
+    assert "Spark" in refused.value.help
+
+
 def test_tables_with_int96_timestamps_are_refused(writer):
     """deltalake would rewrite the year 1 as 1754."""
     table = Scenario(writer, schema_of("Id", "At:timestamp"), ["Id"])

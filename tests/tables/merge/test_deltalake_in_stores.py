@@ -45,6 +45,15 @@ def test_a_name_that_deltalake_would_decode_is_refused_before_anything_is_writte
     assert list(writer._tables.path("dbo").rglob("*")) == []
 
 
+def test_a_table_with_a_blank_in_its_name_is_written_changed_and_compacted(writer):
+    table = Scenario(writer, SCHEMA, ["Id"], "dbo/a b")
+    table.change((0, 1, "Linz"), (0, 2, "Wels"))
+    table.change((1, 2, "Enns"))
+    with writer.maintenance(table.table, writer.snapshot(table.table).log, 168.0) as (compact, _):
+        compact()
+    assert sorted(row["City"] for row in writer.rows(table.table).to_pylist()) == ["Enns", "Linz"]
+
+
 def test_vacuum_takes_what_no_commit_names_and_nothing_that_is_used(writer):
     table = Scenario(writer, SCHEMA, ["Id"])
     table.change((0, 1, "St. Pölten %20"), (0, 2, "Wels"), (0, 3, "Enns/Lorch"))
