@@ -49,11 +49,12 @@ def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, 
     (tmp_path / "Tables").mkdir()
     monkeypatch.setattr("mirror_engine.mirror.Mirror", fail)
     printed = cli("sync", tmp_path)
-    assert printed.code == documented_codes()[kind.__name__]
+    named = kind.__base__ if kind.__name__.startswith("_") else kind  # a module's own is to others what it is based on
+    assert printed.code == documented_codes()[named.__name__]
     assert printed.err == exits.error_text(made(kind).message, made(kind).help)
     document = json.loads(cli("sync", tmp_path, "--json").err)["error"]
     assert document == {
-        "code": re.sub("(?<=.)([A-Z])", r"_\1", kind.__name__).lower(),
+        "code": re.sub("(?<=.)([A-Z])", r"_\1", named.__name__).lower(),
         "message": made(kind).message,
         "help": made(kind).help or None,
         "exit_code": printed.code,
