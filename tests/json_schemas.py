@@ -1,4 +1,4 @@
-"""What commands print as JSON, checked against its schema."""
+"""What commands print and log as JSON, checked against its schema."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def _closed(value, *, is_part=False):
 
 
 def faults(document):
-    """Where a document differs from its schema."""
+    """Where a document or a log line differs from its schema."""
+    if "event" in document:
+        return [f"{error.json_path}: {error.message}" for error in strict("log").iter_errors(document)]
     name = "error" if "error" in document else document["command"].replace(" ", "-")
     return [f"{error.json_path}: {error.message}" for error in strict(name).iter_errors(document)]
 
@@ -39,7 +41,7 @@ def faults(document):
 def check(*outputs):
     """Check every JSON document among the lines of these outputs."""
     for line in "".join(outputs).splitlines():
-        if line.startswith('{"schema_version"'):
+        if line.startswith(('{"schema_version"', '{"time"')):
             found = faults(json.loads(line))
             assert found == [], (
                 f"{found}; its schema is in mirror_engine/cli/schemas, its example in docs/examples/json"

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import click
 
-from mirror_engine import events
-from mirror_engine.cli import exits, log, schema
+from mirror_engine.cli import exits, schema
 from mirror_engine.cli.main import ALL_COMMANDS, COMMANDS, PROGRAM, program
 from mirror_engine.cli.options import CONTEXT, WIDTH, default_text
 from mirror_engine.config import ENVIRONMENT_PREFIX, flag_of, option_name, options
@@ -141,18 +140,12 @@ def json_error() -> str:
 def log_events() -> str:
     """Every event of the log with its level and fields."""
     rows = []
-    for kind in get_args(events.Event):
-        level, name = log.KINDS[kind]
-        about = " ".join((kind.__doc__ or "").split())
-        rows.append((f"`{name}`", level, ", ".join(f"`{field}`" for field in log_fields(kind)), about))
+    for each in schema.schema_of(schema.LOG)["anyOf"]:
+        known = {**each["properties"]}
+        name, level = known.pop("event")["const"], known.pop("level")
+        levels = " or ".join(level.get("enum") or [level["const"]])
+        rows.append((f"`{name}`", levels, ", ".join(f"`{field}`" for field in known), each["description"]))
     return table(("event", "level", "fields", "when"), rows)
-
-
-def log_fields(kind: type) -> list[str]:
-    """Names that an event's fields have in the log."""
-    named = {"diagnostic": ["code", "name", "message", "help"], "done": ["numbers of what was done"]}
-    named |= {"files": ["files", "first", "last"]} if kind is events.BatchCommitted else {}
-    return [name for field in fields(kind) for name in named.get(field.name, [log.RENAMED.get(field.name, field.name)])]
 
 
 def diagnostics() -> str:

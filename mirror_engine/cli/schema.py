@@ -1,4 +1,4 @@
-"""`schema`: JSON schemas of the files that publishers and users write, and of what commands print with `--json`.
+"""`schema`: JSON schemas of files that publishers and users write, and of what commands print with `--json` and log.
 
 They are in `schemas/`, without what follows from a rule, which is added here; that of the options is made of `Config`.
 """
@@ -27,21 +27,23 @@ if TYPE_CHECKING:
     Schema = dict[str, Any]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-CONFIG, ERROR = "config", "error"
+CONFIG, ERROR, LOG = "config", "error", "log"
 OF_FILES = ("metadata", "partner-events")
 _OUTPUTS = {name.replace(" ", "-"): name for name in ALL_COMMANDS if name != "emulator exec"}  # it prints nothing
-NAMES = (*OF_FILES, CONFIG, *_OUTPUTS, ERROR)
+NAMES = (*OF_FILES, CONFIG, *_OUTPUTS, ERROR, LOG)
 _NULL: Schema = {"type": "null"}
 _DEFINITION = "#/$defs/"
 
 
 @command(root="own")
-@click.argument("name", required=False, help=f"{', '.join((*OF_FILES, CONFIG))}, or a command: status, trace-row …")
+@click.argument(
+    "name", required=False, help=f"{', '.join((*OF_FILES, CONFIG, LOG))}, or a command: status, trace-row …"
+)
 def schema(name: str | None) -> None:
     """Print a JSON schema.
 
-    Of _metadata.json (metadata), _partnerEvents.json (partner-events) and mirror-engine.toml (config), for editors;
-    and of the document that a command prints with --json. Without a name: the names.
+    Of _metadata.json (metadata), _partnerEvents.json (partner-events) and mirror-engine.toml (config), for editors; of
+    the document that a command prints with --json, and of a log line (log). Without a name: the names.
 
     Example: mirror-engine schema metadata > metadata.schema.json
 
@@ -72,10 +74,10 @@ def schema_of(name: str) -> Schema:
     if name in OF_FILES:
         found = _widened(found)
     else:
-        document = {"schema_version": {"const": SCHEMA_VERSION}, "command": {"const": _OUTPUTS.get(name)}}
+        document: Schema = {"schema_version": {"const": SCHEMA_VERSION}, "command": {"const": _OUTPUTS.get(name)}}
         if name == ERROR:
             document["command"] = {"enum": [*ALL_COMMANDS, None], "description": "that failed"}
-        found = _complete({**found, "properties": document | found.get("properties", {})})
+        found = _complete({**found, "properties": ({} if name == LOG else document) | found.get("properties", {})})
         found["$defs"] = _used(found, _complete(_read("definitions")["$defs"]))
     if not found.get("$defs", True):
         del found["$defs"]

@@ -8,9 +8,11 @@ from typing import get_args
 
 import click
 import pytest
+from json_schemas import faults
 
 from mirror_engine.cli.log import LEVELS, Log, level_of, log_record
 from mirror_engine.cli.progress import lines
+from mirror_engine.cli.schema import schema_of
 from mirror_engine.events import (
     BatchCommitted,
     BatchStarted,
@@ -30,6 +32,7 @@ from mirror_engine.events import (
 )
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.onelake.middleware import RejectedRequest
 
 ORDERS = TableName("Sales", "Orders")
 EMPTY = diagnose("ME023", "Sales.schema/Orders/2.parquet")
@@ -65,6 +68,22 @@ def test_every_kind_of_event_has_a_record():
     assert {type(event) for event in EVENTS} == set(get_args(Event))
     assert [log_record(event)[1] for event in EVENTS][:3] == ["cycle_started", "cycle_finished", "cycle_finished"]
     assert {log_record(event)[0] for event in EVENTS} <= {"debug", "info", "warning", "error"}
+
+
+def test_every_line_is_of_the_schema_and_the_schema_has_no_other_event():
+    stream = io.StringIO()
+    log = Log("json", "debug", stream)
+    for event in (*EVENTS, CycleEnded(3, 0, 0.1, 4)):
+        log(event)
+    for request in (("X", ""), ("X", "--lenient"), ("X", "", True)):
+        log.write("warning", *RejectedRequest("PUT", "h", "/p", 411, *request).to_json())
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [found for line in lines for found in faults(line)] == []
+    known = {each["properties"]["event"]["const"] for each in schema_of("log")["anyOf"]}
+    by_commands = {"started", "no_landing_zone", "stopped", "fault_injected", "emulator_error"}
+    assert known == {line["event"] for line in lines} | by_commands
+    assert faults({**lines[0], "row": "x"})
+    assert faults({**lines[0], "event": "unknown"})
 
 
 def test_on_a_terminal_every_event_has_lines_or_a_bar():
