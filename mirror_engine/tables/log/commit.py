@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError
 
 from mirror_engine.errors import CommitConflict, StorageUnavailable
 from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, read_commit, to_metadata
-from mirror_engine.tables.log.snapshot import needs_mapping, open_delta
+from mirror_engine.tables.log.snapshot import first_line, needs_mapping, open_delta
 from mirror_engine.tables.log.table_path import create_file
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def record_only(log: DeltaLog, record: BatchRecord) -> None:
         try:
             open_delta(log.folder).create_checkpoint()
         except (DeltaError, OSError) as error:
-            logging.getLogger(__name__).warning("%s: no checkpoint: %s", log.folder, str(error).partition("\n")[0])
+            logging.getLogger(__name__).warning("%s: no checkpoint: %s", log.folder, first_line(error))
 
 
 def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[str, str]) -> list[Json]:

@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction
 from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, StorageUnavailable, TableDamaged
 from mirror_engine.tables.log.commit import CommitInDoubt, NewFile, create_table, indexed_columns, properties_of
 from mirror_engine.tables.log.record import now_ms, to_metadata
-from mirror_engine.tables.log.snapshot import OF_THE_STORE, open_known
+from mirror_engine.tables.log.snapshot import OF_THE_STORE, first_line, open_known
 from mirror_engine.tables.log.statistics import statistics_of
 from mirror_engine.tables.log.table_path import StorePath
 
@@ -141,7 +141,7 @@ def committing(table: str, log: DeltaLog, record: BatchRecord, help: str = _REPO
         yield
     except (DeltaError, OSError) as error:
         if _is_committed(table, log.folder, record):
-            _log.warning("%s: committed, without its checkpoint: %s", table, _first_line(error))
+            _log.warning("%s: committed, without its checkpoint: %s", table, first_line(error))
             return
         means = meaning(table, log, error, help)
         is_open = isinstance(log.folder, StorePath) and isinstance(means, StorageUnavailable)  # it may still arrive
@@ -158,7 +158,7 @@ def _is_committed(table: str, folder: TablePath, record: BatchRecord) -> bool:
         version = open_known(table, folder).table.transaction_version(record.application)
     except (MirrorError, OSError) as error:
         raise StorageUnavailable(
-            f"{table}: it is not known whether a commit was made: {_first_line(error)}",
+            f"{table}: it is not known whether a commit was made: {first_line(error)}",
             "The next cycle reads the log again.",
         ) from CommitInDoubt(str(error))
     return version is not None and version >= record.progress.batch
@@ -166,7 +166,7 @@ def _is_committed(table: str, folder: TablePath, record: BatchRecord) -> bool:
 
 def meaning(table: str, log: DeltaLog, error: Exception, help: str) -> MirrorError:
     """An error of deltalake while it wrote to a table, in the error tree's words."""
-    reason = _first_line(error)
+    reason = first_line(error)
     is_of_the_store = bool(OF_THE_STORE.search(str(error)))
     if isinstance(error, CommitFailedError) and not (is_of_the_store and isinstance(log.folder, StorePath)):
         return CommitConflict(f"{table}: another writer committed first: {reason}", "The next cycle tries again.")
@@ -195,13 +195,8 @@ def _unavailable(table: str, folder: TablePath, error: Exception) -> StorageUnav
                 raise OSError(str(error))
         except StorageUnavailable as in_words:
             return in_words
-    reason = _first_line(error)
+    reason = first_line(error)
     return StorageUnavailable(
         f"{table}: the table cannot be written: {reason}",
         "Check the disk and the rights on the folder; commits need a file system with hard links.",
     )
-
-
-def _first_line(error: Exception) -> str:
-    """What an error says first; what follows may show rows and endpoints."""
-    return str(error).partition("\n")[0]

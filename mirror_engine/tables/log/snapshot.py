@@ -315,16 +315,21 @@ def reading_log(folder: TablePath) -> Iterator[None]:
                 raise
             if isinstance(folder, StorePath) and OF_THE_STORE.search(str(error)):
                 raise OSError(str(error)) from error
-            raise damaged(folder, str(error) or type(error).__name__) from error
+            raise damaged(folder, first_line(error) or type(error).__name__) from error
     except OSError as error:
         if isinstance(folder, StorePath) and not isinstance(error, FileNotFoundError):
             with folder.errors("read"):
                 raise
-        reason = error.strerror or str(error).partition("\n")[0]  # deltalake draws a tree of causes
+        reason = error.strerror or first_line(error)
         raise StorageUnavailable(
             f"{folder}: the Delta table cannot be read: {reason}",
             "Check the disk and the rights on the folder.",
         ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of deltalake says first; what follows may show rows, and a request with its credential."""
+    return str(error).partition("\n")[0].partition(": Error performing ")[0]
 
 
 def open_known(table: str, folder: TablePath) -> DeltaLog:
