@@ -35,7 +35,7 @@ TOOLS = ("buildah", "mmdebstrap", "nsenter", "setpriv", "unshare")
 OWN_CERTIFICATES = Path("/usr/local/share/ca-certificates")
 TARGETS = ("default", "spark")
 TOKEN = "image-check-0123456789"  # noqa: S105 - of one run
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0  # Spark starts in a minute or two on a busy machine
 DEVICES = {"null": 3, "zero": 5, "random": 8, "urandom": 9}  # by their minor number
 UP, SIOCGIFFLAGS, SIOCSIFFLAGS = 1, 0x8913, 0x8914
 
