@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
@@ -14,7 +15,7 @@ from mirror_engine.cli.inspection import NO_FOLDERS
 from mirror_engine.cli.output import STYLES, bullet, line, table_json
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Severity, count, printable
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.publisher.validate import HALTING_STATES, TableReport, blocks_progress
+from mirror_engine.publisher.validate import TableReport, blocks_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -253,10 +254,8 @@ def _summary(report: ValidationReport) -> Iterator[RenderableType]:
     rows = sum(table.rows for table in report.tables)
     checked = f"{count(len(report.tables), 'table')}, {count(files + pending, 'file')}, {count(rows, 'row')}"
     severities = [severity for severity in reversed(SEVERITY_ORDER) if report.count(severity)]
-    stuck = [
-        (sum(table.is_stuck and table.state == state for table in report.tables), state) for state in HALTING_STATES
-    ]
-    stopped = ", ".join(f"{count(number, 'table')} {state}" for number, state in stuck if number)
+    stuck = Counter(table.state.replace("_", " ") for table in report.tables if table.is_stuck)
+    stopped = ", ".join(f"{count(number, 'table')} {state}" for state, number in sorted(stuck.items()))
     if severities:
         found = ", ".join(count(report.count(severity), severity.value) for severity in severities)
         yield line(f"Found {found}{f': {stopped}' if stopped else ''} ({checked}).", STYLES[severities[0]])
@@ -267,5 +266,6 @@ def _summary(report: ValidationReport) -> Iterator[RenderableType]:
     if report.suppressed:
         yield line(f"{count(report.suppressed, 'finding')} suppressed.", "dim")
     if severities:
-        worst = next(found for found, _ in report.all() if found.severity is severities[0])
-        yield line(f"For details: mirror-engine explain {worst.code}", "dim")
+        worst = [found for found, _ in report.all() if found.severity is severities[0]]
+        first = next(filter(blocks_progress, worst), worst[0])
+        yield line(f"For details: mirror-engine explain {first.code}", "dim")

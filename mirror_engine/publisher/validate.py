@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 Counted = tuple[Diagnostic, int]  # a diagnostic and its number of occurrences
 MISSING_FILE = "ME019"  # a warning that blocks a table as an error halts it
-HALTING_STATES = ("blocked", "halted")
 UNMATCHED_CHANGE_CODES = frozenset({"ME077", "ME078"})  # changes to keys that were never inserted
 TRANSIENT_CODES = frozenset({"ME008", "ME019", "ME067", "ME070"})  # true for a while: the last check counts
 MIN_PAUSE_SECONDS = 0.01  # between checks of `watch`: a file may be empty under its final name for no longer
