@@ -22,8 +22,8 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.rebuild import TableRebuild, rebuild
 from mirror_engine.engine.recovery import for_readers, note_logs, recover
 from mirror_engine.engine.root_identity import is_locked, lease_of, lock_root
-from mirror_engine.engine.run import EngineRun
-from mirror_engine.errors import TransientError, UnknownTable, UsageError, foreseen
+from mirror_engine.engine.run import EngineRun, RunResult, SyncReport
+from mirror_engine.errors import RootLocked, TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES, ZONE
 from mirror_engine.landing_zone.names import find_table
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from mirror_engine.engine.root_identity import RootLock
-    from mirror_engine.engine.run import SyncReport
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
@@ -150,11 +149,15 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
             SetupError: this machine cannot run Spark.
         """
-        with self._engine() as running:
-            report = running.sync(stop or threading.Event())
+        stop = stop or threading.Event()
+
+        def work(running: EngineRun) -> SyncReport:
+            report = running.sync(stop)
             if not running.last.failures:
                 note_logs(running.context)
             return report
+
+        return self._work(work, stop)
 
     def run(self, stop: threading.Event) -> SyncReport:
         """Run cycles until `stop` is set, finishing the current commit.
@@ -167,12 +170,15 @@ class Mirror:
 
         self._is_lasting = True
         watched = self.root if isinstance(self.root, Path) and self.config.timing == "immediate" else None
-        with (
-            self._engine() as running,
-            ZoneWatcher(watched, stop, self._clock) as self._watcher,
-            MaintenanceScheduler(running.context, self._watcher.wake) as maintenance,
-        ):
-            return running.run(stop, self._watcher, maintenance)
+
+        def work(running: EngineRun) -> SyncReport:
+            with (
+                ZoneWatcher(watched, stop, self._clock) as self._watcher,
+                MaintenanceScheduler(running.context, self._watcher.wake) as maintenance,
+            ):
+                return running.run(stop, self._watcher, maintenance)
+
+        return self._work(work, stop)
 
     def wake(self) -> None:
         """Start the next cycle of `run` now; from any thread."""
@@ -376,19 +382,31 @@ class Mirror:
         parts = self._storage, self._writer, ledger, self.config, self._clock, emit
         return EngineContext(*parts, self._is_lasting, check_lock)
 
-    def _lock(self) -> AbstractContextManager[RootLock]:
+    def _lock(self, stop: threading.Event | None = None) -> AbstractContextManager[RootLock]:
         """Hold ROOT; one in a store that has no lease or ledger of this engine may be one that Fabric mirrors."""
         if not isinstance(self.root, Path) and not (state_folder(self.root) / LEDGER).exists():
             check_place(self.root)
             if lease_of(self.root)[0] is None:
                 refuse_fabrics(self.root, self._storage, self._writer)
-        return lock_root(self.root, self._emit)
+        return lock_root(self.root, self._emit, stop)
+
+    def _work(self, work: Callable[[EngineRun], SyncReport], stop: threading.Event) -> SyncReport:
+        """Work with the engine, unless `stop` is set while it waits for ROOT."""
+        is_held = False
+        try:
+            with self._engine(stop) as running:
+                is_held = True
+                return work(running)
+        except RootLocked:
+            if is_held or not stop.is_set():
+                raise
+            return SyncReport(RunResult.RETRY, 0, 0, 0, 0.0)
 
     @contextmanager
-    def _engine(self) -> Iterator[EngineRun]:
+    def _engine(self, stop: threading.Event | None = None) -> Iterator[EngineRun]:
         self._found = frozenset()
         state = state_folder(self.root)
-        with self._lock() as lock:
+        with self._lock(stop) as lock:
             write_effective(state / OPTIONS, self.config)
             ledger = Ledger.open(state / LEDGER)
             context = self._context(ledger, self._emit, lock.check)

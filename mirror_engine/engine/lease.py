@@ -155,8 +155,13 @@ class Lease:
 
 
 @contextmanager
-def hold_lease(
-    root: StoreUrl, file: ConditionalFile, memory: Path, emit: Listener, forget: Callable[[], None] = lambda: None
+def hold_lease(  # noqa: PLR0913, PLR0917 - as `lock_root`
+    root: StoreUrl,
+    file: ConditionalFile,
+    memory: Path,
+    emit: Listener,
+    forget: Callable[[], None] = lambda: None,
+    stop: threading.Event | None = None,
 ) -> Iterator[tuple[Lease, bool]]:
     """Take the lease of a ROOT and hold it; the caller holds the lock of this machine already.
 
@@ -170,14 +175,15 @@ def hold_lease(
         emit: called with the event of a wait for another engine.
         forget: removes this machine's state where another engine held the lease last; called before that is known no
             longer.
+        stop: ends a wait once it is set.
 
     Raises:
-        RootLocked: another engine holds it.
+        RootLocked: another engine holds it, or may hold it and `stop` is set.
         StorageUnavailable: nothing is known of it.
     """
     me = Holder(uuid.uuid4().hex, socket.gethostname(), os.getpid(), time.time())
     earlier = last_id(memory)
-    before = _await(root, file, earlier, emit)
+    before = _await(root, file, earlier, emit, stop or threading.Event())
     last = holder_of(before)
     is_continued = last is not None and last.id == earlier
     if not is_continued:
@@ -209,7 +215,9 @@ def last_id(memory: Path) -> str | None:
         return None
 
 
-def _await(root: StoreUrl, file: ConditionalFile, earlier: str | None, emit: Listener) -> StoredVersion | None:
+def _await(
+    root: StoreUrl, file: ConditionalFile, earlier: str | None, emit: Listener, stop: threading.Event
+) -> StoredVersion | None:
     """Return the version of a free lease: released, expired, left by an engine of this machine, or None.
 
     A lease has expired once this process saw no new version of it for long enough; no two clocks are compared. A clock
@@ -222,7 +230,8 @@ def _await(root: StoreUrl, file: ConditionalFile, earlier: str | None, emit: Lis
             raise _locked(root, holder)
         emit(SetupProgress(f"the lease of {holder}"))
     while holder and holder.id != earlier and not holder.is_over and time.monotonic() - began < EXPIRE_SECONDS:
-        time.sleep(WATCH_SECONDS)
+        if stop.wait(WATCH_SECONDS):
+            raise _locked(root, holder)
         before, version = version, file.read()
         holder = holder_of(version)
         if holder and not holder.is_over and version != before:

@@ -23,6 +23,7 @@ from mirror_engine.tables.log.durability import sync_folder
 from mirror_engine.tables.reading.request import digest
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterable, Iterator
 
     from mirror_engine.engine.context import EngineContext
@@ -49,8 +50,10 @@ class RootLock(NamedTuple):
 
 
 @contextmanager
-def lock_root(root: Place, emit: Listener = ignore) -> Iterator[RootLock]:
+def lock_root(root: Place, emit: Listener = ignore, stop: threading.Event | None = None) -> Iterator[RootLock]:
     """Hold ROOT for one engine, and make the folders that an engine needs; `emit` gets the event of a wait.
+
+    A wait ends with `RootLocked` once `stop` is set.
 
     The ledger of this machine is removed where another machine's engine has run since.
 
@@ -82,7 +85,7 @@ def lock_root(root: Place, emit: Listener = ignore) -> Iterator[RootLock]:
         from mirror_engine.engine.lease import hold_lease, lease_file  # noqa: PLC0415 - of a ROOT in a store
 
         discard = partial(Ledger.discard, state / LEDGER)
-        with hold_lease(root, lease_file(root), state / LEASE_ID, emit, discard) as (lease, _):
+        with hold_lease(root, lease_file(root), state / LEASE_ID, emit, discard, stop) as (lease, _):
             yield RootLock(lease.check)
     finally:
         lock.release()

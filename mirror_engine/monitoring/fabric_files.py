@@ -9,7 +9,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.landing_zone.layout import MONITORING, ZONE
 from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE
 from mirror_engine.landing_zone.states import Empty, Halted, Unconfigured
@@ -254,13 +254,17 @@ class MonitoringFiles:
         self._written_at = 0.0
 
     def write(self, plans: Mapping[TableName, Plan]) -> None:
-        """Rewrite both files after a cycle if they changed, and with each heartbeat; raises `StorageUnavailable`."""
+        """Rewrite both files after a cycle if they changed, and with each heartbeat.
+
+        Raises `StorageUnavailable`, and `RootLocked` where ROOT was lost to another engine, whose files they are now.
+        """
         context, ledger = self._context, self._context.ledger
         tables = [FabricTable(table, plan.state, ledger.progress(table)) for table, plan in plans.items()]
         now = context.clock.monotonic()
         if tables == self._written and now - self._written_at < HEARTBEAT_SECONDS:
             return
         self._written = None
+        context.check_lock()
         schema = context.config.delta_default_schema
         write(context.storage, tables, mirror=ledger.mirror, now=context.clock(), default_schema=schema)
         self._written, self._written_at = tables, now
@@ -284,6 +288,7 @@ class Heartbeat:
     def _run(self) -> None:
         context = self._context
         while not self._stopped.wait(HEARTBEAT_SECONDS):
-            with suppress(StorageUnavailable):  # the cycle reports the same failure
+            with suppress(StorageUnavailable, RootLocked):  # the cycle reports the same failure
+                context.check_lock()
                 content = replicator(context.clock(), table_count=len(context.ledger.tables()))
                 _write_json(context.storage, REPLICATOR_FILE, content)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from scripted_faults import Script, faulty
 from shop import Shop, row
 
+from mirror_engine.engine import root_identity
+from mirror_engine.errors import RootLocked
 from mirror_engine.monitoring import fabric_files
-from mirror_engine.monitoring.fabric_files import TABLES_FILE
+from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE, TABLES_FILE
 from mirror_engine.storage import local
 from mirror_engine.storage.local import LocalStorage
 
@@ -66,6 +70,33 @@ def test_a_change_file_is_looked_up_three_times_by_the_cycle_that_applies_it(tmp
         running.cycle(NO_STOP)
         assert running.report().commits == 1
     assert asked[path.rpartition("/")[2]] == 3
+
+
+def test_an_engine_that_lost_root_leaves_the_monitoring_files_alone(shop, monkeypatch):
+    """It is lost after the cycle's first look at it; the files are those of the other engine now."""
+    looks, is_lost = [], False
+
+    def check():
+        looks.append(name := threading.current_thread().name)
+        if is_lost and (name == "heartbeat" or looks.count(name) > 1):
+            raise RootLocked("lost")
+
+    def written():
+        return [(shop.root / file).stat().st_ino for file in (TABLES_FILE, REPLICATOR_FILE)]
+
+    monkeypatch.setattr(root_identity, "RootLock", lambda _: SimpleNamespace(check=check))
+    monkeypatch.setattr(fabric_files, "HEARTBEAT_SECONDS", 0.02)
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        is_lost = True
+        time.sleep(0.1)
+        before = written()
+        looks.clear()
+        with pytest.raises(RootLocked):
+            running.cycle(NO_STOP)
+        time.sleep(0.1)
+        assert written() == before
+    assert "heartbeat" in looks
 
 
 def test_the_monitoring_files_are_rewritten_when_something_changes_and_with_each_heartbeat(shop, monkeypatch):

@@ -133,6 +133,18 @@ def test_an_engine_that_lost_the_lease_ends_before_its_next_commit(shop, monkeyp
         assert mirror.read_table("Orders").num_rows == 2
 
 
+def test_a_wait_for_another_engine_ends_when_it_is_to_stop(shop, monkeypatch):
+    object_store(shop.root).put(LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time())))
+    monkeypatch.setattr(lease.Holder, "age_seconds", 3600.0)
+    before = everything(shop.root)
+    for work in (Mirror.sync, Mirror.run):
+        stop = threading.Event()
+        threading.Timer(0.3, stop.set).start()
+        with shop.mirror() as mirror:
+            assert (work(mirror, stop).result, stop.is_set()) == (RunResult.RETRY, True)
+    assert everything(shop.root) == before
+
+
 def test_a_batch_that_two_engines_commit_is_in_the_table_once(shop, monkeypatch):
     """The lease may be lost between the last look at it and the commit: the log of the table refuses the second one."""
     shop.sync()
