@@ -94,7 +94,10 @@ _SETTINGS = {
 _LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # without Hadoop's checksum files: for each file and each checksum, Hadoop starts `chmod`, which takes 17 ms
+}
+# of tables on this machine, without Hadoop's checksum files: for each file and each checksum, Hadoop starts `chmod`,
+# which takes 17 ms. The file systems of stores buffer what they write in local files of the default class only
+_TABLES_HERE = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
@@ -117,8 +120,11 @@ _NO_DELTA_HELP = (
 )
 
 
-def spark_settings(profile: Profile, scratch: Path, driver_memory: str) -> dict[str, str]:
-    """Spark's configuration; `cluster` leaves master, folders, memory and parallelism to Spark's own settings."""
+def spark_settings(profile: Profile, scratch: Path, driver_memory: str, scheme: str = "") -> dict[str, str]:
+    """Spark's configuration; `cluster` leaves master, folders, memory and parallelism to Spark's own settings.
+
+    `scheme` is that of the store that tables are in.
+    """
     options = ["-Duser.timezone=UTC", "-Duser.language=en", f"-Djava.io.tmpdir={scratch / 'tmp'}"]
     options += [f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'}"]
     options += _BRIEF_OPTIONS if profile == "brief" else ()
@@ -133,6 +139,7 @@ def spark_settings(profile: Profile, scratch: Path, driver_memory: str) -> dict[
     return {
         **settings,
         **_LOCAL_SETTINGS,
+        **({"spark.hadoop.hadoop.tmp.dir": str(scratch / "tmp")} if scheme else _TABLES_HERE),
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop's own is 022, whatever this process's
         "spark.master": f"local[{cores}]",
         "spark.default.parallelism": cores,
@@ -297,7 +304,7 @@ def _configured(spark: SparkSession, settings: Mapping[str, str] | None = None) 
 def _started(  # noqa: PLR0913, PLR0917 - as above
     config: Config, scratch: Path, log_file: Path, listen: Listener, profile: Profile, scheme: str
 ) -> _Jvm:
-    settings = spark_settings(profile, scratch, config.driver_memory)
+    settings = spark_settings(profile, scratch, config.driver_memory, scheme)
     if config.spark_master:
         settings["spark.master"] = config.spark_master
     java_home = find_java().home

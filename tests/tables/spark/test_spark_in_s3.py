@@ -19,7 +19,6 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.mark.xfail(strict=False, reason="a MERGE by Spark in S3 may end in a SparkException that is not explained yet")
 def test_tables_in_s3_are_merged_by_spark(tmp_path, s3_server, store_jars):
     store_jars("s3")
     (tmp_path / "zone").mkdir()
