@@ -50,6 +50,33 @@ class TablesReadOnce:
             raise found
         return found
 
+    def make_durable(self, table: str, since: int) -> None:
+        """See `DeltaWriter`.
+
+        Raises:
+            TransientError: a data file is missing, or it is not certain.
+        """
+        from mirror_engine.tables.log.durability import make_durable  # noqa: PLC0415 - a caught-up zone needs no Arrow
+
+        found = self.snapshot(table)
+        if found and found.log:
+            make_durable(found.log.folder, since, found.version)
+        else:
+            self._writer.make_durable(table, since)
+
+    def latest_external_change(self, table: str, since: int) -> int:
+        """See `DeltaWriter`.
+
+        Raises:
+            TransientError: the log could not be read.
+        """
+        from mirror_engine.tables.log.history import external_change_in  # noqa: PLC0415 - as above
+
+        found = self.snapshot(table)
+        if found and found.log:
+            return external_change_in(found.log, since)
+        return self._writer.latest_external_change(table, since)
+
     def row_count(self, table: str) -> int | None:
         """Its rows; None without a table, or where the number is not known.
 

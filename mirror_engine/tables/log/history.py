@@ -11,6 +11,7 @@ from mirror_engine.tables.log.record import commit_file, is_ours, read_commit
 from mirror_engine.tables.log.snapshot import open_log, reading_log
 
 if TYPE_CHECKING:
+    from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
 
 
@@ -26,6 +27,15 @@ def latest_external_change(folder: TablePath, since: int) -> int:
     return found
 
 
+def external_change_in(log: DeltaLog, since: int) -> int:
+    """The same, up to the version of a log; nothing newer is asked for."""
+    found = -1
+    with reading_log(log.folder), suppress(FileNotFoundError):
+        for version in range(since + 1, log.version + 1):
+            found = version if _is_change(log.folder, version) else found
+    return found
+
+
 def refuse_external_change(table: str, folder: TablePath, since: int) -> None:
     """Refuse to commit what was counted at a version to rows that changed since.
 
@@ -38,7 +48,12 @@ def refuse_external_change(table: str, folder: TablePath, since: int) -> None:
 
 @lru_cache(maxsize=4096)
 def _changes(folder: TablePath, version: int, _: tuple[int, int]) -> bool:
-    """Whether an external commit changed rows or columns; the last argument distinguishes recreated tables."""
+    """As below; the last argument distinguishes recreated tables."""
+    return _is_change(folder, version)
+
+
+def _is_change(folder: TablePath, version: int) -> bool:
+    """Whether an external commit changed rows or columns."""
     commit = read_commit(folder, version)
     if is_ours(commit.information) or not (commit.changes_rows or commit.describes):
         return False

@@ -273,10 +273,13 @@ def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
     with reading_log(folder):
         if not is_table(folder):
             return None
+        if isinstance(folder, StorePath):
+            folder = replace(folder, commits={})
         log = DeltaLog(folder, open_delta(folder))
         with contextlib.suppress(FileNotFoundError):  # cleaned up: a checkpoint holds the same
-            if commit_file(folder, log.version).stat().st_size == 0:  # deltalake reads it as a commit
-                raise damaged(folder, "its newest commit is empty")
+            newest = commit_file(folder, log.version)
+            if not (newest.read_bytes() if isinstance(newest, StorePath) else newest.stat().st_size):
+                raise damaged(folder, "its newest commit is empty")  # deltalake reads it as a commit
     if version is None or version == log.version:
         return log
     if not 0 <= version <= log.version:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
 
 REQUESTS = 16  # to a store, at once
+MAX_KEPT = 4  # commits of a log that are read more than once: the newest
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class StorePath:
         store: obstore's, rooted at `place`.
         storage: of the same files.
         listed: what is known of the file; `stat` does not ask again.
+        commits: of a log that is looked at as it is at one moment, what was read of it; None keeps nothing.
     """
 
     place: StoreUrl
@@ -78,6 +80,7 @@ class StorePath:
     store: Any = field(compare=False, repr=False)
     storage: Storage = field(compare=False, repr=False)
     listed: FileStatus | None = field(default=None, compare=False, repr=False)
+    commits: dict[str, tuple[bytes, FileStatus]] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return str(self.url)
@@ -126,15 +129,17 @@ class StorePath:
         Raises:
             FileNotFoundError: it is absent.
         """
-        if self.listed is None:
-            with self.errors("look up"):
-                return FileStatus.of(self.store.head(self.path))
-        return self.listed
+        if self.listed:
+            return self.listed
+        if self.commits and self.path in self.commits:
+            return self.commits[self.path][1]
+        with self.errors("look up"):
+            return FileStatus.of(self.store.head(self.path))
 
     def exists(self) -> bool:
         """Whether the file is there."""
         with suppress(FileNotFoundError):
-            replace(self, listed=None).stat()
+            replace(self, listed=None, commits=None).stat()
             return True
         return False
 
@@ -144,8 +149,14 @@ class StorePath:
         Raises:
             FileNotFoundError: it is absent.
         """
+        if self.commits and self.path in self.commits:
+            return self.commits[self.path][0]
         with self.errors("read"):
-            return bytes(self.store.get(self.path).bytes())
+            found = self.store.get(self.path)
+            content = bytes(found.bytes())
+        if self.commits is not None and len(self.commits) < MAX_KEPT and self.name.endswith(".json"):
+            self.commits[self.path] = content, FileStatus.of(found.meta)
+        return content
 
     def open(self) -> BinaryIO:
         """A seekable reader that asks for ranges of the file, which nothing replaces.
