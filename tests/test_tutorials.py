@@ -26,7 +26,8 @@ def test_a_tutorial_without_java_says_what_is_printed(tmp_path, name, at_least):
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_tutorial_of_clusters_says_what_is_printed(tmp_path):
-    java = {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"  # of six JVMs that are soon over
+    java = {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": quick}
     page = DOCS / "tutorials/to-a-cluster.md"
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

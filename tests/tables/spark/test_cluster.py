@@ -28,7 +28,10 @@ from mirror_engine.tables.spark.java import find_java
 from mirror_engine.tables.spark.session import spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
+ENGINE = Path(mirror_engine.__file__).parent / "__main__.py"
 DEFAULTS = """\
+# the workers have one host's name, and would read each other's disk
+spark.shuffle.readHostLocalDisk false
 spark.executor.memory 600m
 spark.executor.cores 1
 spark.eventLog.enabled true
@@ -44,8 +47,6 @@ spark.sql.ansi.enabled false
 spark.sql.caseSensitive true
 spark.sql.parquet.outputTimestampType INT96
 """
-# the workers have one host's name, and would read each other's disk
-APART = "spark.shuffle.readHostLocalDisk false\n"
 CSV = {
     "keys": ["id"],
     "file_format": "CSV",
@@ -61,19 +62,19 @@ FIRST, SECOND, LAST = TIMES
 class Cluster:
     """Its processes, and what it leaves behind: the work of its workers, and the events of its applications.
 
+    Each worker sees none of the folders of driver and other worker, which are empty for it.
+
     Args:
         folder: of all that it writes.
         variables: more of its environment.
-        is_apart: whether each worker sees none of the folders of driver and other worker, which are empty for it.
     """
 
-    def __init__(self, folder, variables=None, *, is_apart=False):
-        self.folder, self.is_apart = folder, is_apart
+    def __init__(self, folder, variables):
+        self.folder = folder
         self.master = f"spark://127.0.0.1:{free_port()}"
-        for name in ("conf", "events"):
+        for name in ("conf", "events", "one", "two", DRIVER):
             (folder / name).mkdir()
-        defaults = DEFAULTS.format(events=folder / "events") + (APART if is_apart else "")
-        (folder / "conf" / "spark-defaults.conf").write_text(defaults, "utf-8")
+        (folder / "conf" / "spark-defaults.conf").write_text(DEFAULTS.format(events=folder / "events"), "utf-8")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         self.environment = {
             **kept,
@@ -83,7 +84,7 @@ class Cluster:
             "SPARK_LOCAL_DIRS": str(folder / "local"),
             "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # six JVMs that are soon over
             "PYTHONPATH": str(Path(mirror_engine.__file__).parents[1]),
-            **(variables or {}),
+            **variables,
         }
 
     @contextmanager
@@ -95,7 +96,7 @@ class Cluster:
             for name, other in (("one", "two"), ("two", "one")):
                 work = ("--work-dir", str(self.folder / name), "--host", "127.0.0.1")
                 arguments = ("--cores", "1", "--memory", "1g", *work, self.master)
-                hidden = (self.folder / other, self.folder / DRIVER) if self.is_apart else ()
+                hidden = (self.folder / other, self.folder / DRIVER)
                 stack.enter_context(self._daemon(name, "worker.Worker", *arguments, hidden=hidden))
             self._wait_for("Registering worker", 2)
             yield self
@@ -106,8 +107,6 @@ class Cluster:
         environment = {**self.environment, "SPARK_DAEMON_MEMORY": "256m"}
         if hidden:
             environment |= {"TMPDIR": str(self.folder / name), "SPARK_LOCAL_DIRS": str(self.folder / name)}
-            for folder in (*hidden, self.folder / name):
-                folder.mkdir(exist_ok=True)
             mounts = " && ".join(f"mount -t tmpfs none {shlex.quote(str(folder))}" for folder in hidden)
             command = ["unshare", "--map-root-user", "--mount", "sh", "-c", f'{mounts} && exec "$@"', "sh", *command]
         with (self.folder / f"{name}.log").open("wb") as log:
@@ -134,9 +133,11 @@ class Cluster:
         return subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, check=False)
 
     def executors_that_worked(self):
-        """The executors on which tasks ended well, of all applications."""
-        logs = (self.folder / "events").rglob("events_*")
-        lines = (line for log in logs for line in log.read_text("utf-8").splitlines())
+        """The executors on which tasks ended well, of all applications since it was last asked."""
+        logs = list((self.folder / "events").rglob("events_*"))
+        lines = [line for log in logs for line in log.read_text("utf-8").splitlines()]
+        for log in logs:
+            log.unlink()
         ended = [json.loads(line) for line in lines if line.startswith('{"Event":"SparkListenerTaskEnd"')]
         return {event["Task Info"]["Executor ID"] for event in ended if not event["Task Info"]["Failed"]}
 
@@ -147,6 +148,17 @@ def free_port():
         return unused.getsockname()[1]
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory, onelake_server, store_jars):
+    """One cluster for all tests, which reaches the emulator."""
+    store_jars("abfss")
+    found = onelake_server.environment
+    path = os.pathsep.join((found["PATH"], os.environ["PATH"]))
+    variables = {**found, "JAVA_TOOL_OPTIONS": found["MIRROR_ENGINE_JAVA_OPTIONS"], "PATH": path}
+    with Cluster(tmp_path_factory.mktemp("cluster"), variables).running() as cluster:
+        yield cluster
+
+
 def land(root):
     """Composite keys, times, ragged files and deletes; and text, with a file that is refused between good ones."""
     publisher = LandingZoneWriter(root)
@@ -155,14 +167,17 @@ def land(root):
     orders.apply_changes(
         (1, {"no": 1, "at": FIRST, "qty": 9.0}), (2, {"no": 2, "at": LAST}), (0, {"no": 4, "at": FIRST})
     )
-    orders.apply_changes((4, {"no": 1, "at": SECOND, "note": "né"}), (1, {"no": 5, "at": LAST, "note": "x"}))
+    orders.apply_changes(
+        (4, {"no": 1, "at": SECOND, "note": "né"}),
+        (1, {"no": 5, "at": LAST, "note": "x"}),
+        (1, {"no": 1, "at": FIRST, "note": "y"}),
+    )
     orders.delete({"no": 4, "at": FIRST})
     towns = publisher.table("Towns", **CSV)
     towns.land_csv("id,city,__rowMarker__\n1,Linz,0\n2,Wels,0\n3,Graz,0\n")
     towns.land_csv("id,city,__rowMarker__\n2,,2\n3,Gmunden,4\n")
     towns.land_csv("id,city,__rowMarker__\nfive,Traun,0\n")
     towns.land_csv("id,city,__rowMarker__\n6,Ried,0\n")
-    return orders
 
 
 def content(root, **parts):
@@ -174,32 +189,21 @@ def content(root, **parts):
         return rows, {(table.name.table, type(table.state).__name__) for table in mirror.status().tables}
 
 
-def test_a_cluster_does_what_the_reference_writer_does_by_option_and_by_spark_submit(tmp_path):
+def test_a_program_that_spark_submit_starts_does_what_the_reference_writer_does(tmp_path, cluster):
+    """The ROOT is a path that all share; who starts it by `--spark-master` is in the tutorial of clusters."""
     root, twin = tmp_path / "näh root", tmp_path / "twin"
-    landed = []
     for place in (root, twin):
         place.mkdir()
-        landed.append(land(place))
-    cluster, reference = Cluster(tmp_path), MemoryDeltaWriter()
-    engine = Path(mirror_engine.__file__).parent / "__main__.py"
-    with cluster.running():
-        # two files each: the first commit makes a table's rows, the second matches them
-        done = cluster.run(
-            sys.executable, engine, "sync", root, "--spark-master", cluster.master, "--max-batch-files", "2"
-        )
-        assert done.returncode == REFUSED, done.stderr
-        assert cluster.executors_that_worked() == {"0", "1"}
-        result = content(root)
-        assert result == content(twin, writer=reference)
-        assert (len(result[0]["dbo/Orders"]), result[1]) == (4, {("Orders", "CaughtUp"), ("Towns", "Halted")})
-
-        for orders in landed:
-            orders.apply_changes((1, {"no": 1, "at": FIRST, "note": "y"}), (2, {"no": 5, "at": LAST}))
-        jars = ",".join(map(str, find_jars(Config()).values()))
-        submit = [spark_home() / "bin/spark-submit", "--master", cluster.master, "--jars", jars]
-        done = cluster.run(*submit, engine, "sync", root, PYSPARK_PYTHON=sys.executable)
-        assert done.returncode == REFUSED, done.stderr
-        assert content(root) == content(twin, writer=reference)
+        land(place)
+    jars = ",".join(map(str, find_jars(Config()).values()))
+    submit = (spark_home() / "bin/spark-submit", "--master", cluster.master, "--jars", jars)
+    # two files each: the first commit makes a table's rows, the second matches them
+    done = cluster.run(*submit, ENGINE, "sync", root, "--max-batch-files", "2", PYSPARK_PYTHON=sys.executable)
+    assert done.returncode == REFUSED, done.stderr
+    assert cluster.executors_that_worked() == {"0", "1"}
+    result = content(root)
+    assert result == content(twin, writer=MemoryDeltaWriter())
+    assert (len(result[0]["dbo/Orders"]), result[1]) == (4, {("Orders", "CaughtUp"), ("Towns", "Halted")})
     left = {path.name.partition("-")[0] for path in (root / SCRATCH).iterdir()}
     assert left.isdisjoint({"read", "rows", "batch"})
 
@@ -210,26 +214,17 @@ def rows(tables):
     return {name: sorted(map(repr, writer.rows(name).to_pylist())) for name in writer.tables()}
 
 
-def test_a_cluster_without_a_shared_disk_mirrors_a_zone_in_a_store(tmp_path, onelake_server, store_jars):
+def test_a_cluster_without_a_shared_disk_mirrors_a_zone_in_a_store(tmp_path, cluster, onelake_server):
     """By Hadoop's own ABFS driver; the driver and the workers have the store in common, and nothing else."""
-    store_jars("abfss")
-    root, twin, driver = onelake_server.new_root(), tmp_path / "twin", tmp_path / DRIVER
+    root, twin = onelake_server.new_root(), tmp_path / "twin"
     folder = onelake_server.store / onelake_server.url.container / root.name.partition(".")[0]
-    for made in (twin, driver):
-        made.mkdir()
+    twin.mkdir()
     for place in (folder, twin):
         land(place)
-    variables = {
-        **onelake_server.environment,
-        "JAVA_TOOL_OPTIONS": onelake_server.environment["MIRROR_ENGINE_JAVA_OPTIONS"],
-        "PATH": os.pathsep.join((onelake_server.environment["PATH"], os.environ["PATH"])),
-    }
-    cluster, engine = Cluster(tmp_path, variables, is_apart=True), Path(mirror_engine.__file__).parent / "__main__.py"
-    sync = (sys.executable, engine, "sync", root, "--spark-master", cluster.master, "--max-batch-files", "2")
-    here = {"MIRROR_ENGINE_STATE": str(driver / "state"), "TMPDIR": str(driver)}
-    with cluster.running():
-        done = cluster.run(*sync, **here)
-        assert done.returncode == REFUSED, done.stderr
+    sync = (sys.executable, ENGINE, "sync", root, "--spark-master", cluster.master, "--max-batch-files", "2")
+    driver = cluster.folder / DRIVER
+    done = cluster.run(*sync, MIRROR_ENGINE_STATE=str(driver / "state"), TMPDIR=str(driver))
+    assert done.returncode == REFUSED, done.stderr
     expected, _ = content(twin, writer=MemoryDeltaWriter())
     assert rows(folder / TABLES) == expected
     assert cluster.executors_that_worked() == {"0", "1"}

@@ -163,7 +163,7 @@ assert signal.getsignal(signal.SIGINT) is handler
 process = session._running[0].process
 session.end_session(spark)
 assert process.poll() is not None and not any((folder / "scratch" / name).exists() for name in ("local", "tmp"))
-assert start().range(3).count() == 3
+assert start().sql("SELECT 3").collect() == [(3,)]
 (folder / "java").write_text(str(session._running[0].process.pid))
 (folder / "java").rename(folder / "pid")
 time.sleep(300)
