@@ -59,7 +59,13 @@ class TransientError(MirrorError):
 
 
 class StorageUnavailable(TransientError):
-    """A call on the landing zone's storage failed."""
+    """A call on the landing zone's storage failed.
+
+    Attributes:
+        is_replaced: the file is no longer the one that was meant: a condition of the call was lost.
+    """
+
+    is_replaced = False
 
 
 class ConcurrentModification(TransientError):

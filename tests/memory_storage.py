@@ -152,3 +152,8 @@ class MemoryStorage:
         else:
             folder.inside[name] = node
         folder.modified_ns = self._clock()
+
+
+def read(storage, path):
+    with storage.open(path) as file:
+        return file.read()

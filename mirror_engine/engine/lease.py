@@ -210,7 +210,7 @@ def lease_file(root: StoreUrl) -> ConditionalFile:
 def last_id(memory: Path) -> str | None:
     """Return the id of the lease that was last taken from this machine; None if there was none."""
     try:
-        return memory.read_text(encoding="utf-8", errors="replace")
+        return memory.read_text(encoding="utf-8", errors="replace") or None  # cut off when the machine failed
     except FileNotFoundError:
         return None
 

@@ -114,7 +114,7 @@ async def _lost_response(_: FaultRule, handler: Handler, lake: Lake, request: La
     raise ConnectionReset
 
 
-async def _slow_flush(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
+async def _delay(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
     await asyncio.sleep(rule.options["seconds"])
     return await handler(lake, request)
 
@@ -232,7 +232,8 @@ _FAULTS: dict[str, _Fault] = {
     "lost_request": _Fault(_fail),
     "cut_body": _Fault(_cut_body, options={"bytes": _WHOLE}),
     "token_expired": _Fault(_fail),
-    "slow_flush": _Fault(_slow_flush, ("flush", "blocklist"), {"seconds": _SECONDS}),
+    "slow_flush": _Fault(_delay, ("flush", "blocklist"), {"seconds": _SECONDS}),
+    "slow_delete": _Fault(_delay, ("delete", "drop"), {"seconds": _SECONDS}),
     "delay_visibility": _Fault(
         _delay_visibility,
         ("create", "folder", "rename", "put", "blocklist", "copy"),

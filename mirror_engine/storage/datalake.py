@@ -15,7 +15,14 @@ from azure.storage.filedatalake import DataLakeServiceClient
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.base import Entry, Kind, joined, parts_of
 from mirror_engine.storage.listing import FlatScans
-from mirror_engine.storage.remote import FIRST_BYTES, RangedReader, login_failure, no_file_path, unavailable
+from mirror_engine.storage.remote import (
+    FIRST_BYTES,
+    PRECONDITION,
+    RangedReader,
+    login_failure,
+    no_file_path,
+    unavailable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import StoreUrl
 
 Credential: TypeAlias = "AzureNamedKeyCredential | AzureSasCredential | TokenCredential | str"  # text: a SAS
-NOT_FOUND, PRECONDITION, EMPTY = 404, 412, 416
+NOT_FOUND, EMPTY = 404, 416
 NO_PLACE = frozenset(
     {"WorkspaceNotFound", "ArtifactNotFound", "ItemNotFound", "ContainerNotFound", "FilesystemNotFound"}
 )
@@ -45,7 +52,7 @@ class DatalakeStorage:
 
     A folder's identity is its creation time where lists have that, else its ETag. A write is one Put Blob, which is
     seen whole or not at all. Azure's retry policy repeats failed requests, after `Retry-After` where the store sends
-    it.
+    it. A container of Blob Storage has what is done by the Blob API alone.
 
     Args:
         url: of ROOT.
@@ -132,7 +139,9 @@ class DatalakeStorage:
                         raise
                     stream = blob.download_blob(**condition)
                 first = stream.readall()
-        except _ReplacedError:
+        except StorageUnavailable as error:
+            if not error.is_replaced:
+                raise
             raise FileNotFoundError(path) from None
         found = stream.properties
         if _is_folder(found.metadata):
@@ -175,8 +184,8 @@ class DatalakeStorage:
         except FileNotFoundError:  # moved by a request whose answer was lost, or removed
             found = only and self.stat(target)
             return only is None or (found is not None and found.is_same(only))
-        except _ReplacedError:
-            if only is None:
+        except StorageUnavailable as error:
+            if only is None or not error.is_replaced:
                 raise
             return False
         return True
@@ -186,11 +195,18 @@ class DatalakeStorage:
             with suppress(FileNotFoundError), self._errors("delete", path):
                 self._files.get_directory_client(self._full(path)).delete_directory()
 
-    def remove(self, path: str) -> bool:
-        """Remove a file, or a folder that is empty; absent is no error. False: it is a folder with something in it."""
+    def remove(self, path: str, etag: str = "") -> bool:
+        """Remove a file, or a folder that is empty; absent is no error. False: it is a folder with something in it.
+
+        Raises:
+            StorageUnavailable: the file has another ETag than the one that is given; it stays.
+        """
         with suppress(FileNotFoundError), self._errors("delete", path):
             try:
-                self._files.get_file_client(self._full(path)).delete_file()
+                if self._url.scheme == "abfss":
+                    self._files.get_file_client(self._full(path)).delete_file(**_only(etag))
+                else:
+                    self._blobs.get_blob_client(self._full(path)).delete_blob(**_only(etag))
             except HttpResponseError as error:
                 if _code(error) != NOT_EMPTY:
                     raise
@@ -228,19 +244,9 @@ class DatalakeStorage:
                 raise FileNotFoundError(path) from None
             if isinstance(error, ClientAuthenticationError) and not status:
                 code = login_failure(str(error))
-            failure = unavailable(self._url, path, operation, status, code)
-            if status == PRECONDITION:
-                raise _ReplacedError(failure.message, failure.help) from None
-            raise failure from None
+            raise unavailable(self._url, path, operation, status, code) from None
         except AzureError:
             raise unavailable(self._url, path, operation, 0) from None
-
-
-class _ReplacedError(StorageUnavailable):
-    """The file is no longer the one that was meant."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {**super().to_json(), "code": "storage_unavailable"}
 
 
 class _Retries(RetryPolicy[Any, Any]):

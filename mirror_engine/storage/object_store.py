@@ -15,11 +15,13 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.base import NO_IDENTITY, Entry, Kind, parts_of
 from mirror_engine.storage.listing import FULL_PAGE, FlatScans
 from mirror_engine.storage.remote import (
     FIRST_BYTES,
     NO_CREDENTIAL,
+    PRECONDITION,
     RangedReader,
     login_failure,
     no_file_path,
@@ -27,16 +29,17 @@ from mirror_engine.storage.remote import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from obstore import GetOptions, ObjectMeta
     from obstore.store import ObjectStore
 
+    from mirror_engine.storage.datalake import DatalakeStorage
     from mirror_engine.storage.listing import Store
     from mirror_engine.storage.remote import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
-NOT_FOUND, PRECONDITION, EMPTY = 404, 412, 416
+NOT_FOUND, EMPTY = 404, 416
 INVALID_PATH = "InvalidPath"  # one that obstore cannot send: a control character
 NO_NAME = re.compile(f"{INVALID_PATH}|KeyTooLong|InvalidURI|InvalidUri|OutOfRangeInput|InvalidResourceName")
 NO_CONTAINER = re.compile("ContainerNotFound|NoSuchBucket")
@@ -56,10 +59,13 @@ class ObjectStorage:
         url: of ROOT.
         store: obstore's, rooted there.
         requests: counts what is asked for.
+        azure: gives what deletes one version of a file, in Azure Blob Storage; obstore cannot.
     """
 
-    def __init__(self, url: StoreUrl, store: ObjectStore, requests: Requests) -> None:
-        self._url, self._store, self._requests = url, store, requests
+    def __init__(
+        self, url: StoreUrl, store: ObjectStore, requests: Requests, azure: Callable[[], DatalakeStorage] | None = None
+    ) -> None:
+        self._url, self._store, self._requests, self._azure = url, store, requests, azure
         self._scans = FlatScans(self)
 
     def list(self, folder: str) -> Sequence[Entry] | None:
@@ -146,11 +152,14 @@ class ObjectStorage:
         except FileNotFoundError:
             return self._is_moved(target, only)
         copied, still = self._head(target), self._head(source)
-        if copied is None or copied["size"] != found["size"] or (still and _etag(still) != _etag(found)):
-            if only:
-                return False
-            raise unavailable(self._url, source, "move", PRECONDITION)
-        self._delete([source])
+        try:
+            if copied is None or copied["size"] != found["size"] or (still and _etag(still) != _etag(found)):
+                raise unavailable(self._url, source, "move", PRECONDITION)
+            self.remove(source, _etag(found))
+        except StorageUnavailable as error:
+            if only is None or not error.is_replaced:
+                raise
+            return False
         return True
 
     def delete(self, path: str) -> None:
@@ -159,6 +168,17 @@ class ObjectStorage:
         self._delete([path])
         for page in self.pages(path, ""):
             self._delete([below for below, _ in page])
+
+    def remove(self, path: str, etag: str = "") -> None:
+        """Remove a file; absent is no error.
+
+        Raises:
+            StorageUnavailable: it has another ETag than the one that is given; it stays. In Azure alone.
+        """
+        if etag and self._azure:
+            self._azure().remove(path, etag)
+        else:
+            self._delete([path])
 
     def scan(self, folder: str) -> Store:
         return self._scans.scan(folder)

@@ -23,6 +23,7 @@ FIRST_BYTES = 1024 * 1024  # read when a file is opened: most change files are w
 MAX_AHEAD_BYTES = 16 * 1024 * 1024  # read ahead at most, of a file that is read from one end to the other
 TAIL_BYTES = 64 * 1024  # read together at a file's end: a Parquet footer
 
+PRECONDITION = 412  # the status of a request whose condition does not hold
 NO_CREDENTIAL = "NoCredential"  # our own code: none was found, so that nothing was asked
 UNREACHABLE_LOGIN = "UnreachableLogin"  # our own code, too
 _AUTHORITY_CODE = re.compile(r"AADSTS\d+")
@@ -65,7 +66,7 @@ _ABOUT_ROOT = (
 _ABOUT_A_PATH = (
     (403, "", "this identity has no permission", "Give it {role}."),
     (409, "", "something of another kind is at that path", "Remove the file or folder there."),
-    (412, "", "it was replaced meanwhile", "It is read again as it is then."),
+    (PRECONDITION, "", "it was replaced meanwhile", "It is read again as it is then."),
     (429, "", "the store asks for fewer requests", "It is asked again; a longer --poll-interval asks less."),
     (503, "", "the store is busy", "It is asked again; a longer --poll-interval asks less."),
 )
@@ -142,7 +143,9 @@ def unavailable(url: StoreUrl, path: str, operation: str, status: int, code: str
     for prefix, reasons in ((f"{url}: ", _ABOUT_ROOT), (f"{place}: cannot {operation} it: ", _ABOUT_A_PATH)):
         for wanted, pattern, finding, help in reasons:
             if wanted in {None, status} and re.search(pattern, code):
-                return StorageUnavailable(prefix + finding.format(**words), help.format(**words))
+                error = StorageUnavailable(prefix + finding.format(**words), help.format(**words))
+                error.is_replaced = status == PRECONDITION
+                return error
     answer = f"the store answers {status} {code}".rstrip()
     return StorageUnavailable(f"{place}: cannot {operation} it: {answer}", "It is asked again; see the store's health.")
 

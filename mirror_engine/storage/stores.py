@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from obstore.store import AzureStore, GCSStore, S3Store
 
     from mirror_engine.storage.base import Storage
-    from mirror_engine.storage.datalake import Credential
+    from mirror_engine.storage.datalake import Credential, DatalakeStorage
     from mirror_engine.storage.store_url import Place
 
 SCOPE = "https://storage.azure.com/.default"  # OneLake takes it, too
@@ -45,14 +45,20 @@ def open_storage(place: Place, requests: Requests | None = None) -> Storage:
     """
     if not isinstance(place, StoreUrl):
         return RetryingStorage(LocalStorage(place))
+    requests = requests or Requests()
+
+    @cache
+    def azure() -> DatalakeStorage:
+        from mirror_engine.storage.datalake import DatalakeStorage  # noqa: PLC0415 - half a second
+
+        return DatalakeStorage(place, azure_endpoint(place), _sdk_credential(place), requests)
+
     try:  # optional libraries, which a ROOT on this machine needs not
         if place.scheme == "abfss":
-            from mirror_engine.storage.datalake import DatalakeStorage  # noqa: PLC0415
-
-            return DatalakeStorage(place, azure_endpoint(place), _sdk_credential(place), requests or Requests())
+            return azure()
         from mirror_engine.storage.object_store import ObjectStorage  # noqa: PLC0415
 
-        return ObjectStorage(place, object_store(place), requests or Requests())
+        return ObjectStorage(place, object_store(place), requests, azure if place.scheme == "az" else None)
     except ImportError:
         raise SetupError("The libraries for stores are not installed", _MISSING) from None
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from listed_storage import ListedStorage
+from memory_storage import read
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.reading import AHEAD, TreeAtOnce
@@ -25,11 +26,6 @@ def store():
     store.write("Files/Monitoring/tables.json", b"[]")
     store.calls.clear()
     return store
-
-
-def read(storage, path):
-    with storage.open(path) as file:
-        return file.read()
 
 
 def everything(storage, folder=""):

@@ -6,7 +6,7 @@ import itertools
 from contextlib import nullcontext
 
 import pytest
-from memory_storage import MemoryStorage
+from memory_storage import MemoryStorage, read
 from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.errors import StorageUnavailable
@@ -43,11 +43,6 @@ def has_folders(storage):
 
 def names(storage, folder):
     return [entry.name for entry in storage.list(folder)]
-
-
-def read(storage, path):
-    with storage.open(path) as file:
-        return file.read()
 
 
 def identity(storage, path):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.datalake import DatalakeStorage
+    from mirror_engine.storage.object_store import ObjectStorage
     from mirror_engine.storage.store_url import Place
 
 REQUESTS = 16  # to a store, at once
@@ -41,22 +42,27 @@ class FileStatus:
     Attributes:
         st_size: bytes.
         st_mtime_ns: nanoseconds since 1970.
-        st_ino: what distinguishes it from another of its name.
+        etag: of this content, without quotes; `""` where the store has none.
     """
 
     st_size: int
     st_mtime_ns: int
-    st_ino: int
+    etag: str
 
     @property
     def st_mtime(self) -> float:
         """Seconds since 1970."""
         return self.st_mtime_ns / 1e9
 
+    @property
+    def st_ino(self) -> int:
+        """What distinguishes it from another of its name."""
+        return hash(self.etag)
+
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> FileStatus:
         """Take over an entry of obstore's listings."""
-        return cls(entry["size"], int(entry["last_modified"].timestamp() * 1e9), hash(entry["e_tag"]))
+        return cls(entry["size"], int(entry["last_modified"].timestamp() * 1e9), (entry["e_tag"] or "").strip('"'))
 
 
 @dataclass(frozen=True)
@@ -220,11 +226,12 @@ class StorePath:
         self.storage.delete(self.path)  # OneLake refuses obstore's way, batches
 
     def remove(self) -> None:
-        """Delete the file, or a folder that is empty; absent is no error."""
-        if self.place.scheme == "abfss":
-            cast("DatalakeStorage", self.storage).remove(self.path)
-        else:
-            self.storage.delete(self.path)
+        """Delete the file as it was listed, or a folder that is empty; absent is no error.
+
+        In Azure another file of its name stays, which is `StorageUnavailable`, however late the request arrives there.
+        """
+        storage = cast("DatalakeStorage | ObjectStorage", self.storage)
+        storage.remove(self.path, self.listed.etag if self.listed else "")
 
 
 TablePath: TypeAlias = Path | StorePath

@@ -147,7 +147,7 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
         mark.create(b"")
         last = log / f"{int(newest.name[:20]) + 1:020}.json"
         try:
-            _commit_unreadable(last, check)
+            last = _commit_unreadable(last, check)
         except FileExistsError:  # another writer was first
             _retire_in_store(folder, check, is_begun=False)
             return
@@ -168,19 +168,22 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
             replace(folder, path=path).remove()
 
 
-def _commit_unreadable(last: StorePath, check: Callable[[], None]) -> None:
-    """Commit a version that no reader opens; take it back where another engine may have taken over."""
+def _commit_unreadable(last: StorePath, check: Callable[[], None]) -> StorePath:
+    """Commit a version that no reader opens, and return it as it is there; taken back where the lease may be lost."""
     actions = _UNREADABLE, {"commitInfo": {"operation": "DROP", "drop": uuid.uuid4().hex}}
     content = "\n".join(map(json.dumps, actions)).encode()
     check()
     last.create(content)
     try:
+        with suppress(FileNotFoundError):
+            last = replace(last, listed=last.stat())
         check()
     except (RootLocked, StorageUnavailable):
         with suppress(FileNotFoundError, StorageUnavailable):
             if last.read_bytes() == content:
                 last.remove()
         raise
+    return last
 
 
 def _stamp(file: StorePath) -> str:
