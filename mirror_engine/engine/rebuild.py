@@ -16,10 +16,11 @@ from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.detection import detect
 from mirror_engine.landing_zone.diagnostics import count, diagnose
 from mirror_engine.landing_zone.listing import MetadataAbsent
-from mirror_engine.landing_zone.metadata import Metadata
+from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX, find_table
 from mirror_engine.landing_zone.progress import Progress
 from mirror_engine.landing_zone.schema import folded
+from mirror_engine.storage.base import NO_IDENTITY
 from mirror_engine.storage.local import os_errors
 from mirror_engine.storage.zone_view import RestoredView
 from mirror_engine.tables.log.durability import sync_folder
@@ -176,6 +177,11 @@ class _TableFiles:
             return True
         return has_content(self.context.storage, self.view.archived_at(path) or path, applied)
 
+    def _gets_new_times(self, files: Sequence[LandedFile]) -> bool:
+        """Whether one of several files is moved back in a store where a move is a copy."""
+        has_folders = self.listing is None or self.listing.identity != NO_IDENTITY
+        return not has_folders and len(files) > 1 and any(self.view.archived_at(self._path(file)) for file in files)
+
     def _is_history_whole(self) -> bool:
         """Whether files without a number of rows, which a rebuilt ledger has, are all there were."""
         if all(file.etag for file in self.progress.applied.values()):
@@ -187,6 +193,8 @@ class _TableFiles:
     def _is_in_order(self, found: Detection, metadata: Metadata) -> bool:
         """Whether files are read in the order of the commits that applied them; rows of one key share a partition."""
         keys = set(map(folded, metadata.key_columns))
+        if keys and metadata.strategy is not Strategy.SEQUENTIAL and self._gets_new_times(found.ready):
+            return False
         are_apart = not keys or {*map(folded, found.partition_columns)} <= keys
         newest: dict[str, float] = {}
         for file in found.ready:
