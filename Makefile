@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo 'make demo    a small landing zone becomes Delta tables, in demo/'
 	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, under 20 s'
-	@echo 'make test    every test, with real Spark and Delta'
+	@echo 'make test    make check, then every other test, with real Spark and Delta'
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
 	@echo 'make torture 200 kills at chosen moments, and generated zones by the thousand; hours, with Spark'
@@ -58,9 +58,9 @@ check: .venv/.tools
 	$(BIN)/pytest -q -n auto -m 'not spark and not slow'
 
 # Spark's tests share one JVM, so they come one after the other; those of a file share what it sets up.
-test: .venv/.tools .venv/.java
+test: check .venv/.java
 	@log=$$(mktemp); $(BIN)/pytest -m spark > $$log 2>&1 & spark=$$!; \
-	$(BIN)/pytest -q -n 2 --dist loadfile -m 'not spark'; others=$$?; \
+	$(BIN)/pytest -q -n 2 --dist loadfile -m 'slow and not spark'; others=$$?; \
 	echo "Spark's tests go on …"; wait $$spark; spark=$$?; cat $$log; rm $$log; \
 	exit $$((spark ? spark : others))
 
