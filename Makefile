@@ -7,7 +7,7 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.tables.spark.java import find_j
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check test mutants fuzz torture soak bench bench-smoke docs release-check image-check recording clean
+.PHONY: help demo check lint quick test mutants fuzz torture soak bench bench-smoke docs release-check image-check recording clean
 .DELETE_ON_ERROR:
 
 help:
@@ -50,11 +50,15 @@ demo: .venv/.engine .venv/.java
 	@rm -rf demo
 	$(BIN)/mirror-engine demo demo/
 
-check: .venv/.tools
+check: lint quick
+
+lint: .venv/.tools
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+quick: .venv/.tools
 	$(BIN)/pytest -q -n auto -m 'not spark and not slow'
 
 # Spark's tests share one JVM, so they come one after the other; those of a file share what it sets up.
