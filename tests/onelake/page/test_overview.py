@@ -214,7 +214,7 @@ def test_no_page_waits_long_for_a_scan_and_later_ones_show_what_was_known(tmp_pa
         for path in ("/", f"/tables/{SHOP}/Items"):
             began = time.monotonic()
             answer = client.get(path)
-            assert time.monotonic() - began < 2 * status_cache.PATIENCE_SECONDS + 0.3
+            assert time.monotonic() - began < 2 * status_cache.PATIENCE_SECONDS + 2  # and not 20
             assert (answer.status_code, "being listed" in answer.text) == (200, True)
         go.set()
         ready = time.monotonic() + 10
