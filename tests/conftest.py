@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -75,16 +74,6 @@ def no_pauses(monkeypatch):
 def one_attempt(no_pauses, monkeypatch):  # noqa: ARG001 - a run is short
     """A run of the engine ends after the first cycle in which something failed."""
     monkeypatch.setattr("mirror_engine.engine.run.MAX_SYNC_ATTEMPTS", 1)
-
-
-def pytest_collection_finish():
-    """What collection made is there to stay: each `gc.collect()` of a test would look through it, for 0.1 s."""
-    gc.freeze()
-
-
-def pytest_sessionfinish():
-    """Libraries look at their end for what was left behind."""
-    gc.unfreeze()
 
 
 def pytest_configure():

@@ -80,6 +80,7 @@ class World:
 
 def positions(total):
     """Some of the numbers of calls, drawn from as many equal parts."""
+    assert total > 20
     chance = random.Random(SEED)
     count = min(POSITIONS, total)
     return [1 + int((part + chance.random()) * total / count) for part in range(count)]
@@ -87,16 +88,9 @@ def positions(total):
 
 @pytest.fixture(scope="module")
 def lengths():
-    """Counts what a sync without a fault asks of a server, once each; a sync with one asks as much until it comes."""
+    """How much a sync without a fault asks: `meet` counts it, once for each key."""
     known = {}
-
-    def length(asked, server, meet):
-        if (asked, server.name) not in known:
-            known[asked, server.name] = meet(NEVER)
-        assert known[asked, server.name] > 20
-        return known[asked, server.name]
-
-    return length
+    return lambda key, meet: known.get(key) or known.setdefault(key, meet(NEVER))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +120,7 @@ def test_a_fault_of_any_request_loses_and_doubles_nothing(emulator, request, len
             return rule.matched
 
         asked = "changes" if fault == "lost_response" else "requests"  # what can meet it
-        for number in positions(lengths(asked, server, meet)):
+        for number in positions(lengths((asked, kind), meet)):
             assert meet(number) >= number
 
 
@@ -159,5 +153,5 @@ def test_a_call_of_the_storage_that_fails_loses_and_doubles_nothing(store, lengt
         world.check()
         return len(script.calls)
 
-    for number in positions(lengths("calls", store, meet)):
+    for number in positions(lengths(store.name, meet)):
         assert meet(number) >= number
