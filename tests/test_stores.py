@@ -9,7 +9,7 @@ from golden import diagnostic_differences, load, table_differences
 from test_fixtures import FIXTURES, RaisedDiagnostics, standing
 
 from mirror_engine.config import Config
-from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.mirror import Mirror
 from mirror_engine.storage.base import Kind, joined
 from mirror_engine.storage.stores import open_storage
@@ -44,24 +44,19 @@ FIXTURES_IN_STORES = {
         "removed-metadata-restored-goes-on",
     ),
     "a file of no bytes is no marker of a folder": ("zero-byte-parquet-halts",),
-    "the older layout is another prefix": ("older-zone-is-read-where-it-is-alone",),
 }
 SELECTED = [name for names in FIXTURES_IN_STORES.values() for name in names]
-
-
-def zone_of(stage):
-    return OLDER_ZONE if stage.folder.name == "older_landing_zone" else ZONE
 
 
 def land(stage, storage):
     """Do in a store what `Stage.land` does in a folder."""
     removed = stage.folder / "remove.txt"
     for path in removed.read_text("utf-8").splitlines() if removed.exists() else ():
-        storage.delete(f"{zone_of(stage)}/{path}")
+        storage.delete(f"{ZONE}/{path}")
     for file in sorted(stage.folder.rglob("*")):
         path = file.relative_to(stage.folder).as_posix()
         if file.is_file() and path not in {"remove.txt", "in_place.txt"}:
-            storage.write(f"{zone_of(stage)}/{path}", file.read_bytes())
+            storage.write(f"{ZONE}/{path}", file.read_bytes())
 
 
 def files_below(storage, folder):
@@ -76,8 +71,6 @@ def files_below(storage, folder):
 @pytest.mark.parametrize("name", SELECTED)
 def test_a_fixture_ends_in_a_store_as_it_should(store, name):
     golden, root = load(FIXTURES / name), store.new_root()
-    if zone_of(golden.stages[0][0]) != ZONE and store.store:
-        pytest.skip(f"{store.name} of the emulator takes files below Files and Tables only")
     golden = replace(golden, not_compared=golden.not_compared | {"ME028"})  # a store's times have whole seconds
     config, storage = Config(**golden.config, merge_engine="deltalake"), open_storage(root)
     raised, end, result = RaisedDiagnostics(), [], ""
@@ -96,5 +89,4 @@ def test_a_fixture_ends_in_a_store_as_it_should(store, name):
             columns = mirror._writer.snapshot(table).schema.columns
             assert table_differences(expected, columns, mirror.read_table(table).to_pylist()) == []
     if golden.files is not None:
-        zone = f"{zone_of(golden.stages[0][0])}/"
-        assert sorted(path.removeprefix(zone) for path in files_below(storage, zone[:-1])) == sorted(golden.files)
+        assert sorted(path.removeprefix(f"{ZONE}/") for path in files_below(storage, ZONE)) == sorted(golden.files)
