@@ -414,7 +414,7 @@ class Mirror:
                 context,
                 self._poller(),
                 BatchReader(LazyReader(self._reader), self.config, self._emit, self._writer.prepare, self._passthrough),
-                Janitor(self._storage, self.config, self._clock),
+                Janitor(self._storage, self.config, self._clock, lock.check),
                 MonitoringFiles(context).write,
             )
             try:

@@ -157,3 +157,7 @@ class MemoryStorage:
 def read(storage, path):
     with storage.open(path) as file:
         return file.read()
+
+
+def names(storage, folder):
+    return [entry.name for entry in storage.list(folder)]

@@ -35,12 +35,22 @@ _WAYS = {  # by `cleanup`: where an applied file goes first, and where its time 
 
 
 class Janitor:
-    """Cleans one table folder after its commit, never before (LZ-8.1)."""
+    """Cleans one table folder after its commit, never before (LZ-8.1).
 
-    def __init__(self, storage: Storage, config: Config, clock: Callable[[], float]) -> None:
+    `check_lock` is called before each move and deletion: another engine may read again what this one has applied.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        config: Config,
+        clock: Callable[[], float],
+        check_lock: Callable[[], None] = lambda: None,
+    ) -> None:
         self._storage = storage
         self._config = config
         self._clock = clock
+        self._check_lock = check_lock
         self._swept_at: dict[str, float] = {}
         self._unusable: set[str] = set()  # table folders in which no archive can be
         self._moved: dict[str, dict[str, float]] = {}  # since the last sweep, into archives too long to be listed
@@ -109,6 +119,7 @@ class Janitor:
 
     def _archive(self, folder: str, archive: str, file: LandedFile) -> bool:
         """Archive one file, unless it was replaced meanwhile (LZ-8.5)."""
+        self._check_lock()
         applied = Entry(file.name, Kind.FILE, file.size, file.modified_ns, file.identity)
         return self._storage.move(f"{folder}/{file.path}", f"{folder}/{archive}/{file.path}", applied)
 
@@ -116,6 +127,7 @@ class Janitor:
         """Move what was in the first archive before into the last."""
         before = [path for path, _ in self._archived(first, "") if path not in but]
         for path in before:
+            self._check_lock()
             self._storage.move(f"{first}/{path}", f"{last}/{path}")
         return before
 
@@ -132,6 +144,7 @@ class Janitor:
         ready.update({path: since for path, since in moved.items() if path in archived})
         due = [path for path, since in ready.items() if now - since >= self._config.delete_processed_after_seconds]
         for path in due:
+            self._check_lock()
             self._storage.delete(f"{folder}/{path}")
             del ready[path]
         if ready != before:

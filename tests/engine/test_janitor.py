@@ -63,6 +63,15 @@ def numbered(*numbers):
     return [f"{number:020d}.parquet" for number in numbers]
 
 
+def test_once_root_is_lost_no_further_file_is_moved():
+    zone, looks = Zone(), iter([None])
+    zone.land(*numbered(1, 2, 3))
+    zone.janitor = Janitor(zone.storage, Config(), lambda: zone.now, lambda: next(looks))
+    with pytest.raises(StopIteration):
+        zone.clean(*numbered(1, 2, 3))
+    assert zone.names(f"{ZONE}/Orders") == [*numbered(2, 3), "_FilesReadyToDelete"]
+
+
 @pytest.mark.parametrize("listed", ["before", "after"])
 def test_a_file_overwritten_since_it_was_applied_stays(listed):
     zone = Zone()

@@ -6,7 +6,7 @@ import itertools
 from contextlib import nullcontext
 
 import pytest
-from memory_storage import MemoryStorage, read
+from memory_storage import MemoryStorage, names, read
 from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.errors import StorageUnavailable
@@ -39,10 +39,6 @@ def storage(request, tmp_path):
 def has_folders(storage):
     """False in S3, GCS and Azure Blob: a folder exists by the keys below it, and a file may have its path, too."""
     return not isinstance(storage, ObjectStorage)
-
-
-def names(storage, folder):
-    return [entry.name for entry in storage.list(folder)]
 
 
 def identity(storage, path):

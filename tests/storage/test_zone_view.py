@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from memory_storage import MemoryStorage
+from memory_storage import MemoryStorage, names, read
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ZONE
@@ -12,15 +12,6 @@ from mirror_engine.storage.base import Kind
 from mirror_engine.storage.zone_view import RestoredView, Source, ZoneView
 
 FIRST, SECOND = "00000000000000000001.parquet", "00000000000000000002.parquet"
-
-
-def names(storage, folder):
-    return [entry.name for entry in storage.list(folder)]
-
-
-def read(storage, path):
-    with storage.open(path) as file:
-        return file.read().decode()
 
 
 @pytest.fixture
@@ -54,7 +45,7 @@ def test_what_is_hidden_is_absent(zone):
 def test_swapped_files_keep_the_paths_name_and_the_mapped_time(zone):
     first, second = "Zone/Orders/1.csv", "Zone/Orders/2.csv"
     view = ZoneView(zone, {first: Source(second, 11), second: Source(first, 22)})
-    assert [read(view, path) for path in (first, second)] == [second, first]
+    assert [read(view, path).decode() for path in (first, second)] == [second, first]
     entries = view.list("Zone/Orders")
     assert [(entry.name, entry.modified_ns) for entry in entries] == [("1.csv", 11), ("2.csv", 22)]
     assert [view.stat(path) for path in (first, second)] == entries
@@ -66,7 +57,7 @@ def test_a_storage_can_be_shown_below_another_path(zone):
     assert [names(view, folder) for folder in ("", "A", "A/B", "A/B/T")] == [["A"], ["B"], ["T"], ["1.csv", "2.csv"]]
     assert view.stat("A/B").kind is Kind.FOLDER
     assert view.stat("A/B/T").identity == zone.stat("Zone/Orders").identity
-    assert read(view, "A/B/T/2.csv") == "Zone/Orders/2.csv"
+    assert read(view, "A/B/T/2.csv").decode() == "Zone/Orders/2.csv"
     assert view.list("Zone") is None
 
 
@@ -91,7 +82,7 @@ def test_archived_files_are_at_their_old_paths(storage, table):
     assert names(view, table) == [FIRST, SECOND, READY_TO_DELETE_FOLDER, "day=1"]
     for path in (FIRST, f"day=1/{FIRST}"):
         assert view.stat(f"{table}/{path}") == storage.stat(f"{table}/{READY_TO_DELETE_FOLDER}/{path}")
-        assert read(view, f"{table}/{path}") == path
+        assert read(view, f"{table}/{path}").decode() == path
     assert names(view, f"{table}/day=1") == [FIRST, SECOND]
 
 
@@ -99,7 +90,7 @@ def test_a_file_archived_after_its_folder_was_listed_can_still_be_read(storage, 
     view = RestoredView(storage, archived_first=True)
     view.list(table)
     storage.move(f"{table}/{SECOND}", f"{table}/{READY_TO_DELETE_FOLDER}/{SECOND}")
-    assert read(view, f"{table}/{SECOND}") == SECOND
+    assert read(view, f"{table}/{SECOND}").decode() == SECOND
 
 
 @pytest.mark.parametrize("archived_first", [False, True])
@@ -110,7 +101,7 @@ def test_of_an_archived_and_a_new_file_at_one_path_the_option_selects(storage, t
         shown = f"{table}/{READY_TO_DELETE_FOLDER}/{path}" if archived_first else f"{table}/{path}"
         assert view.stat(f"{table}/{path}") == storage.stat(shown)
         assert storage.stat(shown) in view.list(f"{table}/{path}".rpartition("/")[0])
-        assert read(view, f"{table}/{path}") == (path if archived_first else "newer")
+        assert read(view, f"{table}/{path}").decode() == (path if archived_first else "newer")
         assert view.stat(f"{table}/{SECOND}") == storage.stat(f"{table}/{SECOND}")
 
 
@@ -134,7 +125,7 @@ def test_of_two_archived_files_of_one_name_the_first_archive_applies(storage, ta
     archived = storage.stat(f"{table}/{READY_TO_DELETE_FOLDER}/{FIRST}")
     assert archived in view.list(table)
     assert view.stat(f"{table}/{FIRST}") == archived
-    assert read(view, f"{table}/{FIRST}") == FIRST
+    assert read(view, f"{table}/{FIRST}").decode() == FIRST
 
 
 @pytest.mark.parametrize("archived_first", [False, True])
