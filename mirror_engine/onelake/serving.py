@@ -28,7 +28,7 @@ from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.services import Services
 from mirror_engine.onelake.store import LocalStore
-from mirror_engine.storage.roots import check_place
+from mirror_engine.storage.roots import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,7 +171,7 @@ class Server:
 
     def _lock_store(self, stack: ExitStack) -> None:
         store = self.plan.store
-        check_place(store)
+        check_store(store)
         zones = [*store.glob(ZONE), *store.glob(f"*/{ZONE}")]
         if zones:  # a ROOT, or a workspace: its `Files` would be served as an item
             raise UsageError(

@@ -118,6 +118,22 @@ def check_root(root: Place, *, may_be_empty: bool = False) -> None:
         raise UsageError(f"{root} contains no landing zone ({ZONE})", help)
 
 
+def check_store(store: Path) -> None:
+    """Reject a folder that no emulator had yet, and in which a folder `WORKSPACE/ITEM` is something else.
+
+    Raises:
+        UsageError: it would be served as a mirrored database, and get folders of one.
+    """
+    check_place(store)
+    if (store / STORE_ITEMS).exists():
+        return
+    for item in sorted(store.glob("[!.]*/[!.]*")):
+        is_folder = item.is_dir() and not (item.is_symlink() or item.parent.is_symlink())
+        if is_folder and any(item.glob("*")) and not any((item / mark).exists() for mark in MARKS):
+            message = f"{store} is no STORE: {printable(str(item.relative_to(store)))} is no mirrored database"
+            raise UsageError(message, "give a new folder, such as ./onelake; a STORE contains WORKSPACE/ITEM")
+
+
 def _check_marks(root: StoreUrl, *, may_be_empty: bool) -> None:
     inside = [entry.name for entry in open_storage(root).list("") or ()]
     if {*inside}.isdisjoint(MARKS) and not (may_be_empty and not inside):

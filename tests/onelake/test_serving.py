@@ -17,6 +17,7 @@ from filelock import FileLock
 from wire import exchange, request, status_of
 
 from mirror_engine.errors import RootLocked, TransientError, UsageError
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake import connection
 from mirror_engine.onelake.connection import Listening, StateFolder
 from mirror_engine.onelake.serving import Server, ServerPlan
@@ -39,7 +40,8 @@ def test_the_first_item_is_made_and_keeps_its_guids(tmp_path):
     store = tmp_path / "new" / "store"
     with served(store) as first:
         info = first.connection
-    assert (store / "Workspace/Mirror/Files/LandingZone").is_dir()
+    assert (store / "Workspace/Mirror" / ZONE).is_dir()
+    (store / "Workspace/Other/folder").mkdir(parents=True)  # of a STORE that is known
     with served(store) as again:
         assert (again.connection.workspace_id, again.connection.item_id) == (info.workspace_id, info.item_id)
     with served(store, workspace="Sales", item="Orders") as other:
@@ -65,11 +67,14 @@ def test_a_name_in_use_or_that_no_folder_may_have_is_a_usage_error(tmp_path):
     assert connection.running(tmp_path) is None  # and the STORE is free again
 
 
-@pytest.mark.parametrize("above", ["", "Mirror"], ids=["a ROOT", "a workspace"])
-def test_a_folder_that_is_no_store_is_left_alone(tmp_path, above):
-    zone = tmp_path / above / "Files/LandingZone"
-    zone.mkdir(parents=True)
-    with pytest.raises(UsageError, match="Files/LandingZone"), served(tmp_path):
+@pytest.mark.parametrize(
+    ("folder", "named"),
+    [(ZONE, ZONE), (f"Mirror/{ZONE}", ZONE), ("venv/lib/python3", "venv/lib is no mirrored database")],
+    ids=["a ROOT", "a workspace", "a project"],
+)
+def test_a_folder_that_is_no_store_is_left_alone(tmp_path, folder, named):
+    (tmp_path / folder).mkdir(parents=True)
+    with pytest.raises(UsageError, match=named), served(tmp_path):
         pass
     assert not (tmp_path / ".mirror-engine").exists()
 
