@@ -175,9 +175,13 @@ class Engine:
             for table, progress in self._context.ledger.tables().items():
                 if progress.rejection and progress.rejection.diagnostic.code == REFUSED_COMMIT:  # it may do by now
                     self._context.ledger.record(table, replace(progress, rejection=None))
-        else:
-            known = replace(self._delta_folders, damaged={**self._delta_folders.damaged, **(damaged or {})})
-            self._delta_folders = rescan(self._context, known, busy)
+            if not self._delta_folders.damaged:
+                return self._delta_folders
+        known = replace(self._delta_folders, damaged={**self._delta_folders.damaged, **(damaged or {})})
+        for folder in known.damaged.keys() - set(map(self._context.delta_folder, busy)):
+            with suppress(TransientError):  # a drop's commit that came late damages the next table
+                self._context.writer.finish_drop(folder, self._context.check_lock)
+        self._delta_folders = rescan(self._context, known, busy)
         return self._delta_folders
 
     def _note_failures_before(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:

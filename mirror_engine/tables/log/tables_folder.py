@@ -93,7 +93,7 @@ class TablesFolder:
         shutil.rmtree(goes, ignore_errors=True)  # what stays is cleared at the next start
 
     def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        """Delete what is left of a table that was taken away in a store; `check` as of `retire`."""
+        """Delete what is left of a table that was taken away in a store, or its late commit; `check` as of `retire`."""
         folder = self.path(table)
         if isinstance(folder, StorePath):
             _retire_in_store(folder, check, is_begun=True)
@@ -111,14 +111,9 @@ class TablesFolder:
 
 # In a log, with the newest file, its size and time: a drop of that table has begun, and is to be finished
 _DROPPED = re.compile(r"_dropped-(\d{20}.+)-(\d+-\d+)")
-_UNREADABLE = {
-    "protocol": {
-        "minReaderVersion": 3,
-        "minWriterVersion": 7,
-        "readerFeatures": ["mirrorEngineDropped"],
-        "writerFeatures": ["mirrorEngineDropped"],
-    }
-}
+_DROPS = "mirrorEngineDropped"
+_FEATURES = {"readerFeatures": [_DROPS], "writerFeatures": [_DROPS]}
+_UNREADABLE = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **_FEATURES}}
 
 
 def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: bool) -> None:
@@ -136,9 +131,12 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
     in_log = [file for file in files if file.path.startswith(f"{log.path}/")]
     marks = [file for file in in_log if _DROPPED.fullmatch(file.name)]
     is_whole = _has_table(in_log)
+    commits = sorted((f for f in in_log if _COMMIT_OR_CHECKPOINT.fullmatch(f.name)), key=lambda each: each.name)
+    if is_begun and is_whole and _DROPS.encode() in commits[-1].read_bytes():  # it came after the next table was made
+        check()
+        commits[-1].remove()
     if (is_begun and is_whole) or not (is_whole or marks):
         return
-    commits = sorted((f for f in in_log if _COMMIT_OR_CHECKPOINT.fullmatch(f.name)), key=lambda each: each.name)
     final = marks
     check()
     if commits:

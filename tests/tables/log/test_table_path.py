@@ -268,6 +268,15 @@ def test_a_drop_shows_the_table_whole_or_not_at_all_wherever_it_ends(tables, sto
     assert steps > 15
 
 
+@pytest.mark.parametrize("version", [1, 5])
+def test_a_commit_of_a_drop_that_comes_after_the_next_table_was_made_is_taken_back(tables, disk, version):
+    append(disk / "dbo/T", 1)
+    tables_folder._commit_unreadable(tables.path(f"dbo/T/_delta_log/{version:020}.json"), lambda: None)
+    assert seen(disk / "dbo/T") is None
+    tables.finish_drop("dbo/T")
+    assert seen(disk / "dbo/T") == [1]
+
+
 @pytest.mark.usefixtures("in_order")
 def test_from_the_first_commit_of_a_drop_on_no_reader_opens_the_table(tables, disk, monkeypatch):
     folder, states = log_of(disk, checkpoint=3), []
