@@ -22,9 +22,7 @@ from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.passthrough import CopiedRows
 
 AWKWARD_NAMES = [  # for a table's folder (LZ-1.10)
-    "k=v%20x{a}[b]*?,;()",
-    "q'\"`$#:&~^|<>!",
-    " tab\tnl\n\x01back\\slash ünï-日本 ",
+    " tab\tnl\n\x01back\\slash ünï-日本 k=v%20x{a}[b]*?,;()q'\"`$#:&~^|<>! ",
     "Items@v1",
     "x@20260101000000000",
     "a`b%41[c]@v1",
