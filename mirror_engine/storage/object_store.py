@@ -43,6 +43,7 @@ NOT_FOUND, EMPTY = 404, 416
 INVALID_PATH = "InvalidPath"  # one that obstore cannot send: a control character
 NO_NAME = re.compile(f"{INVALID_PATH}|KeyTooLong|InvalidURI|InvalidUri|OutOfRangeInput|InvalidResourceName")
 NO_CONTAINER = re.compile("ContainerNotFound|NoSuchBucket")
+BLOB_PAGE = 5000  # entries
 MAX_COPIED_BYTES = 5 * 1000**3  # S3 copies no larger object by one request
 _METADATA_SERVICE = re.compile(r"169\.254\.|metadata\.google")  # asked where there is no other credential
 _STATUS = re.compile(r"status code: (\d{3})|\b(\d{3}) [A-Z][a-z]+")
@@ -66,6 +67,7 @@ class ObjectStorage:
         self, url: StoreUrl, store: ObjectStore, requests: Requests, azure: Callable[[], DatalakeStorage] | None = None
     ) -> None:
         self._url, self._store, self._requests, self._azure = url, store, requests, azure
+        self._page = BLOB_PAGE if url.scheme == "az" else FULL_PAGE  # entries of one answer
         self._scans = FlatScans(self)
 
     def list(self, folder: str) -> Sequence[Entry] | None:
@@ -78,7 +80,7 @@ class ObjectStorage:
         except FileNotFoundError:
             return None
         count = len(found["objects"]) + len(found["common_prefixes"])
-        self._requests.add("list", 1 + count // FULL_PAGE)
+        self._requests.add("list", 1 + count // self._page)
         entries = {entry.name: entry for entry in map(_file, found["objects"])}
         entries |= {name: _folder(name) for name in (path.rpartition("/")[2] for path in found["common_prefixes"])}
         return None if folder and not entries else [entry for _, entry in sorted(entries.items())]
@@ -88,7 +90,7 @@ class ObjectStorage:
         has_begun = False
         try:
             with store_errors("list", folder, self._url):
-                for page in self._store.list(folder, offset=after or None, chunk_size=FULL_PAGE):
+                for page in self._store.list(folder, offset=after or None, chunk_size=self._page):
                     self._requests.add("list")
                     self._requests.listed(len(page))
                     yield [(found["path"], _file(found)) for found in page]

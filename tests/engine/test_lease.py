@@ -31,8 +31,8 @@ class Machine:
         self.wall = wall
         self.events = []
 
-    def hold(self, stop=None):
-        return hold_lease(ROOT, self.file, self.memory, self.events.append, stop=stop)
+    def hold(self):
+        return hold_lease(ROOT, self.file, self.memory, self.events.append)
 
 
 @pytest.fixture(autouse=True)
@@ -120,18 +120,6 @@ def test_another_machine_waits_until_a_lease_has_expired_whatever_its_clock_says
         assert 0.45 < time.monotonic() - started < 2.0
     assert [str(event.what).startswith("the lease of worker-1 (process 7)") for event in two.events] == [True]
     assert isinstance(two.events[0], SetupProgress)
-
-
-def test_a_wait_ends_at_once_when_it_is_to_stop(machines, monkeypatch):
-    one, two = machines
-    crash(one)
-    monkeypatch.setattr(leases.Holder, "age_seconds", 3600.0)
-    monkeypatch.setattr(leases, "WATCH_SECONDS", 30.0)
-    stop, started = threading.Event(), time.monotonic()
-    threading.Timer(0.1, stop.set).start()
-    with pytest.raises(RootLocked, match="worker-1"), two.hold(stop):
-        pytest.fail("it may be held")
-    assert time.monotonic() - started < 5.0
 
 
 @pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])

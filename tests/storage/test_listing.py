@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from listed_storage import ListedStorage
 
 from mirror_engine.config import Config
 from mirror_engine.engine.poller import Poller
 from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.stores import object_store, open_storage
 
 METADATA = b'{"keyColumns": ["id"]}'
 
@@ -102,3 +109,47 @@ def test_what_was_not_there_is_absent_until_the_next_scan():
     store.put(f"{ZONE}/New/1.csv", b"")
     assert (scan.list(f"{ZONE}/New"), scan.stat(f"{ZONE}/New/1.csv")) == (None, None)
     assert [entry.name for entry in store.scan(ZONE).list(f"{ZONE}/New")] == ["1.csv"]
+
+
+def poller_of(root):
+    requests = Requests()
+    return Poller(open_storage(root, requests), Config(), requests)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("server", "lists"), [("onelake_server", 3), ("azurite", 3), ("s3_server", 5)])
+def test_a_scan_of_1010_tables(request, server, lists):
+    """The figures of docs/stores.md; without metadata, which only a first scan reads."""
+    server = request.getfixturevalue(server)
+    with server.in_use(), ThreadPoolExecutor(16) as pool:
+        client = object_store((root := server.new_root()) / ZONE)
+        list(pool.map(lambda n: client.put(f"T{n // 2}/{n % 2 + 1:020}.csv", b"x", use_multipart=False), range(2020)))
+        poller = poller_of(root)
+        for pending in (1, 2):
+            list(pool.map(lambda n: client.put(f"T{n}/{2 + pending:020}.csv", b"x", use_multipart=False), range(10)))  # noqa: B023
+            listing = poller.scan()
+            assert sum(len(table.files) for table in listing.tables) == 2020 + 10 * pending
+            assert listing.requests == {"list": lists}
+
+
+@pytest.mark.slow
+def test_100000_applied_files_take_at_most_twice_the_time_of_none(onelake_server):
+    pollers, seconds = [], ([], [])
+    with onelake_server.in_use():
+        for count in (0, 100_000):
+            root = onelake_server.new_root()
+            folder = onelake_server.store / root.container / root.name.partition(".")[0] / ZONE / "T"
+            (folder / "_FilesReadyToDelete").mkdir(parents=True)
+            (folder / "_metadata.json").write_bytes(METADATA)
+            (folder / f"{count + 1:020}.csv").write_bytes(b"id\n1\n")
+            for number in range(1, count + 1):
+                os.mknod(folder / f"_FilesReadyToDelete/{number:020}.csv")
+            pollers.append(poller_of(root))
+            pollers[-1].scan()
+        for _ in range(30):
+            for poller, took in zip(pollers, seconds, strict=True):
+                begun = time.perf_counter()
+                assert sum(poller.scan().requests.values()) <= 4
+                took.append(time.perf_counter() - begun)
+        shutil.rmtree(folder)
+    assert min(seconds[1]) <= 2 * min(seconds[0])
