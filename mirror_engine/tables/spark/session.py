@@ -96,7 +96,7 @@ _LOCAL_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 # of tables on this machine, without Hadoop's checksum files: for each file and each checksum, Hadoop starts `chmod`,
-# which takes 17 ms. The file systems of stores buffer what they write in local files of the default class only
+# which takes 17 ms. Not for stores: S3A buffers what it writes in local files, whose class it casts to the default one
 _TABLES_HERE = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",

@@ -196,7 +196,7 @@ def test_a_program_that_spark_submit_starts_does_what_the_reference_writer_does(
         place.mkdir()
         land(place)
     jars = ",".join(map(str, find_jars(Config()).values()))
-    one = ("--conf", "spark.cores.max=1")  # executor: two, which share no disk either, are in the test below
+    one = ("--conf", "spark.cores.max=1")  # executor; the test below has two
     submit = (spark_home() / "bin/spark-submit", "--master", cluster.master, *one, "--jars", jars)
     # two files each: the first commit makes a table's rows, the second matches them
     done = cluster.run(*submit, ENGINE, "sync", root, "--max-batch-files", "2", PYSPARK_PYTHON=sys.executable)

@@ -76,7 +76,7 @@ def test_a_local_spark_writes_to_scratch_and_reads_nobody_else_s_settings(tmp_pa
 
 
 def test_for_tables_in_a_store_spark_buffers_in_scratch_by_hadoop_s_own_class_of_local_files(tmp_path):
-    """Their file systems cast it: a MERGE in S3 ended in a ClassCastException."""
+    """S3A casts to it: a MERGE in S3 ended in a ClassCastException."""
     here, store = (spark_settings("brief", tmp_path, "2g", scheme) for scheme in ("", "s3"))
     assert set(here) - set(store) == {"spark.hadoop.fs.file.impl", "spark.hadoop.fs.AbstractFileSystem.file.impl"}
     assert store["spark.hadoop.hadoop.tmp.dir"] == str(tmp_path / "tmp")
