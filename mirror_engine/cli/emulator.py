@@ -22,6 +22,7 @@ from mirror_engine.cli.output import bullet, line, note, print_json, stderr, std
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import whole
 from mirror_engine.errors import UsageError
+from mirror_engine.storage.roots import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -190,6 +191,7 @@ def start(
         names=names,
     )
     if detach and not foreground:
+        check_store(store)
         words = [*click.get_current_context().obj, "--foreground"]
         _print_info(running(store) or start_detached(store, words, os.environ))
         return exits.SUCCESS

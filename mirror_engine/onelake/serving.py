@@ -15,7 +15,6 @@ from filelock import FileLock, Timeout
 from mirror_engine.config import Config
 from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.connection import CA_VARIABLES, ConnectionInfo, Listening, StateFolder, write_private
 from mirror_engine.onelake.engine_pool import EnginePool
@@ -172,12 +171,6 @@ class Server:
     def _lock_store(self, stack: ExitStack) -> None:
         store = self.plan.store
         check_store(store)
-        zones = [*store.glob(ZONE), *store.glob(f"*/{ZONE}")]
-        if zones:  # a ROOT, or a workspace: its `Files` would be served as an item
-            raise UsageError(
-                f"{store}: contains {zones[0].relative_to(store)}, but a STORE contains WORKSPACE/ITEM/{ZONE}",
-                "Use the folder that contains the workspaces.",
-            )
         try:
             self._state.create()
         except OSError as error:

@@ -119,12 +119,17 @@ def check_root(root: Place, *, may_be_empty: bool = False) -> None:
 
 
 def check_store(store: Path) -> None:
-    """Reject a folder that no emulator had yet, and in which a folder `WORKSPACE/ITEM` is something else.
+    """Reject a ROOT, a workspace, and a folder new to the emulator in which some `WORKSPACE/ITEM` is something else.
 
     Raises:
-        UsageError: it would be served as a mirrored database, and get folders of one.
+        UsageError: a folder in it would be served as a mirrored database, and get folders of one.
     """
     check_place(store)
+    if zones := [*store.glob(ZONE), *store.glob(f"*/{ZONE}")]:
+        raise UsageError(
+            f"{store}: contains {zones[0].relative_to(store)}, but a STORE contains WORKSPACE/ITEM/{ZONE}",
+            "Use the folder that contains the workspaces.",
+        )
     if (store / STORE_ITEMS).exists():
         return
     for item in sorted(store.glob("[!.]*/[!.]*")):

@@ -180,6 +180,10 @@ def test_a_detached_emulator_that_cannot_start_has_its_log_as_help(cli, tmp_path
     assert printed.code == 1
     assert "did not start" in printed.err
     assert "--item" in printed.err
+    (tmp_path / "project/src/main").mkdir(parents=True)
+    (tmp_path / "project/src/main/App.java").touch()
+    assert cli("emulator", "start", tmp_path / "project", "--detach").code == 2
+    assert [path.name for path in (tmp_path / "project").iterdir()] == ["src"]
 
 
 @pytest.fixture
