@@ -111,9 +111,9 @@ class TablesFolder:
 
 # In a log, with the newest file, its size and time: a drop of that table has begun, and is to be finished
 _DROPPED = re.compile(r"_dropped-(\d{20}.+)-(\d+-\d+)")
-_DROPS = "mirrorEngineDropped"
-_FEATURES = {"readerFeatures": [_DROPS], "writerFeatures": [_DROPS]}
-_UNREADABLE = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **_FEATURES}}
+_FEATURES = ["mirrorEngineDropped"]
+_PROTOCOL = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": _FEATURES, "writerFeatures": _FEATURES}
+_DROP = json.dumps({"protocol": _PROTOCOL}).encode()  # begins the last commit of a table
 
 
 def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: bool) -> None:
@@ -132,7 +132,7 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
     marks = [file for file in in_log if _DROPPED.fullmatch(file.name)]
     is_whole = _has_table(in_log)
     commits = sorted((f for f in in_log if _COMMIT_OR_CHECKPOINT.fullmatch(f.name)), key=lambda each: each.name)
-    if is_begun and is_whole and _DROPS.encode() in commits[-1].read_bytes():  # it came after the next table was made
+    if is_begun and is_whole and commits[-1].read_bytes().startswith(_DROP):  # it came after the next table was made
         check()
         commits[-1].remove()
     if (is_begun and is_whole) or not (is_whole or marks):
@@ -168,8 +168,8 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
 
 def _commit_unreadable(last: StorePath, check: Callable[[], None]) -> StorePath:
     """Commit a version that no reader opens, and return it as it is there; taken back where the lease may be lost."""
-    actions = _UNREADABLE, {"commitInfo": {"operation": "DROP", "drop": uuid.uuid4().hex}}
-    content = "\n".join(map(json.dumps, actions)).encode()
+    info = {"commitInfo": {"operation": "DROP", "drop": uuid.uuid4().hex}}
+    content = b"\n".join((_DROP, json.dumps(info).encode()))
     check()
     last.create(content)
     try:

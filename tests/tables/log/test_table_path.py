@@ -275,6 +275,10 @@ def test_a_commit_of_a_drop_that_comes_after_the_next_table_was_made_is_taken_ba
     assert seen(disk / "dbo/T") is None
     tables.finish_drop("dbo/T")
     assert seen(disk / "dbo/T") == [1]
+    named = disk / f"dbo/T/_delta_log/{1:020}.json"
+    named.write_text('{"commitInfo": {"note": "mirrorEngineDropped"}}\n')
+    tables.finish_drop("dbo/T")
+    assert named.exists()
 
 
 @pytest.mark.usefixtures("in_order")
