@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol
+
+from mirror_engine.errors import StorageUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,6 +96,19 @@ class Storage(Protocol):
 
         What it lists, looks up and opens may be of the moment of this call.
         """
+
+
+class ReadOnly:
+    """The part of a `Storage` that changes it, each call refused with `StorageUnavailable`."""
+
+    def write(self, path: str, content: bytes) -> None:  # noqa: ARG002 - it is not written
+        self.delete(path)
+
+    def move(self, source: str, target: str, only: Entry | None = None) -> bool:  # noqa: ARG002 - it is not moved
+        self.delete(source)
+
+    def delete(self, path: str) -> NoReturn:
+        raise StorageUnavailable(f"{path}: opened for reading only")
 
 
 def parts_of(path: str) -> tuple[str, ...] | None:

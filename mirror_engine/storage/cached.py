@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import Entry, Kind
+from mirror_engine.storage.base import Entry, Kind, ReadOnly
 from mirror_engine.storage.remote import RangedReader
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Cache:
         return (self._folder / found[0]).stat().st_mtime_ns
 
 
-class CachedStorage:
+class CachedStorage(ReadOnly):
     """A store for reading: each range of each version of a file is downloaded once.
 
     Args:
@@ -121,15 +121,6 @@ class CachedStorage:
             return content
 
         return RangedReader(entry.size, fetch).buffered()
-
-    def write(self, path: str, content: bytes) -> None:
-        self._store.write(path, content)
-
-    def move(self, source: str, target: str, only: Entry | None = None) -> bool:
-        return self._store.move(source, target, only)
-
-    def delete(self, path: str) -> None:
-        self._store.delete(path)
 
     def scan(self, folder: str) -> Store:
         return CachedStorage(self._store.scan(folder), self._cache, self._downloads)

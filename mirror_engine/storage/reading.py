@@ -9,11 +9,10 @@ from functools import cached_property, partial
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
 from mirror_engine.config import cache_folder
-from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import NO_IDENTITY, Entry, Kind, joined
+from mirror_engine.storage.base import NO_IDENTITY, Entry, Kind, ReadOnly, joined
 from mirror_engine.storage.cached import Cache, CachedStorage
 from mirror_engine.storage.listing import archive_of
 from mirror_engine.storage.remote import FIRST_BYTES, Requests
@@ -51,7 +50,7 @@ def open_tree(place: Place, top: str, downloads: Downloads, progress: Progress) 
     return TreeAtOnce(CachedStorage(cast("Store", storage), cache, downloads), top, progress)
 
 
-class TreeAtOnce:
+class TreeAtOnce(ReadOnly):
     """A `Storage` that scans a folder of a store once, an archive in it where it is asked for, and changes nothing.
 
     Args:
@@ -92,15 +91,6 @@ class TreeAtOnce:
 
     def scan(self, folder: str) -> Storage:  # noqa: ARG002 - all of it was listed
         return self
-
-    def write(self, path: str, content: bytes) -> None:  # noqa: ARG002 - it is not written
-        _refuse(path)
-
-    def move(self, source: str, target: str, only: Entry | None = None) -> bool:  # noqa: ARG002 - it is not moved
-        _refuse(source)
-
-    def delete(self, path: str) -> None:
-        _refuse(path)
 
     @cached_property
     def _scan(self) -> Storage:
@@ -155,7 +145,3 @@ def _add(tree: dict[str, dict[str, Entry]], top: str, path: str, entry: Entry) -
         tree.setdefault(path, {})
     if name not in tree[folder] or tree[folder][name].identity == NO_IDENTITY:
         tree[folder][name] = entry
-
-
-def _refuse(path: str) -> NoReturn:
-    raise StorageUnavailable(f"{path}: opened for reading only")

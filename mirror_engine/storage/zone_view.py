@@ -5,9 +5,8 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, BinaryIO
 
-from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.names import (
@@ -16,7 +15,7 @@ from mirror_engine.landing_zone.names import (
     READY_TO_DELETE_INFO,
     SCHEMA_SUFFIX,
 )
-from mirror_engine.storage.base import Entry, Kind, joined
+from mirror_engine.storage.base import Entry, Kind, ReadOnly, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +38,7 @@ class Source:
     modified_ns: int | None = None
 
 
-class ZoneView:
+class ZoneView(ReadOnly):
     """A `Storage` over another that refuses changes and shows some paths differently.
 
     Args:
@@ -89,18 +88,6 @@ class ZoneView:
         if source is None:
             raise FileNotFoundError(path)
         return self._storage.open(source.path)
-
-    def write(self, path: str, content: bytes) -> None:  # noqa: ARG002 - it is not written
-        """Refuse to write."""
-        _refuse(path)
-
-    def move(self, source: str, target: str, only: Entry | None = None) -> bool:  # noqa: ARG002 - it is not moved
-        """Refuse to move."""
-        _refuse(source)
-
-    def delete(self, path: str) -> None:
-        """Refuse to delete."""
-        _refuse(path)
 
     def scan(self, folder: str) -> Storage:
         """Return the same view of one scan of the storage below."""
@@ -204,7 +191,3 @@ def _archives_of(path: str) -> Sequence[str]:
         return []
     table = zone + (2 if parts[zone].endswith(SCHEMA_SUFFIX) else 1)
     return ["/".join([*parts[:table], place, *parts[table:]]) for place in ARCHIVES] if len(parts) >= table else []
-
-
-def _refuse(path: str) -> NoReturn:
-    raise StorageUnavailable(f"{path}: opened for reading only")
