@@ -19,7 +19,7 @@ from deltalake.exceptions import DeltaError
 from mirror_engine.errors import CommitConflict, StorageUnavailable
 from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, read_commit, to_metadata
 from mirror_engine.tables.log.snapshot import first_line, needs_mapping, open_delta
-from mirror_engine.tables.log.table_path import create_file
+from mirror_engine.tables.log.table_path import StorePath, create_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -79,6 +79,8 @@ _PROPERTIES = {
     VECTORS: "false",  # a small MERGE would take twice as long
 }
 
+_IN_STORE = {_CHECKPOINT_INTERVAL: "10"}  # each commit since the last checkpoint is read by a request
+
 Json = dict[str, Any]
 
 
@@ -122,6 +124,8 @@ def create_table(  # noqa: PLR0913 - what a table begins with
         Whether it was created; False where there is one already.
     """
     configuration = properties_of(schema, keys) | _FEED[change_data_feed]
+    if isinstance(folder, StorePath):
+        configuration |= _IN_STORE
     fields = _fields(schema, {}, configuration)
     identity = {"id": str(uuid.uuid4()), "createdTime": now_ms()}
     added = [

@@ -49,6 +49,7 @@ def test_a_table_with_a_blank_in_its_name_is_written_changed_and_compacted(write
     table = Scenario(writer, SCHEMA, ["Id"], "dbo/a b")
     table.change((0, 1, "Linz"), (0, 2, "Wels"))
     table.change((1, 2, "Enns"))
+    assert writer.snapshot(table.table).log.table.metadata().configuration["delta.checkpointInterval"] == "10"
     with writer.maintenance(table.table, writer.snapshot(table.table).log, 168.0) as (compact, _):
         compact()
     assert sorted(row["City"] for row in writer.rows(table.table).to_pylist()) == ["Enns", "Linz"]
