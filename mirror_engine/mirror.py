@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     _Failed = Callable[[str, TransientError], None]
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files: below, a JVM that warms up sooner is done sooner
+LOOK_SECONDS = 600.0  # in a store, where a look at each table is a request
 
 
 class Mirror:
@@ -380,7 +381,8 @@ class Mirror:
         self, ledger: Ledger, emit: Callable[[Event], None], check_lock: Callable[[], None] = lambda: None
     ) -> EngineContext:
         parts = self._storage, self._writer, ledger, self.config, self._clock, emit
-        return EngineContext(*parts, self._is_lasting, check_lock)
+        look_seconds = 0.0 if isinstance(self.root, Path) else LOOK_SECONDS
+        return EngineContext(*parts, self._is_lasting, check_lock, look_seconds)
 
     def _lock(self, stop: threading.Event | None = None) -> AbstractContextManager[RootLock]:
         """Hold ROOT; one in a store that has no lease or ledger of this engine may be one that Fabric mirrors."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirror_engine.events import DiagnosticRaised, Event
@@ -32,6 +32,8 @@ class EngineContext:
         emit: sends an event to every listener.
         is_lasting: whether the engine goes on until it is stopped.
         check_lock: makes certain that ROOT is still held, before anything is written to it: see `RootLock`.
+        look_seconds: how long a plan goes by the last look for commits of other programs.
+        looks: the last such look by Delta folder: the version after which it looked, when, and what it found.
     """
 
     storage: Storage
@@ -42,6 +44,8 @@ class EngineContext:
     emit: Callable[[Event], None]
     is_lasting: bool = False
     check_lock: Callable[[], None] = lambda: None
+    look_seconds: float = 0.0
+    looks: dict[str, tuple[int, float, int]] = field(default_factory=dict)
 
     def delta_folder(self, table: TableName) -> str:
         """Return the folder of a table's Delta table, from `ROOT/Tables` (LZ-1.4)."""

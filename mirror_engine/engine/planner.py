@@ -360,7 +360,8 @@ class ZonePlanner:
         try:
             if folder in self._folders.damaged:
                 raise self._folders.damaged[folder]
-            version = latest_external_change(self._context, table, progress) if progress else None
+            known_for = self._context.look_seconds
+            version = latest_external_change(self._context, table, progress, known_for) if progress else None
         except TableDamaged as error:
             return diagnose("ME081", table.folder, fault=error.fault, help=error.help.rstrip("."))
         except StorageUnavailable:

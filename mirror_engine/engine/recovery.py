@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -178,11 +179,18 @@ def is_as_recorded(known: Progress, state: TableSnapshot | None) -> bool:
     return state.record is not None and state.record.progress.generation == known.generation
 
 
-def latest_external_change(context: EngineContext, table: TableName, progress: Progress) -> int | None:
+def latest_external_change(
+    context: EngineContext, table: TableName, progress: Progress, max_age_seconds: float = 0.0
+) -> int | None:
     """Return the newest Delta version in which another program changed rows or columns; None for none.
+
+    A look since the same version that is younger than `max_age_seconds` is good enough.
 
     Raises:
         TransientError: the table's log cannot be read.
     """
-    since = context.writer.latest_external_change(context.delta_folder(table), progress.delta_version)
-    return since if since >= 0 else progress.external_change_version
+    folder, version, now = context.delta_folder(table), progress.delta_version, time.monotonic()
+    looked = context.looks.get(folder)
+    if looked is None or looked[0] != version or now - looked[1] >= max_age_seconds:
+        looked = context.looks[folder] = version, now, context.writer.latest_external_change(folder, version)
+    return looked[2] if looked[2] >= 0 else progress.external_change_version

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from shop import Shop, row
 
-from mirror_engine import RunResult
+from mirror_engine import Config, RunResult
+from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.ledger import Ledger
-from mirror_engine.engine.recovery import DeltaFolders, is_as_recorded, owner_of, recover, rescan
+from mirror_engine.engine.recovery import (
+    DeltaFolders,
+    is_as_recorded,
+    latest_external_change,
+    owner_of,
+    recover,
+    rescan,
+)
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.events import ProgressRebuilt
 from mirror_engine.landing_zone.layout import LEDGER
@@ -46,6 +55,15 @@ def test_a_ledger_one_batch_behind_keeps_what_it_knows_of_files_that_were_moved_
         after = ledger.progress(ORDERS)
     assert after.batch == before.batch == 3
     assert after.applied == before.applied
+
+
+def test_a_look_for_commits_of_other_programs_is_good_enough_for_a_while_but_not_for_a_commit():
+    versions = iter([-1, 7, 8, 9])
+    writer = SimpleNamespace(latest_external_change=lambda *_: next(versions))
+    context, progress = EngineContext(None, writer, None, Config(), *[None] * 2), Progress("1", "i", delta_version=5)
+    look = partial(latest_external_change, context, ORDERS)
+    assert [look(progress, 600.0), look(progress, 600.0), look(progress), look(progress, 600.0)] == [None, None, 7, 7]
+    assert look(replace(progress, delta_version=6), 600.0) == 8
 
 
 def test_a_table_that_cannot_be_read_just_now_is_not_forgotten(tmp_path, monkeypatch):
