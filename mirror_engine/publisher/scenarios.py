@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -218,9 +219,9 @@ class Source:
         """The changes behind a position, in order. The initial rows are in no change."""
         return self._log[after:]
 
-    def add_column(self, name: str, kind: type) -> None:
-        """Add a column; existing rows have None in it."""
-        self.columns[name] = kind
+    def add_column(self, name: str) -> None:
+        """Add a column of text; existing rows have None in it."""
+        self.columns[name] = str
         self._rows = {key: {**row, name: None} for key, row in self._rows.items()}
 
     def insert(self, key: int, **values: object) -> None:
@@ -264,13 +265,16 @@ Publish = Callable[[Source, ZoneFiles, MutableMapping[str, Any]], object]
 class Harness:
     """One variant's source, landing zone and mirror; a context manager that removes the zone at the end.
 
-    `state` is what the publisher keeps between its runs for `source`; other tables have their own.
+    Attributes:
+        state: what the publisher keeps between its runs for `source`; other tables have their own.
+        has_happened: whether the publisher reached the moment at which something was to happen.
     """
 
     def __init__(self, publish: Publish, config: Config | None = None) -> None:
         self.source = Source()
         self.state: dict[str, Any] = {}
-        self._tables = [(self.source, self.state)]
+        self.has_happened = True
+        self._tables = {self.source.name: (self.source, self.state)}
         self._publish = publish
         self._root = Path(tempfile.mkdtemp(prefix="mirror-engine-"))
         self.zone = self._root / ZONE
@@ -289,7 +293,7 @@ class Harness:
 
     def run(self, files: ZoneFiles | None = None) -> None:
         """Run the publisher once for every table, with files that have a fault or without, then the mirror."""
-        failures = [self._publish_table(*table, files or ZoneFiles(self.zone)) for table in self._tables]
+        failures = [self._publish_table(*table, files or ZoneFiles(self.zone)) for table in self._tables.values()]
         self._failure = next(filter(None, failures), None)
         self._has_succeeded = self._has_succeeded or None in failures
         for thread in self._concurrent:
@@ -311,11 +315,46 @@ class Harness:
             if self._failure is None:
                 return
 
-    def add_table(self, name: str) -> Source:
+    def play(self, steps: Iterable[Any]) -> None:
+        """Take steps: by name, those of `scenarios.json` or a method here; a fault; a change of a source."""
+        for step in steps:
+            match step:
+                case str():
+                    named = _data()["steps"].get(step)
+                    self.play(named) if named else getattr(self, step.replace(" ", "_"))()
+                case {"while reading": changes}:
+                    self.source.on_read = partial(self.play, changes)
+                    self.settle()
+                    self.has_happened = self.source.on_read is None
+                case {"fault": _}:
+                    self._run_with(**step)
+                case _:
+                    (change, key), *values = step.items()
+                    options = dict(values)
+                    source = self._tables[options.pop("table", self.source.name)][0]
+                    getattr(source, change)(*([] if key is None else [key]), **options)
+
+    def _run_with(self, fault: str, number: int = 1, meanwhile: str = "") -> None:
+        """Run the publisher with a fault; `meanwhile` names changes that a concurrent run publishes."""
+
+        def concurrent() -> None:
+            self.play([meanwhile])
+            self.run_concurrently()
+
+        files = FaultyFiles(self.zone, FaultKind(fault), number, concurrent)
+        self.run(files)
+        if not files.has_occurred:  # a publisher that lands one file a run
+            self.source.update(1, amount=5)
+            self.run(files)
+        self.has_happened = files.has_occurred
+
+    def add_another_table(self) -> None:
         """Let the publisher copy another table, too."""
-        source = Source(name)
-        self._tables.append((source, {}))
-        return source
+        self._tables["Stores"] = (Source("Stores"), {})
+
+    def lose_state(self) -> None:
+        """Forget what the publisher kept."""
+        self.state.clear()
 
     def restart_mirroring(self) -> None:
         """Stop and start mirroring after its archived files were deleted (LZ-8.3, LZ-7.7), and ask for new loads."""
@@ -323,7 +362,7 @@ class Harness:
         self._mirror.sync()
         self._mirror.rebuild(lose_rows=True)
         self._mirror.sync()
-        for source, _ in self._tables:
+        for source, _ in self._tables.values():
             source.generation += 1
 
     def run_concurrently(self) -> None:
@@ -346,7 +385,7 @@ class Harness:
         if self._failure is not None:
             return [f"the publisher keeps failing: {raised_where(self._failure)}", *halted]
         problems = []
-        for source, _ in self._tables:
+        for source, _ in self._tables.values():
             try:
                 rows = self._mirror.table(source.name).arrow().to_pylist()
             except UnknownTable:
@@ -369,214 +408,18 @@ class Harness:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One failure scenario; each variant runs in a harness of its own, and returns whether it did happen."""
+    """One failure scenario of `scenarios.json`; each variant, a list of steps, runs in a harness of its own."""
 
     name: str
-    variants: tuple[Callable[[Harness], bool], ...]
     help: str
+    variants: list[list[Any]]
 
 
-def _write_during_the_initial_load(harness: Harness) -> bool:
-    source = harness.source
-
-    def on_read() -> None:
-        source.update(1, city="Steyr")  # already read
-        source.update(4, city="Traun")  # not read yet
-        source.delete(3)
-        source.insert(0, city="Leonding")  # behind the cursor
-        source.insert(9, city="Ansfelden")  # in front of it
-        source.update(9, city="Marchtrenk")
-
-    source.on_read = on_read
-    harness.settle()
-    has_happened = source.on_read is None
-    harness.settle()
-    return has_happened
-
-
-def _key_change(harness: Harness) -> bool:
-    harness.settle()
-    harness.source.update(2, id=20)
-    harness.settle()
-    harness.source.update(20, city="Steyr")
-    harness.source.update(3, id=30, city="Traun")
-    harness.source.update(30, id=31)
-    harness.settle()
-    return True
-
-
-def _rapid_changes(harness: Harness) -> bool:
-    harness.settle()
-    source = harness.source
-    for key, temporary in ((3, 7), (4, 8)):  # twice, so that it falls into one file however many changes that takes
-        source.delete(key)
-        source.insert(key, city="Steyr")
-        source.update(1, amount=key)
-        source.insert(temporary, city="Traun")
-        source.delete(temporary)
-    source.insert(7, city="Enns")
-    source.update(7, city="Perg")
-    source.update(7, city="Wels")
-    harness.settle()
-    return True
-
-
-def _fault(harness: Harness, kind: FaultKind, *, number: int = 1, is_loaded: bool = True, rows: int = 0) -> bool:
-    """A fault at a change file, after the initial load or in it; the source goes on meanwhile.
-
-    `rows` are inserted besides, so that there is a file of that number.
-    """
-
-    def concurrent() -> None:
-        source.update(4, city="Perg")
-        source.insert(70, city="Grein")
-        harness.run_concurrently()
-
-    source, files = harness.source, FaultyFiles(harness.zone, kind, number, concurrent)
-    if is_loaded:
-        harness.settle()
-    for key in range(50, 50 + rows):
-        source.insert(key, city="Steyr", amount=key)
-    _some_changes(source)
-    harness.run(files)
-    if not files.has_occurred:  # a publisher that lands one file a run
-        source.update(1, amount=5)
-        harness.run(files)
-    source.update(1, city="Leonding")
-    source.insert(6, city="Perg", amount=60)
-    source.delete(5)
-    harness.settle()
-    return files.has_occurred
-
-
-def _lost_state(harness: Harness) -> bool:
-    harness.settle()
-    _some_changes(harness.source)
-    harness.settle()
-    harness.state.clear()
-    harness.source.update(1, city="Leonding")
-    harness.source.delete(5)
-    harness.settle()
-    return True
-
-
-def _schema_change(harness: Harness) -> bool:
-    harness.settle()
-    harness.source.update(1, city="Steyr")
-    harness.source.add_column("note", str)
-    harness.source.insert(5, city="Traun", note="new")
-    harness.source.update(2, note="known")
-    harness.settle()
-    harness.source.update(3, note="later")
-    harness.settle()
-    return True
-
-
-def _reset(harness: Harness) -> bool:
-    source, other = harness.source, harness.add_table("Stores")
-    harness.settle()
-    for table in (source, other):
-        _some_changes(table)
-    harness.settle()
-    source.reset()
-    other.update(3, city="Perg")
-    harness.settle()
-    source.update(3, city="Leonding")
-    source.insert(4, city="Enns")
-    other.delete(4)
-    harness.settle()
-    return True
-
-
-def _restart(harness: Harness) -> bool:
-    harness.settle()
-    _some_changes(harness.source)
-    harness.settle()
-    harness.restart_mirroring()
-    harness.source.update(1, city="Leonding")
-    harness.settle()
-    harness.source.delete(5)
-    harness.settle()
-    return True
-
-
-def _some_changes(source: Source) -> None:
-    source.insert(5, city="Steyr", amount=50)
-    source.update(1, city="Traun")
-    source.delete(2)
-
-
-SCENARIOS = (
-    Scenario(
-        "write during the initial load",
-        (_write_during_the_initial_load,),
-        "note the source's position before the first row is read, then publish every change behind it as 4 and 2: "
-        "a row may be in the load already (LZ-4.13, LZ-4.3); land all initial files before mirroring starts (LZ-7.11)",
-    ),
-    Scenario("key change", (_key_change,), "publish it as 2 with the old key, then 4 or 0 with the new row (LZ-4.7)"),
-    Scenario(
-        "rapid changes to one key",
-        (_rapid_changes,),
-        "keep the source's order within a file and between files; no grouping by kind (LZ-4.2)",
-    ),
-    Scenario(
-        "failed temporary upload",
-        (partial(_fault, kind=FaultKind.UPLOAD_CUT),),
-        "write to a name that begins with `_`, rename only after the upload has succeeded, start the upload again "
-        "after a failure (LZ-3.9, LZ-3.10)",
-    ),
-    Scenario(
-        "lost rename response",
-        (partial(_fault, kind=FaultKind.LOST_ANSWER),),
-        "after a failed rename check whether the name exists before doing anything else; never write an existing "
-        "number again (LZ-3.13)",
-    ),
-    Scenario(
-        "crash after publish",
-        (partial(_fault, kind=FaultKind.CRASH),),
-        "read the position from the landing zone at the start: keep it in the change file itself; the newest file is "
-        "never removed (LZ-8.1)",
-    ),
-    Scenario(
-        "second file fails",
-        (partial(_fault, kind=FaultKind.REFUSED, number=2, rows=12),),
-        "stop at the first file that fails, and continue there in the next run: no later file under its number, no "
-        "number left out (LZ-3.3)",
-    ),
-    Scenario(
-        "lost state",
-        (_lost_state,),
-        "read the position from the newest change file; or delete the table folder and load the table again (LZ-7.3)",
-    ),
-    Scenario(
-        "schema change",
-        (_schema_change,),
-        "read the columns with every run; a new nullable column may come with any file (LZ-5.3)",
-    ),
-    Scenario(
-        "one table is reset",
-        (_reset,),
-        "when `generation` rises, delete the table's folder and load it again from file 1, or keep its numbers and "
-        "land every row as 4 and every key that is gone as 2. Deleted files alone make no new table: a number that was "
-        "read is not read again (LZ-7.3, LZ-3.4)",
-    ),
-    Scenario(
-        "stop and start with files already cleaned",
-        (_restart,),
-        "when `generation` rises, delete the table's folder and load it again from file 1: tables are rebuilt from the "
-        "files that are still there, and wait for file 1 (LZ-7.7, LZ-3.2)",
-    ),
-    Scenario(
-        "two publishers at once",
-        (
-            partial(_fault, kind=FaultKind.CONCURRENT_BEFORE),
-            partial(_fault, kind=FaultKind.CONCURRENT_AFTER),
-            partial(_fault, kind=FaultKind.CONCURRENT_BEFORE, is_loaded=False),
-        ),
-        "rename so that an existing name is refused (`If-None-Match: *`), and read the position again when it is "
-        "(LZ-3.13)",
-    ),
-)
+@cache
+def _data() -> dict[str, Any]:
+    """Steps by name, and scenarios."""
+    data: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    return data
 
 
 def raised_where(failure: BaseException) -> str:
@@ -697,7 +540,7 @@ def check_publisher(publish: Publish, *, only: Collection[str] = (), config: Con
     Raises:
         UsageError: no scenario has such a name.
     """
-    known = {scenario.name: scenario for scenario in SCENARIOS}
+    known = {entry["name"]: Scenario(**entry) for entry in _data()["scenarios"]}
     for name in only:
         if name not in known:
             near = get_close_matches(name, known, n=1)
@@ -711,12 +554,12 @@ def _result(scenario: Scenario, publish: Publish, config: Config | None) -> Scen
     result = ScenarioResult(scenario.name, ScenarioOutcome.PASSED)
     for variant in scenario.variants:
         with Harness(publish, config) as harness:
-            has_happened = variant(harness)
+            harness.play(variant)
             problems, diagnostics = tuple(harness.problems()), harness.diagnostics()
             help_text = harness.help_for(scenario)
         if problems:
             return ScenarioResult(scenario.name, ScenarioOutcome.FAILED, problems, help_text, diagnostics)
-        if not has_happened:
+        if not harness.has_happened:
             return ScenarioResult(
                 scenario.name,
                 ScenarioOutcome.NOT_EXERCISED,
