@@ -216,11 +216,11 @@ def stop(store: Path) -> None:
     _check_packages()
     from mirror_engine.onelake import connection
 
-    stopped = connection.stop(store)
+    stopped, shown = connection.stop(store), store if store.name else store.resolve()  # "of .." says nothing
     if wants_json():
         print_json({"store": str(store), "stopped": stopped is not None})
     else:
-        note(f"Stopped the emulator of {store}." if stopped else f"No emulator is running for {store}.")
+        note(f"Stopped the emulator of {shown}." if stopped else f"No emulator is running for {shown}.")
 
 
 @command(root="own")
