@@ -17,7 +17,7 @@ from mirror_engine.cli.inspection import (
     difference_text,
     next_files,
 )
-from mirror_engine.cli.options import COUNT, READING, TABLE_HELP, command
+from mirror_engine.cli.options import COUNT, DROPPING, LISTING, READING, TABLE_HELP, command
 from mirror_engine.cli.output import (
     as_json,
     bullet,
@@ -32,7 +32,7 @@ from mirror_engine.cli.output import (
 )
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.monitoring.words import cell
+from mirror_engine.monitoring.words import cell, describe, help_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mirror_engine.mirror import Mirror
+    from mirror_engine.monitoring.status import FileStatus, TableStatus
     from mirror_engine.publisher.trace.file import FileReport
-    from mirror_engine.publisher.trace.plan_report import PlannedStep, PlanReport
+    from mirror_engine.publisher.trace.plan_report import PlannedStep
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
     from mirror_engine.publisher.trace.row import PendingFile, RowHistory, TracedChange
     from mirror_engine.publisher.trace.what_if import WhatIf
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS = 12  # of a row that are shown unchanged
 MAX_ROWS = 4  # of one key
+START = ("deleted_files", "not_replayed", "delta_version")  # what JSON has of the start of a replay
 MAX_NAMED = 2  # files of one commit
 MISMATCH_HELP = "another program changed the table (see history), or a file was replaced after it was applied"
 EFFECT_STYLES = {"inserted": "green", "updated": "cyan", "deleted": "red", "nothing": "dim"}
@@ -95,7 +97,7 @@ def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
     document = {
         **_table_json(trace),
         **fields_json(history, *names, applied="applied_rows", delta="delta_rows"),
-        "replay_start": _start_json(history.start),
+        "replay_start": history.start and fields_json(history.start, *START),
         "changes": [_change_json(change) for change in history.changes],
         "not_applied": [_pending_json(file) for file in history.not_applied],
     }
@@ -157,13 +159,13 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
     document = {
         **_table_json(trace),
         **fields_json(result, "changes", "message", "message_what_if"),
-        "replay_start": _start_json(result.start),
+        "replay_start": result.start and fields_json(result.start, *START),
         **difference_json(result.difference),
     }
     report(document, _what_if_text(trace.name.normalized, result))
 
 
-@command(config=(*READING, "memory_limit"), reads_engine=True, at_once=True)
+@command(config=(*LISTING, *DROPPING), reads_engine=True, at_once=True)
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
     """Show what the next sync would do.
@@ -175,7 +177,7 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
 
     Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
     """
-    from mirror_engine.publisher.trace.plan_report import report_plan
+    from mirror_engine.publisher.trace.plan_report import planned_steps
     from mirror_engine.publisher.trace.replay import open_trace
 
     documents: list[dict[str, Any]] = []
@@ -183,20 +185,21 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
     with mirror.snapshot() as snapshot:
         for table in tables or [name.folder for name in snapshot.plans]:
             trace = open_trace(snapshot, table)
-            planned = report_plan(trace)
-            names = ("state", "message", "help", "not_included", "ignored", "next_files")
-            steps = [_step_json(step) for step in planned.steps]
-            documents.append({**_table_json(trace), **fields_json(planned, *names), "steps": steps})
-            text += [*([""] if text else []), *_plan_text(planned)]
+            steps, state, status = planned_steps(trace), trace.plan.state, trace.status
+            applied = {path for step in steps for path in step.files}
+            left = [file for file in status.pending_files if file.path not in applied]
+            facts = {"state": state.code, "message": describe(trace.name, state), "not_included": as_json(left)}
+            facts |= {
+                "help": help_for(state, engine_running=True) or None,
+                "steps": [_step_json(step) for step in steps],
+            }
+            documents.append({**_table_json(trace), **facts, **fields_json(status, "ignored", "next_files")})
+            text += [*([""] if text else []), *_plan_text(facts, steps, left, status)]
     report({"tables": documents}, text or [NO_FOLDERS])
 
 
 def _table_json(trace: TraceContext) -> dict[str, Any]:
     return table_json(trace.name, trace.context.config.delta_default_schema)
-
-
-def _start_json(start: ReplayStart | None) -> dict[str, Any] | None:
-    return None if start is None else fields_json(start, "deleted_files", "not_replayed", "delta_version")
 
 
 def _step_json(step: PlannedStep) -> dict[str, Any]:
@@ -369,19 +372,21 @@ def _file_text(table: str, found: FileReport) -> Iterator[RenderableType]:
         yield bullet(f"{each.severity.value}[{each.code}]:", f"{each.message}{help}")
 
 
-def _plan_text(planned: PlanReport) -> Iterator[RenderableType]:
+def _plan_text(
+    facts: Mapping[str, Any], steps: Sequence[PlannedStep], left: Sequence[FileStatus], status: TableStatus
+) -> Iterator[RenderableType]:
     """The steps, then what is not included and why."""
-    yield line(planned.message, "bold")
-    if not planned.steps:
+    yield line(facts["message"], "bold")
+    if not steps:
         yield "  nothing to do"
-    for number, step in enumerate(planned.steps, start=1):
+    for number, step in enumerate(steps, start=1):
         yield bullet(f"{number}.", step.message)
-    if planned.not_included or planned.help:
+    if left or facts["help"]:
         yield "  Not included:"
-        yield from bullets([("pending:", f"{file.path}: {file.reason}") for file in planned.not_included])
-        yield from [bullet("help:", planned.help)] if planned.help else []
-    yield from bullets(ignored_paths(planned.ignored))
-    yield from bullets(next_files(planned.next_files, planned.not_included))
+        yield from bullets([("pending:", f"{file.path}: {file.reason}") for file in left])
+        yield from [bullet("help:", facts["help"])] if facts["help"] else []
+    yield from bullets(ignored_paths(status.ignored))
+    yield from bullets(next_files(status.next_files, left))
 
 
 def _what_if_text(table: str, result: WhatIf) -> Iterator[RenderableType]:

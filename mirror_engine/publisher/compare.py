@@ -25,7 +25,7 @@ from mirror_engine.landing_zone.names import TableName, conflicts, find_table
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.landing_zone.states import Halted, Unconfigured
 from mirror_engine.monitoring.fabric_files import read_tables
-from mirror_engine.publisher.compare_causes import CAUSES, FileChange, Guess, cell_cause, final_rows, guesses, likely
+from mirror_engine.publisher.compare_causes import CAUSES, Guess, cell_cause, final_rows, guesses, likely
 from mirror_engine.publisher.compare_replays import LastChanges, Order, Replay, Replays, row_hashes
 from mirror_engine.publisher.diff import MatchedRows, match
 from mirror_engine.publisher.trace.row import plain_rows
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.events import Listener
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.publisher.trace.row import Row
+    from mirror_engine.publisher.trace.row import FileChange, Row
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import DeltaWriter
     from mirror_engine.tables.merge.keys_only import Hashes

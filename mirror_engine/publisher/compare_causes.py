@@ -10,13 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_engine.landing_zone.change import Change, RowMarker, replay, same_rows
+from mirror_engine.landing_zone.change import RowMarker, replay, same_rows
 from mirror_engine.tables.arrow_types import delta_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
+
+    from mirror_engine.publisher.trace.row import FileChange
 
     Row = Mapping[str, Any]
     Flags = NDArray[np.bool_]
@@ -81,15 +83,6 @@ CAUSES = {
     "table_unknown": Cause("LZ-7.2", "the landing zone has no folder of the table", "was it dropped a moment ago?"),
 }
 _LOST = {RowMarker.DELETE: "lost_delete", RowMarker.INSERT: "lost_insert"}
-
-
-@dataclass(frozen=True)
-class FileChange:
-    """One change of a key: its file, the row in it from 1, and the change."""
-
-    file: str
-    row: int
-    change: Change
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from mirror_engine.engine.poller import Poller
-from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker
+from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.schema import folded
-from mirror_engine.publisher.compare_causes import FileChange
 from mirror_engine.publisher.dry_run import DryRun
-from mirror_engine.publisher.trace.row import ROW_COLUMN, one_key, plain_rows
+from mirror_engine.publisher.trace.row import ChangesWriter, one_key
 from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.keys_only import Hashes, key_hashes
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import all_rows
 
 if TYPE_CHECKING:
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import TableStatus
+    from mirror_engine.publisher.trace.row import FileChange
     from mirror_engine.storage.zone_view import RestoredView
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, DeltaWriter, Outcome, TableSnapshot
     from mirror_engine.tables.reading.spill import ReadMode
@@ -106,7 +105,7 @@ class Replays:
         def is_sampled(rows: pa.RecordBatch) -> pa.BooleanArray:
             return pa.array(np.isin(row_hashes(rows, [name for name in names if name in rows.schema.names]), sample))
 
-        writer = _ChangesWriter()
+        writer = ChangesWriter()
         self._run(writer, one_key(is_sampled), order)
         return writer.changes
 
@@ -137,28 +136,6 @@ class _NotingWriter(DeltalakeWriter):
             parts = [row_hashes(rows, names) for rows in file.rows.batches(names)]
             self.files.append(FileKeys(file.path, columns, np.concatenate([np.empty(0, np.uint64), *parts])))
         return outcome
-
-
-class _ChangesWriter(MemoryDeltaWriter):
-    """Tables of a few keys in memory, in mode `one_key`; notes each change."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changes: list[FileChange] = []
-
-    def apply(
-        self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
-    ) -> Outcome:
-        for file in batch.files:
-            for entry in (entry for rows in file.rows.batches() for entry in plain_rows(rows)):
-                row = {name: entry.get(name) for name in batch.schema.names}
-                change = Change(RowMarker(entry[MARKER_COLUMN]), tuple(row[name] for name in batch.key_columns), row)
-                self.changes.append(FileChange(file.path, entry[ROW_COLUMN], change))
-        return super().apply(table, batch, record, snapshot)
-
-    def row_count(self, table: str) -> int | None:  # noqa: ARG002 - as writers are called
-        """Unknown: a table without these keys need not be empty (LZ-5.5)."""
-        return None
 
 
 def row_hashes(rows: pa.Table | pa.RecordBatch, names: Iterable[str]) -> Hashes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.detection import sequence_of
-from mirror_engine.publisher.trace.plan_report import PlannedStep, report_plan
+from mirror_engine.publisher.trace.plan_report import PlannedStep, planned_steps
 from mirror_engine.publisher.trace.replay import file_state, read_pending, replay_start, replay_table
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 
@@ -89,7 +89,7 @@ def trace_file(trace: TraceContext, name: str) -> FileReport:
         reason = "it was deleted: its rows are not known"
     elif not reason and pending:
         reason = f"it was applied, but cannot be replayed: {pending.reason}"
-    steps = report_plan(trace).steps if path in writer.files or start else ()
+    steps = planned_steps(trace) if path in writer.files or start else ()
     counted = [*trace.status.diagnostics, *replayed.diagnostics]
     return FileReport(
         path=path,

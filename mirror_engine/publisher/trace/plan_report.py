@@ -1,4 +1,4 @@
-"""What the next cycle would do with a table, step by step, and why not more."""
+"""What the next cycle would do with a table, step by step."""
 
 from __future__ import annotations
 
@@ -17,16 +17,13 @@ from mirror_engine.engine.plan import (
     UpdateFolderIdentity,
 )
 from mirror_engine.landing_zone.diagnostics import count, printable
-from mirror_engine.monitoring.words import describe, help_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.engine.plan import Step
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile
-    from mirror_engine.monitoring.status import FileStatus
     from mirror_engine.publisher.trace.replay import TraceContext
 
 
@@ -40,32 +37,9 @@ class PlannedStep:
     commits: int = 0
 
 
-@dataclass(frozen=True)
-class PlanReport:
-    """A table's plan in words; `message` is its state in a sentence, `next_files` are by partition."""
-
-    state: str
-    message: str
-    help: str
-    steps: tuple[PlannedStep, ...]
-    not_included: tuple[FileStatus, ...]
-    ignored: tuple[Diagnostic, ...]
-    next_files: Mapping[str, str]
-
-
-def report_plan(trace: TraceContext) -> PlanReport:
-    """Report what the next cycle would do; reads only the table folder's listing."""
-    steps = tuple(_planned(step, trace.context.config) for step in trace.plan.steps)
-    applied = {path for step in steps for path in step.files}
-    return PlanReport(
-        state=trace.plan.state.code,
-        message=describe(trace.name, trace.plan.state),
-        help=help_for(trace.plan.state, engine_running=True),
-        steps=steps,
-        not_included=tuple(file for file in trace.status.pending_files if file.path not in applied),
-        ignored=trace.status.ignored,
-        next_files=trace.status.next_files,
-    )
+def planned_steps(trace: TraceContext) -> tuple[PlannedStep, ...]:
+    """What the next cycle would do; reads only the table folder's listing."""
+    return tuple(_planned(step, trace.context.config) for step in trace.plan.steps)
 
 
 def _planned(step: Step, config: Config) -> PlannedStep:

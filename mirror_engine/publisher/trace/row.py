@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, Outcome, TableSnapshot
 
 Row: TypeAlias = dict[str, Any]
+Rows: TypeAlias = tuple[Row, ...]
 Effect = Literal["inserted", "updated", "deleted", "nothing"]
 
 ROW_COLUMN = "__row__"  # a row's number in its file, from 1; before the marker
@@ -50,8 +51,18 @@ _LIKELY: dict[RowMarker, Effect] = {  # effects of changes that matched unknown 
 
 
 @dataclass(frozen=True)
-class KeyChange:
-    """One change to the key.
+class FileChange:
+    """One change of a key: its file, the row in it from 1, whether the file has a marker column, and the change."""
+
+    file: str
+    row: int
+    has_marker: bool
+    change: Change
+
+
+@dataclass(frozen=True)
+class TracedChange:
+    """One change to the key and its effect.
 
     Attributes:
         file: by path from the table folder.
@@ -59,21 +70,6 @@ class KeyChange:
         marker: the effective one.
         has_marker: whether the file has a marker column.
         before, after: the rows of the key, before and after it, over all columns known at that time.
-    """
-
-    file: str
-    row: int
-    marker: RowMarker
-    has_marker: bool
-    before: tuple[Row, ...]
-    after: tuple[Row, ...]
-
-
-@dataclass(frozen=True)
-class TracedChange(KeyChange):
-    """One change to the key and its effect.
-
-    Attributes:
         is_match_known: whether the rows it matched are known; where old files were deleted, they may not be.
         effect: `nothing` if the rows are the same as before.
         reason: the rows it matched, if its marker expects others, or why it did nothing; `""` otherwise.
@@ -83,6 +79,12 @@ class TracedChange(KeyChange):
         pending_because: why its file is not applied; `""` if it is.
     """
 
+    file: str
+    row: int
+    marker: RowMarker
+    has_marker: bool
+    before: Rows
+    after: Rows
     is_match_known: bool
     effect: Effect
     reason: str
@@ -120,13 +122,13 @@ class RowHistory:
 
     key: Mapping[str, str]
     start: ReplayStart | None
-    rows_at_start: tuple[Row, ...]
+    rows_at_start: Rows
     changes: tuple[TracedChange, ...]
     not_applied: tuple[PendingFile, ...]
     overwritten: tuple[str, ...]
-    result: tuple[Row, ...]
-    applied_rows: tuple[Row, ...]
-    delta_rows: tuple[Row, ...] | None
+    result: Rows
+    applied_rows: Rows
+    delta_rows: Rows | None
 
     @property
     def matches_delta(self) -> bool | None:
@@ -225,35 +227,25 @@ class OneKeyRows:
         self._rows = []
 
 
-class OneKeyWriter(MemoryDeltaWriter):
-    """`DeltaWriter` of the rows of one key, in mode `one_key`; each change is replayed by itself, after `first`."""
+class ChangesWriter(MemoryDeltaWriter):
+    """`DeltaWriter` of the rows of a few keys, in mode `one_key`; notes each change, first those at the start."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.changes: list[KeyChange] = []
-        self.first: tuple[Row, ...] = ()
-        self._rows_now: tuple[Row, ...] = ()
+        self.changes: list[FileChange] = []
 
     def apply(
         self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
     ) -> Outcome:
-        names = batch.schema.names
         for file in batch.files:
-            rows = tuple({name: row.get(name) for name in names} for row in self._rows_now)
-            for entry in (entry for rows_of_file in file.rows.batches() for entry in plain_rows(rows_of_file)):
-                marker, row = RowMarker(entry[MARKER_COLUMN]), {name: entry.get(name) for name in names}
-                change = Change(marker, tuple(row[name] for name in batch.key_columns), row)
-                before, rows = rows, tuple(replay(rows, [change], batch.key_columns)[0])
-                if file.path != START_PATH:
-                    number = entry[ROW_COLUMN]
-                    self.changes.append(KeyChange(file.path, number, marker, file.has_marker, before, rows))
-            self._rows_now = rows
-            if file.path == START_PATH:
-                self.first = rows
+            for entry in (entry for rows in file.rows.batches() for entry in plain_rows(rows)):
+                row = {name: entry.get(name) for name in batch.schema.names}
+                change = Change(RowMarker(entry[MARKER_COLUMN]), tuple(row[name] for name in batch.key_columns), row)
+                self.changes.append(FileChange(file.path, entry[ROW_COLUMN], file.has_marker, change))
         return super().apply(table, batch, record, snapshot)
 
     def row_count(self, table: str) -> int | None:  # noqa: ARG002 - as writers are called
-        """Unknown: only one key's rows are here, and a table without them need not be empty (LZ-5.5)."""
+        """Unknown: a table without these keys need not be empty (LZ-5.5)."""
         return None
 
 
@@ -279,69 +271,81 @@ def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
     texts = parse_key(key, trace.name.normalized, trace.key_columns, columns.names)
     where = partial(rows_with_key, texts)
     where(pa.RecordBatch.from_pylist([], columns))  # refuse a key that no row can have before all is read
-    writer, start = OneKeyWriter(), replay_start(trace, where)
+    writer, start = ChangesWriter(), replay_start(trace, where)
     replayed = replay_table(trace, start, writer, one_key(where))
-    changes = tuple(_traced(writer.changes, trace, start))
+    earlier = [each.change for each in writer.changes if each.file == START_PATH]
+    first = tuple(replay([], earlier, trace.key_columns)[0])
+    changes = tuple(_traced(writer.changes[len(earlier) :], trace, start, first))
     applied = [change for change in changes if not change.pending_because]
     table = trace.context.writer.rows(delta_folder, where=where) if trace.commits else None
     return RowHistory(
         key=texts,
         start=start,
-        rows_at_start=writer.first,
+        rows_at_start=first,
         changes=changes,
         not_applied=tuple(_pending(file, trace, writer, one_key(where)) for file in replayed.pending_files),
         overwritten=tuple(dict.fromkeys(change.file for change in changes if change.file in trace.overwritten)),
-        result=changes[-1].after if changes else writer.first,
-        applied_rows=applied[-1].after if applied else writer.first,
+        result=changes[-1].after if changes else first,
+        applied_rows=applied[-1].after if applied else first,
         delta_rows=None if table is None else tuple(row for batch in table.to_batches() for row in plain_rows(batch)),
     )
 
 
-def _traced(changes: Iterable[KeyChange], trace: TraceContext, start: ReplayStart | None) -> Iterator[TracedChange]:
+def _traced(
+    noted: Iterable[FileChange], trace: TraceContext, start: ReplayStart | None, rows: Rows
+) -> Iterator[TracedChange]:
     """All changes; without the rows at the start, matches are known from the first change that replaces the row on."""
     is_known = start is None or start.rows is not None
-    for change in changes:
-        file = trace.files.get(change.file)
-        effect, reason = _effect(change) if is_known else (_LIKELY[change.marker], "the rows it matched are not known")
+    for each in noted:
+        marker, file = each.change.marker, trace.files.get(each.file)
+        before = tuple({name: row.get(name) for name in each.change.row} for row in rows)
+        rows = tuple(replay(before, [each.change], trace.key_columns)[0])
+        effect, reason = _LIKELY[marker], "the rows it matched are not known"
+        if is_known:
+            effect, reason = _effect(marker, before, rows)
         pending_because = "it was archived, and the table never held it"
         if file is not None:
             pending_because = "" if file.state == "applied" else file.reason
         yield TracedChange(
-            **vars(change),
+            each.file,
+            each.row,
+            marker,
+            each.has_marker,
+            before,
+            rows,
             is_match_known=is_known,
             effect=effect,
             reason=reason,
-            changed_columns=_changed_columns(change) if effect == "updated" and is_known else (),
+            changed_columns=_changed_columns(before, rows) if effect == "updated" and is_known else (),
             delta_version=file.delta_version if file else None,
-            files_of_commit=trace.files_of_commit(change.file),
+            files_of_commit=trace.files_of_commit(each.file),
             pending_because=pending_because,
         )
-        is_known = is_known or change.marker is not RowMarker.INSERT
+        is_known = is_known or marker is not RowMarker.INSERT
 
 
-def _changed_columns(change: KeyChange) -> tuple[str, ...]:
+def _changed_columns(before: Rows, after: Rows) -> tuple[str, ...]:
     """Columns whose values differ in any row; a missing one is NULL."""
-    pairs = zip(change.before, change.after, strict=True)
     return tuple(
         dict.fromkeys(
             name
-            for before, after in pairs
-            for name in (*before, *after)
-            if comparable_value(before.get(name)) != comparable_value(after.get(name))
+            for old, new in zip(before, after, strict=True)
+            for name in (*old, *new)
+            if comparable_value(old.get(name)) != comparable_value(new.get(name))
         )
     )
 
 
-def _effect(change: KeyChange) -> tuple[Effect, str]:
+def _effect(marker: RowMarker, before: Rows, after: Rows) -> tuple[Effect, str]:
     """The effect of a change, and why it is none or another than its marker says (LZ-4.1, LZ-4.3, LZ-4.4)."""
-    matched = len(change.before)
+    matched = len(before)
     rows = count(matched, "row")
-    match change.marker:
+    match marker:
         case RowMarker.INSERT:
             return "inserted", f"duplicate key: {count(matched + 1, 'row')} have it now [ME039]" if matched else ""
         case RowMarker.UPDATE | RowMarker.UPSERT if not matched:
-            return "inserted", "no row had the key" if change.marker is RowMarker.UPDATE else ""
-        case RowMarker.UPDATE | RowMarker.UPSERT if same_rows(change.before, change.after):
+            return "inserted", "no row had the key" if marker is RowMarker.UPDATE else ""
+        case RowMarker.UPDATE | RowMarker.UPSERT if same_rows(before, after):
             return "nothing", "the row had these values already"
         case RowMarker.UPDATE | RowMarker.UPSERT:
             return "updated", f"all {rows} with this key became this row [ME043]" if matched > 1 else ""
@@ -350,10 +354,10 @@ def _effect(change: KeyChange) -> tuple[Effect, str]:
         case RowMarker.DELETE:
             return "deleted", f"all {rows} with this key were deleted [ME043]" if matched > 1 else ""
         case _:
-            assert_never(change.marker)
+            assert_never(marker)
 
 
-def _pending(replayed: FileStatus, trace: TraceContext, writer: OneKeyWriter, mode: ReadMode) -> PendingFile:
+def _pending(replayed: FileStatus, trace: TraceContext, writer: ChangesWriter, mode: ReadMode) -> PendingFile:
     status, rows = file_state(trace, replayed), None
     file = None if replayed.state == "rejected" else read_pending(trace, replayed.path, writer, mode)
     if file is not None:
