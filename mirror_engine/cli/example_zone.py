@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 INSERT, UPDATE, DELETE, UPSERT = RowMarker.INSERT, RowMarker.UPDATE, RowMarker.DELETE, RowMarker.UPSERT
-EXAMPLE_METADATA = "_metadata.example.jsonc"  # in ROOT: in a table folder it would be an ignored file
 
 _ORDER_TYPES = {
     "OrderNo": pa.int64(),
@@ -42,11 +41,6 @@ class ExampleZone:
         self.stores = publisher.table("Sales.Stores", keys=["Id"], upsert_default=True)
         self.items = publisher.table("Items", keys=["Sku"], file_format="CSV", extension="csv", columns=_ITEM_COLUMNS)
         self.readings = publisher.table("Readings", strategy="LastUpdateTimeFileDetection")
-
-    def explain_metadata(self) -> None:
-        """Write the commented example into ROOT."""
-        with (self.orders.writer.root / EXAMPLE_METADATA).open("x", encoding="utf-8") as file:
-            file.write(COMMENTED_METADATA)
 
     def land_initial_load(self) -> None:
         """One file or two a table, without the marker column (LZ-4.13)."""
@@ -79,43 +73,3 @@ def _order(number: int, line: int, sku: str, price: str) -> dict[str, object]:
 
 def _item(sku: str, name: str | None, weight: float | None) -> dict[str, object]:
     return {"Sku": sku, "Name": name, "Weight": weight}
-
-
-COMMENTED_METADATA = """\
-// What may stand in a table folder's _metadata.json. This file is only for reading: JSON itself knows no
-// comments.
-{
-  // The unique key, one column or several. Without it the table takes inserts only.
-  "keyColumns": ["OrderNo", "Line"],
-
-  // SequentialFileName (the default): 00000000000000000001.parquet, …2, …3; a missing number blocks the rest.
-  // LastUpdateTimeFileDetection: any names, read in order of their LastModified.
-  "fileDetectionStrategy": "SequentialFileName",
-
-  // true: rows of files without the column __rowMarker__ are upserts, not inserts.
-  "isUpsertDefaultRowMarker": false,
-
-  // true: change files lie in Hive folders such as day=2026-11-02/, each with its own numbers.
-  "isPartitionEnabled": false,
-
-  // Parquet (the default), CSV or DelimitedText; text needs SchemaDefinition. An omitted IsNullable means false.
-  "FileFormat": "CSV",
-  "FileExtension": "csv",
-  "SchemaDefinition": {
-    "Columns": [
-      {"Name": "Sku", "DataType": "String", "IsNullable": false},
-      // String, Int16, Int32, Int64, Single, Double, Boolean, DateTime, IDate, ITime, ByteArray
-      {"Name": "Weight", "DataType": "Double", "IsNullable": true}
-    ]
-  },
-  "FileFormatTypeProperties": {
-    "FirstRowAsHeader": true,    // must be true
-    "RowSeparator": "\\r\\n",      // or \\n, \\r
-    "ColumnSeparator": ",",      // or ; | tab
-    "QuoteCharacter": "\\"",      // or ', or empty
-    "EscapeCharacter": "\\\\",     // or /, ", or empty
-    "NullValue": "",             // what an unquoted NULL looks like
-    "Encoding": "UTF-8"
-  }
-}
-"""

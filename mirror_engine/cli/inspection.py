@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from mirror_engine.cli import exits
-from mirror_engine.cli.options import COUNT, READING, TABLE_HELP, Value, command
+from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command
 from mirror_engine.cli.output import (
     MAX_LINES,
     as_json,
@@ -61,7 +61,7 @@ MAX_NAMED = 4  # change files of one commit
 MAX_CHARACTERS = 100  # of one value of the partner events, which may be any text
 
 
-@command(config=READING, reads_engine=True, at_once=True)
+@command(config=(*READING, *DROPPING), reads_engine=True, at_once=True)
 @click.option("--check", is_flag=True, help="End with 3 if a table needs attention.")
 @click.option(
     "--watch",

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
 
 ALL = tuple(field.name for field in fields(Config))
-READING = tuple(name for name, option in options().items() if option.topic == "Landing zone")
+LISTING = ("default_schema", "missing_metadata", "first_file", "strict")  # of commands that list a landing zone
+DROPPING = ("timing", "drop_delay_seconds")  # of those that see that a table folder is gone
+READING = (*LISTING, "all_null_columns", "naive_timestamps")  # of those that read change files
 ROOT_VARIABLE = "MIRROR_ENGINE_ROOT"
 DAY = 86_400  # seconds
 WIDTH = 100  # of help, at most

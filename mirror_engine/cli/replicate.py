@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirror_engine.cli import exits, log
-from mirror_engine.cli.options import ALL, DURATION, READING, Value, command, verbosity
+from mirror_engine.cli.options import ALL, DROPPING, DURATION, LISTING, Value, command, verbosity
 from mirror_engine.cli.output import (
     bullet,
     bullets,
@@ -236,7 +236,7 @@ def _run_on_terminal(root: Place, config: Config, stopping: Stopping, least: log
     return done
 
 
-@command(place="empty", config=READING, reads_engine=True)
+@command(place="empty", config=(*LISTING, *DROPPING), reads_engine=True)
 @click.option(
     "condition",
     "--for",

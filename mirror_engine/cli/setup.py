@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirror_engine.cli import exits
-from mirror_engine.cli.options import READING, command
+from mirror_engine.cli.options import LISTING, command
 from mirror_engine.cli.output import (
     as_json,
     bullet,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.spark.doctor import Check
 
 OF_DELTA_TABLES = frozenset({"ME080", "ME081"})  # external change; damaged
+EXAMPLE_METADATA = "_metadata.example.jsonc"  # in ROOT: in a table folder it would be an ignored file
 ELSEWHERE = "choose another folder"
 SPARK = ("spark_profile", "driver_memory", "delta_jars_dir")
 NEXT = {
@@ -66,14 +67,15 @@ def init(root: Path) -> None:
 
     Exit codes: 0 written · 2 usage error, or there is a landing zone already
     """
-    from mirror_engine.cli.example_zone import EXAMPLE_METADATA, ExampleZone
+    from mirror_engine.cli.example_zone import ExampleZone
 
     check_place(root)
     if taken := next((folder for folder in (ZONE, OLDER_ZONE) if (root / folder).exists()), None):
         raise UsageError(f"{root / taken} already exists; nothing was written", ELSEWHERE)
     try:
         zone = ExampleZone(root)
-        zone.explain_metadata()
+        with (root / EXAMPLE_METADATA).open("xb") as file:
+            file.write(Path(__file__).with_name(EXAMPLE_METADATA).read_bytes())
         zone.land_initial_load()
         zone.land_changes()
     except OSError as error:
@@ -235,7 +237,7 @@ def maintain(root: Place, config: Config, tables: tuple[str, ...], progress: str
     return exits.of_errors(error for _, error in failures)
 
 
-@command(config=READING)
+@command(config=LISTING)
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 @click.option("--replay", is_flag=True, help="Move archived change files back first, so that all rows are rebuilt.")
 @click.option("--lose-rows", is_flag=True, help="Go on where rows are lost.")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mirror_engine.cli import exits
-from mirror_engine.cli.options import COUNT, DURATION, READING, Choice, PlaceType, command, verbosity
+from mirror_engine.cli.options import COUNT, DROPPING, DURATION, READING, Choice, PlaceType, command, verbosity
 from mirror_engine.cli.output import STYLES, bullet, grid, indented, line, note, print_json, report, wants_json
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.errors import UsageError
@@ -38,7 +38,7 @@ LARGE_FILE_BYTES = 32 * 1024 * 1024
 MIN_NEW_OBJECTS = 500_000  # before a garbage collection: a command that ends soon leaves little
 
 
-@command(root="own", config=(*READING, "memory_limit"), at_once=True)
+@command(root="own", config=(*READING, *DROPPING, "memory_limit"), at_once=True)
 @click.argument(
     "paths",
     metavar="[PATH]...",

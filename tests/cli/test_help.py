@@ -33,6 +33,11 @@ def test_commands_that_apply_take_every_option(cli, name):
     assert [option for option in ALL if flag_of(option) not in text] == []
 
 
+def test_commands_list_no_option_that_has_no_effect_there(cli):
+    reading = ("plan", "trace row", "rebuild", "status", "wait")
+    assert all("--poll-interval" not in cli(*name.split(), "--help").out for name in reading)
+
+
 def test_options_are_grouped_by_topic(cli):
     text = cli("sync", "--help").out
     headings = ["\nOptions:", "\nLanding zone:", "\nBatches:", "\nClean-up:", "\nSpark:", "\nGlobal options:"]

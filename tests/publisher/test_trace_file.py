@@ -77,8 +77,7 @@ def test_a_plan_has_the_number_of_commits(tmp_path):
         table.insert(row(number))
     steps = steps_of(shop)
     assert [step.kind for step in steps] == ["start_generation", "record_folder_state", "apply_batch"]
-    apply = steps[-1]
-    assert (apply.commits, apply.message) == (3, f"apply 5 files in 3 commits: {name(1)} … {name(5)}")
+    assert (steps[-1].commits, steps[-1].message) == (3, f"apply 5 files in 3 commits: {name(1)} … {name(5)}")
     shop.config = Config(max_batch_size=1)
     assert steps_of(shop)[-1].commits == 5
 
