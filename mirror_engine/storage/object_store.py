@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
+import requests
+from obstore import sign
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
@@ -14,6 +17,7 @@ from obstore.exceptions import (
     PreconditionError,
     UnauthenticatedError,
 )
+from urllib3.util import Retry
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.base import NO_IDENTITY, Entry, Kind, parts_of
@@ -29,9 +33,9 @@ from mirror_engine.storage.remote import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from obstore import GetOptions, ObjectMeta
+    from obstore import GetOptions, ObjectMeta, SignCapableStore
     from obstore.store import ObjectStore
 
     from mirror_engine.storage.datalake import DatalakeStorage
@@ -39,7 +43,16 @@ if TYPE_CHECKING:
     from mirror_engine.storage.remote import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
-NOT_FOUND, EMPTY = 404, 416
+NOT_FOUND, EMPTY, NOT_IMPLEMENTED = 404, 416, 501
+SECONDS = 60  # that an answer may take
+RETRIED = Retry(
+    8,
+    status_forcelist={409, 429, 500, 502, 503, 504},
+    allowed_methods=None,
+    backoff_factor=0.2,
+    backoff_max=15,
+    raise_on_status=False,
+)
 INVALID_PATH = "InvalidPath"  # one that obstore cannot send: a control character
 NO_NAME = re.compile(f"{INVALID_PATH}|KeyTooLong|InvalidURI|InvalidUri|OutOfRangeInput|InvalidResourceName")
 NO_CONTAINER = re.compile("ContainerNotFound|NoSuchBucket")
@@ -175,7 +188,7 @@ class ObjectStorage:
         """Remove a file; absent is no error.
 
         Raises:
-            StorageUnavailable: it has another ETag than the one that is given; it stays. In Azure alone.
+            StorageUnavailable: it has another ETag than the one that is given; it stays. In Azure and S3 alone.
         """
         if etag and self._azure:
             self._azure().remove(path, etag)
@@ -219,6 +232,37 @@ class ObjectStorage:
             with suppress(FileNotFoundError), store_errors("delete", path, self._url):
                 self._requests.add("delete")
                 self._store.delete(path)
+
+
+class S3Storage(ObjectStorage):
+    """Storage in S3. A deletion may name an ETag: a signed request, as obstore's have no condition.
+
+    Stores that speak S3's protocol and do not know that condition delete without it.
+    """
+
+    def __init__(self, url: StoreUrl, store: SignCapableStore, counter: Requests) -> None:
+        super().__init__(url, store, counter)
+        self._signing, self._session = store, requests.Session()
+        self._session.auth = lambda request: request  # nothing of ~/.netrc: the URL is signed
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=32, max_retries=RETRIED))
+
+    def remove(self, path: str, etag: str = "") -> None:
+        answer = self._delete_signed(path, {"If-Match": f'"{etag}"'} if etag else {})
+        if answer.status_code == NOT_IMPLEMENTED:
+            answer = self._delete_signed(path, {})
+        if not answer.ok and answer.status_code != NOT_FOUND:
+            words = _words(Exception(f"status code: {answer.status_code} {answer.text}"))
+            raise unavailable(self._url, path, "delete", *words)
+
+    def _delete_signed(self, path: str, headers: Mapping[str, str]) -> requests.Response:
+        with store_errors("delete", path, self._url):
+            signed = sign(self._signing, "DELETE", path, timedelta(minutes=15))
+        self._requests.add("delete")
+        try:
+            return self._session.delete(signed, headers=headers, timeout=SECONDS)
+        except requests.RequestException:  # its text quotes the signature
+            raise unavailable(self._url, path, "delete", 0) from None
 
 
 @contextmanager

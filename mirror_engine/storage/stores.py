@@ -56,8 +56,10 @@ def open_storage(place: Place, requests: Requests | None = None) -> Storage:
     try:  # optional libraries, which a ROOT on this machine needs not
         if place.scheme == "abfss":
             return azure()
-        from mirror_engine.storage.object_store import ObjectStorage  # noqa: PLC0415
+        from mirror_engine.storage.object_store import ObjectStorage, S3Storage  # noqa: PLC0415
 
+        if place.scheme == "s3":
+            return S3Storage(place, object_store(place), requests)
         return ObjectStorage(place, object_store(place), requests, azure if place.scheme == "az" else None)
     except ImportError:
         raise SetupError("The libraries for stores are not installed", _MISSING) from None

@@ -17,6 +17,7 @@ from mirror_engine.engine import run
 from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake.faults import parse_fault
+from mirror_engine.storage import object_store as object_store_module
 from mirror_engine.storage import stores
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
@@ -193,6 +194,32 @@ def test_a_credential_of_s3_is_in_requests_alone(telling, codes, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "planted")
     assert codes(StoreUrl("s3", "bucket", "", "shop")) == {4}
+
+
+def test_a_deletion_in_s3_that_is_refused_says_why(s3_server, telling, monkeypatch):
+    monkeypatch.setattr(object_store_module, "RETRIED", 0)
+    with s3_server.in_use():
+        for address, message in (
+            (telling, "the credential is not accepted"),
+            ("http://127.0.0.1:9", "cannot be reached"),
+        ):
+            monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+            check(f"^s3://.*: .*{message}", lambda: open_storage(s3_server.new_root()).remove("1.csv", "etag"))
+
+
+def test_a_store_of_s3s_protocol_that_knows_no_conditional_deletion_deletes_without_it(s3_server, telling, monkeypatch):
+    def answer(self):
+        asked.append(self.headers["If-Match"])
+        self.send_response(501 if asked[-1] else 204)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    asked = []
+    monkeypatch.setattr(Telling, "do_DELETE", answer)
+    with s3_server.in_use():
+        monkeypatch.setenv("AWS_ENDPOINT_URL", telling)
+        open_storage(s3_server.new_root()).remove("1.csv", "etag")
+    assert asked == ['"etag"', None]
 
 
 def test_what_a_store_answered_to_deltalake_is_no_part_of_a_message():

@@ -6,7 +6,6 @@ import contextlib
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -18,8 +17,6 @@ from mirror_engine.storage import stores
 from mirror_engine.storage.remote import FIRST_BYTES, Requests
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import open_storage
-from mirror_engine.tables.log.commit import put_commit
-from mirror_engine.tables.log.tables_folder import TablesFolder, log_stamp
 
 pytestmark = pytest.mark.slow
 
@@ -123,22 +120,6 @@ def test_a_file_that_is_replaced_while_it_is_read_is_never_mixed(store):
         file.seek(2 * FIRST_BYTES)
         with pytest.raises(StorageUnavailable, match="replaced meanwhile"):
             file.read(10)
-
-
-@pytest.mark.parametrize("late", [0, 1, 2], ids=["an older commit", "the newest commit", "the drop's own commit"])
-def test_a_deletion_of_a_drop_that_arrives_late_leaves_the_next_table(store, tmp_path, late):
-    _, client, _ = store(f"slow_delete seconds=1 path=*/_delta_log/{late:020}.json")
-    tables = TablesFolder(replace(client.url, path="orders/Tables"), tmp_path)
-    for version in range(2):
-        put_commit(tables.path("T"), version, [{"of": "the first"}])
-    with ThreadPoolExecutor(1) as dying:
-        dying.submit(tables.retire, "T")
-        while not client.reported:
-            time.sleep(0.01)
-        tables.finish_drop("T")  # the next engine's
-        for version in range(3):
-            put_commit(tables.path("T"), version, [{"of": "the second"}])
-    assert log_stamp(tables.path("T"), 0).startswith("2 ")
 
 
 def test_a_deletion_that_ends_a_move_leaves_what_replaced_the_file(store):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
 
 import pyarrow as pa
@@ -9,8 +11,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import TABLES, ZONE
 from mirror_engine.storage import stores
+from mirror_engine.tables.log.commit import put_commit
+from mirror_engine.tables.log.table_path import StorePath
+from mirror_engine.tables.log.tables_folder import TablesFolder, log_stamp
 
 pytestmark = pytest.mark.slow
 
@@ -36,6 +42,43 @@ def test_a_list_is_whole_and_may_start_after_a_name(store):
     after = {found["path"] for page in client.list(offset=names[2]) for found in page}
     assert after >= set(names[3:])
     assert not after & set(names[:3]) or store.name == "Azure Blob"
+
+
+def test_a_deletion_may_name_the_file_that_it_means(store):
+    storage, client = stores.open_storage(root := store.new_root()), stores.object_store(root)
+    name = f"{ZONE}/T/ä %23#?&+='(1)~.csv"
+    etags = [client.put(name, content)["e_tag"].strip('"') for content in (b"old", b"new")]
+    with pytest.raises(StorageUnavailable, match="was replaced meanwhile"):
+        storage.remove(name, etags[0])
+    assert client.get(name).bytes() == b"new"
+    storage.remove(name, etags[1])
+    assert storage.stat(name) is None
+
+
+def test_a_deletion_of_a_drop_that_arrives_late_leaves_the_next_table(store, tmp_path, monkeypatch):
+    """Each in turn waits until the next engine has ended the drop, and made the table again."""
+    remove = StorePath.remove
+    for late in range(4):  # two commits, that of the drop, and its mark
+        tables, count = TablesFolder(store.new_root() / TABLES, tmp_path), itertools.count()
+        folder = tables.path("T")
+
+        def delayed(path, late=late, tables=tables, folder=folder, count=count):
+            if next(count) == late:
+                with monkeypatch.context() as next_engine:
+                    next_engine.setattr(StorePath, "remove", remove)
+                    tables.finish_drop("T")
+                    for version in range(3):
+                        put_commit(folder, version, [{"of": "the second"}])
+            remove(path)
+
+        for version in range(2):
+            put_commit(folder, version, [{"of": "the first"}])
+        with monkeypatch.context() as dying:
+            dying.setattr(StorePath, "remove", delayed)
+            with contextlib.suppress(StorageUnavailable):
+                tables.retire("T")
+        assert next(count) > late
+        assert log_stamp(folder, 0).startswith("2 ")
 
 
 def test_deltalake_commits_and_reads(store):

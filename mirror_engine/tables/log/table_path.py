@@ -228,7 +228,7 @@ class StorePath:
     def remove(self) -> None:
         """Delete the file as it was listed, or a folder that is empty; absent is no error.
 
-        In Azure another file of its name stays, which is `StorageUnavailable`, however late the request arrives there.
+        In Azure and S3 another file of its name stays, which is `StorageUnavailable`, however late the request arrives.
         """
         storage = cast("DatalakeStorage | ObjectStorage", self.storage)
         storage.remove(self.path, self.listed.etag if self.listed else "")
