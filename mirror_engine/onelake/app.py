@@ -42,12 +42,17 @@ async def _response(lake: Lake, request: LakeRequest) -> Response:
         operation = await with_faults(lake, request, operation_of(request))
         response = await operation(lake, request)
     except StorageApiError as error:
-        return error_response(request, error)
-    except StorageUnavailable as error:
-        return error_response(request, StorageApiError(StorageErrorCode.ServerBusy, str(error)))
+        return _refused(request, error)
+    except StorageUnavailable as problem:
+        return _refused(request, StorageApiError(StorageErrorCode.ServerBusy, str(problem)))
     for name, value in response_headers(request).items():
         response.headers.setdefault(name, value)
     return response
+
+
+def _refused(request: LakeRequest, error: StorageApiError) -> Response:
+    code = error.code.dfs_code if is_dfs(request) else error.code.blob_code
+    return error_response(request, error.code.status, code, f"{error}\nRequestId:{request.id}", error.headers)
 
 
 _ANY = "PUT PATCH POST"  # Hadoop's client sends actions by PUT, too

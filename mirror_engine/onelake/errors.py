@@ -1,9 +1,12 @@
-"""Error codes of OneLake's storage API, each with its HTTP status and its name in either dialect."""
+"""Error codes of OneLake's storage API and of Fabric's REST API, each with its HTTP status; their answers."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from starlette.responses import JSONResponse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +78,56 @@ class StorageApiError(Exception):
         super().__init__(message or code.message)
         self.code = code
         self.headers = dict(headers or {})
+
+
+class FabricErrorCode(Enum):
+    """Error codes of Fabric's REST API: HTTP status, message, whether a retry may succeed."""
+
+    WorkspaceNotFound = (404, "The workspace could not be found.")
+    ItemNotFound = (404, "The item could not be found.")
+    OperationNotFound = (404, "There is no such long-running operation.")
+    OperationHasNoResult = (400, "The operation has no result, or none yet.")
+    EndpointNotFound = (404, "There is no such operation.")
+    MethodNotAllowed = (405, "The operation does not support this method.")
+    ItemDisplayNameAlreadyInUse = (409, "The display name is in use in this workspace.")
+    InvalidRequest = (400, "The request is not valid.")
+    InvalidItemType = (400, "The item's type is not MirroredDatabase.")
+    CorruptedPayload = (400, "The definition is corrupted.")
+    MirroringDefinitionMissing = (400, "The item has no definition.")
+    MirroredDatabaseNotReady = (400, "The mirrored database is still being initialized.", True)
+    OperationNotAllowed = (400, "The default schema changes only while mirroring is Initialized or Stopped.")
+    TokenExpired = (401, "The access token has expired; send a new one.")
+    RequestBodyTooLarge = (413, "The request's body is too large.")
+    TooManyRequests = (429, "Too many requests.", True)
+    ServiceUnavailable = (503, "The service is busy; try again later.", True)
+
+    def __init__(self, status: int, message: str, is_retriable: bool = False) -> None:  # noqa: FBT001, FBT002 - a row
+        self.status = status
+        self.message = message
+        self.is_retriable = is_retriable
+
+
+def fabric_error(
+    status: int, code: str, message: str, headers: Mapping[str, str], *, is_retriable: bool = False
+) -> JSONResponse:
+    """An error as Fabric's REST API answers it, with a request's id of its own."""
+    request_id = str(uuid4())
+    content = {"requestId": request_id, "errorCode": code, "message": message, "isRetriable": is_retriable}
+    return JSONResponse(content, status, {"x-ms-public-api-error-code": code, "requestId": request_id, **headers})
+
+
+class FabricApiError(Exception):
+    """An error answer; its message never holds a value of a request's body."""
+
+    def __init__(self, code: FabricErrorCode, message: str = "", headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message or code.message)
+        self.code = code
+        self.headers = headers or {}
+
+    def response(self) -> JSONResponse:
+        """As Fabric writes it."""
+        code = self.code
+        return fabric_error(code.status, code.name, str(self), self.headers, is_retriable=code.is_retriable)
 
 
 ALLOWED_BY = "x-mirror-engine-allowed-by"  # of an answer that refuses: the option with which it would not

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
-from enum import Enum
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4, uuid5
@@ -20,18 +21,9 @@ from mirror_engine._version import __version__
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER, dotnet
 from mirror_engine.onelake.engine_pool import DatabaseStatus
-from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
+from mirror_engine.onelake.errors import FabricApiError, FabricErrorCode, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, FABRIC
-from mirror_engine.onelake.items import (
-    PLAIN,
-    CorruptedPayload,
-    NameInUse,
-    NameUnusable,
-    definition_json,
-    payload_of,
-    read_definition,
-)
-from mirror_engine.onelake.long_running import LongRunningOperations
+from mirror_engine.onelake.items import PLAIN, definition_json, payload_of, read_definition
 from mirror_engine.onelake.requests import read_bounded
 
 if TYPE_CHECKING:
@@ -41,65 +33,29 @@ if TYPE_CHECKING:
 
     from mirror_engine.onelake.engine_pool import EnginePool
     from mirror_engine.onelake.items import Item, Workspace
-    from mirror_engine.onelake.long_running import LongRunning
+    from mirror_engine.onelake.options import LongRunning
 
 BASE = "/v1"
 DEFAULT_SCHEMA = "dbo"
 TABLES_PER_PAGE = 100
 MAX_NAME, MAX_DESCRIPTION = 123, 256
+SECONDS = 1.5  # of a long-running operation: a publisher that waits for its Retry-After sees it Running once
+MAX_KEPT = 100  # long-running operations
 DOCUMENT = json.loads((files("mirror_engine.onelake") / "openapi.json").read_text(encoding="utf-8"))
 DOCUMENT["info"]["version"] = __version__
 
 
-class FabricErrorCode(Enum):
-    """Error codes of the REST API: HTTP status, message, whether a retry may succeed."""
-
-    WorkspaceNotFound = (404, "The workspace could not be found.")
-    ItemNotFound = (404, "The item could not be found.")
-    OperationNotFound = (404, "There is no such long-running operation.")
-    OperationHasNoResult = (400, "The operation has no result, or none yet.")
-    EndpointNotFound = (404, "There is no such operation.")
-    MethodNotAllowed = (405, "The operation does not support this method.")
-    ItemDisplayNameAlreadyInUse = (409, "The display name is in use in this workspace.")
-    InvalidRequest = (400, "The request is not valid.")
-    InvalidItemType = (400, "The item's type is not MirroredDatabase.")
-    CorruptedPayload = (400, "The definition is corrupted.")
-    MirroringDefinitionMissing = (400, "The item has no definition.")
-    MirroredDatabaseNotReady = (400, "The mirrored database is still being initialized.", True)
-    OperationNotAllowed = (400, "The default schema changes only while mirroring is Initialized or Stopped.")
-    TokenExpired = (401, "The access token has expired; send a new one.")
-    RequestBodyTooLarge = (413, "The request's body is too large.")
-    TooManyRequests = (429, "Too many requests.", True)
-    ServiceUnavailable = (503, "The service is busy; try again later.", True)
-
-    def __init__(self, status: int, message: str, is_retriable: bool = False) -> None:  # noqa: FBT001, FBT002 - a row
-        self.status = status
-        self.message = message
-        self.is_retriable = is_retriable
+_SYNCHRONOUS = "create_mirrored_database"  # has no 202 in Microsoft's specification
 
 
-def error_json(request_id: str, code: str, message: str, *, is_retriable: bool = False) -> dict[str, Any]:
-    """An error's body."""
-    return {"requestId": request_id, "errorCode": code, "message": message, "isRetriable": is_retriable}
+@dataclass(frozen=True)
+class _LongRunning:
+    """An operation that was answered with 202 (LZ-9.9): what it does was done when it began."""
 
-
-class FabricApiError(Exception):
-    """An error answer; its message never holds a value of a request's body."""
-
-    def __init__(self, code: FabricErrorCode, message: str = "", headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message or code.message)
-        self.code = code
-        self.headers = headers or {}
-
-    def body(self) -> dict[str, Any]:
-        """The answer's body, with a request's id of its own."""
-        return error_json(str(uuid4()), self.code.name, str(self), is_retriable=self.code.is_retriable)
-
-    def response(self) -> JSONResponse:
-        """As Fabric writes it."""
-        body = self.body()
-        headers = {"x-ms-public-api-error-code": self.code.name, "requestId": body["requestId"], **self.headers}
-        return JSONResponse(body, self.code.status, headers)
+    ends_at: float
+    began: str
+    result: Mapping[str, Any] | None  # None where it has none
+    error: Mapping[str, Any] | None  # why it failed
 
 
 class _Operations:
@@ -112,9 +68,43 @@ class _Operations:
     def __init__(self, pool: EnginePool, long_running: LongRunning) -> None:
         self._items = pool.items
         self._pool = pool
-        self.long_running = LongRunningOperations(long_running, pool.clock.monotonic)
+        self._mode = long_running
+        self._now = pool.clock.monotonic
+        self._calls: Counter[str] = Counter()
+        self._kept: dict[str, _LongRunning] = {}
 
-    def subject(self, names: Mapping[str, str]) -> Item | Workspace | str | None:
+    def run(self, name: str, names: Mapping[str, str], values: Mapping[str, Any], *, may_defer: bool) -> Any:  # noqa: ANN401 - see above
+        """What an operation answers: a response, a JSON body, or None for an empty one."""
+        operate = partial(getattr(self, name), self._subject(names), values)
+        return self._begin(operate) if may_defer and self._is_deferred(name) else operate()
+
+    def _is_deferred(self, name: str) -> bool:
+        """Whether this call is answered with 202: in `mixed` every other call of an operation, and its first."""
+        if self._mode != "mixed":
+            return self._mode == "always"
+        self._calls[name] += 1
+        return name != _SYNCHRONOUS and self._calls[name] % 2 == 1
+
+    def _begin(self, operate: Callable[[], Mapping[str, Any] | None]) -> Response:
+        """Answer with 202; the operation fails where a definition is not valid, all else is refused at once."""
+        result, error, operation_id = None, None, str(uuid4())
+        try:
+            result = operate()
+        except FabricApiError as problem:
+            if problem.code is not FabricErrorCode.CorruptedPayload:
+                raise
+            error = json.loads(bytes(problem.response().body))
+        if len(self._kept) >= MAX_KEPT:
+            self._kept.pop(next(iter(self._kept)), None)
+        self._kept[operation_id] = _LongRunning(self._now() + SECONDS, _utc(), result, error)
+        return JSONResponse(None, 202, _operation_headers(operation_id))
+
+    def _operation(self, operation_id: str) -> _LongRunning:
+        if operation_id not in self._kept:
+            raise FabricApiError(FabricErrorCode.OperationNotFound)
+        return self._kept[operation_id]
+
+    def _subject(self, names: Mapping[str, str]) -> Item | Workspace | str | None:
         """What a path's parameters name; None for a path without any."""
         if "operationId" in names:
             return names["operationId"]
@@ -191,11 +181,10 @@ class _Operations:
         if changed.name != item.name or (was_running and _options(changed) != _options(item)):
             self._pool.forget(item)
         try:
-            item = self._change(changed)
+            return self._items.change(changed)
         finally:
             if was_running:
                 self._pool.start(item)
-        return item
 
     def delete_item(self, item: Item, _: object) -> None:
         self._pool.forget(item)
@@ -221,7 +210,7 @@ class _Operations:
             wanted = [f"{of['schema']}.{name}" for of in body.get("tables") or () for name in of["tableNames"]]
         except (KeyError, TypeError):
             raise FabricApiError(FabricErrorCode.InvalidRequest, "tables is not a list of tables.") from None
-        schema, now = _schema(item.definition or PLAIN), _seconds(time.time())
+        schema, now = _schema(item.definition or PLAIN), _utc()
         synced = {
             f"{table.get('sourceSchemaName') or schema}.{table.get('sourceTableName')}"
             for table in self._pool.tables(item)
@@ -230,20 +219,23 @@ class _Operations:
         return {"value": [_refresh_json(name, now, is_found=name in synced) for name in wanted or sorted(synced)]}
 
     def get_operation(self, operation_id: str, _: object) -> Response:
-        try:
-            body, headers = self.long_running.state(operation_id)
-        except KeyError:
-            raise FabricApiError(FabricErrorCode.OperationNotFound) from None
-        return JSONResponse(body, headers=headers)
+        operation, headers = self._operation(operation_id), _operation_headers(operation_id)
+        body = {"createdTimeUtc": operation.began, "lastUpdatedTimeUtc": _utc()}
+        if self._now() < operation.ends_at:
+            return JSONResponse({"status": "Running", **body, "percentComplete": 50}, headers=headers)
+        result = f"{headers.pop('Location')}/result"
+        del headers["Retry-After"]
+        if operation.error:
+            return JSONResponse({"status": "Failed", **body, "error": operation.error}, headers=headers)
+        if operation.result is not None:
+            headers["Location"] = result
+        return JSONResponse({"status": "Succeeded", **body, "percentComplete": 100}, headers=headers)
 
     def get_operation_result(self, operation_id: str, _: object) -> Mapping[str, Any]:
-        try:
-            result = self.long_running.result(operation_id)
-        except KeyError:
-            raise FabricApiError(FabricErrorCode.OperationNotFound) from None
-        if result is None:
+        operation = self._operation(operation_id)
+        if operation.result is None or self._now() < operation.ends_at:
             raise FabricApiError(FabricErrorCode.OperationHasNoResult)
-        return result
+        return operation.result
 
     def start_mirroring(self, item: Item, _: object) -> None:
         self._check_ready(item)
@@ -275,12 +267,6 @@ class _Operations:
     def _check_ready(self, item: Item) -> None:
         if self._pool.status(item)[0] is DatabaseStatus.INITIALIZING:
             raise FabricApiError(FabricErrorCode.MirroredDatabaseNotReady, headers={"Retry-After": "1"})
-
-    def _change(self, item: Item) -> Item:
-        try:
-            return self._items.change(item)
-        except KeyError:  # deleted in between
-            raise FabricApiError(FabricErrorCode.ItemNotFound) from None
 
 
 def _definition(item: Item) -> bytes:
@@ -337,8 +323,13 @@ def _refresh_json(name: str, now: str, *, is_found: bool) -> dict[str, Any]:
     return {**table, **never, **_error_json("DeltaTableNotFound", "The table could not be found.")}
 
 
-def _seconds(now: float) -> str:
-    return f"{dotnet(now).partition('.')[0]}Z"
+def _operation_headers(operation_id: str) -> dict[str, str]:
+    location = f"https://{FABRIC}{BASE}/operations/{operation_id}"
+    return {"Location": location, "x-ms-operation-id": operation_id, "Retry-After": "1"}
+
+
+def _utc() -> str:
+    return f"{dotnet(time.time())}Z"
 
 
 def _table_json(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -392,39 +383,21 @@ def fabric_app(pool: EnginePool, long_running: LongRunning = "mixed") -> Starlet
 
 def _endpoint(operations: _Operations, operation: Mapping[str, Any]) -> Callable[[Request], Awaitable[Response]]:
     status = min(map(int, filter(str.isdigit, operation["responses"])))
-    name, takes_body = operation["operationId"], operation.get("requestBody")
-    operate = getattr(operations, name)
-
-    def response(names: Mapping[str, str], values: Mapping[str, Any]) -> Response:
-        subject = operations.subject(names)
-        if "202" in operation["responses"] and operations.long_running.is_deferred(name):
-            headers = _begin(operations.long_running, lambda: operate(subject, values))
-            return JSONResponse(None, 202, headers)
-        result = operate(subject, values)
-        if isinstance(result, Response):
-            return result
-        if result is None:
-            return Response(b"", media_type="application/octet-stream")  # as Fabric's; clients look at the type
-        return JSONResponse(result, status)
+    takes_body = operation.get("requestBody")
+    run = partial(operations.run, operation["operationId"], may_defer="202" in operation["responses"])
 
     async def answer(request: Request) -> Response:
         content = await read_bounded(request.stream())
         is_read = takes_body and (content or takes_body["required"])
         values = _object(content) if is_read else {} if takes_body else request.query_params
-        answered = await to_thread.run_sync(response, request.path_params, values)
-        answered.headers["requestId"] = str(uuid4())
-        return answered
+        result = await to_thread.run_sync(run, request.path_params, values)
+        response: Response = result if isinstance(result, Response) else JSONResponse(result, status)
+        if result is None:
+            response = Response(b"", media_type="application/octet-stream")  # as Fabric's; clients look at the type
+        response.headers["requestId"] = str(uuid4())
+        return response
 
     return answer
-
-
-def _begin(long_running: LongRunningOperations, operate: Callable[[], Mapping[str, Any] | None]) -> Mapping[str, str]:
-    """Begin a long-running operation; it fails where a definition is not valid, all else is refused at once."""
-    try:
-        return long_running.begin(operate())
-    except CorruptedPayload as problem:
-        error = FabricApiError(FabricErrorCode.CorruptedPayload, str(problem))
-        return long_running.begin(None, error.body())
 
 
 def _object(content: bytes) -> Mapping[str, Any]:
@@ -437,15 +410,7 @@ def _object(content: bytes) -> Mapping[str, Any]:
     return body
 
 
-_EXPECTED = (
-    FabricApiError,
-    StorageApiError,
-    NameInUse,
-    NameUnusable,
-    CorruptedPayload,
-    StorageUnavailable,
-    HTTPException,
-)
+_EXPECTED = (FabricApiError, StorageApiError, StorageUnavailable, HTTPException)
 
 
 async def _error_response(_: Request, problem: Exception) -> Response:
@@ -454,12 +419,6 @@ async def _error_response(_: Request, problem: Exception) -> Response:
             return problem.response()
         case StorageApiError(code=StorageErrorCode.RequestBodyTooLarge):
             error = FabricApiError(FabricErrorCode.RequestBodyTooLarge)
-        case NameInUse():
-            error = FabricApiError(FabricErrorCode.ItemDisplayNameAlreadyInUse)
-        case NameUnusable():
-            error = FabricApiError(FabricErrorCode.InvalidRequest, str(problem))
-        case CorruptedPayload():
-            error = FabricApiError(FabricErrorCode.CorruptedPayload, str(problem))
         case HTTPException(status_code=405):
             error = FabricApiError(FabricErrorCode.MethodNotAllowed)
         case HTTPException():

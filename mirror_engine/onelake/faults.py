@@ -22,8 +22,14 @@ from starlette.responses import JSONResponse
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.conditions import NANOSECONDS
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS
-from mirror_engine.onelake.errors import ConnectionReset, StorageApiError, StorageErrorCode, reset_connection
-from mirror_engine.onelake.fabric_rest import FabricApiError, FabricErrorCode
+from mirror_engine.onelake.errors import (
+    ConnectionReset,
+    FabricApiError,
+    FabricErrorCode,
+    StorageApiError,
+    StorageErrorCode,
+    reset_connection,
+)
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
 from mirror_engine.onelake.items import segments_of
 from mirror_engine.onelake.options import FaultRule

@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 from mirror_engine.config import Config
 from mirror_engine.errors import ConfigError, UsageError
 from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS, TABLES, ZONE
-from mirror_engine.onelake.errors import BARE_NAMES, StorageApiError, StorageErrorCode
+from mirror_engine.onelake.errors import BARE_NAMES, FabricApiError, FabricErrorCode, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.store import StagedFile
 from mirror_engine.storage.base import Kind
 
@@ -49,18 +49,6 @@ PLAIN = json.dumps(
         }
     }
 ).encode()  # the definition of items that were not created by the REST API
-
-
-class NameInUse(Exception):
-    """Another item of the workspace has that name, or one that differs only in case."""
-
-
-class NameUnusable(Exception):
-    """No folder can have that name on every system, or paths would become ambiguous."""
-
-
-class CorruptedPayload(Exception):
-    """A definition that is not valid; the message says where."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +192,7 @@ class Items:
             raise StorageApiError(StorageErrorCode.FriendlyNameSupportDisabled, headers=BARE_NAMES)
 
     def create(self, workspace: Workspace, name: str, description: str = "", definition: bytes | None = None) -> Item:
-        """Create an item with an empty landing zone; on NameInUse and NameUnusable nothing was created."""
+        """Create an item with an empty landing zone; on FabricApiError nothing was created."""
         with self._lock:
             self._check_free(workspace.name, name)
             item = Item(str(uuid.uuid4()), name, workspace, description, definition)
@@ -216,14 +204,14 @@ class Items:
     def change(self, item: Item) -> Item:
         """Set the name (renames the folder), description and definition of the item with that `id`.
 
-        Raises:
-            NameInUse, NameUnusable: nothing was changed.
-            KeyError: no item has that GUID.
+        ItemNotFound, and those of `create`: nothing was changed.
         """
         with self._lock:
             prefix = f"{item.workspace.name}/"
             paths = {record.id: path for path, record in self._records.items() if path.startswith(prefix)}
-            path = paths[item.id]
+            path = paths.get(item.id)
+            if path is None:  # deleted in between
+                raise FabricApiError(FabricErrorCode.ItemNotFound)
             if path != item.path:
                 self._check_free(item.workspace.name, item.name, ignored=path.removeprefix(prefix))
                 self._storage.rename(path, item.path)
@@ -242,7 +230,7 @@ class Items:
                 self._save()
 
     def ensure_workspace(self, name: str) -> Workspace:
-        """The workspace of that name or GUID, created where it is missing; NameInUse, NameUnusable."""
+        """The workspace of that name or GUID, created where it is missing; errors as `create`."""
         with self._lock:
             if workspace := self.workspace(name):
                 return workspace
@@ -251,7 +239,7 @@ class Items:
             return Workspace(self._record(name).id, name)
 
     def ensure(self, workspace_name: str, item_name: str) -> Item:
-        """The item of that name, created with its workspace where it is missing; NameInUse, NameUnusable."""
+        """The item of that name, created with its workspace where it is missing; errors as `create`."""
         with self._lock:
             workspace = self.workspace(workspace_name)
             item = workspace and self.item(workspace, item_name)
@@ -284,7 +272,7 @@ class Items:
         _check_name(name)
         present = [entry.name for entry in self._storage.list(folder) or ()]
         if any(name.casefold() == other.casefold() for other in present if other != ignored):
-            raise NameInUse(name)
+            raise FabricApiError(FabricErrorCode.ItemDisplayNameAlreadyInUse)
 
     def _folders(self, path: str) -> list[str]:
         """Names of the folders in one; those of the store itself are neither workspaces nor items."""
@@ -350,29 +338,37 @@ def _named(segment: str, places: Sequence[_Place]) -> _Place | None:
 
 
 def _check_name(name: str) -> None:
-    """Check the name of a new workspace or item; NameUnusable says why it cannot be used."""
+    """Check the name of a new workspace or item: one that any folder can have, and that makes no path ambiguous."""
+    problem = ""
     if not name or ODD.search(name):
-        raise NameUnusable('A name is not empty, has none of <>:"/\\|?*, and neither begins nor ends with . or space.')
-    if len(name.encode()) > NAME_BYTES:
-        raise NameUnusable(f"A name has at most {NAME_BYTES} bytes.")
-    if GUID.fullmatch(name) or name.endswith(SUFFIXES) or name == PREFIX:
-        raise NameUnusable("A name is no GUID, is not 'onelake', and does not end with an item type's suffix.")
+        problem = 'A name is not empty, has none of <>:"/\\|?*, and neither begins nor ends with . or space.'
+    elif len(name.encode()) > NAME_BYTES:
+        problem = f"A name has at most {NAME_BYTES} bytes."
+    elif GUID.fullmatch(name) or name.endswith(SUFFIXES) or name == PREFIX:
+        problem = "A name is no GUID, is not 'onelake', and does not end with an item type's suffix."
+    if problem:
+        raise FabricApiError(FabricErrorCode.InvalidRequest, problem)
+
+
+def corrupted(finding: str) -> FabricApiError:
+    """The error of a definition that is not valid."""
+    return FabricApiError(FabricErrorCode.CorruptedPayload, finding)
 
 
 def payload_of(definition: object) -> bytes:
     """The validated `mirroring.json` in the REST API's `definition`; CorruptedPayload."""
     parts = definition.get("parts") if isinstance(definition, dict) else None
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
-        raise CorruptedPayload("definition.parts is not a list of parts.")
+        raise corrupted("definition.parts is not a list of parts.")
     mirroring = [part for part in parts if part.get("path") == MIRRORING]
     if len(mirroring) != 1:
-        raise CorruptedPayload(f"definition.parts holds {len(mirroring)} parts with the path {MIRRORING}.")
+        raise corrupted(f"definition.parts holds {len(mirroring)} parts with the path {MIRRORING}.")
     if mirroring[0].get("payloadType") != _INLINE:
-        raise CorruptedPayload(f"The payloadType of {MIRRORING} is not {_INLINE}.")
+        raise corrupted(f"The payloadType of {MIRRORING} is not {_INLINE}.")
     try:
         payload = b64decode(mirroring[0].get("payload"), validate=True)
     except (TypeError, ValueError):
-        raise CorruptedPayload(f"The payload of {MIRRORING} is not base64.") from None
+        raise corrupted(f"The payload of {MIRRORING} is not base64.") from None
     read_definition(payload)
     return payload
 
@@ -394,7 +390,7 @@ def read_definition(payload: bytes) -> dict[str, Any]:
     try:
         content = json.loads(payload)
     except (ValueError, RecursionError):
-        raise CorruptedPayload(f"{MIRRORING} is not JSON.") from None
+        raise corrupted(f"{MIRRORING} is not JSON.") from None
     properties = _object(content, "properties")
     source, target = _object(properties, "source"), _object(properties, "target")
     typed = {} if target.get("typeProperties") is None else _object(target, "typeProperties")
@@ -412,7 +408,7 @@ def read_definition(payload: bytes) -> dict[str, Any]:
     )
     for is_valid, finding in checks:
         if not is_valid:
-            raise CorruptedPayload(f"properties.{finding}.")
+            raise corrupted(f"properties.{finding}.")
     wanted = None if feed is None else "on" if feed else "off"
     options = {"default_schema": schema, "vacuum_retention_days": days, "change_data_feed": wanted}
     return {name: value for name, value in options.items() if value is not None}
@@ -421,7 +417,7 @@ def read_definition(payload: bytes) -> dict[str, Any]:
 def _object(holder: object, name: str) -> dict[str, Any]:
     value = holder.get(name) if isinstance(holder, dict) else None
     if not isinstance(value, dict):
-        raise CorruptedPayload(f"{name} is missing, or not an object.")
+        raise corrupted(f"{name} is missing, or not an object.")
     return value
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.onelake.conditions import NONE, Properties
-from mirror_engine.onelake.errors import MANAGED_FOLDERS, StorageApiError, StorageErrorCode
-from mirror_engine.onelake.items import OPEN_FOLDERS, SUFFIXES, NameInUse, NameUnusable, display_name, segments_of
+from mirror_engine.onelake.errors import MANAGED_FOLDERS, FabricApiError, StorageApiError, StorageErrorCode
+from mirror_engine.onelake.items import OPEN_FOLDERS, SUFFIXES, display_name, segments_of
 from mirror_engine.onelake.uploads import LIMITS, Limits, Uploads, assemble, contiguous_parts
 from mirror_engine.onelake.visibility import LISTS, TIME_SHIFT
 from mirror_engine.storage.base import Kind
@@ -178,7 +178,7 @@ class Lake:
             elif names:
                 self.items.check_form(names[1], None)
                 self.items.ensure(names[0], display_name(names[1]))
-        except (NameInUse, NameUnusable) as problem:
+        except FabricApiError as problem:
             message = "No workspace or item can have this name."
             raise StorageApiError(StorageErrorCode.InvalidUri, message) from problem
         return self.items.address(raw_path)

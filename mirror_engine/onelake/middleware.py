@@ -6,24 +6,24 @@ import asyncio
 import base64
 import binascii
 import hmac
-import json
 import traceback
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from mirror_engine.onelake.errors import ALLOWED_BY
-from mirror_engine.onelake.fabric_rest import error_json
+from mirror_engine.onelake.errors import ALLOWED_BY, fabric_error
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK_HOSTS, host_of, is_served
-from mirror_engine.onelake.requests import LakeRequest, error_body, response_headers
+from mirror_engine.onelake.requests import LakeRequest, error_response
 from mirror_engine.onelake.tokens import carries
 from mirror_engine.onelake.uploads import LIMITS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_SECONDS = 60.0  # between two chunks of a body
@@ -33,21 +33,11 @@ _LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
 _FIRST_ERROR, _NOT_FOUND, _LENGTH_REQUIRED = 400, 404, 411
 
 
-async def reject(  # noqa: PLR0913 - what an answer is made of
-    scope: Scope, send: Send, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None
-) -> None:
-    """Answer with an error in the form of the addressed service, and close the connection: a body may be arriving."""
+def rejection(scope: Scope, status: int, code: str, message: str, **headers: str) -> Response:
+    """An error in the form of the addressed service, which closes the connection: a body may be arriving."""
     request = LakeRequest.of(Request(scope))
-    if request.host == FABRIC:
-        body = json.dumps(error_json(request.id, code, message)).encode()
-        form = {"content-type": "application/json", "x-ms-public-api-error-code": code, "requestid": request.id}
-    else:
-        body, media_type = error_body(request, code, message)
-        form = {"content-type": media_type, "x-ms-error-code": code, **response_headers(request)}
-    whole = {"content-length": str(len(body)), "connection": "close", **form, **(headers or {})}
-    encoded = [(name.encode(), value.encode()) for name, value in whole.items()]
-    await send({"type": "http.response.start", "status": status, "headers": encoded})
-    await send({"type": "http.response.body", "body": body})
+    form = fabric_error if request.host == FABRIC else partial(error_response, request)
+    return form(status, code, message, {"connection": "close", **headers})
 
 
 @dataclass(frozen=True)
@@ -149,22 +139,22 @@ def guarded(
         is_public: whether a request needs no secret.
     """
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = app
         host = host_of(scope["headers"])
         is_production = serves_production_names and is_served(host or "")
         if host is None:
-            await reject(scope, send, 400, "InvalidHeaderValue", "A request needs exactly one Host header.")
+            answer = rejection(scope, 400, "InvalidHeaderValue", "A request needs exactly one Host header.")
         elif not (allows_any_host or host in LOOPBACK_HOSTS or is_production):
-            await reject(scope, send, 421, "InvalidUri", "The emulator does not serve that host name.")
+            answer = rejection(scope, 421, "InvalidUri", "The emulator does not serve that host name.")
         elif not _is_same_origin(scope):
-            await reject(scope, send, 403, "AuthorizationFailure", "Pages of other sites may not use the emulator.")
+            answer = rejection(scope, 403, "AuthorizationFailure", "Pages of other sites may not use the emulator.")
         elif secret is not None and not _carries(scope, secret) and not is_public(scope):
             message = "The emulator requires the token it was started with."
-            await reject(scope, send, 401, "Unauthorized", message, headers={"www-authenticate": CHALLENGE})
-        else:
-            await app(scope, receive, send)
+            answer = rejection(scope, 401, "Unauthorized", message, **{"www-authenticate": CHALLENGE})
+        await answer(scope, receive, send)
 
-    return answer
+    return guard
 
 
 def _carries(scope: Scope, secret: str) -> bool:
@@ -215,14 +205,14 @@ def bounded(
         except Exception as error:  # noqa: BLE001 - the outermost handler
             match error:
                 case BodyTooLarge():
-                    rejection = 413, "RequestBodyTooLarge", "The request body is too large."
+                    rejected = 413, "RequestBodyTooLarge", "The request body is too large."
                 case asyncio.TimeoutError():
-                    rejection = 408, "OperationTimedOut", "The request body stopped arriving."
+                    rejected = 408, "OperationTimedOut", "The request body stopped arriving."
                 case _:
-                    rejection = 500, "InternalError", "Internal error of the emulator; see its log."
+                    rejected = 500, "InternalError", "Internal error of the emulator; see its log."
                     on_error(_location(error))
             if not started:
-                await reject(scope, send, *rejection)
+                await rejection(scope, *rejected)(scope, receive, send)
 
     return answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.clock import Clock
 from mirror_engine.onelake.visibility import VisibilityDelays
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from mirror_engine.onelake.items import Item
-    from mirror_engine.onelake.long_running import LongRunning
+
+LongRunning = Literal["mixed", "always", "never"]  # which calls of Fabric's REST API answer 202
 
 
 @dataclass
@@ -60,7 +61,7 @@ class EmulatorOptions:
     allow_bare_names: bool = False  # let paths name an item by its display name alone
     rename_updates_mtime: bool = False  # a rename sets Last-Modified, and with it a file's ETag
     blob_batch: str = "reject"  # or "accept"
-    long_running: LongRunning = "mixed"  # which calls of Fabric's REST API answer 202
+    long_running: LongRunning = "mixed"
     faults: list[FaultRule] = field(default_factory=list)
     # Gets each injected fault: the rule's text, the request's method and its path without the query
     on_fault: Callable[[str, str, str], None] = field(default=lambda *_: None, repr=False)

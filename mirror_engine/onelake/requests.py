@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -10,7 +9,7 @@ from uuid import uuid4
 from xml.etree import ElementTree as ET
 
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from mirror_engine.onelake.conditions import Conditions
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
@@ -204,25 +203,18 @@ def path_headers(properties: Properties) -> dict[str, str]:
     return headers | ({"x-ms-meta-hdi_isfolder": "true"} if properties.is_folder else {})
 
 
-def error_response(request: LakeRequest, error: StorageApiError) -> Response:
-    """An error in the request's dialect; without a body for HEAD and 304."""
-    code = error.code.dfs_code if is_dfs(request) else error.code.blob_code
-    body, media_type = error_body(request, code, f"{error}\nRequestId:{request.id}")
-    headers = {**response_headers(request), "x-ms-error-code": code, **error.headers}
-    if request.method == "HEAD" or error.code is StorageErrorCode.NotModified:
-        return Response(b"", error.code.status, headers)
-    return Response(body, error.code.status, headers, media_type=media_type)
-
-
-def error_body(request: LakeRequest, code: str, message: str) -> tuple[bytes, str]:
-    """The body of an error, JSON or XML, and its media type."""
+def error_response(request: LakeRequest, status: int, code: str, message: str, headers: Mapping[str, str]) -> Response:
+    """An error in the request's dialect, JSON or XML; without a body for HEAD and 304."""
+    headers = {**response_headers(request), "x-ms-error-code": code, **headers}
+    if request.method == "HEAD" or status == StorageErrorCode.NotModified.status:
+        return Response(b"", status, headers)
     if is_dfs(request):
-        body = json.dumps({"error": {"code": code, "message": message}}).encode()
-        return body, "application/json;charset=utf-8"
+        content = {"error": {"code": code, "message": message}}
+        return JSONResponse(content, status, headers, media_type="application/json;charset=utf-8")
     root = ET.Element("Error")
     ET.SubElement(root, "Code").text = code
     ET.SubElement(root, "Message").text = message
-    return ET.tostring(root, "utf-8", xml_declaration=True), "application/xml"
+    return Response(ET.tostring(root, "utf-8", xml_declaration=True), status, headers, media_type="application/xml")
 
 
 def is_dfs(request: LakeRequest) -> bool:

@@ -19,8 +19,9 @@ from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.connection import CA_VARIABLES, ConnectionInfo, Listening, StateFolder, write_private
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.entra import install_az
+from mirror_engine.onelake.errors import FabricApiError
 from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi
-from mirror_engine.onelake.items import Items, NameInUse, NameUnusable
+from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.network import Listeners
 from mirror_engine.onelake.options import EmulatorOptions
@@ -194,13 +195,11 @@ class Server:
         first = next((item.name for item in items.items(present)), ITEM) if present else ITEM
         try:
             return items.ensure(workspace, plan.item or first)
-        except NameInUse as error:
-            raise UsageError(
-                f"--workspace, --item: {error} exists as a file, a link or in another spelling",
-                "Use the existing spelling, or another name.",
-            ) from None
-        except NameUnusable as error:
-            raise UsageError(f"--workspace, --item: {error}", "Use a name that a folder can have.") from None
+        except FabricApiError as error:
+            help_text = (
+                "Use a name that a folder can have, and that is no file, no link and in no other spelling there."
+            )
+            raise UsageError(f"--workspace, --item: {error}", help_text) from None
 
     def _listen(self, stack: ExitStack, lake: Lake) -> ConnectionInfo:
         plan, listening, item = self.plan, self.plan.listening, self.item

@@ -110,8 +110,8 @@ def test_an_announced_length_over_the_limit_is_rejected_before_the_body(emulator
     ("host", "form", "header"),
     [
         ("onelake.blob.fabric.microsoft.com", b"<Error><Code>RequestBodyTooLarge</Code>", b"x-ms-error-code"),
-        ("onelake.dfs.fabric.microsoft.com", b'{"error": {"code": "RequestBodyTooLarge"', b"x-ms-error-code"),
-        ("api.fabric.microsoft.com", b'"errorCode": "RequestBodyTooLarge"', b"x-ms-public-api-error-code"),
+        ("onelake.dfs.fabric.microsoft.com", b'{"error":{"code":"RequestBodyTooLarge"', b"x-ms-error-code"),
+        ("api.fabric.microsoft.com", b'"errorCode":"RequestBodyTooLarge"', b"x-ms-public-api-error-code"),
     ],
 )
 def test_a_body_that_is_too_large_is_refused_in_the_form_of_who_was_asked(small, host, form, header):

@@ -60,7 +60,7 @@ def test_a_name_in_use_or_that_no_folder_may_have_is_a_usage_error(tmp_path):
     in_use = (("shop", "ORDERS"), ("Shop", "orders"), ("notes", "x"), ("shop", "list"), ("elsewhere", "orders"))
     names = [*in_use, *(("W", name) for name in (" ", ".", "..", "a/b", "a\\b", ".mirror-engine"))]
     for workspace, item in names:
-        expected = "exists as" if (workspace, item) in in_use else "--workspace"
+        expected = "in use" if (workspace, item) in in_use else "--workspace"
         with pytest.raises(UsageError, match=expected), served(tmp_path, workspace=workspace, item=item):
             pass
     assert {path.name for path in tmp_path.iterdir()} == {"shop", "notes", "elsewhere", ".mirror-engine"}
