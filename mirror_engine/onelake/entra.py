@@ -1,8 +1,12 @@
-"""Stub of Entra ID: tokens for clients with their own credentials, and the `az` that prints one."""
+"""Stub of Entra ID: signed tokens for clients with their own credentials, and the `az` that prints one.
+
+Tokens are JSON web tokens, signed with a key per secret that lives as long as this process.
+"""
 
 from __future__ import annotations
 
 import argparse
+import base64
 import hmac
 import json
 import os
@@ -12,10 +16,14 @@ import time
 import urllib.request
 import uuid
 from datetime import datetime, timezone
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -23,7 +31,6 @@ from starlette.routing import Route
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.hosts import LOGINS, host_of
 from mirror_engine.onelake.requests import read_bounded
-from mirror_engine.onelake.tokens import access_token, public_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +43,14 @@ LOGIN = f"https://{LOGINS[0]}"
 PATIENCE_SECONDS = 20
 MAX_FORM_BYTES = 64 * 1024
 STORAGE = "https://storage.azure.com"
+KEY_ID = str(uuid.uuid4())
+_PUBLIC_EXPONENT, _KEY_BITS = 65537, 2048
+_ALIASES = ["login.microsoftonline.com", "login.windows.net", "login.microsoft.com", "sts.windows.net"]
+_INSTANCES = {  # which hosts are Entra: MSAL's first request
+    "tenant_discovery_endpoint": f"{LOGIN}/common/v2.0/.well-known/openid-configuration",
+    "api-version": "1.1",
+    "metadata": [{"preferred_network": LOGINS[0], "preferred_cache": "login.windows.net", "aliases": _ALIASES}],
+}
 
 
 def entra_app(secret: str | None = None) -> Starlette:
@@ -45,24 +60,12 @@ def entra_app(secret: str | None = None) -> Starlette:
     """
     return Starlette(
         routes=[
-            Route("/common/discovery/instance", _instances),
+            Route("/common/discovery/instance", lambda _: JSONResponse(_INSTANCES)),
             Route("/{tenant}/v2.0/.well-known/openid-configuration", _configuration),
-            Route("/{tenant}/discovery/v2.0/keys", partial(_keys, secret)),
+            Route("/{tenant}/discovery/v2.0/keys", lambda _: JSONResponse({"keys": [_public_key(secret)]})),
             Route("/{tenant}/oauth2/v2.0/token", partial(_token, secret), methods=["POST"]),
             Route("/{tenant}/oauth2/token", partial(_token, secret, is_v1=True), methods=["POST"]),
         ]
-    )
-
-
-async def _instances(_: Request) -> JSONResponse:
-    """Which hosts are Entra: MSAL's first request."""
-    aliases = ["login.microsoftonline.com", "login.windows.net", "login.microsoft.com", "sts.windows.net"]
-    return JSONResponse(
-        {
-            "tenant_discovery_endpoint": f"{LOGIN}/common/v2.0/.well-known/openid-configuration",
-            "api-version": "1.1",
-            "metadata": [{"preferred_network": LOGINS[0], "preferred_cache": "login.windows.net", "aliases": aliases}],
-        }
     )
 
 
@@ -82,10 +85,6 @@ async def _configuration(request: Request) -> JSONResponse:
             "token_endpoint_auth_methods_supported": ["client_secret_post", "private_key_jwt", "client_secret_basic"],
         }
     )
-
-
-async def _keys(secret: str | None, _: Request) -> JSONResponse:
-    return JSONResponse(public_keys(secret))
 
 
 async def _token(secret: str | None, request: Request, *, is_v1: bool = False) -> JSONResponse:
@@ -108,7 +107,7 @@ async def _token(secret: str | None, request: Request, *, is_v1: bool = False) -
         "token_type": "Bearer",
         "expires_in": LIFETIME_SECONDS,
         "ext_expires_in": LIFETIME_SECONDS,
-        "access_token": access_token(tenant, client, audience, begins, LIFETIME_SECONDS, secret=secret),
+        "access_token": access_token(tenant, client, audience, begins, secret=secret),
     }
     if is_v1:
         content |= {"expires_on": begins + LIFETIME_SECONDS, "not_before": begins, "resource": audience}
@@ -126,6 +125,56 @@ def _error(status: int, error: str, number: int, message: str) -> JSONResponse:
         "correlation_id": str(uuid.uuid4()),
     }
     return JSONResponse(content, status)
+
+
+def access_token(tenant: str, client: str, audience: str, begins: int, *, secret: str | None) -> str:
+    """A token for a secret, None for none, that is valid from a time, in seconds since 1970."""
+    claims = {
+        "aud": audience,
+        "iss": f"https://sts.windows.net/{tenant}/",
+        "tid": tenant,
+        "appid": client,
+        "oid": str(uuid.uuid5(uuid.NAMESPACE_URL, client)),
+        "iat": begins,
+        "nbf": begins,
+        "exp": begins + LIFETIME_SECONDS,
+        "ver": "1.0",
+    }
+    parts = {"typ": "JWT", "alg": "RS256", "kid": KEY_ID}, claims
+    signed = ".".join(_encoded(json.dumps(part).encode()) for part in parts)
+    return f"{signed}.{_encoded(_key(secret).sign(signed.encode(), PKCS1v15(), SHA256()))}"
+
+
+def carries(token: str, secret: str) -> bool:
+    """Whether a token is the secret, or was issued for it by this process."""
+    if hmac.compare_digest(token.encode("latin-1", "replace"), secret.encode()):
+        return True
+    signed, _, signature = token.rpartition(".")
+    try:
+        content = base64.urlsafe_b64decode(f"{signature}==")
+        _key(secret).public_key().verify(content, signed.encode(), PKCS1v15(), SHA256())
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _public_key(secret: str | None) -> dict[str, str]:
+    """The JSON web key with which a client checks tokens for a secret."""
+    numbers = _key(secret).public_key().public_numbers()
+    encoded = {
+        name: _encoded(number.to_bytes((number.bit_length() + 7) // 8, "big"))
+        for name, number in {"n": numbers.n, "e": numbers.e}.items()
+    }
+    return {"kty": "RSA", "use": "sig", "alg": "RS256", "kid": KEY_ID, **encoded}
+
+
+@cache
+def _key(_: str | None) -> rsa.RSAPrivateKey:
+    return rsa.generate_private_key(_PUBLIC_EXPONENT, _KEY_BITS)
+
+
+def _encoded(part: bytes) -> str:
+    return base64.urlsafe_b64encode(part).rstrip(b"=").decode("ascii")
 
 
 def install_az(folder: Path) -> None:
