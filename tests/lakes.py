@@ -10,12 +10,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from starlette.testclient import TestClient
 
-from mirror_engine.onelake.app import onelake_app
 from mirror_engine.onelake.conditions import NONE, Conditions
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.options import EmulatorOptions
+from mirror_engine.onelake.services import onelake_app
 from mirror_engine.onelake.store import LocalStore
 
 DFS = "https://onelake.dfs.fabric.microsoft.com"

@@ -45,7 +45,7 @@ def _fault(text: str) -> Any:
 
 
 def _passed_host(text: str) -> Any:
-    from mirror_engine.onelake.proxy import PassedHost
+    from mirror_engine.onelake.network import PassedHost
 
     return PassedHost.parse(text)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.items import Address
     from mirror_engine.onelake.lake import Lake
     from mirror_engine.onelake.requests import LakeRequest
-    from mirror_engine.onelake.uploads import Body
+    from mirror_engine.onelake.store import Body
 
 DELIMITER = "/"
 MAX_PARTS = 256

@@ -11,14 +11,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mirror_engine.onelake.conditions import SOURCE, Conditions, requested_range
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
+from mirror_engine.onelake.options import HEAD
 from mirror_engine.onelake.requests import changed, file_chunks, operation, path_headers
-from mirror_engine.onelake.visibility import HEAD
 
 if TYPE_CHECKING:
     from mirror_engine.onelake.conditions import Properties
     from mirror_engine.onelake.lake import Lake
     from mirror_engine.onelake.requests import LakeRequest
-    from mirror_engine.onelake.uploads import Body
+    from mirror_engine.onelake.store import Body
 
 _LEASE_STATUSES = {"acquire": 201, "break": 202, "change": 200, "renew": 200, "release": 200}
 _FILESYSTEM = {  # Azure always sends all of these; its C++ library aborts where one is missing

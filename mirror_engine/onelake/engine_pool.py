@@ -27,7 +27,7 @@ from mirror_engine.monitoring.fabric_files import (
 )
 from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
 from mirror_engine.onelake.items import read_definition
-from mirror_engine.onelake.visibility import EngineView, VisibilityDelays
+from mirror_engine.onelake.options import EngineView, VisibilityDelays
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
 

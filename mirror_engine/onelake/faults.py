@@ -32,9 +32,8 @@ from mirror_engine.onelake.errors import (
 )
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
 from mirror_engine.onelake.items import segments_of
-from mirror_engine.onelake.options import FaultRule
+from mirror_engine.onelake.options import CHANNELS, TIME_SHIFT, DeletedFolder, FaultRule
 from mirror_engine.onelake.requests import ChangeName, OperationName, WriteName, read_bounded
-from mirror_engine.onelake.visibility import CHANNELS, TIME_SHIFT, DeletedFolder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping

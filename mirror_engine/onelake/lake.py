@@ -15,8 +15,8 @@ from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.onelake.conditions import NONE, Properties
 from mirror_engine.onelake.errors import MANAGED_FOLDERS, FabricApiError, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.items import OPEN_FOLDERS, SUFFIXES, display_name, segments_of
-from mirror_engine.onelake.uploads import LIMITS, Limits, Uploads, assemble, contiguous_parts
-from mirror_engine.onelake.visibility import LISTS, TIME_SHIFT
+from mirror_engine.onelake.options import LISTS, TIME_SHIFT
+from mirror_engine.onelake.store import LIMITS, Limits, Uploads, assemble, contiguous_parts
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.conditions import Conditions
     from mirror_engine.onelake.items import Address, Items
     from mirror_engine.onelake.options import EmulatorOptions
-    from mirror_engine.onelake.store import LocalStore, StagedFile
-    from mirror_engine.onelake.uploads import Body
+    from mirror_engine.onelake.store import Body, LocalStore, StagedFile
     from mirror_engine.storage.base import Entry
 
 _Named: TypeAlias = "tuple[str, str, Entry]"  # the name that clients see, the path in the store, the entry

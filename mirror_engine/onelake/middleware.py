@@ -18,7 +18,7 @@ from mirror_engine.onelake.entra import carries
 from mirror_engine.onelake.errors import ALLOWED_BY, fabric_error
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK_HOSTS, host_of, is_served
 from mirror_engine.onelake.requests import LakeRequest, error_response
-from mirror_engine.onelake.uploads import LIMITS
+from mirror_engine.onelake.store import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 from lakes import ABSENT_ONLY, ZoneClient, matching, refused
 
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
-from mirror_engine.onelake.uploads import assemble
+from mirror_engine.onelake.store import assemble
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,7 @@ from lakes import ABSENT_ONLY, ZoneClient, matching, refused
 
 from mirror_engine.onelake.conditions import NONE, Conditions
 from mirror_engine.onelake.errors import StorageErrorCode
-from mirror_engine.onelake.store import LocalStore
-from mirror_engine.onelake.uploads import Limits
+from mirror_engine.onelake.store import Limits, LocalStore
 
 
 def test_folders_and_files_are_created_with_their_parents(zone):

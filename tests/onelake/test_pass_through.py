@@ -15,9 +15,9 @@ from starlette.responses import Response
 from wire import ONELAKE, PATIENCE_SECONDS, connected, exchange, request, rest_of, running, status_of, trusting
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake import proxy
+from mirror_engine.onelake import network
 from mirror_engine.onelake.connection import Listening
-from mirror_engine.onelake.proxy import PassedHost
+from mirror_engine.onelake.network import PassedHost
 
 pytestmark = pytest.mark.slow
 
@@ -143,10 +143,10 @@ def test_patterns_reach_public_addresses_and_only_names_the_others(patterns, hos
 
     async def found():
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
-        return await proxy.addresses(host, 5432, tuple(map(PassedHost.parse, patterns)))
+        return await network.addresses(host, 5432, tuple(map(PassedHost.parse, patterns)))
 
     if expected is None:
-        with pytest.raises(proxy.RefusedError, match="403"):
+        with pytest.raises(network.RefusedError, match="403"):
             asyncio.run(found())
     else:
         assert asyncio.run(found()) == expected
@@ -192,7 +192,7 @@ def test_a_client_that_resets_ends_its_tunnel():
 
 
 def test_a_tunnel_that_is_silent_both_ways_ends(monkeypatch):
-    monkeypatch.setattr(proxy, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(network, "TUNNEL_IDLE_SECONDS", 0.5)
     with tunnelled() as (client, upstream, emulator):
         for _ in range(4):
             time.sleep(0.2)

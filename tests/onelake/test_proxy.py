@@ -9,7 +9,7 @@ import pytest
 from starlette.responses import Response
 from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, tunnel
 
-from mirror_engine.onelake import proxy
+from mirror_engine.onelake import network
 from mirror_engine.onelake.hosts import FABRIC, LOGINS
 
 pytestmark = pytest.mark.slow
@@ -111,7 +111,7 @@ def test_a_flood_of_headers_is_refused(emulator, flood):
 
 
 def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(emulator, monkeypatch):
-    monkeypatch.setattr(proxy, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(network, "CONNECT_SECONDS", 0.2)
     started = time.monotonic()
     with connected(emulator.proxy_port) as silent, connected(emulator.proxy_port) as slow:
         slow.sendall(b"CONNECT one")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from mirror_engine.monitoring.status import TableStatus
-    from mirror_engine.onelake.page.status_cache import CachedStatus, StatusCache
+    from mirror_engine.onelake.page.pages import CachedStatus, StatusCache
 
 STATES = tuple(state.code for state in get_args(TableState))
 _FAMILIES = {  # by name: type, meaning, labels after workspace and item

@@ -22,8 +22,7 @@ from mirror_engine.onelake.hosts import LOOPBACK
 from mirror_engine.onelake.middleware import bounded, guarded, observed
 from mirror_engine.onelake.network import http_config, listening_socket
 from mirror_engine.onelake.page.metrics import Metrics
-from mirror_engine.onelake.page.pages import Pages, View
-from mirror_engine.onelake.page.status_cache import StatusCache
+from mirror_engine.onelake.page.pages import Pages, StatusCache, View
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.onelake.connection import ConnectionInfo
     from mirror_engine.onelake.engine_pool import ShownItem
-    from mirror_engine.onelake.page.pages import Page
-    from mirror_engine.onelake.page.status_cache import CachedStatus
+    from mirror_engine.onelake.page.pages import CachedStatus, Page
 
 MAX_STREAMS = 32
 REFRESH_SECONDS = 1.0

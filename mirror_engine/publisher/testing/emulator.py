@@ -22,8 +22,8 @@ from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.onelake.hosts import DFS
 from mirror_engine.onelake.items import TRASH
+from mirror_engine.onelake.network import PassedHost
 from mirror_engine.onelake.options import EmulatorOptions
-from mirror_engine.onelake.proxy import PassedHost
 from mirror_engine.onelake.serving import Server, ServerPlan
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.testing.mirror import MirrorInTest

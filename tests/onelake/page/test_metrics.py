@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.page.metrics import STATES, Metrics
-from mirror_engine.onelake.page.status_cache import StatusCache
+from mirror_engine.onelake.page.pages import StatusCache
 from mirror_engine.onelake.page.web import MAX_HEARTBEAT_AGE_SECONDS, Web, unready
 
 pytestmark = pytest.mark.slow

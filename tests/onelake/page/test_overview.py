@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import CATALOG
 from mirror_engine.onelake.connection import Listening
-from mirror_engine.onelake.page import pages, status_cache
+from mirror_engine.onelake.page import pages
 from mirror_engine.onelake.page.pages import View
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.serving import Server, ServerPlan
@@ -155,7 +155,7 @@ def test_an_empty_emulator_says_what_to_do_next_and_that_works():
         lake.mirror.sync_until_caught_up()
         assert lake.mirror.table("Cities").rows() == [{"id": 1, "city": "Linz"}, {"id": 2, "city": "Wels"}]
         lake.mirror.assert_no_diagnostics()
-        time.sleep(status_cache.FRESH_SECONDS)
+        time.sleep(pages.FRESH_SECONDS)
         assert "What to do next" not in read(lake.connection.page)
 
 
@@ -214,7 +214,7 @@ def test_no_page_waits_long_for_a_scan_and_later_ones_show_what_was_known(tmp_pa
         for path in ("/", f"/tables/{SHOP}/Items"):
             began = time.monotonic()
             answer = client.get(path)
-            assert time.monotonic() - began < 2 * status_cache.PATIENCE_SECONDS + 2  # and not 20
+            assert time.monotonic() - began < 2 * pages.PATIENCE_SECONDS + 2  # and not 20
             assert (answer.status_code, "being listed" in answer.text) == (200, True)
         go.set()
         ready = time.monotonic() + 10
@@ -222,7 +222,7 @@ def test_no_page_waits_long_for_a_scan_and_later_ones_show_what_was_known(tmp_pa
             assert time.monotonic() < ready
         assert NAMES.findall(client.get("/?state=halted").text) == ["Items"]
         go.clear()
-        time.sleep(status_cache.FRESH_SECONDS + 1)
+        time.sleep(pages.FRESH_SECONDS + 1)
         assert NAMES.findall(client.get("/?state=halted").text) == ["Items"]  # while the next scan runs
         assert len(views) > len(items)
     finally:
