@@ -34,19 +34,12 @@ ISSUER = "mirror-engine local authority"
 
 @dataclass(frozen=True)
 class Authority:
-    """The emulator's certificate files.
+    """The emulator's certificate files."""
 
-    Attributes:
-        ca: the authority's certificate alone, for programs that add it to their own roots.
-        bundle: it and this machine's roots, for programs that replace theirs.
-        java: the bundle as a trust store for Java: PKCS#12 without a password.
-        leaf: the emulator's certificate and key, readable by its owner alone.
-    """
-
-    ca: Path
-    bundle: Path
-    java: Path
-    leaf: Path
+    ca: Path  # the authority's certificate alone, for programs that add it to their own roots
+    bundle: Path  # it and this machine's roots, for programs that replace theirs
+    java: Path  # the bundle as a trust store for Java: PKCS#12 without a password
+    leaf: Path  # the emulator's certificate and key, readable by its owner alone
 
     def context(self) -> ssl.SSLContext:
         """For the TLS listener."""

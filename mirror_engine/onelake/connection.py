@@ -48,28 +48,21 @@ _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
 class Listening:
     """Where the emulator listens.
 
-    Attributes:
-        address: an IP address of this machine.
-        token: which every request must carry; None where any passes.
-        port: of the proxy; http, https and the page take the next three. 0 for any free ones.
-        allow_remote: listen on an address that others can reach.
-        pass_through: other hosts that the proxy connects to; only on loopback, as it asks for no token.
-        is_single_port: proxy, http, https and the page share `port`, and OneLake's, Entra's, Fabric's and the page's
-            paths the address; http leaves loopback, too.
-        names: of this machine, for which https has a certificate.
-
     Raises:
         UsageError: the address or a name is not valid, or others could reach it without `allow_remote` and token, or
             through it other hosts.
     """
 
-    address: str = LOOPBACK
-    token: str | None = None
-    port: int = 0
-    allow_remote: bool = False
+    address: str = LOOPBACK  # an IP address of this machine
+    token: str | None = None  # which every request must carry; None where any passes
+    port: int = 0  # of the proxy; http, https and the page take the next three. 0 for any free ones
+    allow_remote: bool = False  # listen on an address that others can reach
+    # other hosts that the proxy connects to; only on loopback, as it asks for no token
     pass_through: Sequence[PassedHost] = ()
+    # proxy, http, https and the page share `port`, and OneLake's, Entra's, Fabric's and the page's paths the address;
+    # http leaves loopback, too
     is_single_port: bool = False
-    names: Sequence[str] = ()
+    names: Sequence[str] = ()  # of this machine, for which https has a certificate
 
     def __post_init__(self) -> None:
         if self.token is not None and not _TOKEN.fullmatch(self.token):
@@ -119,27 +112,18 @@ class Listening:
 
 @dataclass(frozen=True)
 class ConnectionInfo:
-    """A running emulator as a publisher sees it.
+    """A running emulator as a publisher sees it."""
 
-    Attributes:
-        store: the served folder.
-        pid: of the emulator's process.
-        workspace, workspace_id, item, item_id: the default mirrored database.
-        environment: variables to set; `PATH` holds what is to be prepended.
-        https, http: the listeners' own URLs.
-        page: the status page's URL.
-    """
-
-    store: str
-    pid: int
-    workspace: str
+    store: str  # the served folder
+    pid: int  # of the emulator's process
+    workspace: str  # the default mirrored database
     workspace_id: str
     item: str
     item_id: str
-    environment: Mapping[str, str]
-    https: str
+    environment: Mapping[str, str]  # variables to set; `PATH` holds what is to be prepended
+    https: str  # the listeners' own URLs
     http: str
-    page: str
+    page: str  # the status page's URL
 
     @property
     def landing_zone(self) -> str:

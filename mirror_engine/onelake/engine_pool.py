@@ -64,22 +64,14 @@ _ACTIVE = frozenset({DatabaseStatus.STARTING, DatabaseStatus.RUNNING})
 
 @dataclass(frozen=True)
 class ShownItem:
-    """A mirrored database as the page shows it.
+    """A mirrored database as the page shows it."""
 
-    Attributes:
-        id: its GUID.
-        workspace, name: as displayed.
-        status: its Fabric status.
-        error: why its engine ended, or waits; `""` where it does not.
-        view: opens its mirror; raises `MirrorError` where it is gone.
-    """
-
-    id: str
-    workspace: str
+    id: str  # its GUID
+    workspace: str  # as displayed
     name: str
-    status: DatabaseStatus
-    error: str
-    view: Callable[[], Mirror]
+    status: DatabaseStatus  # its Fabric status
+    error: str  # why its engine ended, or waits; `""` where it does not
+    view: Callable[[], Mirror]  # opens its mirror; raises `MirrorError` where it is gone
 
     @property
     def should_run(self) -> bool:
@@ -124,32 +116,20 @@ class _Engine:
 
 @dataclass(eq=False)
 class EnginePool:
-    """Starts and stops replication of items; thread-safe, and all but `end`, `poll` and `forget` return soon.
+    """Starts and stops replication of items; thread-safe, and all but `end`, `poll` and `forget` return soon."""
 
-    Attributes:
-        store: the folder of the items.
-        items: of the store.
-        config: for all items; an item's definition wins.
-        has_engines: else items are started and stopped in name only.
-        on_event: gets every event with its item, from any thread.
-        on_failure: gets the reason why an engine ended unexpectedly.
-        new_writer: the Delta writer of an item; Spark's where it gives None.
-        delays: what engines do not see yet.
-        resumes: whether a stopped item that starts again keeps its tables, which Fabric rebuilds.
-        clock: of all that waits.
-    """
-
-    store: Path
-    items: Items
-    config: Config
+    store: Path  # the folder of the items
+    items: Items  # of the store
+    config: Config  # for all items; an item's definition wins
     _: KW_ONLY
-    has_engines: bool = True
-    on_event: Callable[[Item, Event], None] = lambda *_: None
-    on_failure: Callable[[str], None] = lambda _: None
+    has_engines: bool = True  # else items are started and stopped in name only
+    on_event: Callable[[Item, Event], None] = lambda *_: None  # gets every event with its item, from any thread
+    on_failure: Callable[[str], None] = lambda _: None  # gets the reason why an engine ended unexpectedly
+    # the Delta writer of an item; Spark's where it gives None
     new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
-    delays: VisibilityDelays = field(default_factory=lambda: VisibilityDelays(Clock()))
-    resumes: bool = False
-    clock: Clock = field(default_factory=Clock)
+    delays: VisibilityDelays = field(default_factory=lambda: VisibilityDelays(Clock()))  # what engines do not see yet
+    resumes: bool = False  # whether a stopped item that starts again keeps its tables, which Fabric rebuilds
+    clock: Clock = field(default_factory=Clock)  # of all that waits
     _engines: dict[str, _Engine] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 

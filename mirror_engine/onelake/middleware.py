@@ -42,25 +42,15 @@ def rejection(scope: Scope, status: int, code: str, message: str, **headers: str
 
 @dataclass(frozen=True)
 class RejectedRequest:
-    """A request that was answered with status 400 or more.
+    """A request that was answered with status 400 or more."""
 
-    Attributes:
-        method: as sent.
-        host: `""` where there was none, or more than one.
-        path: as sent, percent-encoded, without the query.
-        status: of the answer.
-        code: OneLake's or Fabric's error code; `""` where the answer has none.
-        allowed_by: the option with which it would not be rejected; `""` where there is none.
-        is_tolerated: it was served here, but Fabric would reject it.
-    """
-
-    method: str
-    host: str
-    path: str
-    status: int
-    code: str
-    allowed_by: str = ""
-    is_tolerated: bool = False
+    method: str  # as sent
+    host: str  # `""` where there was none, or more than one
+    path: str  # as sent, percent-encoded, without the query
+    status: int  # of the answer
+    code: str  # OneLake's or Fabric's error code; `""` where the answer has none
+    allowed_by: str = ""  # the option with which it would not be rejected; `""` where there is none
+    is_tolerated: bool = False  # it was served here, but Fabric would reject it
 
     @property
     def level(self) -> Literal["info", "warning"]:

@@ -71,15 +71,10 @@ def _host_and_port(authority: str) -> tuple[str, int | None]:
 
 @dataclass(frozen=True)
 class PassedHost:
-    """A host that the proxy connects to, or several.
+    """A host that the proxy connects to, or several."""
 
-    Attributes:
-        host: a name or an address; or a pattern with `*`, which means public addresses only.
-        port: None for all.
-    """
-
-    host: str
-    port: int | None = None
+    host: str  # a name or an address; or a pattern with `*`, which means public addresses only
+    port: int | None = None  # None for all
 
     @staticmethod
     def parse(text: str) -> PassedHost:

@@ -53,30 +53,19 @@ NO_PROXY = "localhost,127.0.0.1"  # older clients fail on ::1
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """What an emulator serves, and how.
+    """What an emulator serves, and how."""
 
-    Attributes:
-        store: the folder of workspaces and items; created where missing.
-        workspace, item: the default mirrored database, created where missing; None for the first.
-        has_engines: whether landed files are applied.
-        listening: where.
-        options: how it differs from OneLake.
-        config: of the engines.
-        new_writer: the Delta writer of an item; Spark's where it gives None.
-        has_fault_api: whether faults can be switched while it runs.
-        resumes: whether a stopped item that starts again keeps its tables, which Fabric rebuilds.
-    """
-
-    store: Path
-    workspace: str | None = None
+    store: Path  # the folder of workspaces and items; created where missing
+    workspace: str | None = None  # the default mirrored database, created where missing; None for the first
     item: str | None = None
-    has_engines: bool = True
-    listening: Listening = field(default_factory=Listening)
-    options: EmulatorOptions = field(default_factory=EmulatorOptions)
-    config: Config = field(default_factory=Config)
+    has_engines: bool = True  # whether landed files are applied
+    listening: Listening = field(default_factory=Listening)  # where
+    options: EmulatorOptions = field(default_factory=EmulatorOptions)  # how it differs from OneLake
+    config: Config = field(default_factory=Config)  # of the engines
+    # the Delta writer of an item; Spark's where it gives None
     new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
-    has_fault_api: bool = False
-    resumes: bool = False
+    has_fault_api: bool = False  # whether faults can be switched while it runs
+    resumes: bool = False  # whether a stopped item that starts again keeps its tables, which Fabric rebuilds
 
 
 @dataclass(eq=False)

@@ -165,19 +165,12 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """Which tables an overview shows, and in which order.
+    """Which tables an overview shows, and in which order."""
 
-    Attributes:
-        q: words that a table's folder has, in any case.
-        state: one of `STATES`, or `STUCK`; `""` for all.
-        sort: one of `SORTS`, after `-` from the largest to the smallest; `""`: as the landing zone has them.
-        all: whether more than `MAX_TABLES` are shown; not empty for yes.
-    """
-
-    q: str = ""
-    state: str = ""
-    sort: str = ""
-    all: str = ""
+    q: str = ""  # words that a table's folder has, in any case
+    state: str = ""  # one of `STATES`, or `STUCK`; `""` for all
+    sort: str = ""  # one of `SORTS`, after `-` from the largest to the smallest; `""`: as the landing zone has them
+    all: str = ""  # whether more than `MAX_TABLES` are shown; not empty for yes
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> View:
