@@ -1,12 +1,10 @@
-"""The page's HTML, rendered from templates; the same for a request and for the stream of changes."""
+"""What the pages show: cached statuses, the tables of a view, and templates with their functions."""
 
 from __future__ import annotations
 
 import re
-import shlex
 import threading
 import time
-from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -16,13 +14,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from mirror_engine.errors import MirrorError
-from mirror_engine.explain.pages import explanation
-from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, count, printable
-from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.landing_zone.diagnostics import Severity, count, printable
 from mirror_engine.landing_zone.states import Blocked, Halted, TableState, Unconfigured
 from mirror_engine.monitoring.words import URGENCY, cell, iso, span
-from mirror_engine.onelake.hosts import DFS
-from mirror_engine.onelake.items import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +25,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
-    from mirror_engine.onelake.connection import ConnectionInfo
     from mirror_engine.onelake.engine_pool import ShownItem
     from mirror_engine.tables.base import HistoryEntry
 
@@ -76,23 +69,14 @@ class StatusCache:
         self._scans = ThreadPoolExecutor(WORKERS, thread_name_prefix="status")
         self._rows: dict[tuple[str, str], tuple[HistoryEntry, pa.Table]] = {}
 
-    def all(self, patience: float | None = None) -> Sequence[CachedStatus]:
-        """Every mirrored database; after so many seconds as it was before, or without a status. None: wait."""
-        items = self._items()
-        for gone in self._entries.keys() - {item.id for item in items}:
-            self._entries.pop(gone, None)
-        found = [(item, *self._begin(item)) for item in items]
-        wait([scan for _, _, scan in found if scan], patience)
-        return [_cached(item, entry) for item, entry, _ in found]
+    def all(self, patience: float | None = None, only: str | None = None) -> Sequence[CachedStatus]:
+        """Every mirrored database, or the one of a GUID.
 
-    def one(self, item_id: str, patience: float | None = None) -> CachedStatus | None:
-        """A mirrored database by its GUID; otherwise as `all`."""
-        for item in self._items():
-            if item.id == item_id:
-                entry, scan = self._begin(item)
-                wait([scan] if scan else [], patience)
-                return _cached(item, entry)
-        return None
+        After so many seconds as it was before, or without a status; None: wait.
+        """
+        found = [(item, self._begin(item)) for item in self._items() if only in {None, item.id}]
+        wait([entry.scan for _, entry in found if entry.scan], patience)
+        return [_cached(item, entry) for item, entry in found]
 
     def close(self) -> None:
         """Wait for scans in progress."""
@@ -106,14 +90,14 @@ class StatusCache:
             self._rows[item.id, delta_folder] = newest, rows
         return rows
 
-    def _begin(self, item: ShownItem) -> tuple[_Entry, Future[None] | None]:
-        """An item's last scan, and the one in progress where that is no longer fresh."""
+    def _begin(self, item: ShownItem) -> _Entry:
+        """An item's last scan, and a new one where that is no longer fresh."""
         entry = self._entries.setdefault(item.id, _Entry())
         with entry.lock:
             is_over = entry.scan is None or entry.scan.done()
             if is_over and self._clock() >= entry.fresh_until:
                 entry.scan = self._scans.submit(self._scan, entry, item)
-            return entry, entry.scan
+        return entry
 
     def _scan(self, entry: _Entry, item: ShownItem) -> None:
         started = self._clock()
@@ -151,7 +135,6 @@ SORTS: Mapping[str, Callable[[TableStatus], Any]] = {  # by column; those of `_F
     "commit": lambda table: table.last_commit_at or 0.0,
 }
 _FROM_LARGEST = ("rows", "lag", "commit")
-_SECRETS = ("AZURE_CLIENT_SECRET", "MIRROR_ENGINE_FAULT_API_TOKEN")  # variables that a page leaves out
 SEVERITIES = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 
 
@@ -159,7 +142,7 @@ class Page(NamedTuple):
     """A page: window title, HTML of the part that changes, whether its subject exists."""
 
     title: str
-    main: str
+    main: Markup
     exists: bool = True
 
 
@@ -176,13 +159,8 @@ class View:
     def of(cls, query: Mapping[str, str]) -> View:
         """The view of a request; what is unknown counts as absent."""
         view = cls(**{name: query.get(name, "").strip()[:MAX_CHARACTERS] for name in cls.__dataclass_fields__})
-        is_known = view.sort.removeprefix("-") in SORTS
-        return replace(view, sort=view.sort if is_known else "", state=view.state if view.is_state_known else "")
-
-    @property
-    def is_state_known(self) -> bool:
-        """Whether it names a state or none."""
-        return self.state in {*STATES, STUCK, ""}
+        is_sort, is_state = view.sort.removeprefix("-") in SORTS, view.state in {*STATES, STUCK}
+        return replace(view, sort=view.sort if is_sort else "", state=view.state if is_state else "")
 
     def url(self, **changes: str) -> str:
         """The address of the overview with some of it changed."""
@@ -194,10 +172,6 @@ class View:
         first = f"-{column}" if column in _FROM_LARGEST else column
         other = column if column in _FROM_LARGEST else f"-{column}"
         return self.url(sort=other if self.sort == first else first)
-
-    def direction(self, column: str) -> str:
-        """`ascending` or `descending`, as browsers call it; `""` where the tables have another order."""
-        return {column: "ascending", f"-{column}": "descending"}.get(self.sort, "")
 
     def tables(self, found: Sequence[TableStatus]) -> Sequence[TableStatus]:
         """The tables of a mirrored database that it shows, in its order."""
@@ -211,112 +185,6 @@ class View:
         if self.sort:
             chosen.sort(key=SORTS[self.sort.removeprefix("-")], reverse=self.sort.startswith("-"))
         return chosen
-
-
-class Pages:
-    """Renders pages.
-
-    Args:
-        statuses: of the mirrored databases.
-        connection: gives the emulator as a publisher sees it; None where that is not known.
-        has_token: whether the emulator asks for a token, which no page shows.
-        is_shared: whether the page is reached from other machines, as from outside of a container.
-    """
-
-    def __init__(
-        self,
-        statuses: StatusCache,
-        connection: Callable[[], ConnectionInfo | None] = lambda: None,
-        *,
-        has_token: bool = False,
-        is_shared: bool = False,
-    ) -> None:
-        self._statuses = statuses
-        self._connection = connection
-        self._has_token = has_token
-        self._is_shared = is_shared
-        self._templates = _environment()
-
-    def overview(self, view: View, address: str) -> Page:
-        """The mirrored databases with their tables; `address`: the URL without a path that the reader came by."""
-        statuses = self._statuses.all(PATIENCE_SECONDS)
-        found = [(cached, view.tables(cached.status.tables if cached.status else ())) for cached in statuses]
-        tables = [table for cached in statuses if cached.status for table in cached.status.tables]
-        counts = Counter(table.state.code for table in tables)
-        main = self._main(
-            "overview",
-            found=found,
-            view=view,
-            total=len(tables),
-            chosen=sum(len(shown) for _, shown in found),
-            counts=[(state, counts[state]) for state in STATES if counts[state]],
-            guide=lambda cached: self._guide(cached, address),
-        )
-        return Page("mirror-engine", main)
-
-    def explain(self, code: str) -> Page:
-        """What a diagnostic means."""
-        if code not in CATALOG:
-            return Page("Not found", self._main("absent", what="diagnostic", error=""), exists=False)
-        page = explanation(code)
-        return Page(f"{code}: {page.title}", self._main("explain", page=page))
-
-    def table(self, item_id: str, folder: str) -> Page:
-        """One table, by its mirrored database's GUID and its folder's name."""
-        cached = self._statuses.one(item_id, PATIENCE_SECONDS)
-        tables = cached.status.tables if cached and cached.status else ()
-        table = next((table for table in tables if table.name.folder == folder), None)
-        if cached is None or table is None:
-            if cached and not cached.status and not cached.error:
-                return Page(folder, self._main("listing"))
-            error = cached.error if cached else ""
-            return Page("Not found", self._main("absent", what="table", error=error), exists=False)
-        main = self._main("table", cached=cached, table=table, **self._contents(cached.item, table))
-        return Page(table.name.folder, main)
-
-    def document(self, page: Page) -> str:
-        """A page as an HTML document."""
-        main = Markup(page.main)  # noqa: S704 - rendered by a template
-        return self._templates.get_template("document.html").render(title=page.title, main=main)
-
-    def _main(self, name: str, **values: Any) -> str:  # noqa: ANN401 - the template's values
-        return self._templates.get_template(f"{name}.html").render(values)
-
-    def _guide(self, cached: CachedStatus, address: str) -> str:
-        """What to do next with an empty mirrored database."""
-        connection, item = self._connection(), cached.item
-        path = quote(f"{item.workspace}/{item.name}{SUFFIXES[0]}/{ZONE}", errors="replace")
-        guide: dict[str, Any] = {"url": f"https://onelake.{DFS}/{path}", "environment": "", "address": ""}
-        if self._is_shared:
-            guide |= {
-                "address": address,
-                "zone": shlex.quote(f"{address}/{path}"),
-                "token": '-H "Authorization: Bearer $MIRROR_ENGINE_TOKEN" ',
-            }
-        elif connection and connection.item_id == item.id:
-            hidden = tuple(f"export {name}=" for name in _SECRETS[not self._has_token :])
-            lines = (line for line in connection.exports() if not line.startswith(hidden))
-            token = '-H "Authorization: Bearer $AZURE_CLIENT_SECRET" ' if self._has_token else ""
-            guide |= {
-                "shell": f'eval "$(mirror-engine emulator env {shlex.quote(connection.store)})"',
-                "environment": "\n".join(lines),
-                "zone": shlex.quote(f"{connection.http}/{path}"),
-                "token": token,
-            }
-        return Markup(self._main("guide", **guide))  # noqa: S704 - rendered by a template
-
-    def _contents(self, item: ShownItem, table: TableStatus) -> dict[str, Any]:
-        """A table's newest commits and first rows, or why they cannot be read."""
-        shown: dict[str, Any] = {"commits": (), "names": (), "rows": None, "error": ""}
-        if table.delta_version is not None:
-            try:
-                shown["commits"] = item.view().history(table.delta_folder, limit=MAX_COMMITS)
-                if shown["commits"]:
-                    rows = self._statuses.rows(item, table.delta_folder, shown["commits"][0])
-                    shown |= {"names": rows.column_names, "rows": row_texts(rows)}
-            except MirrorError as problem:
-                shown["error"] = str(problem)
-        return shown
 
 
 def row_texts(table: pa.Table) -> Sequence[Sequence[str | None]]:
@@ -380,7 +248,8 @@ def table_url(item: ShownItem, table: TableStatus) -> str:
     return f"/tables/{item.id}/{quote(table.name.folder, errors='replace')}"
 
 
-def _environment() -> Environment:
+def templates() -> Environment:
+    """The templates of all pages, with their functions and limits."""
     environment = Environment(
         loader=PackageLoader("mirror_engine.onelake.page", "templates"),
         autoescape=True,
@@ -393,15 +262,8 @@ def _environment() -> Environment:
     environment.filters |= {"prose": prose, "coded": coded}
     functions = (count, last_diagnostic, file_names, place_in, table_url)
     environment.globals |= {function.__name__: function for function in functions}
-    limits = {"MAX_COLUMNS": MAX_COLUMNS, "MAX_COMMITS": MAX_COMMITS, "MAX_FILES": MAX_FILES, "MAX_ROWS": MAX_ROWS}
-    environment.globals |= {
-        "SEVERITIES": SEVERITIES,
-        "STATES": STATES,
-        "TONES": TONES,
-        "STUCK": STUCK,
-        "MAX_TABLES": MAX_TABLES,
-        **limits,
-    }
+    limits = ("MAX_COLUMNS", "MAX_COMMITS", "MAX_FILES", "MAX_ROWS", "MAX_TABLES")
+    environment.globals |= {name: globals()[name] for name in (*limits, "SEVERITIES", "STATES", "STUCK", "TONES")}
     return environment
 
 

@@ -3,36 +3,145 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import threading
 import time
+from collections import Counter
+from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+import prometheus_client
 import uvicorn
-from prometheus_client import CONTENT_TYPE_LATEST
+from markupsafe import Markup
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.errors import MirrorError
+from mirror_engine.explain.pages import explanation
+from mirror_engine.landing_zone.diagnostics import CATALOG, printable
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.monitoring.words import span
 from mirror_engine.onelake.engine_pool import DatabaseStatus
-from mirror_engine.onelake.hosts import LOOPBACK
+from mirror_engine.onelake.hosts import DFS, LOOPBACK
+from mirror_engine.onelake.items import SUFFIXES
 from mirror_engine.onelake.middleware import bounded, guarded, observed
 from mirror_engine.onelake.network import http_config, listening_socket
-from mirror_engine.onelake.page.metrics import Metrics
-from mirror_engine.onelake.page.pages import Pages, StatusCache, View
+from mirror_engine.onelake.page.pages import (
+    MAX_COMMITS,
+    PATIENCE_SECONDS,
+    STATES,
+    Page,
+    StatusCache,
+    View,
+    row_texts,
+    templates,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
+    from prometheus_client.metrics_core import Metric
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from mirror_engine.monitoring.status import TableStatus
     from mirror_engine.onelake.connection import ConnectionInfo
     from mirror_engine.onelake.engine_pool import ShownItem
-    from mirror_engine.onelake.page.pages import CachedStatus, Page
+    from mirror_engine.onelake.page.pages import CachedStatus
+
+_FAMILIES = {  # by name: type, meaning, labels after workspace and item
+    "up": (GaugeMetricFamily, "1 where an engine runs on the mirrored database.", ()),
+    "last_heartbeat_timestamp_seconds": (GaugeMetricFamily, "Time of the engine's last heartbeat.", ()),
+    "landing_zone_diagnostics": (GaugeMetricFamily, "Diagnostics about the landing zone itself, by code.", ("code",)),
+    "pending_files": (GaugeMetricFamily, "Change files that are not in the table.", ("table",)),
+    "lag_seconds": (GaugeMetricFamily, "Age of the oldest pending file.", ("table",)),
+    "table_rows": (GaugeMetricFamily, "Rows in the Delta table.", ("table",)),
+    "last_commit_timestamp_seconds": (GaugeMetricFamily, "Time of the last commit.", ("table",)),
+    "files_applied": (CounterMetricFamily, "Change files of this generation that are in the table.", ("table",)),
+    "rows_processed": (CounterMetricFamily, "Operations of this generation.", ("table",)),
+    "bytes_processed": (CounterMetricFamily, "Bytes of this generation's operations.", ("table",)),
+    "table_state": (GaugeMetricFamily, "1 for the table's state.", ("table", "state")),
+    "table_fabric_status": (GaugeMetricFamily, "1 for the status that Fabric would show.", ("table", "status")),
+    "diagnostics": (GaugeMetricFamily, "How often each diagnostic occurs, by code.", ("table", "code")),
+}
+
+
+class Metrics:
+    """The metrics of one emulator, in a registry of their own."""
+
+    def __init__(self, statuses: StatusCache) -> None:
+        self._statuses = statuses
+        self._registry = prometheus_client.CollectorRegistry()
+        self._requests = prometheus_client.Counter(
+            "mirror_engine_emulator_requests",
+            "Requests that the emulator answered.",
+            ("method", "status"),
+            registry=self._registry,
+        )
+        self._registry.register(self)
+
+    def count_request(self, method: str, status: int) -> None:
+        """Count an answer of the emulator."""
+        self._requests.labels(method, status).inc()
+
+    def text(self) -> bytes:
+        """All metrics, in Prometheus's text format."""
+        return prometheus_client.generate_latest(self._registry)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the names alone are not worth a scan."""
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        """Collect for the registry."""
+        metrics = {
+            name: family(f"mirror_engine_{name}", meaning, labels=("workspace", "item", *labels))
+            for name, (family, meaning, labels) in _FAMILIES.items()
+        }
+        for cached in self._statuses.all():
+            for name, labels, value in _samples(cached):
+                if value is not None:
+                    texts = (cached.item.workspace, cached.item.name, *labels)
+                    metrics[name].add_metric([printable(text) for text in texts], value)
+        return metrics.values()
+
+
+def _samples(cached: CachedStatus) -> Iterator[tuple[str, tuple[str, ...], float | None]]:
+    """Names, labels after workspace and item, and values; None for what is not known."""
+    status = cached.status
+    yield "up", (), float(status is not None and status.engine_running)
+    if status is None:
+        return
+    yield "last_heartbeat_timestamp_seconds", (), status.last_heartbeat_at
+    for code, count in sorted(Counter(diagnostic.code for diagnostic in status.diagnostics).items()):
+        yield "landing_zone_diagnostics", (code,), count
+    for table in status.tables:
+        yield from _table_samples(table.name.normalized, table)
+
+
+def _table_samples(name: str, table: TableStatus) -> Iterator[tuple[str, tuple[str, ...], float | None]]:
+    yield "pending_files", (name,), len(table.pending_files)
+    yield "lag_seconds", (name,), table.lag_seconds
+    yield "table_rows", (name,), table.row_count
+    yield "last_commit_timestamp_seconds", (name,), table.last_commit_at
+    yield "files_applied", (name,), len(table.files) - len(table.pending_files)
+    yield "rows_processed", (name,), table.rows_processed
+    yield "bytes_processed", (name,), table.bytes_processed
+    for state in STATES:
+        yield "table_state", (name, state), float(table.state.code == state)
+    if table.fabric_status:
+        yield "table_fabric_status", (name, table.fabric_status), 1.0
+    codes: Counter[str] = Counter()
+    for diagnostic, count in table.diagnostics:
+        codes[diagnostic.code] += count
+    for code, count in sorted(codes.items()):
+        yield "diagnostics", (name, code), count
+
 
 MAX_STREAMS = 32
 REFRESH_SECONDS = 1.0
@@ -41,6 +150,7 @@ MAX_HEARTBEAT_AGE_SECONDS = 120.0  # an engine writes one every 30 s while it wo
 MAX_BODY_BYTES = 1024
 MAX_CONNECTIONS = 64
 IDLE_SECONDS = 30
+_SECRETS = ("AZURE_CLIENT_SECRET", "MIRROR_ENGINE_FAULT_API_TOKEN")  # variables that a page leaves out
 EVENT_STREAM = "text/event-stream"
 ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 HEADERS = {  # no scripts or styles but the page's own, no framing, no embedding
@@ -58,7 +168,7 @@ _HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.i
 
 
 class Web:
-    """Page, metrics and probes, served on loopback, guarded and limited.
+    """Page, metrics and probes, served on loopback, guarded and limited; templates render the pages.
 
     Args:
         items: gives every mirrored database.
@@ -87,17 +197,20 @@ class Web:
         on_error: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._statuses = StatusCache(items)
-        self._pages = Pages(self._statuses, connection, has_token=secret is not None, is_shared=is_shared)
+        self._connection = connection
+        self._has_token = secret is not None
+        self._is_shared = is_shared
+        self._templates = templates()
         self._clock = clock
         self.metrics = Metrics(self._statuses)
         self._stream_count = 0
         self._ended = threading.Event()
         routes = [
-            Route("/", self._overview),
-            Route("/tables/{item}/{folder:path}", self._table),
-            Route("/explain/{code}", self._explain),
+            Route("/", self._live(self._overview)),
+            Route("/tables/{item}/{folder:path}", self._live(self._table)),
+            Route("/explain/{code}", self._live(self._explain)),
             Route("/metrics", self._metrics),
-            Route("/healthz", _healthz),
+            Route("/healthz", lambda _: PlainTextResponse("ok\n")),
             Route("/readyz", self._readyz),
             *(Route(f"/assets/{name}", _asset(name, kind)) for name, kind in ASSETS.items()),
         ]
@@ -132,25 +245,95 @@ class Web:
         self._thread.join()
         self._statuses.close()
 
-    async def _overview(self, request: Request) -> Response:
+    def _overview(self, request: Request) -> Page:
+        """The mirrored databases with their tables."""
         view, address = View.of(request.query_params), str(request.base_url).rstrip("/")
-        return await self._respond(request, lambda: self._pages.overview(view, address))
+        statuses = self._statuses.all(PATIENCE_SECONDS)
+        found = [(cached, view.tables(cached.status.tables if cached.status else ())) for cached in statuses]
+        tables = [table for cached in statuses if cached.status for table in cached.status.tables]
+        counts = Counter(table.state.code for table in tables)
+        main = self._render(
+            "overview",
+            found=found,
+            view=view,
+            total=len(tables),
+            chosen=sum(len(shown) for _, shown in found),
+            counts=[(state, counts[state]) for state in STATES if counts[state]],
+            guide=lambda cached: self._guide(cached.item, address),
+        )
+        return Page("mirror-engine", main)
 
-    async def _table(self, request: Request) -> Response:
-        item, folder = request.path_params["item"], request.path_params["folder"]
-        return await self._respond(request, lambda: self._pages.table(item, folder))
+    def _explain(self, request: Request) -> Page:
+        """What a diagnostic means."""
+        code = request.path_params["code"]
+        if code not in CATALOG:
+            return Page("Not found", self._render("absent", what="diagnostic", error=""), exists=False)
+        page = explanation(code)
+        return Page(f"{code}: {page.title}", self._render("explain", page=page))
 
-    async def _explain(self, request: Request) -> Response:
-        return await self._respond(request, lambda: self._pages.explain(request.path_params["code"]))
+    def _table(self, request: Request) -> Page:
+        """One table, by its mirrored database's GUID and its folder's name."""
+        folder = request.path_params["folder"]
+        for cached in self._statuses.all(PATIENCE_SECONDS, request.path_params["item"]):
+            if not cached.status and not cached.error:
+                return Page(folder, self._render("listing"))
+            for table in cached.status.tables if cached.status else ():
+                if table.name.folder == folder:
+                    contents = self._contents(cached.item, table)
+                    return Page(folder, self._render("table", cached=cached, table=table, **contents))
+            return Page("Not found", self._render("absent", what="table", error=cached.error), exists=False)
+        return Page("Not found", self._render("absent", what="table", error=""), exists=False)
 
-    async def _respond(self, request: Request, render: Callable[[], Page]) -> Response:
-        """A page, or for its script a stream of changes."""
-        if EVENT_STREAM not in request.headers.get("accept", ""):
-            page = await run_in_threadpool(render)
-            return HTMLResponse(self._pages.document(page), 200 if page.exists else 404, headers={"Vary": "Accept"})
-        if self._stream_count >= MAX_STREAMS:
-            return PlainTextResponse("Too many pages are open.\n", 503, {"Retry-After": "60"})
-        return StreamingResponse(self._events(render), media_type=EVENT_STREAM)
+    def _render(self, name: str, **values: Any) -> Markup:  # noqa: ANN401 - the template's values
+        return Markup(self._templates.get_template(f"{name}.html").render(values))  # noqa: S704 - it escapes
+
+    def _guide(self, item: ShownItem, address: str) -> Markup:
+        """What to do next with an empty mirrored database; `address`: the URL that the reader came by."""
+        connection = self._connection()
+        path = quote(f"{item.workspace}/{item.name}{SUFFIXES[0]}/{ZONE}", errors="replace")
+        guide = {"url": f"https://onelake.{DFS}/{path}", "environment": "", "address": ""}
+        if self._is_shared:
+            guide |= {
+                "address": address,
+                "zone": shlex.quote(f"{address}/{path}"),
+                "token": '-H "Authorization: Bearer $MIRROR_ENGINE_TOKEN" ',
+            }
+        elif connection and connection.item_id == item.id:
+            hidden = tuple(f"export {name}=" for name in _SECRETS[not self._has_token :])
+            guide |= {
+                "shell": f'eval "$(mirror-engine emulator env {shlex.quote(connection.store)})"',
+                "environment": "\n".join(line for line in connection.exports() if not line.startswith(hidden)),
+                "zone": shlex.quote(f"{connection.http}/{path}"),
+                "token": '-H "Authorization: Bearer $AZURE_CLIENT_SECRET" ' if self._has_token else "",
+            }
+        return self._render("guide", **guide)
+
+    def _contents(self, item: ShownItem, table: TableStatus) -> dict[str, Any]:
+        """A table's newest commits and first rows, or why they cannot be read."""
+        shown: dict[str, Any] = {"commits": (), "names": (), "rows": None, "error": ""}
+        if table.delta_version is not None:
+            try:
+                shown["commits"] = item.view().history(table.delta_folder, limit=MAX_COMMITS)
+                if shown["commits"]:
+                    rows = self._statuses.rows(item, table.delta_folder, shown["commits"][0])
+                    shown |= {"names": rows.column_names, "rows": row_texts(rows)}
+            except MirrorError as problem:
+                shown["error"] = str(problem)
+        return shown
+
+    def _live(self, render: Callable[[Request], Page]) -> Callable[[Request], Awaitable[Response]]:
+        """Answer with a page, or for its script with a stream of changes."""
+
+        async def answer(request: Request) -> Response:
+            if EVENT_STREAM not in request.headers.get("accept", ""):
+                page = await run_in_threadpool(render, request)
+                html = self._render("document", title=page.title, main=page.main)
+                return HTMLResponse(html, 200 if page.exists else 404, headers={"Vary": "Accept"})
+            if self._stream_count >= MAX_STREAMS:
+                return PlainTextResponse("Too many pages are open.\n", 503, {"Retry-After": "60"})
+            return StreamingResponse(self._events(partial(render, request)), media_type=EVENT_STREAM)
+
+        return answer
 
     async def _events(self, render: Callable[[], Page]) -> AsyncIterator[str]:
         """The page's HTML whenever it changes, as server-sent events."""
@@ -171,15 +354,11 @@ class Web:
             self._stream_count -= 1
 
     async def _metrics(self, _: Request) -> Response:
-        return Response(await run_in_threadpool(self.metrics.text), media_type=CONTENT_TYPE_LATEST)
+        return Response(await run_in_threadpool(self.metrics.text), media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
     async def _readyz(self, _: Request) -> Response:
         lines = await run_in_threadpool(lambda: unready(self._statuses.all(), self._clock()))
         return PlainTextResponse("\n".join(["not ready", *lines, ""]), 503) if lines else PlainTextResponse("ready\n")
-
-
-async def _healthz(_: Request) -> Response:
-    return PlainTextResponse("ok\n")
 
 
 def _asset(name: str, kind: str) -> Callable[[Request], Response]:

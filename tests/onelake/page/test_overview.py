@@ -78,7 +78,6 @@ def test_a_view_knows_its_addresses():
     assert view.sorted_by("table") == "/?q=a+b&state=halted&sort=-table"
     assert view.sorted_by("rows") == "/?q=a+b&state=halted&sort=-rows"
     assert View(sort="-rows").sorted_by("rows") == "/?sort=rows"
-    assert (View(sort="-rows").direction("rows"), View(sort="-rows").direction("table")) == ("descending", "")
 
 
 def test_of_many_tables_the_first_are_shown_and_all_on_request(tmp_path, monkeypatch):

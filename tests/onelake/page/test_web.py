@@ -223,11 +223,11 @@ def test_many_readers_cost_one_scan(still):
 def test_a_change_is_visible_once_the_cache_is_stale(window):
     now = [0.0]
     cache = pages.StatusCache(window.items, clock=lambda: now[0])
-    assert cache.one(SHOP).status.tables[0].state.code == "behind"
+    assert cache.all(only=SHOP)[0].status.tables[0].state.code == "behind"
     window.apply()
-    assert cache.one(SHOP).status.tables[0].state.code == "behind"
+    assert cache.all(only=SHOP)[0].status.tables[0].state.code == "behind"
     now[0] += pages.FRESH_SECONDS
-    assert cache.one(SHOP).status.tables[0].state.code == "caught_up"
+    assert cache.all(only=SHOP)[0].status.tables[0].state.code == "caught_up"
 
 
 def test_scans_take_at_most_a_fifth_of_the_time(window):
@@ -238,10 +238,10 @@ def test_scans_take_at_most_a_fifth_of_the_time(window):
         return now[0]
 
     cache = pages.StatusCache(window.items, clock=slow_clock)
-    cache.one(SHOP)
+    cache.all(only=SHOP)[0]
     before = window.views
     now[0] += 5 * pages.IDLE_FACTOR - 11
-    cache.one(SHOP)
+    cache.all(only=SHOP)[0]
     assert window.views == before
 
 
