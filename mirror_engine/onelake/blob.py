@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.errors import ALLOWED_BY, StorageApiError, StorageErrorCode
-from mirror_engine.onelake.requests import CONTENT_TYPE, VERSION, changed, operation, response_headers
+from mirror_engine.onelake.requests import CONTENT_TYPE, VERSION, changed, is_dfs, response_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,6 @@ _BLOCK_KINDS = frozenset({"Latest", "Uncommitted", "Committed"})
 _DELETED = {"x-ms-delete-type-permanent": "true"}
 
 
-@operation("list")
 def list_blobs(lake: Lake, request: LakeRequest) -> Response:
     """List Blobs: `GET /{ws}?restype=container&comp=list`; a page begins at `marker`, or at `startFrom`."""
     query, limit = request.query, request.page_size
@@ -109,7 +108,6 @@ def _text(parent: ET.Element, name: str, text: str) -> None:
     element.text = text
 
 
-@operation("put", "staged")
 def put(lake: Lake, request: LakeRequest, body: Body) -> Response:
     """Put Blob; with `x-ms-meta-hdi_isfolder: true` a folder."""
     if request.headers.get("x-ms-blob-type", "").lower() != "blockblob":
@@ -120,7 +118,6 @@ def put(lake: Lake, request: LakeRequest, body: Body) -> Response:
     return changed(lake.put(address, body, request.conditions))
 
 
-@operation("block", "staged")
 def put_block(lake: Lake, request: LakeRequest, body: Body) -> Response:
     """Put Block: `PUT ?comp=block&blockid=`."""
     if not request.query.get("blockid"):
@@ -129,7 +126,6 @@ def put_block(lake: Lake, request: LakeRequest, body: Body) -> Response:
     return Response(status_code=201, headers={"x-ms-request-server-encrypted": "true"})
 
 
-@operation("blocklist", "bytes")
 def put_block_list(lake: Lake, request: LakeRequest, document: bytes) -> Response:
     """Put Block List: `PUT ?comp=blocklist`; InvalidXmlDocument."""
     root = _parsed(document)
@@ -149,7 +145,6 @@ def _parsed(document: bytes) -> ET.Element:
         raise StorageApiError(StorageErrorCode.InvalidXmlDocument) from problem
 
 
-@operation(takes="bytes")
 def user_delegation_key(_: Lake, __: LakeRequest, document: bytes) -> Response:
     """Get User Delegation Key: `POST /?restype=service&comp=userdelegationkey`; no signature is checked."""
     asked = _parsed(document)
@@ -170,7 +165,6 @@ def user_delegation_key(_: Lake, __: LakeRequest, document: bytes) -> Response:
     return Response(ET.tostring(root, "utf-8", xml_declaration=True), media_type="application/xml")
 
 
-@operation("copy")
 def copy(lake: Lake, request: LakeRequest) -> Response:
     """Copy Blob, and Put Blob From URL: `PUT` with `x-ms-copy-source`; complete when it is answered."""
     source, target = request.source(lake, "x-ms-copy-source"), lake.destination(request.raw_path)
@@ -179,27 +173,20 @@ def copy(lake: Lake, request: LakeRequest) -> Response:
     return changed(properties, status, {"x-ms-copy-id": str(uuid4()), "x-ms-copy-status": "success"})
 
 
-@operation("delete")
 def delete(lake: Lake, request: LakeRequest) -> Response:
-    """Delete Blob: a file, or an empty folder."""
-    lake.delete(lake.items.address(request.raw_path), request.conditions)
-    return Response(status_code=202, headers=_DELETED)
+    """Path Delete: `DELETE [?recursive=true]`; Delete Blob: a file, or an empty folder."""
+    is_path = is_dfs(request)
+    recursive = is_path and request.flag("recursive")
+    lake.delete(lake.items.address(request.raw_path), request.conditions, recursive=recursive)
+    return Response(status_code=200) if is_path else Response(status_code=202, headers=_DELETED)
 
 
-@operation()
 def account_properties(_: Lake, __: LakeRequest) -> Response:
     """Get Account Information: `GET ?restype=account&comp=properties`."""
     headers = {"x-ms-sku-name": "Standard_LRS", "x-ms-account-kind": "StorageV2", "x-ms-is-hns-enabled": "true"}
     return Response(headers=headers)
 
 
-@operation()
-def change_container(_: Lake, __: LakeRequest) -> Response:
-    """Create, Delete Container: only Fabric does that."""
-    raise StorageApiError(StorageErrorCode.ArtifactIdMissing)
-
-
-@operation("batch", "bytes")
 def batch(lake: Lake, request: LakeRequest, body: bytes) -> Response:
     """Blob Batch: `POST ?comp=batch`; rejected as OneLake does, unless `blob_batch` is `accept`."""
     if lake.options.blob_batch != "accept":

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from mirror_engine.onelake.conditions import SOURCE, Conditions, requested_range
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.options import HEAD
-from mirror_engine.onelake.requests import changed, file_chunks, operation, path_headers
+from mirror_engine.onelake.requests import changed, file_chunks, path_headers
 
 if TYPE_CHECKING:
     from mirror_engine.onelake.conditions import Properties
@@ -31,7 +31,6 @@ _FILESYSTEM = {  # Azure always sends all of these; its C++ library aborts where
 }
 
 
-@operation("create")
 def create(lake: Lake, request: LakeRequest) -> Response:
     """Path Create: `PUT ?resource=directory|file`."""
     resource = request.query["resource"].lower()
@@ -44,7 +43,6 @@ def create(lake: Lake, request: LakeRequest) -> Response:
     return changed(create_path(lake.destination(request.raw_path), request.conditions))
 
 
-@operation("append", "staged")
 def append(lake: Lake, request: LakeRequest, body: Body) -> Response:
     """Path Update: `PATCH ?action=append`, with `flush=true` also a flush."""
     address, position = lake.items.address(request.raw_path), request.number("position")
@@ -54,7 +52,6 @@ def append(lake: Lake, request: LakeRequest, body: Body) -> Response:
     return changed(properties, 202)
 
 
-@operation("flush")
 def flush(lake: Lake, request: LakeRequest) -> Response:
     """Path Update: `PATCH ?action=flush`."""
     _check_no_body(request)
@@ -62,27 +59,17 @@ def flush(lake: Lake, request: LakeRequest) -> Response:
     return changed(lake.flush(address, request.number("position"), request.conditions, retain=retain), 200)
 
 
-@operation("rename")
 def rename(lake: Lake, request: LakeRequest) -> Response:
     """Path Create: `PUT` with `x-ms-rename-source`."""
     source, target = request.source(lake, "x-ms-rename-source"), lake.destination(request.raw_path)
     return changed(lake.rename(source, target, request.conditions, Conditions.of(request.headers, SOURCE)))
 
 
-@operation("metadata")
 def set_properties(lake: Lake, request: LakeRequest) -> Response:
     """Path Update: `PATCH ?action=setProperties`; Set Blob Metadata and Properties: `PUT ?comp=metadata|properties`."""
     return changed(lake.set_metadata(lake.items.address(request.raw_path), request.conditions), 200)
 
 
-@operation("delete")
-def delete(lake: Lake, request: LakeRequest) -> Response:
-    """Path Delete: `DELETE [?recursive=true]`."""
-    lake.delete(lake.items.address(request.raw_path), request.conditions, recursive=request.flag("recursive"))
-    return Response(status_code=200)
-
-
-@operation("lease")
 def lease(lake: Lake, request: LakeRequest) -> Response:
     """Path Lease; leases have no effect."""
     properties = lake.properties(lake.items.address(request.raw_path))
@@ -94,7 +81,6 @@ def lease(lake: Lake, request: LakeRequest) -> Response:
     return changed(properties, status, {"x-ms-lease-id": lease_id, "x-ms-lease-time": "0"})
 
 
-@operation("list")
 def list_paths(lake: Lake, request: LakeRequest) -> Response:
     """Path List: `GET {any depth}?resource=filesystem`; names relative to the workspace, in order.
 
@@ -130,7 +116,6 @@ def _path_json(name: str, properties: Properties) -> dict[str, str]:
     return entry | ({"isDirectory": "true"} if properties.is_folder else {})
 
 
-@operation("head")
 def get_properties(lake: Lake, request: LakeRequest) -> Response:
     """Path Get Properties, Get Blob Properties: `HEAD`."""
     address = lake.items.address(request.raw_path)
@@ -141,14 +126,12 @@ def get_properties(lake: Lake, request: LakeRequest) -> Response:
     return Response(headers={**path_headers(properties), "Content-Length": str(properties.size)})
 
 
-@operation()
 def get_filesystem_properties(lake: Lake, request: LakeRequest) -> Response:
     """Filesystem Get Properties, Get Container Properties."""
     properties = lake.properties(lake.items.address(request.raw_path))
     return Response(headers={**path_headers(properties), **_FILESYSTEM})
 
 
-@operation("read")
 def read(lake: Lake, request: LakeRequest) -> Response:
     """Path Read, Get Blob: a file's bytes, or a range of them."""
     properties, file = lake.read(lake.items.address(request.raw_path), request.conditions)

@@ -64,7 +64,7 @@ _THROTTLED = {
 
 async def with_faults(lake: Lake, request: LakeRequest, operation: Operation) -> Handler:
     """The operation, wrapped in the faults that this request gets; the rule given first is the outermost."""
-    handler: Handler = operation
+    handler: Handler = operation.__call__
     if lake.options.faults:
         names = await run_in_threadpool(_names, lake, request, operation)
         is_service = not request.raw_path.strip(b"/")  # the account itself

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from dataclasses import KW_ONLY, dataclass
 from heapq import heappop, heappush
-from itertools import count, islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from mirror_engine.landing_zone.layout import ENGINE
@@ -20,7 +20,7 @@ from mirror_engine.onelake.store import LIMITS, Limits, Uploads, assemble, conti
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mirror_engine.onelake.conditions import Conditions
     from mirror_engine.onelake.items import Address, Items
@@ -96,8 +96,17 @@ class Lake:
         wrote none), and sorted as a whole by code point (`a`, `a.txt`, `a/b`); `start_from` is the first, inclusive.
         """
         start_from = max(start_from, prefix)
-        walked = self._walk(folder, start_from, recursive=recursive)
-        if walked is None:
+        top: Iterable[_Named] | None
+        if folder.item:
+            top = self._named(folder.path, f"{folder.shown}/", start_from)
+        else:
+            suffix = "" if self.items.allow_bare_names else SUFFIXES[0]
+            places = [(f"{item.name}{suffix}", item.path) for item in self.items.items(folder.workspace)]
+            found = [(name, path, self.storage.stat(path)) for name, path in sorted(places)]
+            top = [(name, path, entry) for name, path, entry in found if entry]
+        if top is not None:
+            walked = self._walk(top, start_from, recursive=recursive)
+        else:
             file = self.properties(folder)
             if file.is_folder or self.options.delays.is_hidden(folder.path, LISTS):
                 raise StorageApiError(StorageErrorCode.PathNotFound)
@@ -105,43 +114,31 @@ class Lake:
         listed = (pair for pair in walked if pair[0] >= start_from)
         return list(islice(takewhile(lambda pair: pair[0].startswith(prefix), listed), limit))
 
-    def _walk(self, folder: Address, start_from: str, *, recursive: bool) -> Iterator[tuple[str, Properties]] | None:
-        """Walk a tree in the order of names, but for folders before the first; None where it is no folder."""
-        suffix = "" if folder.item or self.items.allow_bare_names else SUFFIXES[0]  # of the items of a workspace
-        top = self._named(folder.path, f"{folder.shown}/" if folder.shown else "", suffix, start_from)
-        if top is None:
-            return None
-        if folder.item is None:
-            items = {item.name for item in self.items.items(folder.workspace)}
-            top = (named for named in top if named[2].name in items)
-        return self._merged(top, start_from, recursive=recursive)
-
-    def _merged(self, top: Iterator[_Named], start_from: str, *, recursive: bool) -> Iterator[tuple[str, Properties]]:
-        numbers = count()  # of equal names, of which there are none
-        heap: list[tuple[str, int, _Named | None, Iterator[_Named]]] = [("", next(numbers), None, top)]
-        while heap:
-            name, _, named, siblings = heappop(heap)
-            if named:
-                _, path, entry = named
+    def _walk(self, named: Iterable[_Named], start_from: str, *, recursive: bool) -> Iterator[tuple[str, Properties]]:
+        """Walk a tree in the order of names, but for folders before the first."""
+        folders: list[tuple[str, str]] = []  # what is in one comes after all names before its own with a slash
+        for following in chain(named, [None]):
+            while folders and (following is None or folders[0][0] < following[0]):
+                prefix, path = heappop(folders)
+                yield from self._walk(self._named(path, prefix, start_from) or (), start_from, recursive=True)
+            if following:
+                name, path, entry = following
                 yield name, Properties.of(entry)
                 if recursive and entry.kind is Kind.FOLDER:
-                    below = self._named(path, f"{name}/", "", start_from)
-                    heappush(heap, (f"{name}/", next(numbers), None, below or iter(())))
-            if following := next(siblings, None):
-                heappush(heap, (following[0], next(numbers), following, siblings))
+                    heappush(folders, (f"{name}/", path))
 
-    def _named(self, path: str, prefix: str, suffix: str, start_from: str) -> Iterator[_Named] | None:
+    def _named(self, path: str, prefix: str, start_from: str) -> Iterator[_Named] | None:
         """Visible entries of a folder from a name on, with the names that clients see; None where it is no folder."""
 
         def is_due(name: str) -> bool:
-            named = f"{prefix}{name}{suffix}"
-            return named >= start_from or f"{named}/" >= start_from or start_from.startswith(f"{named}/")
+            inside = f"{prefix}{name}/"
+            return inside >= start_from or start_from.startswith(inside)
 
         entries, is_hidden = self.storage.entries(path, is_due), self.options.delays.is_hidden
         if entries is None:
             return None
         return (
-            (f"{prefix}{entry.name}{suffix}", f"{path}/{entry.name}", entry)
+            (f"{prefix}{entry.name}", f"{path}/{entry.name}", entry)
             for entry in entries
             if entry.kind is not Kind.OTHER
             and not entry.name.startswith(ENGINE)

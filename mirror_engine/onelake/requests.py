@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 from xml.etree import ElementTree as ET
@@ -131,13 +131,14 @@ class LakeRequest:
             raise
 
 
-@dataclass(frozen=True)
-class Operation:
-    """What a request asks for; it runs on a worker thread."""
+class Operation(NamedTuple):
+    """Which requests ask for it, and what answers them on a worker thread."""
 
-    name: OperationName | None  # None where no fault can be injected
+    methods: str  # with a blank between them
+    mark: str  # a header, a query parameter, or one with its value; "" for any
     run: Callable[..., Response]  # gets lake, request, and the body where it takes one
-    takes: Literal["", "bytes", "staged"]  # the form of the body: none, all its bytes, or a staged file
+    name: OperationName | None = None  # None where no fault names it
+    takes: Literal["", "bytes", "staged"] = ""  # the form of the body: none, all its bytes, or a staged file
 
     async def __call__(self, lake: Lake, request: LakeRequest) -> Response:
         if not self.takes:
@@ -148,13 +149,6 @@ class Operation:
             async for chunk in request.body:
                 await run_in_threadpool(body.write, chunk)
             return await run_in_threadpool(self.run, lake, request, body)
-
-
-def operation(
-    name: OperationName | None = None, takes: Literal["", "bytes", "staged"] = ""
-) -> Callable[[Callable[..., Response]], Operation]:
-    """Make a blocking function an `Operation`."""
-    return lambda run: Operation(name, run, takes)
 
 
 def response_headers(request: LakeRequest) -> dict[str, str]:

@@ -17,16 +17,17 @@ from mirror_engine.onelake.fabric_rest import BASE, fabric_app
 from mirror_engine.onelake.faults import hold, with_fabric_faults, with_faults
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, host_of, is_served
 from mirror_engine.onelake.middleware import observed
-from mirror_engine.onelake.requests import LakeRequest, error_response, is_dfs, response_headers
+from mirror_engine.onelake.requests import LakeRequest, Operation, error_response, is_dfs, response_headers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from mirror_engine.onelake.engine_pool import EnginePool
     from mirror_engine.onelake.lake import Lake
     from mirror_engine.onelake.page.web import Web
-    from mirror_engine.onelake.requests import Operation
 
 
 def onelake_app(lake: Lake) -> ASGIApp:
@@ -64,43 +65,54 @@ def _refused(request: LakeRequest, error: StorageApiError) -> Response:
     return error_response(request, error.code.status, code, f"{error}\nRequestId:{request.id}", error.headers)
 
 
+def _refusal(code: StorageErrorCode, message: str = "") -> Callable[..., Response]:
+    def refuse(*_: object) -> Response:
+        raise StorageApiError(code, message)
+
+    return refuse
+
+
 _ANY = "PUT PATCH POST"  # Hadoop's client sends actions by PUT, too
-# Methods, what marks the request (a header, a query parameter, or one with its value), its operation; the first counts
-_ROUTES: tuple[tuple[str, str, Operation | StorageErrorCode], ...] = (
-    ("POST", "?comp=batch", blob.batch),
-    ("POST", "?comp=userdelegationkey", blob.user_delegation_key),
-    ("POST", "x-ms-lease-action", dfs.lease),
-    ("PUT", "x-ms-rename-source", dfs.rename),
-    ("PUT", "?resource", dfs.create),
-    (_ANY, "?action=append", dfs.append),
-    (_ANY, "?action=flush", dfs.flush),
-    (_ANY, "?action=setproperties", dfs.set_properties),
-    (_ANY, "?action", StorageErrorCode.UnsupportedQueryParameter),
-    ("PUT DELETE", "?restype=container", blob.change_container),
-    ("PUT DELETE", "?restype=account", blob.change_container),
-    ("DELETE", "?resource=filesystem", blob.change_container),
-    ("PUT", "?comp=block", blob.put_block),
-    ("PUT", "?comp=blocklist", blob.put_block_list),
-    ("PUT", "?comp=metadata", dfs.set_properties),
-    ("PUT", "?comp=properties", dfs.set_properties),
-    ("PUT", "?comp=lease", dfs.lease),
-    ("PUT DELETE", "?comp", StorageErrorCode.UnsupportedQueryParameter),
-    ("PUT", "x-ms-copy-source", blob.copy),
-    ("PUT", "x-ms-blob-type", blob.put),
-    ("PATCH", "", StorageErrorCode.UnsupportedQueryParameter),
-    ("GET", "?resource=filesystem", dfs.list_paths),
-    ("GET HEAD", "?restype=account", blob.account_properties),
-    ("GET", "?comp=list", blob.list_blobs),
-    ("GET", "?comp", StorageErrorCode.UnsupportedQueryParameter),  # no block lists, no tags
-    ("GET HEAD", "?restype=container", dfs.get_filesystem_properties),
-    ("HEAD", "?resource=filesystem", dfs.get_filesystem_properties),
-    ("GET", "", dfs.read),
-    ("HEAD", "", dfs.get_properties),
+_UNSUPPORTED = _refusal(StorageErrorCode.UnsupportedQueryParameter)
+_FABRIC_S = _refusal(StorageErrorCode.ArtifactIdMissing)  # only Fabric creates and deletes workspaces
+_UNMARKED = _refusal(StorageErrorCode.MissingRequiredHeader, "Neither resource nor x-ms-blob-type is there.")
+_OPERATIONS = (  # the first counts
+    Operation("POST", "?comp=batch", blob.batch, "batch", "bytes"),
+    Operation("POST", "?comp=userdelegationkey", blob.user_delegation_key, takes="bytes"),
+    Operation("POST", "x-ms-lease-action", dfs.lease, "lease"),
+    Operation("PUT", "x-ms-rename-source", dfs.rename, "rename"),
+    Operation("PUT", "?resource", dfs.create, "create"),
+    Operation(_ANY, "?action=append", dfs.append, "append", "staged"),
+    Operation(_ANY, "?action=flush", dfs.flush, "flush"),
+    Operation(_ANY, "?action=setproperties", dfs.set_properties, "metadata"),
+    Operation(_ANY, "?action", _UNSUPPORTED),
+    Operation("PUT DELETE", "?restype=container", _FABRIC_S),
+    Operation("PUT DELETE", "?restype=account", _FABRIC_S),
+    Operation("DELETE", "?resource=filesystem", _FABRIC_S),
+    Operation("PUT", "?comp=block", blob.put_block, "block", "staged"),
+    Operation("PUT", "?comp=blocklist", blob.put_block_list, "blocklist", "bytes"),
+    Operation("PUT", "?comp=metadata", dfs.set_properties, "metadata"),
+    Operation("PUT", "?comp=properties", dfs.set_properties, "metadata"),
+    Operation("PUT", "?comp=lease", dfs.lease, "lease"),
+    Operation("PUT DELETE", "?comp", _UNSUPPORTED),
+    Operation("PUT", "x-ms-copy-source", blob.copy, "copy"),
+    Operation("PUT", "x-ms-blob-type", blob.put, "put", "staged"),
+    Operation("PUT", "", _UNMARKED),
+    Operation("PATCH", "", _UNSUPPORTED),
+    Operation("DELETE", "", blob.delete, "delete"),
+    Operation("GET", "?resource=filesystem", dfs.list_paths, "list"),
+    Operation("GET HEAD", "?restype=account", blob.account_properties),
+    Operation("GET", "?comp=list", blob.list_blobs, "list"),
+    Operation("GET", "?comp", _UNSUPPORTED),  # no block lists, no tags
+    Operation("GET HEAD", "?restype=container", dfs.get_filesystem_properties),
+    Operation("HEAD", "?resource=filesystem", dfs.get_filesystem_properties),
+    Operation("GET", "", dfs.read, "read"),
+    Operation("HEAD", "", dfs.get_properties, "head"),
 )
 
 
 def operation_of(request: LakeRequest) -> Operation:
-    """The operation that a request asks for; an error where there is none."""
+    """The operation that a request asks for; UnsupportedHttpVerb where there is none."""
     query = request.query.items()
     marks = {
         "",
@@ -108,15 +120,9 @@ def operation_of(request: LakeRequest) -> Operation:
         *(f"?{name}" for name, _ in query),
         *(f"?{name}={text.lower()}" for name, text in query),
     }
-    for methods, mark, operation in _ROUTES:
-        if request.method in methods.split() and mark in marks:
-            if isinstance(operation, StorageErrorCode):
-                raise StorageApiError(operation)
+    for operation in _OPERATIONS:
+        if request.method in operation.methods.split() and operation.mark in marks:
             return operation
-    if request.method == "DELETE":
-        return dfs.delete if is_dfs(request) else blob.delete
-    if request.method == "PUT":
-        raise StorageApiError(StorageErrorCode.MissingRequiredHeader, "Neither resource nor x-ms-blob-type is there.")
     raise StorageApiError(StorageErrorCode.UnsupportedHttpVerb)
 
 
