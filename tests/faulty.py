@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from wire import running
 
-from mirror_engine.config import Config
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.options import EmulatorOptions
+from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.services import Services
 from mirror_engine.onelake.store import LocalStore
 
@@ -80,5 +79,5 @@ def faulty(folder, *faults):
         faults=[parse_fault(text) for text in faults], on_fault=lambda *fault: reported.append(fault)
     )
     lake = Lake(storage, items, options, on_lost_file=reported.append)
-    with running(Services(lake, EnginePool(folder, items, Config(), has_engines=False), None)) as emulator:
+    with running(Services(lake, EnginePool(ServerPlan(folder, has_engines=False), items))) as emulator:
         yield Client(emulator.http_port, reported, lake)

@@ -339,8 +339,8 @@ def _server(
     store: Path, config: Config, listening: Any, writer: log.Log, *, storage_only: bool, on_restart: str, **served: Any
 ) -> Server:
     """The emulator, whose errors, faults and rejected requests are logged."""
-    from mirror_engine.onelake.options import EmulatorOptions
-    from mirror_engine.onelake.serving import Server, ServerPlan
+    from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
+    from mirror_engine.onelake.serving import Server
 
     def log_fault(fault: str, method: str, path: str) -> None:
         writer.write("warning", "fault_injected", {"fault": fault, "method": method, "path": path})

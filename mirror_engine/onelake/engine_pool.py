@@ -7,12 +7,11 @@ import math
 import threading
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.clock import Clock
 from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
 from mirror_engine.landing_zone.layout import ENGINE
@@ -27,7 +26,7 @@ from mirror_engine.monitoring.fabric_files import (
 )
 from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
 from mirror_engine.onelake.items import read_definition
-from mirror_engine.onelake.options import EngineView, VisibilityDelays
+from mirror_engine.onelake.options import EngineView
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.retrying import RetryingStorage
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.events import Event
     from mirror_engine.onelake.items import Item, Items
-    from mirror_engine.tables.base import DeltaWriter
+    from mirror_engine.onelake.options import ServerPlan
 
 POLL_SECONDS = 60.0  # a first commit starts a JVM
 # Of an item that is created in this context; by default long enough for a publisher to see it (LZ-9.4)
@@ -118,20 +117,15 @@ class _Engine:
 class EnginePool:
     """Starts and stops replication of items; thread-safe, and all but `end`, `poll` and `forget` return soon."""
 
-    store: Path  # the folder of the items
-    items: Items  # of the store
-    config: Config  # for all items; an item's definition wins
-    _: KW_ONLY
-    has_engines: bool = True  # else items are started and stopped in name only
+    plan: ServerPlan
+    items: Items  # of its store
     on_event: Callable[[Item, Event], None] = lambda *_: None  # gets every event with its item, from any thread
     on_failure: Callable[[str], None] = lambda _: None  # gets the reason why an engine ended unexpectedly
-    # the Delta writer of an item; Spark's where it gives None
-    new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
-    delays: VisibilityDelays = field(default_factory=lambda: VisibilityDelays(Clock()))  # what engines do not see yet
-    resumes: bool = False  # whether a stopped item that starts again keeps its tables, which Fabric rebuilds
-    clock: Clock = field(default_factory=Clock)  # of all that waits
     _engines: dict[str, _Engine] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self.clock = self.plan.options.clock  # of all that waits
 
     def start_all(self) -> None:
         """Start every item, except those that were stopped, or never started."""
@@ -175,7 +169,7 @@ class EnginePool:
             error = "replication is paused; startMirroring resumes it"
         if error:
             return [UnmetCondition("", status.value, error, needs_attention=status not in _ACTIVE)]
-        if status not in _ACTIVE or not self.has_engines:
+        if status not in _ACTIVE or not self.plan.has_engines:
             return []
         with self._mirror(item) as mirror:
             try:
@@ -202,11 +196,11 @@ class EnginePool:
             with self._lock:
                 engine.stop, engine.pause = threading.Event(), threading.Event()
                 engine.error, engine.status = "", DatabaseStatus.STARTING
-                if self.has_engines:
+                if self.plan.has_engines:
                     run = partial(self._run, item, engine, marker)
                     engine.thread = threading.Thread(target=run, name=f"mirror {item.name}")
                     engine.thread.start()
-            if not self.has_engines:
+            if not self.plan.has_engines:
                 self._note_running(item, engine)
 
     def stop(self, item: Item) -> None:
@@ -216,7 +210,7 @@ class EnginePool:
             if engine.status in {DatabaseStatus.STOPPING, DatabaseStatus.STOPPED}:
                 return
             self._mark_stopped(item, DatabaseStatus.STOPPED)
-            is_paused = engine.status is DatabaseStatus.PAUSED and self.has_engines
+            is_paused = engine.status is DatabaseStatus.PAUSED and self.plan.has_engines
             engine.status = DatabaseStatus.STOPPING if engine.thread else DatabaseStatus.STOPPED
             engine.end()
             if is_paused and not engine.thread:
@@ -268,15 +262,15 @@ class EnginePool:
                 engine.thread.join()
 
     def _root(self, item: Item) -> Path:
-        return self.store / item.path
+        return self.plan.store.absolute() / item.path
 
     def _mirror(
         self, item: Item, listeners: Sequence[Callable[[Event], None]] = (), config: Config | None = None
     ) -> Mirror:
         root = self._root(item)
-        storage = RetryingStorage(EngineView(LocalStorage(root), self.delays, item.path))
+        storage = RetryingStorage(EngineView(LocalStorage(root), self.plan.options.delays, item.path))
         config = config or self._config_of(item)
-        writer = self.new_writer(item)
+        writer = self.plan.new_writer(item)
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners, clock=self.clock)
 
     def _engine(self, item: Item) -> _Engine:
@@ -313,7 +307,7 @@ class EnginePool:
 
     def _reseeds(self, marker: Mapping[str, Any]) -> bool:
         """Whether an item with that marker rebuilds its tables when it starts."""
-        return not self.resumes if marker["status"] == DatabaseStatus.STOPPED else bool(marker.get("reseeds"))
+        return not self.plan.resumes if marker["status"] == DatabaseStatus.STOPPED else bool(marker.get("reseeds"))
 
     def _run(self, item: Item, engine: _Engine, marker: Mapping[str, Any] | None) -> None:
         """One engine from start to stop, on a thread of its own."""
@@ -371,5 +365,5 @@ class EnginePool:
 
     def _config_of(self, item: Item) -> Config:
         if item.definition is None:
-            return self.config
-        return replace(self.config, **read_definition(item.definition))
+            return self.plan.config
+        return replace(self.plan.config, **read_definition(item.definition))

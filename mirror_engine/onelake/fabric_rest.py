@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.onelake.engine_pool import EnginePool
     from mirror_engine.onelake.items import Item, Workspace
-    from mirror_engine.onelake.options import LongRunning
 
 BASE = "/v1"
 DEFAULT_SCHEMA = "dbo"
@@ -65,10 +64,10 @@ class _Operations:
     there is none.
     """
 
-    def __init__(self, pool: EnginePool, long_running: LongRunning) -> None:
+    def __init__(self, pool: EnginePool) -> None:
         self._items = pool.items
         self._pool = pool
-        self._mode = long_running
+        self._mode = pool.plan.options.long_running
         self._now = pool.clock.monotonic
         self._calls: Counter[str] = Counter()
         self._kept: dict[str, _LongRunning] = {}
@@ -369,9 +368,9 @@ def _schema(payload: bytes) -> str:
     return str(read_definition(payload).get("default_schema", DEFAULT_SCHEMA))
 
 
-def fabric_app(pool: EnginePool, long_running: LongRunning = "mixed") -> Starlette:
+def fabric_app(pool: EnginePool) -> Starlette:
     """The ASGI application; its OpenAPI document is at `/v1/openapi.json`."""
-    operations = _Operations(pool, long_running)
+    operations = _Operations(pool)
     routes = [
         Route(BASE + path, _endpoint(operations, operation), methods=[method.upper()])
         for path, methods in DOCUMENT["paths"].items()

@@ -12,15 +12,19 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from mirror_engine.clock import Clock
+from mirror_engine.config import Config
 from mirror_engine.landing_zone.names import METADATA_FILE
+from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.storage.base import Kind, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from mirror_engine.onelake.items import Item
     from mirror_engine.storage.base import Entry, Storage
+    from mirror_engine.tables.base import DeltaWriter
 
 LISTS, HEAD, ENGINE = "lists", "head", "engine"
 CHANNELS = (LISTS, HEAD, ENGINE)
@@ -254,3 +258,20 @@ class EmulatorOptions:
         """Remove all rules; delays that began go on."""
         with self._lock:
             self.faults = []
+
+
+@dataclass(frozen=True)
+class ServerPlan:
+    """What an emulator serves, and how."""
+
+    store: Path  # the folder of workspaces and items; created where missing
+    workspace: str | None = None  # the default mirrored database, created where missing; None for the first
+    item: str | None = None
+    has_engines: bool = True  # whether landed files are applied
+    listening: Listening = field(default_factory=Listening)  # where
+    options: EmulatorOptions = field(default_factory=EmulatorOptions)  # how it differs from OneLake
+    config: Config = field(default_factory=Config)  # of the engines
+    # the Delta writer of an item; Spark's where it gives None
+    new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
+    has_fault_api: bool = False  # whether faults can be switched while it runs
+    resumes: bool = False  # whether a stopped item that starts again keeps its tables, which Fabric rebuilds

@@ -135,13 +135,12 @@ class Services:
     Args:
         lake: the storage.
         engines: of its mirrored databases.
-        secret: the only client secret that Entra accepts, None for any.
         page: where it shares the port: at names that are not production's, a path of Entra's, Fabric's API's or the
             page's own selects them.
     """
 
-    def __init__(self, lake: Lake, engines: EnginePool, secret: str | None, page: Web | None = None) -> None:
-        self._entra = entra_app(secret)
+    def __init__(self, lake: Lake, engines: EnginePool, page: Web | None = None) -> None:
+        self._entra = entra_app(engines.plan.listening.token)
         self._page = page
         self.serve(lake, engines)
 
@@ -152,7 +151,7 @@ class Services:
         for rule in lake.options.faults:
             lake.options.apply(rule)
         self._onelake = onelake_app(lake)
-        self._fabric = with_fabric_faults(fabric_app(engines, lake.options.long_running), lake.options)
+        self._fabric = with_fabric_faults(fabric_app(engines), lake.options)
         self._fabric_at_address = _with_own_locations(self._fabric)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

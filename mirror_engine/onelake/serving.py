@@ -6,17 +6,16 @@ import json
 import os
 import shlex
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
-from mirror_engine.config import Config
 from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.onelake.authority import create_authority
-from mirror_engine.onelake.connection import CA_VARIABLES, ConnectionInfo, Listening, StateFolder, write_private
+from mirror_engine.onelake.connection import CA_VARIABLES, ConnectionInfo, StateFolder, write_private
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.entra import install_az
 from mirror_engine.onelake.errors import FabricApiError
@@ -24,7 +23,6 @@ from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.network import Listeners
-from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.services import Services
 from mirror_engine.onelake.store import LocalStore
@@ -32,7 +30,6 @@ from mirror_engine.storage.roots import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from typing_extensions import Self
 
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.authority import Authority
     from mirror_engine.onelake.items import Item
     from mirror_engine.onelake.middleware import RejectedRequest
-    from mirror_engine.tables.base import DeltaWriter
+    from mirror_engine.onelake.options import ServerPlan
 
 LOCK_SECONDS = 0.5  # `connection.running` holds the lock for a moment, too
 WORKSPACE, ITEM = "Workspace", "Mirror"  # created in an empty STORE
@@ -49,23 +46,6 @@ TENANT = "6d697272-6f72-4e67-a96e-652d74656e74"  # the Entra stub accepts any
 CLIENT = "6d697272-6f72-4e67-a96e-632d6c69656e"
 ANY_SECRET = "x"  # noqa: S105 - any will do
 NO_PROXY = "localhost,127.0.0.1"  # older clients fail on ::1
-
-
-@dataclass(frozen=True)
-class ServerPlan:
-    """What an emulator serves, and how."""
-
-    store: Path  # the folder of workspaces and items; created where missing
-    workspace: str | None = None  # the default mirrored database, created where missing; None for the first
-    item: str | None = None
-    has_engines: bool = True  # whether landed files are applied
-    listening: Listening = field(default_factory=Listening)  # where
-    options: EmulatorOptions = field(default_factory=EmulatorOptions)  # how it differs from OneLake
-    config: Config = field(default_factory=Config)  # of the engines
-    # the Delta writer of an item; Spark's where it gives None
-    new_writer: Callable[[Item], DeltaWriter | None] = lambda _: None
-    has_fault_api: bool = False  # whether faults can be switched while it runs
-    resumes: bool = False  # whether a stopped item that starts again keeps its tables, which Fabric rebuilds
 
 
 @dataclass(eq=False)
@@ -134,29 +114,15 @@ class Server:
 
     def _open(self) -> Lake:
         """The STORE as it is, with its engines started."""
-        plan, store = self.plan, self.plan.store.absolute()
-        storage = LocalStore(store)
+        plan = self.plan
+        storage = LocalStore(plan.store.absolute())
         items = Items(storage, allow_bare_names=plan.options.allow_bare_names)
         self.item = self._default_item(items)
-        self._engines = EnginePool(
-            store,
-            items,
-            plan.config,
-            has_engines=plan.has_engines,
-            on_event=self.on_event,
-            on_failure=self.on_error,
-            new_writer=plan.new_writer,
-            delays=plan.options.delays,
-            clock=plan.options.clock,
-            resumes=plan.resumes,
-        )
-        lake = Lake(storage, items, plan.options, on_lost_file=self._report_lost_file)
+        self._engines = EnginePool(plan, items, self.on_event, self.on_error)
         if plan.has_engines:
             self._engines.start_all()
-        return lake
-
-    def _report_lost_file(self, path: str) -> None:
-        self.on_error(f"{printable(path)}: a rename without a condition replaced this file; its content is lost")
+        lost = "a rename without a condition replaced this file; its content is lost"
+        return Lake(storage, items, plan.options, on_lost_file=lambda path: self.on_error(f"{printable(path)}: {lost}"))
 
     def _lock_store(self, stack: ExitStack) -> None:
         store = self.plan.store
@@ -203,7 +169,7 @@ class Server:
             on_error=self.on_error,
         )
         shared = page if listening.is_single_port else None
-        self._services = services = Services(lake, self._engines, listening.token, shared)
+        self._services = services = Services(lake, self._engines, shared)
         fault_api = FaultApi(services, plan.options) if plan.has_fault_api else None
         listeners = Listeners(
             fault_api or services,

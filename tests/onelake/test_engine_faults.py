@@ -14,6 +14,7 @@ from faulty import TABLE, faulty
 from mirror_engine.config import Config
 from mirror_engine.onelake.engine_pool import DatabaseStatus, EnginePool
 from mirror_engine.onelake.faults import hold, parse_fault
+from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.services import Services
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -66,8 +67,8 @@ def served(tmp_path):
             client, writer = opened.enter_context(faulty(tmp_path)), MemoryDeltaWriter()
             items, options = client.lake.items, client.lake.options
             config = Config(poll_interval_seconds=poll_interval_seconds)
-            parts = {"delays": options.delays, "clock": options.clock}
-            pool = EnginePool(tmp_path, items, config, new_writer=lambda _: writer, **parts)
+            plan = ServerPlan(tmp_path, options=options, config=config, new_writer=lambda _: writer)
+            pool = EnginePool(plan, items)
             opened.callback(lambda: at.pool.end())  # noqa: PLW0108 - by then it may be another
             options.poll = pool.poll
             options.add([parse_fault(text) for text in faults])
@@ -175,11 +176,11 @@ def test_faults_of_mirrored_databases_act_at_once_on_those_they_name(tmp_path, i
     faults = ["paused path=shop/ord*", "replicator_throttled until=2100-01-01T00:00:00 path=shop/[a-n]*"]
     with faulty(tmp_path, *(faults if is_given_first else ())) as client:
         client.lake.items.ensure("shop", "new")
-        pool = EnginePool(tmp_path, client.lake.items, Config(), has_engines=False)
+        pool = EnginePool(ServerPlan(tmp_path, has_engines=False), client.lake.items)
         pool.start_all()
         options = client.lake.options
         if is_given_first:
-            Services(client.lake, pool, None)
+            Services(client.lake, pool)
         else:
             options.hold = partial(hold, pool)
             options.add([parse_fault(text) for text in faults])

@@ -16,6 +16,7 @@ from mirror_engine.config import Config
 from mirror_engine.errors import SetupError, StorageUnavailable
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS, DatabaseStatus, EnginePool
 from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
@@ -43,9 +44,8 @@ class Store:
     def open(self, **options):
         config = Config(poll_interval_seconds=0.05)
         self.reported = []
-        self.pool = EnginePool(
-            self.folder, self.items, config, new_writer=self.writer_of, on_failure=self.reported.append, **options
-        )
+        plan = ServerPlan(self.folder, config=config, new_writer=self.writer_of, **options)
+        self.pool = EnginePool(plan, self.items, on_failure=self.reported.append)
 
     def restart(self):
         self.pool.end()
@@ -103,7 +103,7 @@ def test_items_are_replicated_from_the_start_and_the_page_shows_it(store):
 
 
 def test_time_moved_forward_reaches_engines_that_wait_and_the_page(store):
-    store.pool.config = Config(poll_interval_seconds=3600.0)
+    store.pool.plan = replace(store.pool.plan, config=Config(poll_interval_seconds=3600.0))
     page = TestClient(Web(store.pool.shown, store.pool.clock).app)
     for number in (1, 2):
         store.publish((0, {"id": number, "n": 1}))
@@ -171,7 +171,7 @@ def test_start_and_stop_may_be_repeated(store):
 
 def test_a_new_item_waits_to_be_started_and_its_folder_can_be_released(store):
     now = [0.0]
-    store.open(clock=Clock(monotonic=lambda: now[0]))
+    store.open(options=EmulatorOptions(clock=Clock(monotonic=lambda: now[0])))
     item = store.items.create(store.item.workspace, "sales")
     store.pool.add(item)
     assert store.status(item) is DatabaseStatus.INITIALIZING

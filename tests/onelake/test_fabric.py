@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from mirror_engine.clock import Clock
-from mirror_engine.config import Config
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake.engine_pool import DatabaseStatus, EnginePool
 from mirror_engine.onelake.fabric_rest import DOCUMENT, TABLES_PER_PAGE, _sql_endpoint_id, fabric_app
 from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.store import LocalStore
 
 FABRIC = "https://api.fabric.microsoft.com"
@@ -30,7 +30,7 @@ def pool_of(folder, **options):
     """A store with the item `shop/orders`, and no engines."""
     items = Items(LocalStore(folder))
     items.ensure("shop", "orders")
-    return EnginePool(folder, items, Config(), has_engines=False, **options)
+    return EnginePool(ServerPlan(folder, has_engines=False, options=EmulatorOptions(**options)), items)
 
 
 def definition(content=None, **options):
@@ -46,7 +46,8 @@ def pool(tmp_path):
 
 
 def client_of(pool, long_running):
-    client = TestClient(fabric_app(pool, long_running), FABRIC)
+    pool.plan.options.long_running = long_running
+    client = TestClient(fabric_app(pool), FABRIC)
     client.workspace = f"/v1/workspaces/{client.get('/v1/workspaces').json()['value'][0]['id']}"
     client.items = f"{client.workspace}/mirroredDatabases"
     return client

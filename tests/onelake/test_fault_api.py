@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.faults import FAULT_API_HEADER, FAULT_API_PATH, FaultApi, hold, parse_fault
-from mirror_engine.onelake.options import EmulatorOptions
-from mirror_engine.onelake.serving import Server, ServerPlan
+from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
+from mirror_engine.onelake.serving import Server
 
 TOKEN = {FAULT_API_HEADER: "this-run"}
 

@@ -20,7 +20,8 @@ from mirror_engine.errors import RootLocked, TransientError, UsageError
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake import connection
 from mirror_engine.onelake.connection import Listening, StateFolder
-from mirror_engine.onelake.serving import Server, ServerPlan
+from mirror_engine.onelake.options import ServerPlan
+from mirror_engine.onelake.serving import Server
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,8 @@ from wire import ONELAKE, connected, exchange, request, rest_of, status_of
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import network
 from mirror_engine.onelake.connection import Listening
-from mirror_engine.onelake.serving import CLIENT, TENANT, Server, ServerPlan
+from mirror_engine.onelake.options import ServerPlan
+from mirror_engine.onelake.serving import CLIENT, TENANT, Server
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ import pytest
 from faulty import Client
 from wire import connected, exchange, request, rest_of, status_of
 
-from mirror_engine.onelake.options import EmulatorOptions
-from mirror_engine.onelake.serving import Server, ServerPlan
+from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
+from mirror_engine.onelake.serving import Server
 
 pytestmark = pytest.mark.slow
 

@@ -18,10 +18,11 @@ from starlette.testclient import TestClient
 from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import CATALOG
 from mirror_engine.onelake.connection import Listening
+from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.page import pages
 from mirror_engine.onelake.page.pages import View
 from mirror_engine.onelake.page.web import Web
-from mirror_engine.onelake.serving import Server, ServerPlan
+from mirror_engine.onelake.serving import Server
 from mirror_engine.publisher.testing import OneLakeInTest, onelake
 
 pytestmark = pytest.mark.slow
