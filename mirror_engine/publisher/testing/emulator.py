@@ -6,11 +6,11 @@ import os
 import shutil
 import sys
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from mirror_engine.config import Config
@@ -30,7 +30,7 @@ from mirror_engine.publisher.testing.mirror import MirrorInTest
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from typing_extensions import Self
 
@@ -59,8 +59,10 @@ class EmulatedMirror(MirrorInTest):
         rejected = [f"  rejected: {request}" for request in self._rejected[-MAX_REJECTED:]]
         return "\n".join([super().failure_report(), *rejected])
 
-    def note_event(self, event: Event) -> None:
-        """Take an event of its engine; from any thread."""
+    def note_event(self, item: Item, event: Event) -> None:
+        """Take an event of an engine; from any thread."""
+        if item.id != self._server.item.id:
+            return
         match event:
             case BatchCommitted():
                 self._commits.append(event)
@@ -134,7 +136,8 @@ class OneLakeInTest:
     def __init__(self, folder: Path, plan: ServerPlan | None = None) -> None:
         plan = plan or ServerPlan(folder / "store")
         self.store = plan.store
-        self._server = Server(plan, self._note_failure, self._note_event, self._note_rejected)
+        notes = map(self._noting, ("note_failure", "note_event", "note_rejected"))
+        self._server = Server(plan, *notes)
         self._snapshots = folder / "snapshots"
         self._count = 0
         self._is_settled = False
@@ -215,31 +218,15 @@ class OneLakeInTest:
         """Remove all faults."""
         self._server.plan.options.clear()
 
-    def unmet_expectations(self) -> str:
-        """As of the mirror."""
-        return self.mirror.unmet_expectations()
-
-    def failure_report(self) -> str:
-        """As of the mirror."""
-        return self.mirror.failure_report()
-
     def _settle(self) -> None:
         """Begin with a new mirror once the engine has seen the STORE: that files were restored is no finding."""
         self._server.poll()
         self.mirror = EmulatedMirror(self._server)
         self._is_settled = True
 
-    def _note_event(self, item: Item, event: Event) -> None:
-        if self._is_settled and item.id == self._server.item.id:
-            self.mirror.note_event(event)
-
-    def _note_failure(self, message: str) -> None:
-        if self._is_settled:
-            self.mirror.note_failure(message)
-
-    def _note_rejected(self, request: RejectedRequest) -> None:
-        if self._is_settled:
-            self.mirror.note_rejected(request)
+    def _noting(self, name: str) -> Callable[..., Any]:
+        """What passes the emulator's reports on to the mirror, once there is one."""
+        return lambda *reported: self._is_settled and getattr(self.mirror, name)(*reported)
 
 
 @contextmanager
@@ -282,23 +269,21 @@ def onelake(  # noqa: PLR0913 - options of the emulator
 
 def _copy(store: Path, target: Path) -> None:
     """Copy the files of a STORE but those of its running emulator."""
-    for path in store.iterdir():
-        if path.name == ENGINE:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.copytree(path, target / path.name, symlinks=True)
-        else:
-            shutil.copy2(path, target / path.name, follow_symlinks=False)
-    (target / STORE_ITEMS).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(
+        store,
+        target,
+        symlinks=True,
+        ignore=lambda folder, _: {ENGINE} if folder == str(store) else (),
+        dirs_exist_ok=True,
+    )
+    (target / STORE_ITEMS).parent.mkdir(exist_ok=True)
     shutil.copy2(store / STORE_ITEMS, target / STORE_ITEMS)
 
 
 def _clear(store: Path) -> None:
     """Delete the same files."""
-    kept = store / ENGINE
-    for path in [*store.iterdir(), store / TRASH]:
-        if path.is_dir() and path != kept and not path.is_symlink():
+    for path in {*store.iterdir(), store / TRASH} - {store / ENGINE}:
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        elif path != kept:
-            with suppress(FileNotFoundError):
-                path.unlink()
+        else:
+            path.unlink(missing_ok=True)

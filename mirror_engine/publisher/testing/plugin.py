@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.testing.mirror import MirrorInTest
 
 WRITERS = ("memory", "spark")
-MIRROR = pytest.StashKey["MirrorInTest | OneLakeInTest"]()
+MIRROR = pytest.StashKey[Any]()  # gives the mirror of a test: another one after a reset
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,7 +59,7 @@ def mirror(request: pytest.FixtureRequest, landing_zone: LandingZoneWriter) -> I
         request.getfixturevalue("_mirror_jvm")
     config = _config(request, landing_zone.root)
     mirror = MirrorInTest(landing_zone.root, config, writer=None if is_spark else MemoryDeltaWriter())
-    request.node.stash[MIRROR] = mirror
+    request.node.stash[MIRROR] = lambda: mirror
     yield mirror
     mirror.close()
 
@@ -68,7 +68,7 @@ def mirror(request: pytest.FixtureRequest, landing_zone: LandingZoneWriter) -> I
 def onelake(request: pytest.FixtureRequest, _onelake: OneLakeInTest) -> Iterator[OneLakeInTest]:
     """An empty OneLake with one mirrored database, to which publishers of this test are led; checked as `mirror`."""
     _onelake.reset(_config(request, _onelake.store, merge_engine="deltalake"))
-    request.node.stash[MIRROR] = _onelake
+    request.node.stash[MIRROR] = lambda: _onelake.mirror
     with _onelake.environment():
         yield _onelake
 
@@ -102,10 +102,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         result = yield
     except (Exception, pytest.fail.Exception):
-        if (mirror := item.stash.get(MIRROR, None)) is not None:
-            item.add_report_section("call", "mirror", mirror.failure_report())
+        if mirror := item.stash.get(MIRROR, None):
+            item.add_report_section("call", "mirror", mirror().failure_report())
         raise
-    if (mirror := item.stash.get(MIRROR, None)) is not None and (unmet := mirror.unmet_expectations()):
+    if (mirror := item.stash.get(MIRROR, None)) and (unmet := mirror().unmet_expectations()):
         pytest.fail(unmet, pytrace=False)
     return result
 
