@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from mirror_engine.onelake.authority import create_authority
+from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.network import Listeners
 
 ONELAKE = "onelake.dfs.fabric.microsoft.com"
@@ -22,9 +23,10 @@ def shared_authority():
 
 
 @contextlib.contextmanager
-def running(app, **options):
+def running(app, on_error=lambda _: None, on_rejected=lambda _: None, **listening):
     """The emulator that serves an application, until left."""
-    emulator = Listeners(app, shared_authority().context(), **options)
+    context = shared_authority().context()
+    emulator = Listeners(app, context, Listening(**listening), on_error=on_error, on_rejected=on_rejected)
     emulator.start()
     try:
         yield emulator

@@ -45,7 +45,7 @@ def _fault(text: str) -> Any:
 
 
 def _passed_host(text: str) -> Any:
-    from mirror_engine.onelake.network import PassedHost
+    from mirror_engine.onelake.hosts import PassedHost
 
     return PassedHost.parse(text)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from mirror_engine.onelake.network import PassedHost
+    from mirror_engine.onelake.hosts import PassedHost
 
 START_SECONDS = 60.0
 STOP_SECONDS = 120.0  # an engine finishes its commit first

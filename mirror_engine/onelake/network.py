@@ -12,7 +12,6 @@ import logging
 import re
 import socket
 import threading
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from ipaddress import IPv6Address, ip_address, ip_network
 from socket import SOCK_STREAM
@@ -24,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.errors import RESET_EXTENSION
-from mirror_engine.onelake.hosts import LOOPBACK, host_of, is_production, is_served
+from mirror_engine.onelake.hosts import LOOPBACK, host_and_port, host_of, is_production, is_served
 from mirror_engine.onelake.middleware import RejectedRequest, bounded, guarded, is_entra, logged
 
 if TYPE_CHECKING:
@@ -33,12 +32,14 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Scope
 
+    from mirror_engine.onelake.connection import Listening
+    from mirror_engine.onelake.hosts import PassedHost
+
 
 MAX_HEAD_BYTES = 16 * 1024
 CHUNK_BYTES = 64 * 1024
 CONNECT_SECONDS = 10.0  # for the head, and for a connection to a host
 TUNNEL_IDLE_SECONDS = 1800.0  # of a passed connection: pools of a database keep theirs for many minutes
-MAX_PORT = 65535
 GLOBAL_UNICAST = ip_network("2000::/3")
 AZURE_HOST = ip_address("168.63.129.16")  # answers every machine of Azure, at a public address
 
@@ -53,37 +54,10 @@ PROXY_ERROR = (
     "OneLake, Fabric's API and Entra, on port 443, to the emulator; and other hosts where the emulator was started\n"
     "with --pass-through HOST, '*.DOMAIN' or all. Hosts on this machine or a private network must be named.\n"
 )
-_AUTHORITY = re.compile(r"(?P<host>[a-z0-9*_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 
 
 class RefusedError(Exception):
     """A proxy request is not served, with the status line's code and reason."""
-
-
-def _host_and_port(authority: str) -> tuple[str, int | None]:
-    """A host in lower case without a trailing dot, and its port where one is named; ValueError."""
-    found = _AUTHORITY.fullmatch(authority.lower())
-    port = int(found["port"]) if found and found["port"] else None
-    if found is None or port == 0 or (port or 0) > MAX_PORT:
-        raise ValueError(authority)
-    return found["host"].strip("[]").rstrip("."), port
-
-
-@dataclass(frozen=True)
-class PassedHost:
-    """A host that the proxy connects to, or several."""
-
-    host: str  # a name or an address; or a pattern with `*`, which means public addresses only
-    port: int | None = None  # None for all
-
-    @staticmethod
-    def parse(text: str) -> PassedHost:
-        """Read `HOST`, `HOST:PORT`, `*.DOMAIN` or `all`; UsageError."""
-        try:
-            return PassedHost(*_host_and_port("*" if text == "all" else text))
-        except ValueError:
-            message = f"--pass-through: {text!r} is not a host"
-            raise UsageError(message, "Examples: api.example.org, '*.example.org', localhost:5432, all.") from None
 
 
 async def addresses(host: str, port: int, passed: Sequence[PassedHost]) -> Sequence[str]:
@@ -193,7 +167,7 @@ async def _connect(method: str, target: str, passed: Sequence[PassedHost]) -> _S
     if method != "CONNECT":
         raise RefusedError(TUNNELS_ONLY)
     try:
-        host, port = _host_and_port(target)
+        host, port = host_and_port(target)
     except ValueError:
         port = None
     if port is None:
@@ -324,11 +298,8 @@ class Listeners:
     Args:
         app: speaks all dialects, selected by `Host`; gets no lifespan events.
         tls: see `authority`.
-        listen: an address of this machine; http stays on loopback.
-        port: of the proxy; http and https take the next two. 0 for any free ones.
-        is_single_port: all three share one port, on `listen`.
-        secret, is_public: see `guarded`.
-        pass_through: other hosts that the proxy connects to.
+        listening: where, and with which token; http stays on loopback.
+        is_public: see `guarded`.
         on_error: gets internal errors, without request content.
         on_answered: gets every answer's method and status.
         on_rejected: gets each rejected request and tunnel.
@@ -343,42 +314,36 @@ class Listeners:
         self,
         app: ASGIApp,
         tls: ssl.SSLContext,
+        listening: Listening,
         *,
-        listen: str = LOOPBACK,
-        port: int = 0,
-        is_single_port: bool = False,
-        secret: str | None = None,
         is_public: Callable[[Scope], bool] = is_entra,
-        pass_through: Sequence[PassedHost] = (),
         on_error: Callable[[str], None] = lambda _: None,
         on_answered: Callable[[str, int], None] = lambda *_: None,
         on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
     ) -> None:
-        allows_any_host = not ip_address(listen).is_loopback
-        guard = guarded(bounded(app, on_error), secret, allows_any_host=allows_any_host, is_public=is_public)
+        allows_any_host = listening.is_remote
+        guard = guarded(bounded(app, on_error), listening.token, allows_any_host=allows_any_host, is_public=is_public)
         self._app = logged(guard, on_rejected, on_answered)
         self._on_rejected = on_rejected
-        self._pass_through = pass_through
         self._tls = tls
-        self._listen = listen
-        self._port = port
-        self._is_single_port = is_single_port
+        self._listening = listening
         self._connections: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="emulator", daemon=True)
 
     def start(self) -> None:
         """Listen; returns when requests are answered. UsageError where a port or the address cannot be used."""
+        address, port, is_single_port = self._listening.address, self._listening.port, self._listening.is_single_port
         with contextlib.ExitStack() as opened:
             # tokens in the clear stay on this machine, but where one port was asked for
-            addresses = [self._listen] if self._is_single_port else [self._listen, LOOPBACK, self._listen]
+            addresses = [address] if is_single_port else [address, LOOPBACK, address]
             self._listeners = [
-                opened.enter_context(listening_socket(address, self._port + place if self._port else 0))
+                opened.enter_context(listening_socket(address, port + place if port else 0))
                 for place, address in enumerate(addresses)
             ]
             opened.pop_all()
         ports = [each.getsockname()[1] for each in self._listeners]
-        self.proxy_port, self.http_port, self.https_port = ports * 3 if self._is_single_port else ports
+        self.proxy_port, self.http_port, self.https_port = ports * 3 if is_single_port else ports
         self._thread.start()
         self._ready.wait()
 
@@ -392,7 +357,7 @@ class Listeners:
         serving = asyncio.create_task(self._server.serve(sockets=[]))
         while not self._server.started:  # noqa: ASYNC110 - it has no event for that
             await asyncio.sleep(0.001)
-        kinds: Sequence[Kind | None] = (None,) if self._is_single_port else ("proxy", "http", "https")
+        kinds: Sequence[Kind | None] = (None,) if self._listening.is_single_port else ("proxy", "http", "https")
         accepting = [
             asyncio.create_task(self._accept(listener, kind))
             for listener, kind in zip(self._listeners, kinds, strict=True)
@@ -427,7 +392,7 @@ class Listeners:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError), contextlib.closing(connection):  # clients may disconnect at any time
             kind = kind or await _kind_of(connection)
-            if kind == "proxy" and not await grant_tunnel(connection, self._on_rejected, self._pass_through):
+            if kind == "proxy" and not await grant_tunnel(connection, self._on_rejected, self._listening.pass_through):
                 return
             tls = None if kind == "http" else self._tls
             protocol = LimitedProtocol(self._server.config, self._server.server_state, {})

@@ -162,9 +162,7 @@ class Server:
         page = Web(
             lambda: self._engines.shown(),  # noqa: PLW0108 - of the pool that is there then
             plan.options.clock,
-            port=listening.page_port,
-            secret=listening.token,
-            is_shared=listening.is_single_port and listening.is_remote,
+            listening=listening,
             connection=lambda: getattr(self, "connection", None),
             on_error=self.on_error,
         )
@@ -174,12 +172,8 @@ class Server:
         listeners = Listeners(
             fault_api or services,
             authority.context(),
-            listen=listening.address,
-            port=listening.port,
-            is_single_port=listening.is_single_port,
+            listening,
             is_public=services.is_public,
-            secret=listening.token,
-            pass_through=listening.pass_through,
             on_error=self.on_error,
             on_answered=page.metrics.count_request,
             on_rejected=self.on_rejected,

@@ -13,7 +13,7 @@ from wire import ONELAKE, connected, exchange, request, rest_of, running, status
 from mirror_engine.onelake.entra import access_token, entra_app
 from mirror_engine.onelake.hosts import LOGINS, host_of
 
-SECRET = "let me in"  # noqa: S105 - a test's own
+SECRET = "let-me-in-at-once"  # noqa: S105 - a test's own
 
 
 async def services(scope, receive, send):
@@ -30,7 +30,7 @@ def unlocked():
 
 @pytest.fixture(scope="module")
 def locked():
-    with running(services, secret=SECRET) as started:
+    with running(services, token=SECRET) as started:
         yield started
 
 
@@ -130,7 +130,7 @@ def test_entra_s_name_opens_nothing_but_entra(locked):
 
 def test_beyond_the_loopback_hosts_may_have_any_name_and_http_stays_behind():
     """The address is no other's: Linux takes all of 127/8 for its own."""
-    with running(services, listen="0.0.0.0", secret=SECRET) as emulator:  # noqa: S104 - what is tested
+    with running(services, address="0.0.0.0", allow_remote=True, token=SECRET) as emulator:  # noqa: S104 - what is tested
         with trusting(checks_name=False).wrap_socket(connected(emulator.https_port, "127.0.0.2")) as secure:
             secure.sendall(request("GET", "/", "builder", f"Authorization: Bearer {SECRET}"))
             assert status_of(rest_of(secure)) == 204

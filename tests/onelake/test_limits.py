@@ -13,6 +13,7 @@ from wire import connected, exchange, request, rest_of, running, status_of
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import network as server
+from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.middleware import bounded
 from mirror_engine.onelake.network import Listeners
 
@@ -197,4 +198,4 @@ def test_the_emulator_stops_during_an_endless_response(monkeypatch):
 
 def test_a_port_that_is_taken_is_wrong_usage():
     with running(counting) as emulator, pytest.raises(UsageError, match=r"port \d+: Address already in use"):
-        Listeners(counting, None, port=emulator.http_port).start()
+        Listeners(counting, None, Listening(port=emulator.http_port)).start()

@@ -17,7 +17,7 @@ from wire import ONELAKE, PATIENCE_SECONDS, connected, exchange, request, rest_o
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import network
 from mirror_engine.onelake.connection import Listening
-from mirror_engine.onelake.network import PassedHost
+from mirror_engine.onelake.hosts import PassedHost
 
 pytestmark = pytest.mark.slow
 

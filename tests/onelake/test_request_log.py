@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 HUSH = "hush"
 ALLOWING = "--allow-managed-folder-changes"
-TOKEN = "let me in"  # noqa: S105 - a test's own
+TOKEN = "let-me-in"  # noqa: S105 - a test's own
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_rejected_requests_are_reported_without_secrets(reported, tmp_path):
     )
     authority = f"http://{HUSH}:{HUSH}@localhost/shop/x?{HUSH}"
     targets = (f"/shop/x?sig={HUSH}", authority, f"/shop/x?a=b&sig={HUSH}%00#{HUSH}")
-    with running(onelake(tmp_path).app, secret=TOKEN, on_rejected=reported.append) as locked:
+    with running(onelake(tmp_path).app, token=TOKEN, on_rejected=reported.append) as locked:
         for target in targets:
             for header in secrets:
                 for token in ("X: none", f"Authorization: Bearer {TOKEN}"):

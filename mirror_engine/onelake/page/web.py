@@ -26,6 +26,7 @@ from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import CATALOG, printable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.monitoring.words import span
+from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.hosts import DFS, LOOPBACK
 from mirror_engine.onelake.items import SUFFIXES
@@ -173,9 +174,7 @@ class Web:
     Args:
         items: gives every mirrored database.
         clock: seconds since 1970.
-        port: requested; 0 for any.
-        secret: which every request must carry; None where any passes.
-        is_shared: whether other machines reach the page, through the application.
+        listening: of the emulator; other machines reach the page through it, if any.
         connection: gives the emulator as a publisher sees it; None where that is not known.
         on_error: gets internal errors, without request content.
 
@@ -185,21 +184,18 @@ class Web:
         port: the one in use, once started.
     """
 
-    def __init__(  # noqa: PLR0913 - the settings of a server
+    def __init__(
         self,
         items: Callable[[], Sequence[ShownItem]],
         clock: Callable[[], float] = time.time,
         *,
-        port: int = 0,
-        secret: str | None = None,
-        is_shared: bool = False,
+        listening: Listening | None = None,
         connection: Callable[[], ConnectionInfo | None] = lambda: None,
         on_error: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._statuses = StatusCache(items)
         self._connection = connection
-        self._has_token = secret is not None
-        self._is_shared = is_shared
+        self._listening = listening = listening or Listening()
         self._templates = templates()
         self._clock = clock
         self.metrics = Metrics(self._statuses)
@@ -216,9 +212,9 @@ class Web:
         ]
         self.app = _with_headers(Starlette(routes=routes))
         self._first_names = {route.path.split("/")[1] for route in routes}
-        self.port = port
+        self.port = listening.page_port
         bounds = bounded(self.app, on_error, max_bytes=MAX_BODY_BYTES)
-        guard = guarded(bounds, secret, serves_production_names=False)
+        guard = guarded(bounds, listening.token, serves_production_names=False)
         self._server = uvicorn.Server(http_config(guard, idle_seconds=IDLE_SECONDS, max_concurrency=MAX_CONNECTIONS))
 
     def start(self) -> None:
@@ -292,19 +288,20 @@ class Web:
         connection = self._connection()
         path = quote(f"{item.workspace}/{item.name}{SUFFIXES[0]}/{ZONE}", errors="replace")
         guide = {"url": f"https://onelake.{DFS}/{path}", "environment": "", "address": ""}
-        if self._is_shared:
+        if self._listening.is_remote and self._listening.is_single_port:
             guide |= {
                 "address": address,
                 "zone": shlex.quote(f"{address}/{path}"),
                 "token": '-H "Authorization: Bearer $MIRROR_ENGINE_TOKEN" ',
             }
         elif connection and connection.item_id == item.id:
-            hidden = tuple(f"export {name}=" for name in _SECRETS[not self._has_token :])
+            has_token = self._listening.token is not None
+            hidden = tuple(f"export {name}=" for name in _SECRETS[not has_token :])
             guide |= {
                 "shell": f'eval "$(mirror-engine emulator env {shlex.quote(connection.store)})"',
                 "environment": "\n".join(line for line in connection.exports() if not line.startswith(hidden)),
                 "zone": shlex.quote(f"{connection.http}/{path}"),
-                "token": '-H "Authorization: Bearer $AZURE_CLIENT_SECRET" ' if self._has_token else "",
+                "token": '-H "Authorization: Bearer $AZURE_CLIENT_SECRET" ' if has_token else "",
             }
         return self._render("guide", **guide)
 

@@ -20,9 +20,8 @@ from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS
 from mirror_engine.landing_zone.states import Behind, Loading, needs_attention
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.faults import parse_fault
-from mirror_engine.onelake.hosts import DFS
+from mirror_engine.onelake.hosts import DFS, PassedHost
 from mirror_engine.onelake.items import TRASH
-from mirror_engine.onelake.network import PassedHost
 from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter

@@ -10,12 +10,13 @@ import pytest
 from shop_window import SHOP, shop
 from wire import connected, exchange, request, rest_of, status_of
 
+from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.page import web as web_live
 from mirror_engine.onelake.page.web import Web
 
 pytestmark = pytest.mark.slow
 
-SECRET = "let me in, please"  # noqa: S105 - a test's own
+SECRET = "let-me-in-please-do"  # noqa: S105 - a test's own
 ORDERS = f"/tables/{SHOP}/Sales.schema/Orders"
 
 
@@ -42,7 +43,7 @@ def server(window):
 
 @pytest.fixture(scope="module")
 def locked(window):
-    with served(window, secret=SECRET) as started:
+    with served(window, listening=Listening(token=SECRET)) as started:
         yield started
 
 
