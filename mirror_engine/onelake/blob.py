@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.items import Address
     from mirror_engine.onelake.lake import Lake
     from mirror_engine.onelake.requests import LakeRequest
-    from mirror_engine.onelake.store import Body
+    from mirror_engine.onelake.store import StagedFile
 
 DELIMITER = "/"
 MAX_PARTS = 256
@@ -108,7 +108,7 @@ def _text(parent: ET.Element, name: str, text: str) -> None:
     element.text = text
 
 
-def put(lake: Lake, request: LakeRequest, body: Body) -> Response:
+def put(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     """Put Blob; with `x-ms-meta-hdi_isfolder: true` a folder."""
     if request.headers.get("x-ms-blob-type", "").lower() != "blockblob":
         raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "x-ms-blob-type is not BlockBlob.")
@@ -118,7 +118,7 @@ def put(lake: Lake, request: LakeRequest, body: Body) -> Response:
     return changed(lake.put(address, body, request.conditions))
 
 
-def put_block(lake: Lake, request: LakeRequest, body: Body) -> Response:
+def put_block(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     """Put Block: `PUT ?comp=block&blockid=`."""
     if not request.query.get("blockid"):
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "blockid is missing.")

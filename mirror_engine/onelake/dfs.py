@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.conditions import Properties
     from mirror_engine.onelake.lake import Lake
     from mirror_engine.onelake.requests import LakeRequest
-    from mirror_engine.onelake.store import Body
+    from mirror_engine.onelake.store import StagedFile
 
 _LEASE_STATUSES = {"acquire": 201, "break": 202, "change": 200, "renew": 200, "release": 200}
 _FILESYSTEM = {  # Azure always sends all of these; its C++ library aborts where one is missing
@@ -43,7 +43,7 @@ def create(lake: Lake, request: LakeRequest) -> Response:
     return changed(create_path(lake.destination(request.raw_path), request.conditions))
 
 
-def append(lake: Lake, request: LakeRequest, body: Body) -> Response:
+def append(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     """Path Update: `PATCH ?action=append`, with `flush=true` also a flush."""
     address, position = lake.items.address(request.raw_path), request.number("position")
     properties = lake.append(address, position, body)

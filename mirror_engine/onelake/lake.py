@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.conditions import Conditions
     from mirror_engine.onelake.items import Address, Items
     from mirror_engine.onelake.options import EmulatorOptions
-    from mirror_engine.onelake.store import Body, LocalStore, StagedFile
+    from mirror_engine.onelake.store import LocalStore, StagedFile
     from mirror_engine.storage.base import Entry
 
 _Named: TypeAlias = "tuple[str, str, Entry]"  # the name that clients see, the path in the store, the entry
@@ -38,7 +38,7 @@ MAX_BLOCK_LISTS = 1000  # remembered
 class Lake:
     """The store as clients see it; symbolic links and the engine's own files do not exist for them.
 
-    Methods are thread-safe and block for disk work only. Bodies stream to a staged `Body`, which an upload keeps and
+    Methods are thread-safe and block for disk work only. Bodies stream to a `StagedFile`, which an upload keeps and
     everything else discards when its `with` ends. One lock makes a condition and the change it guards one step; bodies
     are received, assembled and fsynced outside of it.
 
@@ -179,9 +179,9 @@ class Lake:
             raise StorageApiError(StorageErrorCode.InvalidUri, message) from problem
         return self.items.address(raw_path)
 
-    def receive(self, length: int | None = None) -> Body:
-        """A new body, used as a context manager; RequestBodyTooLarge by its announced length."""
-        return self._uploads.receive(length)
+    def receive(self) -> StagedFile:
+        """A new body, used as a context manager; writing may raise ServerBusy."""
+        return self._uploads.receive()
 
     def create_folder(self, address: Address, conditions: Conditions = NONE) -> Properties:
         """Create a folder and its parents; a repeat changes nothing. PathAlreadyExists, PathConflict."""
@@ -282,7 +282,7 @@ class Lake:
 
     # Files in parts
 
-    def append(self, address: Address, position: int, body: Body) -> Properties:
+    def append(self, address: Address, position: int, body: StagedFile) -> Properties:
         """Keep a part of a file until a flush; the last one per position wins. The file is unchanged.
 
         PathConflict, InvalidHeaderValue for an empty body, InvalidQueryParameterValue.
@@ -326,7 +326,7 @@ class Lake:
             self._uploads.put_back(after.identity, rest)
         return after
 
-    def _extend(self, address: Address, before: Properties, chain: Sequence[Body]) -> Properties:
+    def _extend(self, address: Address, before: Properties, chain: Sequence[StagedFile]) -> Properties:
         """Publish a file with more at its end, unless it was replaced while that was assembled."""
         _, start = self.read(address)
         with start, assemble(self.storage, chain, start if before.size else None) as staged, self._lock:
@@ -336,7 +336,7 @@ class Lake:
                 raise StorageApiError(StorageErrorCode.PathNotFound, message)
             return Properties.of(self.storage.publish(staged, address.path, self._now()))
 
-    def put_block(self, address: Address, block_id: str, body: Body) -> None:
+    def put_block(self, address: Address, block_id: str, body: StagedFile) -> None:
         """Keep a block until a block list names it. PathConflict, InvalidHeaderValue for an empty body."""
         self._check_open(address)
         _check_not_empty(body)
@@ -406,6 +406,6 @@ def _check_no_folder(present: Properties | None) -> None:
         raise StorageApiError(StorageErrorCode.PathConflict)
 
 
-def _check_not_empty(body: Body) -> None:
+def _check_not_empty(body: StagedFile) -> None:
     if body.size == 0:
         raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "Content-Length must not be zero.")

@@ -18,7 +18,6 @@ from mirror_engine.onelake.entra import carries
 from mirror_engine.onelake.errors import ALLOWED_BY, fabric_error
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK_HOSTS, host_of, is_served
 from mirror_engine.onelake.requests import LakeRequest, error_response
-from mirror_engine.onelake.store import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+MAX_BODY_BYTES = 4 << 30  # of one request
 BODY_SECONDS = 60.0  # between two chunks of a body
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
 _CODE_HEADERS = (b"x-ms-error-code", b"x-ms-public-api-error-code")
@@ -177,7 +177,7 @@ def bounded(
     app: ASGIApp,
     on_error: Callable[[str], None],
     *,
-    max_bytes: int = LIMITS.body_bytes,
+    max_bytes: int = MAX_BODY_BYTES,
     pause_seconds: float = BODY_SECONDS,
 ) -> ASGIApp:
     """Bound bodies in size and in the pauses of their chunks (413, 408), and catch internal errors (500).

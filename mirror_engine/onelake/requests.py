@@ -145,7 +145,7 @@ class Operation(NamedTuple):
             return await run_in_threadpool(self.run, lake, request)
         if self.takes == "bytes":
             return await run_in_threadpool(self.run, lake, request, await read_bounded(request.body))
-        with await run_in_threadpool(lake.receive, request.length) as body:
+        with await run_in_threadpool(lake.receive) as body:
             async for chunk in request.body:
                 await run_in_threadpool(body.write, chunk)
             return await run_in_threadpool(self.run, lake, request, body)

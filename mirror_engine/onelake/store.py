@@ -46,18 +46,22 @@ class StagedFile:
     """A private file on the store's file system, at no client's path until it is published.
 
     One thread writes it at a time; leaving the `with` discards it unless it `is_kept`. Every method raises
-    `StorageUnavailable` when the disk fails.
+    `StorageUnavailable` when the disk fails. `account` takes its bytes, and takes them back when it is discarded.
     """
 
-    def __init__(self, storage: LocalStore) -> None:
+    def __init__(self, storage: LocalStore, account: Callable[[int], None] = lambda _: None) -> None:
         self.name = secrets.token_hex(16)
         self.size = 0
         self.is_kept = False
         self._storage = storage
+        self._account = account
+        self._accounted_bytes = 0
         self._file = self._open(CREATE_FLAGS, "wb")
 
     def write(self, content: bytes | memoryview) -> None:
-        """Append, until it is sealed."""
+        """Append, until it is sealed; what `account` raises."""
+        self._account(len(content))
+        self._accounted_bytes += len(content)
         with os_errors("write", STAGING):
             self._file.write(content)
         self.size += len(content)
@@ -78,6 +82,8 @@ class StagedFile:
 
     def discard(self) -> None:
         """Delete it; repeatable, and without effect once it is published."""
+        self._account(-self._accounted_bytes)
+        self._accounted_bytes = 0
         with suppress(OSError):  # unwritten content is of no use
             self._file.close()
         with os_errors("delete", STAGING), suppress(FileNotFoundError), self._storage.staging_folder() as folder:
@@ -258,7 +264,6 @@ RETRY_AFTER_SECONDS = 30
 class Limits:
     """Limits of what clients may leave uncommitted."""
 
-    body_bytes: int = 4 * GIB  # of one request
     staging_bytes: int = 64 * GIB  # of all bodies that are arriving or uncommitted
     expiry_seconds: float = 24 * 3600  # after which an upload without new parts is dropped
 
@@ -266,33 +271,10 @@ class Limits:
 LIMITS = Limits()
 
 
-class Body(StagedFile):
-    """A request's body in a staged file; `account` takes its bytes, and takes them back when it is discarded."""
-
-    def __init__(self, storage: LocalStore, limit_bytes: int, account: Callable[[int], None]) -> None:
-        super().__init__(storage)
-        self._limit_bytes = limit_bytes
-        self._account = account
-        self._accounted_bytes = 0
-
-    def write(self, content: bytes | memoryview) -> None:
-        """Add the next bytes; RequestBodyTooLarge, ServerBusy."""
-        if self.size + len(content) > self._limit_bytes:
-            raise StorageApiError(StorageErrorCode.RequestBodyTooLarge)
-        self._account(len(content))
-        self._accounted_bytes += len(content)
-        super().write(content)
-
-    def discard(self) -> None:
-        self._account(-self._accounted_bytes)
-        self._accounted_bytes = 0
-        super().discard()
-
-
 @dataclass
 class _Upload:
     touched_seconds: float
-    parts: dict[Any, Body] = field(default_factory=dict)  # by position or block id
+    parts: dict[Any, StagedFile] = field(default_factory=dict)  # by position or block id
 
 
 class Uploads:
@@ -310,18 +292,16 @@ class Uploads:
         self._uploads: dict[str, _Upload] = {}
         self._lock = threading.Lock()
 
-    def receive(self, length: int | None) -> Body:
-        """A new body, after dropping what has expired; RequestBodyTooLarge by its announced length."""
+    def receive(self) -> StagedFile:
+        """A new body, after dropping what has expired; it raises ServerBusy where too much is uncommitted."""
         since = self._now() - self._limits.expiry_seconds
         with self._lock:
             expired = [key for key, upload in self._uploads.items() if upload.touched_seconds < since]
         for key in expired:
             self.drop(key)
-        if length is not None and length > self._limits.body_bytes:
-            raise StorageApiError(StorageErrorCode.RequestBodyTooLarge)
-        return Body(self._storage, self._limits.body_bytes, self._account)
+        return StagedFile(self._storage, self._account)
 
-    def keep(self, key: str, name: int | str, body: Body) -> None:
+    def keep(self, key: str, name: int | str, body: StagedFile) -> None:
         """Add a body to an upload, which owns it from now on."""
         with self._lock:
             upload = self._uploads.setdefault(key, _Upload(0.0))
@@ -332,13 +312,13 @@ class Uploads:
         if replaced:
             replaced.discard()
 
-    def take(self, key: str) -> dict[Any, Body]:
+    def take(self, key: str) -> dict[Any, StagedFile]:
         """Remove and return all parts of an upload; the caller owns them."""
         with self._lock:
             upload = self._uploads.pop(key, None)
         return upload.parts if upload else {}
 
-    def put_back(self, key: str, parts: Mapping[Any, Body]) -> None:
+    def put_back(self, key: str, parts: Mapping[Any, StagedFile]) -> None:
         """Return parts that were taken, except those that were sent again since."""
         if not parts:
             return
@@ -361,7 +341,7 @@ class Uploads:
             self.used_bytes += size
 
 
-def contiguous_parts(position: int, parts: Mapping[int, Body], length: int) -> list[Body]:
+def contiguous_parts(position: int, parts: Mapping[int, StagedFile], length: int) -> list[StagedFile]:
     """The parts from a file's length to a position without a gap; else InvalidFlushPosition."""
     chain = []
     reached = length
@@ -374,7 +354,7 @@ def contiguous_parts(position: int, parts: Mapping[int, Body], length: int) -> l
 
 
 @contextmanager
-def assemble(storage: LocalStore, parts: Sequence[Body], start: BinaryIO | None = None) -> Iterator[StagedFile]:
+def assemble(storage: LocalStore, parts: Sequence[StagedFile], start: BinaryIO | None = None) -> Iterator[StagedFile]:
     """One sealed file of `start` and all parts in order, discarded on exit; a single part is that file itself."""
     if len(parts) == 1 and start is None:
         yield parts[0]

@@ -205,22 +205,11 @@ def test_long_listings_come_in_pages(client):
 def test_a_listing_may_begin_at_a_path(client):
     for path in ("A/1", "A/2", "B/1"):
         client.put(f"{URL}/{path}?resource=file")
-    for begin_from, seen in [("A/2", ["A/2", "B", "B/1"]), ("A0", ["B", "B/1"]), ("", ["A", "A/1", "A/2", "B", "B/1"])]:
-        page = client.get(URL, params={"resource": "filesystem", "recursive": "true", "beginFrom": begin_from})
-        assert names(page) == [f"{ITEM}/Files/LandingZone/{path}" for path in seen]
-    pages, token = [], ""
-    for _ in range(2):
-        query = {
-            "resource": "filesystem",
-            "recursive": "true",
-            "beginFrom": "A/2",
-            "maxResults": 2,
-            "continuation": token,
-        }
-        page = client.get(URL, params=query)
-        pages.append(names(page))
-        token = page.headers.get("x-ms-continuation", "")
-    assert [[name.rpartition("Zone/")[2] for name in page] for page in pages] == [["A/2", "B"], ["B/1"]]
+    query = {"resource": "filesystem", "recursive": "true", "beginFrom": "A/2", "maxResults": 2}
+    first = client.get(URL, params=query)
+    second = client.get(URL, params={**query, "continuation": first.headers["x-ms-continuation"]})
+    pages = [[name.rpartition("Zone/")[2] for name in names(page)] for page in (first, second)]
+    assert pages == [["A/2", "B"], ["B/1"]]
 
 
 def test_folders_are_made_and_deleted(client):

@@ -63,10 +63,10 @@ def served(tmp_path):
     """Serves with the faults it is called with."""
     with ExitStack() as opened:
 
-        def serve(*faults, poll_interval_seconds=0.05):
+        def serve(*faults):
             client, writer = opened.enter_context(faulty(tmp_path)), MemoryDeltaWriter()
             items, options = client.lake.items, client.lake.options
-            config = Config(poll_interval_seconds=poll_interval_seconds)
+            config = Config(poll_interval_seconds=0.05)
             plan = ServerPlan(tmp_path, options=options, config=config, new_writer=lambda _: writer)
             pool = EnginePool(plan, items)
             opened.callback(lambda: at.pool.end())  # noqa: PLW0108 - by then it may be another
@@ -188,12 +188,3 @@ def test_faults_of_mirrored_databases_act_at_once_on_those_they_name(tmp_path, i
         assert (new[0], new[1][-20:]) == (DatabaseStatus.RUNNING, "2100-01-01T00:00:00.")
         assert orders == (DatabaseStatus.PAUSED, "")
         assert [fault for fault, *_ in client.reported][-2:] == faults
-
-
-def test_poll_mid_upload_shows_the_engine_an_empty_file(served):
-    at = served("poll_mid_upload operation=create path=*/0*.csv", poll_interval_seconds=60)
-    at.arm()
-    at.client.create(FIRST)
-    at.until(lambda: [bool(report["errorCode"]) for report in at.pool.tables(at.item)] == [True])
-    at.client("PATCH", f"{FIRST}?action=append&position=0&flush=true", b"id,n\n1,1\n")
-    assert at.rows() in (None, [])

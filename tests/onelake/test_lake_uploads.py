@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 from lakes import ABSENT_ONLY, ZoneClient, matching, refused
 
@@ -149,27 +147,6 @@ def test_a_copy_is_a_file_of_its_own_and_a_copied_folder_is_empty(zone):
     assert (zone.read("U/g"), zone.read("T/f")) == (b"abc", b"abc")
     assert zone.lake.copy(zone.at("T"), zone.at("V")).is_folder
     assert zone.names("V") == []
-
-
-def test_an_interrupted_body_leaves_nothing(zone):
-    zone.create("T/f")
-    with suppress(ConnectionError), zone.lake.receive() as body:
-        body.write(b"abc")
-        raise ConnectionError
-    assert zone.read("T/f") == b""
-    assert zone.lake._uploads.used_bytes == 0
-    assert list(zone.storage.list(".mirror-engine/staging") or ()) == []
-
-
-def test_a_body_over_the_limit_is_rejected_with_and_without_a_length(tmp_path):
-    zone = ZoneClient(LocalStore(tmp_path), limits=Limits(body_bytes=5))
-    zone.put("f", b"12345")
-    with refused(StorageErrorCode.RequestBodyTooLarge):
-        zone.lake.receive(6)
-    with refused(StorageErrorCode.RequestBodyTooLarge), zone.lake.receive() as body:
-        for _ in range(6):
-            body.write(b"x")
-    assert zone.lake._uploads.used_bytes == 0
 
 
 def test_uncommitted_bytes_have_a_quota_that_commits_and_failures_give_back(tmp_path):

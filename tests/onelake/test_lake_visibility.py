@@ -11,18 +11,6 @@ from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.local import LocalStorage
 
 
-def test_what_is_not_committed_is_invisible(zone):
-    created = zone.create("T/f")
-    zone.append("T/f", 0, b"abc")
-    zone.put_block("T/g", "a", b"abc")
-    with zone.lake.receive() as body:
-        body.write(b"abc")
-        assert list(zone.lake.list(zone.at("T"), recursive=True)) == list(zone.lake.list(zone.at("T")))
-        assert (zone.names("T"), zone.names()) == (["f"], ["T"])
-        assert zone.properties("T/f") == created
-        assert zone.engine_sees("T/f") == b""
-
-
 def test_a_reader_keeps_what_it_opened_while_the_file_is_replaced(zone):
     zone.put("T/f", b"old")
     before, reader = zone.lake.read(zone.at("T/f"))
