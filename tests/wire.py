@@ -9,9 +9,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.connection import Listening
-from mirror_engine.onelake.network import Listeners
+from mirror_engine.onelake.network import Listeners, create_authority
 
 ONELAKE = "onelake.dfs.fabric.microsoft.com"
 PATIENCE_SECONDS = 10

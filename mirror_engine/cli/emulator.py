@@ -22,6 +22,7 @@ from mirror_engine.cli.output import bullet, line, note, print_json, stderr, std
 from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import whole
 from mirror_engine.errors import UsageError
+from mirror_engine.onelake.hosts import PassedHost
 from mirror_engine.storage.roots import check_store
 
 if TYPE_CHECKING:
@@ -42,12 +43,6 @@ def _fault(text: str) -> Any:
     from mirror_engine.onelake.faults import parse_fault
 
     return parse_fault(text)
-
-
-def _passed_host(text: str) -> Any:
-    from mirror_engine.onelake.hosts import PassedHost
-
-    return PassedHost.parse(text)
 
 
 # of `start` and `exec`, named as in `ServerPlan` and `EmulatorOptions`
@@ -89,19 +84,11 @@ _OPTIONS = (
     click.option(
         "--pass-through",
         metavar="HOST",
-        type=_passed_host,
+        type=PassedHost.parse,
         multiple=True,
         help="Let the proxy connect to HOST[:PORT], '*.DOMAIN' or all, too (repeatable).",
     ),
     click.option("has_fault_api", "--fault-api", is_flag=True, help="Let clients change faults while it runs."),
-)
-_DIFFERENCES = (
-    "allow_managed_folder_changes",
-    "allow_bare_names",
-    "rename_updates_mtime",
-    "blob_batch",
-    "long_running",
-    "faults",
 )
 
 
@@ -349,7 +336,8 @@ def _server(
         level, name, fields = log.log_record(event)
         writer.write(level, name, {"mirror": item.path, **fields})
 
-    options = EmulatorOptions(on_fault=log_fault, **{name: served.pop(name) for name in _DIFFERENCES})
+    differences = EmulatorOptions.__dataclass_fields__.keys() & served.keys()
+    options = EmulatorOptions(on_fault=log_fault, **{name: served.pop(name) for name in differences})
     engines: dict[str, Any] = {"has_engines": not storage_only, "resumes": on_restart == "resume", "config": config}
     return Server(
         ServerPlan(store, listening=listening, options=options, **engines, **served),

@@ -98,11 +98,6 @@ class Listening:
         return not ip_address(self.address).is_loopback
 
     @property
-    def page_port(self) -> int:
-        """Of the page; 0 for any free one."""
-        return self.port + 3 if self.port else 0
-
-    @property
     def reached_at(self) -> str:
         """The address for programs on this machine."""
         address = ip_address(self.address)

@@ -55,8 +55,8 @@ def append(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
 def flush(lake: Lake, request: LakeRequest) -> Response:
     """Path Update: `PATCH ?action=flush`."""
     _check_no_body(request)
-    address, retain = lake.items.address(request.raw_path), request.flag("retainuncommitteddata")
-    return changed(lake.flush(address, request.number("position"), request.conditions, retain=retain), 200)
+    address = lake.items.address(request.raw_path)
+    return changed(lake.flush(address, request.number("position"), request.conditions), 200)
 
 
 def rename(lake: Lake, request: LakeRequest) -> Response:

@@ -55,7 +55,6 @@ CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common"
 FAULT_API_PATH = "/.mirror-engine/faults"  # clients' paths never begin so
 FAULT_API_HEADER = "x-mirror-engine-fault-token"
 MAX_BYTES = 64 * 1024
-_API_METHODS = ("GET", "POST", "DELETE")
 _THROTTLED = {
     "429": (StorageErrorCode.TooManyRequests, FabricErrorCode.TooManyRequests),
     "503": (StorageErrorCode.ServerBusy, FabricErrorCode.ServiceUnavailable),
@@ -379,32 +378,31 @@ class FaultApi:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        is_local = scope["scheme"] == "http" and host_of(scope["headers"]) in LOOPBACK_HOSTS
-        if scope["path"] != FAULT_API_PATH or not is_local:
-            await self.app(scope, receive, send)
-            return
-        response = await self._response(Request(scope, receive))
-        await response(scope, receive, send)
+        answer = self.app
+        if (
+            scope["path"] == FAULT_API_PATH
+            and scope["scheme"] == "http"
+            and host_of(scope["headers"]) in LOOPBACK_HOSTS
+        ):
+            answer = await self._response(Request(scope, receive))
+        await answer(scope, receive, send)
 
     async def _response(self, request: Request) -> JSONResponse:
-        if not hmac.compare_digest(request.headers.get(FAULT_API_HEADER, "").encode(), self.token.encode()):
-            return _error(403, f"{FAULT_API_HEADER} is not this run's token.")
-        if request.method not in _API_METHODS:
-            return _error(405, f"Use one of {', '.join(_API_METHODS)}.")
+        status, message = 200, ""
         try:
-            if request.method == "POST":
+            if not hmac.compare_digest(request.headers.get(FAULT_API_HEADER, "").encode(), self.token.encode()):
+                status, message = 403, f"{FAULT_API_HEADER} is not this run's token."
+            elif request.method == "POST":
                 lines = (await read_bounded(request.stream(), MAX_BYTES)).decode().splitlines()
                 await run_in_threadpool(self.options.add, [parse_fault(line) for line in lines if line.strip()])
+            elif request.method == "DELETE":
+                self.options.clear()
+            elif request.method != "GET":
+                status, message = 405, "Use one of GET, POST, DELETE."
         except UnicodeDecodeError:
-            return _error(400, "The body is not UTF-8.")
-        except UsageError as error:
-            return _error(400, str(error))
-        except StorageApiError as error:
-            return _error(error.code.status, str(error))
-        if request.method == "DELETE":
-            self.options.clear()
+            status, message = 400, "The body is not UTF-8."
+        except (UsageError, StorageApiError) as error:
+            status, message = error.code.status if isinstance(error, StorageApiError) else 400, str(error)
+        if message:
+            return JSONResponse({"error": {"code": "FaultApiError", "message": message}}, status)
         return JSONResponse([{"fault": rule.text, "matched": rule.matched} for rule in self.options.faults])
-
-
-def _error(status: int, message: str) -> JSONResponse:
-    return JSONResponse({"error": {"code": "FaultApiError", "message": message}}, status)

@@ -297,16 +297,10 @@ class Lake:
             self._uploads.keep(present.identity, position, body)
         return present
 
-    def flush(
-        self, address: Address, position: int, conditions: Conditions = NONE, *, retain: bool = False
-    ) -> Properties:
-        """Commit all parts up to a position in one step. InvalidFlushPosition, PathAlreadyExists, PathConflict.
+    def flush(self, address: Address, position: int, conditions: Conditions = NONE) -> Properties:
+        """Commit all parts up to a position, the file's length then, in one step, and drop those beyond it.
 
-        Args:
-            address: of a file.
-            position: the file's length afterwards.
-            conditions: on the file as it is now.
-            retain: keep parts beyond the position uncommitted; else they are dropped.
+        InvalidFlushPosition, PathAlreadyExists, PathConflict.
         """
         self._check_open(address)
         with self._commit_lock(address):  # a client that lost the response may retry while this one runs
@@ -320,10 +314,8 @@ class Lake:
             except BaseException:
                 self._uploads.put_back(before.identity, parts)
                 raise
-            rest = {start: part for start, part in parts.items() if retain and start >= position}
-            for start in parts.keys() - rest.keys():
-                parts[start].discard()
-            self._uploads.put_back(after.identity, rest)
+            for part in parts.values():
+                part.discard()
         return after
 
     def _extend(self, address: Address, before: Properties, chain: Sequence[StagedFile]) -> Properties:

@@ -14,7 +14,6 @@ from filelock import FileLock, Timeout
 
 from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.connection import CA_VARIABLES, ConnectionInfo, StateFolder, write_private
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.entra import install_az
@@ -22,7 +21,7 @@ from mirror_engine.onelake.errors import FabricApiError
 from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.network import Listeners
+from mirror_engine.onelake.network import Listeners, create_authority
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.services import Services
 from mirror_engine.onelake.store import LocalStore
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
 
     from mirror_engine.events import Event
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
-    from mirror_engine.onelake.authority import Authority
     from mirror_engine.onelake.items import Item
     from mirror_engine.onelake.middleware import RejectedRequest
+    from mirror_engine.onelake.network import Authority
     from mirror_engine.onelake.options import ServerPlan
 
 LOCK_SECONDS = 0.5  # `connection.running` holds the lock for a moment, too

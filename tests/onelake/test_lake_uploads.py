@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lakes import ABSENT_ONLY, ZoneClient, matching, refused
 
-from mirror_engine.onelake.conditions import NONE, Conditions
+from mirror_engine.onelake.conditions import Conditions
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.store import Limits, LocalStore
 
@@ -61,18 +61,13 @@ def test_a_flush_to_a_position_without_a_chain_of_parts_is_rejected(zone, positi
     assert zone.read("T/f") == b"abcdefghi"
 
 
-def test_parts_beyond_the_flush_are_dropped_unless_they_are_retained(zone):
-    for retain in (False, True):
-        zone.create("T/f")
-        zone.append("T/f", 0, b"abc")
-        zone.append("T/f", 3, b"def")
-        zone.lake.flush(zone.at("T/f"), 3, NONE, retain=retain)
-        if retain:
-            zone.flush("T/f", 6)
-            assert zone.read("T/f") == b"abcdef"
-        else:
-            with refused(StorageErrorCode.InvalidFlushPosition):
-                zone.flush("T/f", 6)
+def test_parts_beyond_the_flush_are_dropped(zone):
+    zone.create("T/f")
+    zone.append("T/f", 0, b"abc")
+    zone.append("T/f", 3, b"def")
+    zone.flush("T/f", 3)
+    with refused(StorageErrorCode.InvalidFlushPosition):
+        zone.flush("T/f", 6)
 
 
 def test_appends_follow_a_rename_and_are_lost_with_their_file(zone):

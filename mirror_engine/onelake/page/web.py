@@ -212,7 +212,7 @@ class Web:
         ]
         self.app = _with_headers(Starlette(routes=routes))
         self._first_names = {route.path.split("/")[1] for route in routes}
-        self.port = listening.page_port
+        self.port = listening.port and listening.port + 3
         bounds = bounded(self.app, on_error, max_bytes=MAX_BODY_BYTES)
         guard = guarded(bounds, listening.token, serves_production_names=False)
         self._server = uvicorn.Server(http_config(guard, idle_seconds=IDLE_SECONDS, max_concurrency=MAX_CONNECTIONS))
