@@ -12,10 +12,8 @@ from urllib.parse import unquote
 from mirror_engine.errors import CommitConflict, CommitFailed
 from mirror_engine.tables.base import DeltaWriter, Outcome, with_method
 from mirror_engine.tables.changes.staged import stage_here, staged
-from mirror_engine.tables.log.commit import create_table, evolve, record_only
-from mirror_engine.tables.log.data_commit import add_parts, create_with_files
+from mirror_engine.tables.log.commit import add_parts, create_table, create_with_files, evolve, record_only
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.history import latest_external_change
 from mirror_engine.tables.log.record import (
     carried,
     commits_after,
@@ -23,7 +21,7 @@ from mirror_engine.tables.log.record import (
     from_metadata,
     refuse_repeated,
 )
-from mirror_engine.tables.log.snapshot import count_rows, open_known, open_log, read_rows
+from mirror_engine.tables.log.snapshot import count_rows, latest_external_change, open_known, open_log, read_rows
 from mirror_engine.tables.log.table_path import StorePath
 from mirror_engine.tables.log.tables_folder import LOG_FOLDER, TablesFolder, log_stamp
 from mirror_engine.tables.merge.key_matches import count_matches

@@ -25,6 +25,7 @@ from mirror_engine.tables.changes.net_changes import KeyCodes, NetChanges, Role,
 from mirror_engine.tables.log.snapshot import scan
 from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.log.table_path import StorePath, remove_folder
+from mirror_engine.tables.reading.spill import scratch_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -90,11 +91,9 @@ def staged(
     """
     folder = scratch / f"batch-{uuid.uuid4().hex}"
     try:
-        make: Stage = stage or stage_here
-        try:
+        with scratch_errors():
+            make: Stage = stage or stage_here
             changes = make(batch, log, folder)
-        except OSError as error:
-            raise StorageUnavailable(f"{folder}: {error.strerror or error}", "Is the disk full?") from error
         yield changes
     finally:
         if isinstance(folder, StorePath):

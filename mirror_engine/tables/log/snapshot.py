@@ -7,7 +7,7 @@ import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -27,6 +27,7 @@ from mirror_engine.tables.log.record import (
     commits_in,
     from_metadata,
     history_entry,
+    is_ours,
     read_commit,
 )
 from mirror_engine.tables.log.statistics import may_hold
@@ -454,3 +455,46 @@ def _values(batch: pa.RecordBatch, name: str, file: DataFile, field: pa.Field[An
 def _count(file: DataFile) -> int:
     gone = 0 if file.kept is None else len(file.kept) - file.kept.true_count
     return (read_footer(file.path).num_rows if file.rows is None else file.rows) - gone
+
+
+def latest_external_change(folder: TablePath, since: int, until: int | None = None) -> int:
+    """See `DeltaWriter`; costs one look for a file where nothing was committed since.
+
+    Args:
+        folder: of the table.
+        since: a version.
+        until: the newest that counts; nothing newer is asked for.
+    """
+    found, version = -1, since + 1
+    with reading_log(folder), contextlib.suppress(FileNotFoundError):
+        while until is None or version <= until:
+            commit = commit_file(folder, version).stat()
+            if _changes(folder, version, (commit.st_ino, commit.st_mtime_ns)):
+                found = version
+            version += 1
+    return found
+
+
+def refuse_external_change(table: str, folder: TablePath, since: int) -> None:
+    """Refuse to commit what was counted at a version to rows that changed since.
+
+    Raises:
+        CommitConflict: they are.
+    """
+    if latest_external_change(folder, since) >= 0:
+        raise CommitConflict(f"{table}: another program changed its rows", "The next cycle counts again.")
+
+
+@lru_cache(maxsize=4096)
+def _changes(folder: TablePath, version: int, _: tuple[int, int]) -> bool:
+    """Whether an external commit changed rows or columns; the last argument distinguishes recreated tables."""
+    commit = read_commit(folder, version)
+    if is_ours(commit.information) or not (commit.changes_rows or commit.describes):
+        return False
+    if commit.changes_rows:
+        return True
+    try:
+        logs = [open_log(folder, each) for each in (version, version - 1)]
+    except UsageError:  # one of them was cleaned up
+        return True
+    return len({log.schema for log in logs if log}) > 1

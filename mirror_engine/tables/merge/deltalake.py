@@ -21,8 +21,7 @@ from mirror_engine.errors import CommitFailed
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE
-from mirror_engine.tables.log.commit import record_only
-from mirror_engine.tables.log.data_commit import commit_properties, committing, meaning
+from mirror_engine.tables.log.commit import commit_properties, committing, meaning, record_only
 from mirror_engine.tables.log.snapshot import read_footer
 from mirror_engine.tables.log.table_path import REQUESTS
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE

@@ -12,9 +12,8 @@ from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
 from mirror_engine.tables.changes.staged import ROLE, stage_here
 from mirror_engine.tables.log.commit import allow_vectors
-from mirror_engine.tables.log.history import refuse_external_change
 from mirror_engine.tables.log.record import to_metadata
-from mirror_engine.tables.log.snapshot import count_rows
+from mirror_engine.tables.log.snapshot import count_rows, refuse_external_change
 from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
 from mirror_engine.tables.spark.failures import spark_failures
 from mirror_engine.tables.spark.session import Sessions, confs, store_settings

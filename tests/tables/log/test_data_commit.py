@@ -18,9 +18,7 @@ from deltalake.exceptions import DeltaError
 from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
 from mirror_engine.tables import writer as table_writer
 from mirror_engine.tables.log import commit as evolution
-from mirror_engine.tables.log import data_commit
-from mirror_engine.tables.log.commit import put_commit
-from mirror_engine.tables.log.data_commit import add_parts
+from mirror_engine.tables.log.commit import add_parts, put_commit
 
 TYPED = schema_of(
     "Id:long!",
@@ -244,11 +242,11 @@ def test_a_link_whose_answer_is_lost_is_a_commit(tmp_path, monkeypatch, error):
 def test_files_of_a_commit_in_doubt_stay(table, monkeypatch):
     """The commit was made, its answer is lost, and the log cannot be read just then."""
     table.change((0, 1, "Linz"))
-    commit, opened = DeltaTable.create_write_transaction, data_commit.open_known
+    commit, opened = DeltaTable.create_write_transaction, evolution.open_known
 
     def lost(*arguments, **options):
         commit(*arguments, **options)
-        monkeypatch.setattr(data_commit, "open_known", unreadable)
+        monkeypatch.setattr(evolution, "open_known", unreadable)
         raise OSError(28, "No space left on device")
 
     def unreadable(*_):
@@ -257,5 +255,5 @@ def test_files_of_a_commit_in_doubt_stay(table, monkeypatch):
     monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
     with pytest.raises(StorageUnavailable, match="not known whether"):
         table.change((0, 2, "Wels"))
-    monkeypatch.setattr(data_commit, "open_known", opened)
+    monkeypatch.setattr(evolution, "open_known", opened)
     assert table.found() == [(1, "Linz"), (2, "Wels")]

@@ -27,8 +27,7 @@ from mirror_engine.tables.base import BatchRecord
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import StagedChanges
 from mirror_engine.tables.log import table_path, tables_folder
-from mirror_engine.tables.log.commit import put_commit
-from mirror_engine.tables.log.data_commit import create_with_files, meaning
+from mirror_engine.tables.log.commit import create_with_files, meaning, put_commit
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.record import commits_after
 from mirror_engine.tables.log.snapshot import DeltaLog, reading_log
