@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -86,3 +87,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if hasattr(getattr(item, "obj", None), "hypothesis"):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish():
+    """Objects of ten thousand tests are not searched for garbage, which many tests do in their end."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure():
+    gc.unfreeze()
