@@ -28,7 +28,7 @@ def spark_writer(spark, tmp_path_factory):  # noqa: ARG001 - the JVM is there
     writer.close()
 
 
-STORES = ["onelake_server", "adls_server", "azurite", "s3_server"]
+STORES = ["onelake_server", "azurite", "s3_server"]  # ADLS is to deltalake what OneLake is
 
 
 @pytest.fixture(

@@ -5,16 +5,14 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pyarrow as pa
-import pytest
 from shop import Shop
 
 from mirror_engine.errors import SetupError
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.publisher.trace.row import trace_row
 from mirror_engine.publisher.trace.what_if import trace_what_if
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
-
-pytestmark = pytest.mark.spark
 
 TYPES = {"Key no": pa.decimal128(9, 2), "Paid at": pa.timestamp("us", "UTC"), "Name": pa.string()}
 
@@ -23,8 +21,8 @@ def no_jvm():
     raise SetupError("a trace starts no JVM")
 
 
-def test_a_delta_table_has_the_versions_and_the_row_after_deleted_files(tmp_path, mirror_writer):
-    shop = Shop(tmp_path, mirror_writer(tmp_path))
+def test_a_delta_table_has_the_versions_and_the_row_after_deleted_files(tmp_path):
+    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH))
     table = shop.publisher.table("Sales.Bills", keys=["Key no"], types=TYPES)
     for city in ("a", "b", "c"):
         rows = [{"Key no": Decimal(number), "Name": f"{city}{number}"} for number in range(5)]

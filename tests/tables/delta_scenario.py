@@ -23,10 +23,8 @@ from mirror_engine.tables.passthrough import CopiedRows
 
 AWKWARD_NAMES = [  # for a table's folder (LZ-1.10)
     " tab\tnl\n\x01back\\slash ünï-日本 k=v%20x{a}[b]*?,;()q'\"`$#:&~^|<>! ",
-    "Items@v1",
-    "x@20260101000000000",
     "a`b%41[c]@v1",
-    "%",
+    "%@20260101000000000",
 ]
 
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]

@@ -111,7 +111,7 @@ LOG = [
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("engine", "form"),
-    [("deltalake", "mapped"), ("spark", "mapped"), ("spark", "plain"), ("turns", "marked rows")],
+    [("deltalake", "mapped"), ("spark", "mapped"), ("turns", "marked rows")],
     indirect=["engine"],
 )
 def test_spark_reads_from_the_feed_of_each_commit_what_replay_does(engine, spark, monkeypatch, form):
