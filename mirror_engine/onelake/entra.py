@@ -200,10 +200,9 @@ def az(words: Sequence[str]) -> int:
         return 2
     parser = argparse.ArgumentParser(prog="az account get-access-token")
     parser.add_argument("--output", "-o", default="json")
-    for names in (["--query"], ["--scope", "--scopes"], ["--resource"], ["--resource-type"], ["--tenant", "-t"]):
+    for names in (["--scope", "--scopes"], ["--resource"], ["--tenant", "-t"]):
         parser.add_argument(*names)
-    parser.add_argument("--subscription", "-s", "--name", "-n")
-    options = parser.parse_args(words[2:])
+    options, _ = parser.parse_known_args(words[2:])  # what others ask for changes no token
     tenant = options.tenant or os.environ.get("AZURE_TENANT_ID") or "common"
     form = {
         "grant_type": "client_credentials",

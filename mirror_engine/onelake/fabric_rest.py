@@ -23,7 +23,7 @@ from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER, dotnet
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.errors import FabricApiError, FabricErrorCode, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, FABRIC
-from mirror_engine.onelake.items import PLAIN, definition_json, payload_of, read_definition
+from mirror_engine.onelake.items import PLAIN, Item, definition_json, payload_of, read_definition
 from mirror_engine.onelake.requests import read_bounded
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from mirror_engine.onelake.engine_pool import EnginePool
-    from mirror_engine.onelake.items import Item, Workspace
+    from mirror_engine.onelake.items import Workspace
 
 BASE = "/v1"
 DEFAULT_SCHEMA = "dbo"
@@ -75,7 +75,10 @@ class _Operations:
     def run(self, name: str, names: Mapping[str, str], values: Mapping[str, Any], *, may_defer: bool) -> Any:  # noqa: ANN401 - see above
         """What an operation answers: a response, a JSON body, or None for an empty one."""
         operate = partial(getattr(self, name), self._subject(names), values)
-        return self._begin(operate) if may_defer and self._is_deferred(name) else operate()
+        result = self._begin(operate) if may_defer and self._is_deferred(name) else operate()
+        if isinstance(result, Item):
+            return _database_json(result) if "mirroredDatabaseId" in names else _item_json(result)
+        return result
 
     def _is_deferred(self, name: str) -> bool:
         """Whether this call is answered with 202: in `mixed` every other call of an operation, and its first."""
@@ -157,19 +160,10 @@ class _Operations:
         self._pool.add(item)
         return _item_json(item)  # without properties: there is no SQL endpoint yet
 
-    def get_item(self, item: Item, _: object) -> dict[str, Any]:
-        return _item_json(item)
+    def get_item(self, item: Item, _: object) -> Item:
+        return item
 
-    def get_mirrored_database(self, item: Item, _: object) -> dict[str, Any]:
-        return _database_json(item)
-
-    def update_item(self, item: Item, body: Mapping[str, Any]) -> dict[str, Any]:
-        return _item_json(self._update(item, body))
-
-    def update_mirrored_database(self, item: Item, body: Mapping[str, Any]) -> dict[str, Any]:
-        return _database_json(self._update(item, body))
-
-    def _update(self, item: Item, body: Mapping[str, Any]) -> Item:
+    def update_item(self, item: Item, body: Mapping[str, Any]) -> Item:
         name = _text(body, "displayName", MAX_NAME, item.name)
         description = _text(body, "description", MAX_DESCRIPTION, item.description)
         return self._replace(item, replace(item, name=name, description=description))
@@ -199,9 +193,8 @@ class _Operations:
             raise FabricApiError(FabricErrorCode.OperationNotAllowed)
         self._replace(item, replace(item, definition=payload))
 
-    delete_mirrored_database = delete_item
-    get_mirrored_database_definition = get_item_definition
-    update_mirrored_database_definition = update_item_definition
+    get_mirrored_database, update_mirrored_database, delete_mirrored_database = get_item, update_item, delete_item
+    get_mirrored_database_definition, update_mirrored_database_definition = get_item_definition, update_item_definition
 
     def refresh_sql_endpoint(self, item: Item, body: Mapping[str, Any]) -> dict[str, Any]:
         """The synchronization of the tables that the body names, or of all; there is no SQL endpoint to refresh."""

@@ -214,13 +214,6 @@ def last_diagnostic(table: TableStatus) -> Diagnostic | None:
     return table.diagnostics[-1][0] if table.diagnostics else None
 
 
-def place_in(table: TableStatus, diagnostic: Diagnostic) -> str:
-    """Where in a table folder a diagnostic is: `00000000000000000002.parquet, row 1: `; `""` for the folder."""
-    path = diagnostic.path.removeprefix(table.name.folder).strip("/")
-    row = "" if diagnostic.row is None else f", row {diagnostic.row}"
-    return f"{path}{row}: " if path else ""
-
-
 def prose(text: str) -> Markup:
     """Paragraphs of plain text, with code between backticks."""
     return Markup("").join(Markup("<p>{}</p>").format(_with_code(part)) for part in text.split("\n\n"))
@@ -234,13 +227,6 @@ def coded(text: str) -> Markup:
 def _with_code(text: str) -> Markup:
     marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text)))
     return Markup(marked)  # noqa: S704 - escaped above
-
-
-def file_names(files: Sequence[str]) -> str:
-    """A commit's change files; of many, the first, the last and their number."""
-    if len(files) <= MAX_NAMED:
-        return ", ".join(files) or "-"
-    return f"{files[0]} … {files[-1]} ({len(files):,} files)"
 
 
 def table_url(item: ShownItem, table: TableStatus) -> str:
@@ -260,9 +246,9 @@ def templates() -> Environment:
     )
     environment.filters |= {"number": "{:,}".format, "moment": _moment, "span": span, "iso": iso}
     environment.filters |= {"prose": prose, "coded": coded}
-    functions = (count, last_diagnostic, file_names, place_in, table_url)
+    functions = (count, last_diagnostic, table_url)
     environment.globals |= {function.__name__: function for function in functions}
-    limits = ("MAX_COLUMNS", "MAX_COMMITS", "MAX_FILES", "MAX_ROWS", "MAX_TABLES")
+    limits = ("MAX_COLUMNS", "MAX_COMMITS", "MAX_FILES", "MAX_NAMED", "MAX_ROWS", "MAX_TABLES")
     environment.globals |= {name: globals()[name] for name in (*limits, "SEVERITIES", "STATES", "STUCK", "TONES")}
     return environment
 

@@ -122,26 +122,24 @@ def _samples(cached: CachedStatus) -> Iterator[tuple[str, tuple[str, ...], float
     for code, count in sorted(Counter(diagnostic.code for diagnostic in status.diagnostics).items()):
         yield "landing_zone_diagnostics", (code,), count
     for table in status.tables:
-        yield from _table_samples(table.name.normalized, table)
-
-
-def _table_samples(name: str, table: TableStatus) -> Iterator[tuple[str, tuple[str, ...], float | None]]:
-    yield "pending_files", (name,), len(table.pending_files)
-    yield "lag_seconds", (name,), table.lag_seconds
-    yield "table_rows", (name,), table.row_count
-    yield "last_commit_timestamp_seconds", (name,), table.last_commit_at
-    yield "files_applied", (name,), len(table.files) - len(table.pending_files)
-    yield "rows_processed", (name,), table.rows_processed
-    yield "bytes_processed", (name,), table.bytes_processed
-    for state in STATES:
-        yield "table_state", (name, state), float(table.state.code == state)
-    if table.fabric_status:
-        yield "table_fabric_status", (name, table.fabric_status), 1.0
-    codes: Counter[str] = Counter()
-    for diagnostic, count in table.diagnostics:
-        codes[diagnostic.code] += count
-    for code, count in sorted(codes.items()):
-        yield "diagnostics", (name, code), count
+        name = table.name.normalized
+        numbers = {
+            "pending_files": len(table.pending_files),
+            "lag_seconds": table.lag_seconds,
+            "table_rows": table.row_count,
+            "last_commit_timestamp_seconds": table.last_commit_at,
+            "files_applied": len(table.files) - len(table.pending_files),
+            "rows_processed": table.rows_processed,
+            "bytes_processed": table.bytes_processed,
+        }
+        yield from ((number, (name,), value) for number, value in numbers.items())
+        yield from (("table_state", (name, state), float(table.state.code == state)) for state in STATES)
+        if table.fabric_status:
+            yield "table_fabric_status", (name, table.fabric_status), 1.0
+        codes: Counter[str] = Counter()
+        for diagnostic, count in table.diagnostics:
+            codes[diagnostic.code] += count
+        yield from (("diagnostics", (name, code), count) for code, count in sorted(codes.items()))
 
 
 MAX_STREAMS = 32
