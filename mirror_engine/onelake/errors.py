@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from starlette.responses import JSONResponse
@@ -65,21 +65,6 @@ class StorageErrorCode(Enum):
         self.blob_code = blob_code or self.dfs_code
 
 
-class StorageApiError(Exception):
-    """An error answer of the storage API.
-
-    Args:
-        code: which error.
-        message: replaces the code's message; never holds row values, keys or tokens.
-        headers: sent with the answer (`Retry-After`).
-    """
-
-    def __init__(self, code: StorageErrorCode, message: str = "", headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message or code.message)
-        self.code = code
-        self.headers = dict(headers or {})
-
-
 class FabricErrorCode(Enum):
     """Error codes of Fabric's REST API: HTTP status, message, whether a retry may succeed."""
 
@@ -116,13 +101,31 @@ def fabric_error(
     return JSONResponse(content, status, {"x-ms-public-api-error-code": code, "requestId": request_id, **headers})
 
 
-class FabricApiError(Exception):
-    """An error answer; its message never holds a value of a request's body."""
+class _ApiError(Exception):
+    """An error answer.
 
-    def __init__(self, code: FabricErrorCode, message: str = "", headers: Mapping[str, str] | None = None) -> None:
+    Args:
+        code: which error.
+        message: replaces the code's message; never holds row values, keys, tokens or what a request's body holds.
+        headers: sent with the answer (`Retry-After`).
+    """
+
+    def __init__(self, code: Any, message: str = "", headers: Mapping[str, str] | None = None) -> None:  # noqa: ANN401 - a subclass says
         super().__init__(message or code.message)
         self.code = code
-        self.headers = headers or {}
+        self.headers = dict(headers or {})
+
+
+class StorageApiError(_ApiError):
+    """Of the storage API."""
+
+    code: StorageErrorCode
+
+
+class FabricApiError(_ApiError):
+    """Of Fabric's REST API."""
+
+    code: FabricErrorCode
 
     def response(self) -> JSONResponse:
         """As Fabric writes it."""

@@ -307,16 +307,9 @@ class Lake:
             with self._lock:
                 before = self._file(address)
                 conditions.check_write(before)
-                parts = self._uploads.take(before.identity)
-            try:
+            with self._uploads.taken(before.identity) as parts:
                 chain = contiguous_parts(position, parts, before.size)
-                after = self._extend(address, before, chain) if chain else before
-            except BaseException:
-                self._uploads.put_back(before.identity, parts)
-                raise
-            for part in parts.values():
-                part.discard()
-        return after
+                return self._extend(address, before, chain) if chain else before
 
     def _extend(self, address: Address, before: Properties, chain: Sequence[StagedFile]) -> Properties:
         """Publish a file with more at its end, unless it was replaced while that was assembled."""
@@ -344,22 +337,16 @@ class Lake:
         with self._commit_lock(address):
             present = self.find(address)
             conditions.check_write(present)
-            blocks = self._uploads.take(address.path)
-            with self._lock:
-                if present and not blocks and (address.path, tuple(block_ids), present.etag) in self._block_lists:
-                    return present
-            try:
+            with self._uploads.taken(address.path) as blocks:
+                with self._lock:
+                    if present and not blocks and (address.path, tuple(block_ids), present.etag) in self._block_lists:
+                        return present
                 if not blocks.keys() >= set(block_ids):
-                    raise StorageApiError(StorageErrorCode.InvalidBlockList)  # noqa: TRY301 - puts the blocks back
+                    raise StorageApiError(StorageErrorCode.InvalidBlockList)
                 with assemble(self.storage, [blocks[block_id] for block_id in block_ids]) as staged:
                     properties = self.put(address, staged, conditions)
-            except BaseException:
-                self._uploads.put_back(address.path, blocks)
-                raise
             with self._lock:
                 self._block_lists.append((address.path, tuple(block_ids), properties.etag))
-        for block in blocks.values():
-            block.discard()
         return properties
 
     # Steps

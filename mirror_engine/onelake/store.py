@@ -312,26 +312,27 @@ class Uploads:
         if replaced:
             replaced.discard()
 
-    def take(self, key: str) -> dict[Any, StagedFile]:
-        """Remove and return all parts of an upload; the caller owns them."""
+    @contextmanager
+    def taken(self, key: str) -> Iterator[dict[Any, StagedFile]]:
+        """All parts of an upload: discarded afterwards, or put back where that failed, but for those sent again."""
         with self._lock:
             upload = self._uploads.pop(key, None)
-        return upload.parts if upload else {}
-
-    def put_back(self, key: str, parts: Mapping[Any, StagedFile]) -> None:
-        """Return parts that were taken, except those that were sent again since."""
-        if not parts:
-            return
-        with self._lock:
-            upload = self._uploads.setdefault(key, _Upload(self._now()))
-            stale = [body for name, body in parts.items() if upload.parts.setdefault(name, body) is not body]
-        for body in stale:
-            body.discard()
+        parts = upload.parts if upload else {}
+        try:
+            yield parts
+        except BaseException:
+            with self._lock:
+                kept = self._uploads.setdefault(key, _Upload(self._now())).parts if parts else {}
+                parts = {name: body for name, body in parts.items() if kept.setdefault(name, body) is not body}
+            raise
+        finally:
+            for body in parts.values():
+                body.discard()
 
     def drop(self, key: str) -> None:
         """Discard an upload, if there is one."""
-        for body in self.take(key).values():
-            body.discard()
+        with self.taken(key):
+            pass
 
     def _account(self, size: int) -> None:
         with self._lock:

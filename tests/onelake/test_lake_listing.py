@@ -109,14 +109,6 @@ def test_a_folder_that_goes_away_during_a_listing_is_left_out(zone, monkeypatch)
     ]
 
 
-def test_properties_are_those_of_files_folders_items_and_workspaces(zone):
-    put = zone.put("T/f", b"abc")
-    assert (put.is_folder, put.size) == (False, 3)
-    assert all(
-        zone.lake.properties(zone.raw(path)).is_folder for path in ("/ws", "/ws/db", "/ws/db/Files", f"/{ZONE}/T")
-    )
-
-
 def test_content_comes_with_the_properties_it_has(zone):
     put = zone.put("T/f", b"abc")
     properties, reader = zone.lake.read(zone.at("T/f"), matching(put))

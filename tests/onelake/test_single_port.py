@@ -202,15 +202,10 @@ def test_a_token_is_asked_for_by_all_but_entra(locked):
     for target in ("/", "/metrics", "/readyz", "/v1/workspaces", f"/Workspace/{ITEM}/Files", "/t/oauth2/v2.0"):
         assert status_of(locked.asks(target)) == 401, target
         assert status_of(locked.asks(target, AUTHORIZED)) in {200, 400, 404}, target
-    form = {"grant_type": "client_credentials", "client_secret": TOKEN}
     for secret, status in ((TOKEN, 200), ("x", 401)):
-        body = urlencode(form | {"client_secret": secret}).encode()
+        body = urlencode({"grant_type": "client_credentials", "client_secret": secret}).encode()
         answer = locked.asks("/t/oauth2/v2.0/token", method="POST", body=body)
         assert status_of(answer) == status
-    issued = json.loads(
-        locked.asks("/t/oauth2/v2.0/token", method="POST", body=urlencode(form).encode()).partition(b"\r\n\r\n")[2]
-    )["access_token"]
-    assert status_of(locked.asks("/v1/workspaces", f"Authorization: Bearer {issued}")) == 200
 
 
 @pytest.mark.parametrize(
