@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from mirror_engine.errors import CommitConflict, CommitFailed
-from mirror_engine.tables.base import DeltaWriter, Outcome, with_method
+from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
+from mirror_engine.tables.base import DeltaWriter, MatchCounts, Outcome, with_method
 from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import add_parts, create_table, create_with_files, evolve, record_only
 from mirror_engine.tables.log.durability import make_durable
@@ -21,21 +25,20 @@ from mirror_engine.tables.log.record import (
     from_metadata,
     refuse_repeated,
 )
-from mirror_engine.tables.log.snapshot import count_rows, latest_external_change, open_known, open_log, read_rows
+from mirror_engine.tables.log.snapshot import count_rows, latest_external_change, open_known, open_log, read_rows, scan
+from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.log.table_path import StorePath
 from mirror_engine.tables.log.tables_folder import LOG_FOLDER, TablesFolder, log_stamp
-from mirror_engine.tables.merge.key_matches import count_matches
+from mirror_engine.tables.merge.keys_only import KeyIndex, KeyRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    import pyarrow as pa
-
     from mirror_engine.config import ChangeDataFeed
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, MatchCounts, TableSnapshot
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, TableSnapshot
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
@@ -222,6 +225,37 @@ class LocalDeltaWriter(DeltaWriter):
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         log = open_log(self._tables.path(table))
         return () if log is None else log.history(limit)
+
+
+def count_matches(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts, ...]:
+    """Count per file of a batch the rows that its changes match, each at its position.
+
+    Args:
+        batch: its rows need hold no more than keys and markers.
+        log: the table before the batch; None where the batch begins it.
+    """
+    keys = list(batch.key_columns)
+    if not keys:
+        return (MatchCounts(),) * len(batch.files)
+    extremes: defaultdict[str, list[pa.Scalar[Any]]] = defaultdict(list)
+    changes = [KeyRows(keys) for _ in batch.files]
+    for file, run in zip(batch.files, changes, strict=True):
+        for rows in file.rows.batches([*keys, MARKER_COLUMN]):
+            run.add(rows)
+            for name, bounds in bounds_of(pa.Table.from_batches([rows.select(keys)])).items():
+                extremes[name] += bounds
+    index = KeyIndex()
+    if log is not None and set(keys) <= set(log.schema.names):
+        held = KeyRows(keys)
+        wanted: dict[str, Any] = {}
+        for name, values in extremes.items():
+            wanted |= bounds_of(pa.table({name: pa.array(values, values[0].type)}))
+        for rows in scan(log, keys, wanted):
+            inserts = pa.repeat(pa.scalar(RowMarker.INSERT.value, pa.int8()), rows.num_rows)
+            held.add(rows.append_column(MARKER_COLUMN, inserts))
+        index.add([held])
+    effects = index.add(changes)
+    return tuple(MatchCounts(found.duplicate_inserts, found.multi_row_changes) for found in effects)
 
 
 def record_again(log: DeltaLog) -> str:

@@ -36,19 +36,15 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
-class ChangeEffects:
+class ChangeEffects(MatchCounts):
     """How many rows one run of changes matched and changed.
 
     Attributes:
-        duplicate_inserts: inserts of a key that had a row (ME039).
-        multi_row_changes: updates and deletes that matched several rows (ME043).
         unmatched_updates, unmatched_deletes: updates and deletes that matched no row.
         inserted, updated, deleted: rows of the table that were added, replaced and removed, change by change.
         first_unmatched_update, first_unmatched_delete: which change of the run was the first such, from 1; 0 for none.
     """
 
-    duplicate_inserts: int = 0
-    multi_row_changes: int = 0
     unmatched_updates: int = 0
     unmatched_deletes: int = 0
     inserted: int = 0
@@ -364,8 +360,7 @@ class KeyWriter(InProcessWriter):
         effects = known.keys.add(runs)
         counted.update(zip((file.path for file in batch.files), effects, strict=True))
         known.schema, known.record, known.version = batch.schema, record, known.version + 1
-        found = tuple(MatchCounts(effect.duplicate_inserts, effect.multi_row_changes) for effect in effects)
-        return Outcome(known.version, found, "MERGE")
+        return Outcome(known.version, tuple(effects), "MERGE")
 
     def latest_external_change(self, *_: object, **__: object) -> int:
         """There is no other writer."""
@@ -380,11 +375,6 @@ class KeyWriter(InProcessWriter):
         return known.keys.row_count if known else None
 
     def rows(self, table: str, **_: object) -> pa.Table | None:
-        """Never any.
-
-        Raises:
-            UsageError: it keeps no rows.
-        """
         raise UsageError(f"{table}: the keys-only store keeps no rows")
 
     def history(self, *_: object, **__: object) -> Sequence[HistoryEntry]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
+from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_key
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import DeltaWriter, MatchCounts, Outcome, TableSnapshot, with_method
 from mirror_engine.tables.log.record import (
@@ -23,7 +23,7 @@ from mirror_engine.tables.log.record import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, FileRows, HistoryEntry
@@ -39,44 +39,6 @@ class _Commit:
     operation: str
     timestamp_ms: int
     transactions: Mapping[str, int]
-
-
-@dataclass
-class _KeyedRows:
-    """A table's rows under way, found by key; means what `landing_zone.change.replay` means."""
-
-    key_columns: tuple[str, ...]
-    rows: dict[int, Row] = field(default_factory=dict)
-    places: defaultdict[tuple[Hashable, ...], list[int]] = field(default_factory=lambda: defaultdict(list))
-    added: int = 0
-
-    @classmethod
-    def of(cls, rows: Iterable[Row], key_columns: tuple[str, ...]) -> _KeyedRows:
-        made = cls(key_columns)
-        for row in rows:
-            made.append(same_key(tuple(row[name] for name in key_columns)), row)
-        return made
-
-    def append(self, key: tuple[Hashable, ...] | None, row: Row) -> None:
-        self.rows[self.added] = row
-        if key is not None:
-            self.places[key].append(self.added)
-        self.added += 1
-
-    def apply(self, change: Change) -> int:
-        """Apply one change; returns how many rows had its key before."""
-        key = same_key(change.key)
-        hits = self.places.get(key, []) if key is not None else []
-        count = len(hits)
-        if change.marker is RowMarker.INSERT or (change.marker is not RowMarker.DELETE and not hits):
-            self.append(key, change.row)
-        elif change.marker is RowMarker.DELETE:
-            for place in hits:
-                del self.rows[place]
-            hits.clear()
-        else:
-            self.rows.update((place, change.row) for place in hits)
-        return count
 
 
 class InProcessWriter(DeltaWriter):
@@ -150,10 +112,7 @@ class MemoryDeltaWriter(InProcessWriter):
             last = commits[-1] if commits else _Commit(batch.schema, (), "", "", 0, {})
             if commits:
                 refuse_repeated(table, record, last.transactions.get(record.application))
-            keyed = _KeyedRows.of(
-                ({name: row.get(name) for name in batch.schema.names} for row in last.rows), batch.key_columns
-            )
-            matches = tuple(_matches(keyed, _changes(file, batch)) for file in batch.files)
+            rows, matches = _replayed(last.rows, batch)
             marked = {marker for file in batch.files for marker, count in file.markers.items() if count}
             operation = "STAGE" if batch.passthrough else "MERGE" if marked - {0} else "APPEND" if marked else "NOTHING"
             transactions = {**last.transactions, record.application: record.progress.batch}
@@ -161,7 +120,7 @@ class MemoryDeltaWriter(InProcessWriter):
                 *commits,
                 _Commit(
                     batch.schema,
-                    tuple(keyed.rows.values()),
+                    rows,
                     to_metadata(with_method(record, operation)),
                     "MERGE" if operation == "MERGE" else "WRITE" if commits else "CREATE TABLE",
                     now_ms(),
@@ -170,8 +129,7 @@ class MemoryDeltaWriter(InProcessWriter):
             ]
             return Outcome(len(commits), matches, operation)
 
-    def latest_external_change(self, table: str, since: int) -> int:
-        """See `DeltaWriter`; only `write_as_another` makes such commits."""
+    def latest_external_change(self, table: str, since: int) -> int:  # only `write_as_another` makes such commits
         commits = self._tables.get(table, [])
         foreign = (at for at in range(since + 1, len(commits)) if from_metadata(commits[at].metadata) is None)
         states = [(commit.rows, commit.schema) for commit in commits]
@@ -225,6 +183,31 @@ class MemoryDeltaWriter(InProcessWriter):
         return {"files_added": 0, "files_removed": 0, "files_deleted": 0} if table in self._tables else {}
 
 
+def _replayed(rows: Iterable[Row], batch: ChangeBatch) -> tuple[tuple[Row, ...], tuple[MatchCounts, ...]]:
+    """Rows after a batch, and what each of its files matched: `replay` of each key's own rows and changes."""
+    by_key: defaultdict[Any, tuple[list[Row], list[tuple[int, Change]]]] = defaultdict(lambda: ([], []))
+    for row in rows:
+        whole = {name: row.get(name) for name in batch.schema.names}
+        by_key[same_key(tuple(whole[name] for name in batch.key_columns))][0].append(whole)
+    for at, file in enumerate(batch.files):
+        for change in _changes(file, batch):
+            by_key[same_key(change.key)][1].append((at, change))
+    left: list[Row] = []
+    duplicates: Counter[int] = Counter()
+    copies: Counter[int] = Counter()
+    for key, (own, changes) in by_key.items():
+        if key is None:  # they match nothing
+            left += [*own, *(change.row for _, change in changes if change.marker is not RowMarker.DELETE)]
+            continue
+        remaining, effects = replay(own, [change for _, change in changes], batch.key_columns)
+        left += remaining
+        for (at, change), effect in zip(changes, effects, strict=True):
+            is_insert = change.marker is RowMarker.INSERT
+            duplicates[at] += is_insert and effect.matched > 0
+            copies[at] += not is_insert and effect.matched > 1
+    return tuple(left), tuple(MatchCounts(duplicates[at], copies[at]) for at in range(len(batch.files)))
+
+
 def _changes(file: FileRows, batch: ChangeBatch) -> Iterator[Change]:
     for rows in file.rows.batches():
         markers = rows.column(rows.schema.get_field_index(MARKER_COLUMN)).to_pylist()
@@ -253,13 +236,3 @@ def _carrier(kind: pa.DataType) -> pa.DataType:
     if not pa.types.is_temporal(kind):
         return kind
     return pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64()
-
-
-def _matches(keyed: _KeyedRows, changes: Iterator[Change]) -> MatchCounts:
-    """Apply the changes of one file; returns how many rows they matched."""
-    inserts = copies = 0
-    for change in changes:
-        rows = keyed.apply(change)
-        inserts += change.marker is RowMarker.INSERT and rows > 0
-        copies += change.marker is not RowMarker.INSERT and rows > 1
-    return MatchCounts(inserts, copies)

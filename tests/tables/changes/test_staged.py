@@ -27,8 +27,8 @@ from mirror_engine.tables.changes.staged import ROLE, prior_rows, staged
 from mirror_engine.tables.log.commit import create_table
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.statistics import bounds_of
-from mirror_engine.tables.merge.key_matches import count_matches
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.writer import count_matches
 
 SCHEMA = schema_of("a", "b:string", "v")
 KEYS = ("a", "b")
