@@ -23,13 +23,12 @@ import pyarrow.parquet as pq
 from mirror_engine.errors import ConcurrentModification
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.diagnostics import RejectedFile
-from mirror_engine.landing_zone.schema import VOID
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.log.snapshot import needs_mapping
 from mirror_engine.tables.log.statistics import decimal_of
 from mirror_engine.tables.log.tables_folder import PROCESS
 from mirror_engine.tables.reading.parquet import DICTIONARY_ENCODINGS, ParquetChangeFile
-from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY, parquet_type
+from mirror_engine.tables.reading.parquet_types import parquet_type
 from mirror_engine.tables.reading.reader import file_contract, read_file
 from mirror_engine.tables.reading.request import digest, listed_now, open_listed
 from mirror_engine.tables.reading.row_rules import IngestedRows
@@ -50,21 +49,8 @@ _BLOCK_BYTES = 1 << 20
 _BATCH_ROWS = 65_536
 _CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _ENCODINGS = DICTIONARY_ENCODINGS | {"PLAIN", "RLE", "BIT_PACKED"}
-_STORED_AS = {
-    **dict.fromkeys(("byte", "short", "integer", "date"), "INT32"),
-    **dict.fromkeys(("long", "timestamp", "timestamp_ntz"), "INT64"),
-    **dict.fromkeys(("string", "binary"), "BYTE_ARRAY"),
-    **{kind: kind.upper() for kind in ("boolean", "float", "double")},
-}
-_ZONES = {"timestamp": "utc", "timestamp_ntz": "naive"}
-_DIGITS = {"INT32": 9, "INT64": 18, "FIXED_LEN_BYTE_ARRAY": 38}  # of a decimal on that carrier
 # in files times are whole numbers, and text is bytes
 _CARRIERS = {pa.date32().id: pa.int32(), pa.timestamp("us").id: pa.int64(), pa.string().id: pa.binary()}
-_DAY_US = 86_400_000_000
-_RANGES = {
-    "date": (FIRST_DAY, LAST_DAY),
-    **dict.fromkeys(_ZONES, (FIRST_DAY * _DAY_US, (LAST_DAY + 1) * _DAY_US - 1)),
-}
 # what Spark writes into files whose dates count in another calendar
 _OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
@@ -138,7 +124,7 @@ class PassthroughReader:
         contract = file_contract(file, request, self.config)
         _check_names(file, contract)
         for at, column in enumerate(file.columns):
-            _check_type(file.parquet.schema.column(at), contract, column)
+            _check_type(file.parquet, at, contract, column)
         return file, contract
 
     def _verified(self, copy: Path, request: ReadRequest) -> ReadFile:
@@ -172,21 +158,14 @@ def _check_names(file: ParquetChangeFile, contract: FileContract) -> None:
         raise NotEligible("its dates may count in another calendar")
 
 
-def _check_type(leaf: Any, contract: FileContract, column: Column) -> None:  # noqa: ANN401 - pyarrow's ColumnSchema
-    kind = parquet_type(leaf)
-    if kind.taken_as or column.type == VOID:
-        raise NotEligible(f"column {column.name} is {kind.spelling}")
-    if column.type in _ZONES and (kind.zone != _ZONES[column.type] or not kind.spelling.endswith("microseconds")):
-        raise NotEligible(f"column {column.name} is {kind.spelling}, {kind.zone}")
-    if column.type == "string" and kind.spelling != "STRING":
-        raise NotEligible(f"column {column.name} is {kind.spelling}")
-    decimal = arrow_type(column.type).precision if column.type.startswith("decimal") else 0
-    fits = decimal <= _DIGITS.get(leaf.physical_type, 0) if decimal else leaf.physical_type == _STORED_AS[column.type]
-    if not fits:
-        raise NotEligible(f"column {column.name} is {kind.spelling} on {leaf.physical_type}")
-    known = contract.merged.schema.find(column.name)
-    if known is None or known.type != column.type:
-        raise NotEligible(f"column {column.name} is of another kind of time in the table")
+def _check_type(file: pq.ParquetFile, at: int, contract: FileContract, column: Column) -> None:
+    """Refuse a column that is not stored in exactly the table's type, as every reader knows it."""
+    leaf, stored = file.schema.column(at), file.schema_arrow.field(at).type
+    kind, known = parquet_type(leaf), contract.merged.schema.find(column.name)
+    is_odd = kind.spelling in {"ENUM", "JSON"} or (leaf.physical_type == "BYTE_ARRAY" and pa.types.is_decimal(stored))
+    if kind.taken_as or is_odd or known is None or stored != arrow_type(known.type):
+        zone = "" if kind.zone == "unsaid" else f", {kind.zone}"
+        raise NotEligible(f"column {column.name} is {kind.spelling}{zone} on {leaf.physical_type}")
 
 
 @dataclass
@@ -279,9 +258,6 @@ def _check_chunk(column: Column, chunk: Any, facts: _ChunkFacts) -> None:  # noq
         raise NotEligible(f"its encodings are {', '.join(sorted(encodings))}")
     if facts.has_negative_zero and encodings & DICTIONARY_ENCODINGS:
         raise NotEligible(f"column {column.name} holds -0.0, which Spark does not find in its dictionary")
-    earliest, latest = _RANGES.get(column.type, (facts.lowest, facts.highest))
-    if facts.lowest is not None and not earliest <= facts.lowest <= facts.highest <= latest:
-        raise NotEligible(f"column {column.name} holds times outside the years 1 to 9999")
     if stated is not None and stated.has_null_count and stated.null_count != facts.nulls:
         raise NotEligible(f"its footer states another number of NULLs in column {column.name}")
     if stated is None or not stated.has_min_max:

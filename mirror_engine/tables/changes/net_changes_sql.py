@@ -16,7 +16,7 @@ from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, StagedChanges
 from mirror_engine.tables.log.table_path import spark_path
-from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name, write_rows
+from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name
 from mirror_engine.tables.spark.session import confs
 
 if TYPE_CHECKING:
@@ -143,9 +143,12 @@ def _changes(spark: SparkSession, batch: ChangeBatch, folder: TablePath) -> Data
     for place, file in enumerate(batch.files):  # in the file that an executor wrote, or in one of our own
         if isinstance(file.rows, ParquetRows) and file.rows.number == place:
             paths.append(spark_path(file.rows.path))
-        else:
-            paths.append(spark_path(folder / file_name(place, "rows")))
-            write_rows(file.rows, folder / file_name(place, "rows"))
+            continue
+        copy = ParquetRows(file.rows.schema, folder / file_name(place, "rows"), place)
+        for rows in file.rows.batches():
+            copy.add(rows)
+        copy.finish()
+        paths.append(spark_path(copy.path))
     types = [f"{quoted(scratch_name(column.name))} {spark_type(column.type)}" for column in batch.schema.columns]
     reader = spark.read.schema(", ".join([*types, f"{MARKER} TINYINT"])).option("__globPaths__", "false")
     cells = [f"{quoted(scratch_name(name))} AS c{place}" for place, name in enumerate(batch.schema.names)]

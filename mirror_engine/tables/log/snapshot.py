@@ -388,38 +388,25 @@ def scan(
         TableDamaged: a data file is missing or unreadable.
         StorageUnavailable: it could not be read.
     """
-    columns = [column for name in names for column in log.schema.columns if column.name == name]
-    physical = log.physical_names
+    schema = arrow_schema(tuple(column for name in names for column in log.schema.columns if column.name == name))
+    known = log.physical_names
+    physical = [known[name] for name in schema.names]
     for file in log.data_files(bounds):
-        yield from _rows_of(file, columns, [physical[column.name] for column in columns], batch_rows)
-
-
-def _rows_of(
-    file: DataFile, columns: Sequence[Column], physical: Sequence[str], batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    schema = arrow_schema(tuple(columns))
-    first = 0
-    for batch in _read(file, physical, batch_rows):
-        arrays = [_values(batch, name, file, field) for name, field in zip(physical, schema, strict=True)]
-        rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
-        if file.kept is not None:
-            known = file.kept.slice(first, rows.num_rows)
-            rows = rows.filter(pa.concat_arrays([known, pa.repeat(True, rows.num_rows - len(known))]))
-        yield rows
-        first += batch.num_rows
-
-
-def _read(file: DataFile, physical: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    with (
-        _reading_file(file.path),
-        parquet_source(file.path) as source,
-        pq.ParquetFile(
-            source, coerce_int96_timestamp_unit="us", pre_buffer=isinstance(file.path, StorePath)
-        ) as parquet,
-    ):
-        present = set(parquet.schema_arrow.names)
-        wanted = [name for name in physical if name in present]
-        yield from parquet.iter_batches(batch_rows, columns=wanted)
+        first, pre_buffer = 0, isinstance(file.path, StorePath)
+        with (
+            _reading_file(file.path),
+            parquet_source(file.path) as source,
+            pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=pre_buffer) as parquet,
+        ):
+            present = [name for name in physical if name in parquet.schema_arrow.names]
+            for batch in parquet.iter_batches(batch_rows, columns=present):
+                arrays = [_values(batch, name, file, field) for name, field in zip(physical, schema, strict=True)]
+                rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
+                if file.kept is not None:
+                    kept = file.kept.slice(first, rows.num_rows)
+                    rows = rows.filter(pa.concat_arrays([kept, pa.repeat(True, rows.num_rows - len(kept))]))
+                yield rows
+                first += batch.num_rows
 
 
 def read_footer(data_file: TablePath) -> pq.FileMetaData:

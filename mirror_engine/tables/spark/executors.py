@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.base import RowSource
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.reading.request import PendingFiles, TableContext
 
@@ -62,18 +61,6 @@ def scratch_name(name: str) -> str:
 def file_name(number: int, token: str) -> str:
     """The scratch file of change file `number` of a batch."""
     return f"rows-{number:08}-{token}.parquet"
-
-
-def write_rows(rows: RowSource, path: TablePath) -> None:
-    """Write rows to a scratch file, record batch by record batch.
-
-    Raises:
-        StorageUnavailable: the file cannot be written.
-    """
-    store = ParquetRows(rows.schema, path, 0)
-    for batch in rows.batches():
-        store.add(batch)
-    store.finish()
 
 
 class ParquetRows:
