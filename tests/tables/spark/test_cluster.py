@@ -19,7 +19,7 @@ import pytest
 import mirror_engine
 from mirror_engine import Mirror
 from mirror_engine.config import Config
-from mirror_engine.landing_zone.layout import SCRATCH, SHARED_SCRATCH, TABLES
+from mirror_engine.landing_zone.layout import SHARED_SCRATCH, TABLES
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -180,33 +180,10 @@ def land(root):
     towns.land_csv("id,city,__rowMarker__\n6,Ried,0\n")
 
 
-def content(root, **parts):
-    """Every table's rows, and every folder's state."""
-    with Mirror(root, **parts) as mirror:
-        if parts:
-            mirror.sync()
-        rows = {name: sorted(map(repr, mirror.read_table(name).to_pylist())) for name in mirror.tables()}
-        return rows, {(table.name.table, type(table.state).__name__) for table in mirror.status().tables}
-
-
-def test_a_program_that_spark_submit_starts_does_what_the_reference_writer_does(tmp_path, cluster):
-    """The ROOT is a path that all share; who starts it by `--spark-master` is in the tutorial of clusters."""
-    root, twin = tmp_path / "näh root", tmp_path / "twin"
-    for place in (root, twin):
-        place.mkdir()
-        land(place)
-    jars = ",".join(map(str, find_jars(Config()).values()))
-    one = ("--conf", "spark.cores.max=1")  # executor; the test below has two
-    submit = (spark_home() / "bin/spark-submit", "--master", cluster.master, *one, "--jars", jars)
-    # two files each: the first commit makes a table's rows, the second matches them
-    done = cluster.run(*submit, ENGINE, "sync", root, "--max-batch-files", "2", PYSPARK_PYTHON=sys.executable)
-    assert done.returncode == REFUSED, done.stderr
-    assert cluster.executors_that_worked() == {"0"}
-    result = content(root)
-    assert result == content(twin, writer=MemoryDeltaWriter())
-    assert (len(result[0]["dbo/Orders"]), result[1]) == (4, {("Orders", "CaughtUp"), ("Towns", "Halted")})
-    left = {path.name.partition("-")[0] for path in (root / SCRATCH).iterdir()}
-    assert left.isdisjoint({"read", "rows", "batch"})
+def result_in_memory(root):
+    with Mirror(root, writer=MemoryDeltaWriter()) as mirror:
+        mirror.sync()
+        return {name: sorted(map(repr, mirror.read_table(name).to_pylist())) for name in mirror.tables()}
 
 
 def rows(tables):
@@ -215,18 +192,23 @@ def rows(tables):
     return {name: sorted(map(repr, writer.rows(name).to_pylist())) for name in writer.tables()}
 
 
-def test_a_cluster_without_a_shared_disk_mirrors_a_zone_in_a_store(tmp_path, cluster, onelake_server):
-    """By Hadoop's own ABFS driver; the driver and the workers have the store in common, and nothing else."""
+def test_a_program_that_spark_submit_starts_mirrors_a_zone_in_a_store_and_shares_no_disk(
+    tmp_path, cluster, onelake_server
+):
+    """By Hadoop's own ABFS driver; `--spark-master` and a path that all share are in the tutorial of clusters."""
     root, twin = onelake_server.new_root(), tmp_path / "twin"
     folder = onelake_server.store / onelake_server.url.container / root.name.partition(".")[0]
     twin.mkdir()
     for place in (folder, twin):
         land(place)
-    sync = (sys.executable, ENGINE, "sync", root, "--spark-master", cluster.master, "--max-batch-files", "2")
-    driver = cluster.folder / DRIVER
-    done = cluster.run(*sync, MIRROR_ENGINE_STATE=str(driver / "state"), TMPDIR=str(driver))
+    jars = ",".join(map(str, find_jars(Config(), "abfss").values()))
+    submit = (spark_home() / "bin/spark-submit", "--master", cluster.master, "--jars", jars)
+    variables = {"PYSPARK_PYTHON": sys.executable, "TMPDIR": str(cluster.folder / DRIVER)}
+    variables["MIRROR_ENGINE_STATE"] = str(cluster.folder / DRIVER / "state")
+    # two files each: the first commit makes a table's rows, the second matches them
+    done = cluster.run(*submit, ENGINE, "sync", root, "--max-batch-files", "2", **variables)
     assert done.returncode == REFUSED, done.stderr
-    expected, _ = content(twin, writer=MemoryDeltaWriter())
-    assert rows(folder / TABLES) == expected
+    found = rows(folder / TABLES)
+    assert (found, len(found["dbo/Orders"])) == (result_in_memory(twin), 4)
     assert cluster.executors_that_worked() == {"0", "1"}
     assert not [path for path in (folder / SHARED_SCRATCH).rglob("*") if path.is_file()]
