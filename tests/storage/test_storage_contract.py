@@ -94,30 +94,28 @@ def test_names_are_kept_as_spelled(storage):
         assert name in names(storage, "t")
 
 
-@pytest.mark.parametrize("path", OUTSIDE, ids=ascii)
-def test_a_path_that_leaves_root_counts_as_absent(storage, path):
+def test_a_path_that_leaves_root_counts_as_absent(storage):
     storage.write("a/b", b"kept")
-    assert storage.stat(path) is None
-    assert storage.list(path) is None
-    with pytest.raises(FileNotFoundError):
-        storage.open(path)
-    storage.delete(path)
-    storage.move(path, "c")
-    assert names(storage, "") == ["a"]
-    assert names(storage, "a") == ["b"]
+    for path in OUTSIDE:
+        assert (storage.stat(path), storage.list(path)) == (None, None), ascii(path)
+        with pytest.raises(FileNotFoundError):
+            storage.open(path)
+        storage.delete(path)
+        storage.move(path, "c")
+        assert (names(storage, ""), names(storage, "a")) == (["a"], ["b"]), ascii(path)
 
 
-@pytest.mark.parametrize("path", ["", *OUTSIDE], ids=ascii)
-def test_nothing_is_written_or_moved_out_of_root(storage, tmp_path, path):
+def test_nothing_is_written_or_moved_out_of_root(storage, tmp_path):
     storage.write("a/b", b"kept")
-    for attempt in (lambda: storage.write(path, b"x"), lambda: storage.move("a/b", path)):
+    attempts = lambda path: (lambda: storage.write(path, b"x"), lambda: storage.move("a/b", path))  # noqa: E731 - twice
+    for attempt in itertools.chain.from_iterable(map(attempts, ["", *OUTSIDE])):
         with pytest.raises(StorageUnavailable) as problem:
             attempt()
         assert problem.value.help
         assert str(problem.value).isprintable() or "\n  -> " in str(problem.value)
-    assert read(storage, "a/b") == b"kept"
-    assert names(storage, "") == ["a"]
-    assert {path.name for path in tmp_path.iterdir()} <= {"root"}
+        assert read(storage, "a/b") == b"kept"
+        assert names(storage, "") == ["a"]
+        assert {path.name for path in tmp_path.iterdir()} <= {"root"}
 
 
 def test_write_replaces_or_fails_and_changes_nothing(storage):
@@ -240,13 +238,14 @@ def test_delete_removes_a_file_or_a_whole_folder_and_absent_is_no_error(storage)
 def test_a_file_or_folder_deleted_and_written_again_is_another_one(storage):
     seen = set()
     folders = []
-    for _ in range(20):
+    times = 5 if isinstance(storage, (DatalakeStorage, ObjectStorage)) else 20  # a disk gives inodes out again
+    for _ in range(times):
         storage.write("T/f", b"same")
         seen.add(identity(storage, "T/f"))
         folders.append(identity(storage, "T"))
         storage.delete("T")
     if has_folders(storage):
-        assert len(seen) == 20
+        assert len(seen) == times
         assert all(before != after for before, after in itertools.pairwise(folders))
     else:
         assert set(folders) == {NO_IDENTITY}
@@ -255,7 +254,7 @@ def test_a_file_or_folder_deleted_and_written_again_is_another_one(storage):
 def test_changes_inside_a_folder_never_change_its_identity(storage):
     storage.write("S/T/first", b"")
     before = identity(storage, "S/T"), identity(storage, "S"), identity(storage, "")
-    for number in range(30):
+    for number in range(6):
         storage.write(f"S/T/{number}", b"x")
         storage.move(f"S/T/{number}", f"S/T/done/{number}")
         if number % 3 == 0:
