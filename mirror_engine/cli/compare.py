@@ -23,7 +23,6 @@ from mirror_engine.cli.options import COUNT, READING, PlaceType, Value, command,
 from mirror_engine.cli.output import (
     bullet,
     bullets,
-    fields_json,
     grid,
     indented,
     line,
@@ -39,7 +38,7 @@ from mirror_engine.errors import UsageError
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
-from mirror_engine.monitoring.words import cell, plain, size_text
+from mirror_engine.monitoring.words import cell, fields_json, plain, size_text
 from mirror_engine.onelake.connection import write_private
 from mirror_engine.storage.stores import open_storage
 

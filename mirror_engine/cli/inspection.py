@@ -14,12 +14,10 @@ from mirror_engine.cli import exits
 from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command
 from mirror_engine.cli.output import (
     MAX_LINES,
-    as_json,
     bullet,
     bullets,
     delta_table_json,
     diagnostic_lines,
-    fields_json,
     grid,
     ignored_paths,
     line,
@@ -36,7 +34,7 @@ from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import CaughtUp, Halted
-from mirror_engine.monitoring.words import cell, iso
+from mirror_engine.monitoring.words import as_json, cell, fields_json, iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,7 +104,7 @@ def _status(mirror: Mirror) -> MirrorStatus:
         latest = mirror.status_of(seen)
         if not latest.fabric:
             return latest
-        from mirror_engine.publisher.trace.fabric import with_rejections
+        from mirror_engine.publisher.trace.replay import with_rejections
 
         return with_rejections(seen, latest)
 
@@ -282,30 +280,22 @@ def diff(
     reference = delta_table_json(mirror, folder)
     document = {**reference, "at_version": at_version, **difference_json(difference)}
     headline = f"{reference['table']} is as expected", f"{reference['table']} differs from expected"
-    report(document, difference_text(difference, headline, _DIFF, "bold red"))
+    report(document, difference_text(difference, headline))
     return exits.SUCCESS if difference.is_equal else exits.NEEDS_ATTENTION
 
 
-_DIFF = {
-    "missing columns": "missing columns",
-    "unexpected columns": "unexpected columns",
-    "missing": "Missing: expected, not in the table",
-    "unexpected": "Unexpected: in the table, not expected",
-    "different": "Different",
-    "expected": "Expected",
-    "actual": "Actual",
-}
-
-
 def difference_text(
-    difference: Difference, headline: tuple[str, str], words: Mapping[str, str], style: str
+    difference: Difference,
+    headline: tuple[str, str],
+    sides: tuple[str, str] = ("expected", "actual"),
+    style: str = "bold red",
 ) -> Iterator[RenderableType]:
     """Counts first, then the first rows of each kind.
 
     Args:
         difference: of two tables.
         headline: before the numbers, of equal tables and of others.
-        words: what to call both sides, as in `_DIFF`.
+        sides: what to call the expected table and the other.
         style: of the headline of tables that differ.
     """
     rows = count(difference.equal_rows, "equal row")
@@ -314,24 +304,21 @@ def difference_text(
         return
     numbers = f"{difference.missing_rows:,} missing, {difference.unexpected_rows:,} unexpected"
     yield line(f"{headline[1]}: {numbers}, {difference.different_rows:,} different; {rows}", style)
-    cells = [f"{name} {times:,}" for name, times in difference.different_cells.items()]
-    for label, names in (
-        (words["missing columns"], difference.missing_columns),
-        (words["unexpected columns"], difference.unexpected_columns),
-        ("different cells", cells),
-    ):
+    for side, names in zip(sides, (difference.missing_columns, difference.unexpected_columns), strict=True):
         if names:
-            yield f"  {label}: {', '.join(names)}"
-    keys = [*difference.key, "Column", words["expected"], words["actual"]]
+            yield f"  columns only in {side}: {', '.join(names)}"
+    if cells := ", ".join(f"{name} {times:,}" for name, times in difference.different_cells.items()):
+        yield f"  different cells: {cells}"
     changed = [
         [cell(value) for value in (*row.key.values(), name, *pair)]
         for row in difference.different
         for name, pair in row.cells.items()
     ]
+    cells_text = [grid([*difference.key, "Column", *map(str.capitalize, sides)], changed)]
     for heading, shown, total, body in (
-        (words["missing"], difference.missing, difference.missing_rows, rows_text(difference.missing)),
-        (words["unexpected"], difference.unexpected, difference.unexpected_rows, rows_text(difference.unexpected)),
-        (words["different"], difference.different, difference.different_rows, [grid(keys, changed)]),
+        (f"Only in {sides[0]}", difference.missing, difference.missing_rows, rows_text(difference.missing)),
+        (f"Only in {sides[1]}", difference.unexpected, difference.unexpected_rows, rows_text(difference.unexpected)),
+        ("Different", difference.different, difference.different_rows, cells_text),
     ):
         if shown:
             some = f" (first {len(shown):,} of {total:,}, see --limit)" if len(shown) < total else ""
@@ -343,21 +330,17 @@ def difference_text(
 def difference_json(difference: Difference) -> dict[str, Any]:
     """Counts, columns and the first rows of each kind, as plain values."""
     counts = {kind: f"{kind}_rows" for kind in ("equal", "missing", "unexpected", "different")}
-    different = [
-        {
-            "key": as_json(row.key),
-            "cells": [
-                {"column": name, "expected": as_json(expected), "actual": as_json(actual)}
-                for name, (expected, actual) in row.cells.items()
-            ],
-        }
+    names = ("column", "expected", "actual")
+    cells = (
+        [dict(zip(names, (name, *pair), strict=True)) for name, pair in row.cells.items()]
         for row in difference.different
-    ]
+    )
+    different = [{"key": row.key, "cells": pairs} for row, pairs in zip(difference.different, cells, strict=True)]
     return {
         **fields_json(difference, "key", "different_cells", "missing", "unexpected", equal="is_equal"),
         "counts": fields_json(difference, **counts),
         "columns": fields_json(difference, missing="missing_columns", unexpected="unexpected_columns"),
-        "different": different,
+        "different": as_json(different),
     }
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +11,10 @@ import click
 from mirror_engine.landing_zone.diagnostics import Severity, printable
 from mirror_engine.landing_zone.layout import TABLES, ZONE
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.monitoring.words import cell, plain, span
+from mirror_engine.monitoring.words import cell, span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -79,35 +77,6 @@ def _console(stream: Any) -> Console:
 
     width = None if stream.isatty() else PIPE_WIDTH
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=not stream.isatty())
-
-
-def as_json(value: Any) -> Any:
-    """A value of a result as plain values."""
-    match value:
-        case Mapping():
-            return {str(name): as_json(inner) for name, inner in value.items()}
-        case list() | tuple():
-            return [as_json(inner) for inner in value]
-        case Enum():
-            return value.value
-        case _ if hasattr(value, "to_json"):
-            return value.to_json()
-        case _:
-            return plain(value)
-
-
-def fields_json(value: Any, *names: str, **renamed: str) -> dict[str, Any]:
-    """Some attributes of a result as plain values, null for an empty text.
-
-    Args:
-        value: the result.
-        names: of the attributes.
-        renamed: names of further ones, by the name that each gets.
-    """
-    found = {
-        name: getattr(value, source) for name, source in {**dict(zip(names, names, strict=True)), **renamed}.items()
-    }
-    return {name: None if inner == "" else as_json(inner) for name, inner in found.items()}
 
 
 def table_json(name: TableName, default_schema: str) -> dict[str, Any]:

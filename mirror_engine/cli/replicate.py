@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import nullcontext
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -17,7 +18,6 @@ from mirror_engine.cli.output import (
     bullet,
     bullets,
     diagnostic_lines,
-    fields_json,
     ignored_paths,
     line,
     note,
@@ -37,7 +37,7 @@ from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted
-from mirror_engine.monitoring.words import START_ENGINE, describe, help_for, notes
+from mirror_engine.monitoring.words import START_ENGINE, as_json, describe, fields_json, help_for, notes
 from mirror_engine.storage.roots import has_zone
 
 if TYPE_CHECKING:
@@ -103,32 +103,24 @@ def _misses_zone(root: Place) -> bool:
 
 def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
     """What was applied, and how every table is then, as plain values."""
-    tables = [_table_json(done, table, config) for table in done.states]
-    return {**report_json(done, code), "last_failure": _failure_json(done, None), "tables": tables}
-
-
-def _table_json(done: SyncReport, table: TableName, config: Config) -> dict[str, Any]:
-    state, failure = done.states[table], done.failures.get(table)
-    help = failure.help if failure else help_for(state, engine_running=False)
-    return {
-        **table_json(table, config.delta_default_schema),
-        "state": state.code,
-        "message": describe(table, state) + notes(done.ignored.get(table, ())),
-        "help": help or None,
-        "last_failure": _failure_json(done, table),
-    }
-
-
-def _failure_json(done: SyncReport, table: TableName | None) -> dict[str, Any] | None:
-    failure = done.failures.get(table)
-    return failure.to_json() if failure else None
+    tables = []
+    for table, state in done.states.items():
+        failure = done.failures.get(table)
+        help = failure.help if failure else help_for(state, engine_running=False)
+        facts = {
+            "state": state.code,
+            "message": describe(table, state) + notes(done.ignored.get(table, ())),
+            "help": help or None,
+            "last_failure": as_json(failure),
+        }
+        tables.append({**table_json(table, config.delta_default_schema), **facts})
+    return {**report_json(done, code), "last_failure": as_json(done.failures.get(None)), "tables": tables}
 
 
 def report_json(done: SyncReport, code: int) -> dict[str, Any]:
     """What was applied, as plain values."""
-    seconds = round(done.duration_seconds, 3)
     facts = fields_json(done, "result", "commits", "files_applied", "rows_applied")
-    return {**facts, "exit_code": code, "duration_seconds": seconds}
+    return {**facts, "exit_code": code, "duration_seconds": round(done.duration_seconds, 3)}
 
 
 def report_text(done: SyncReport, tables_applied: int) -> str:
@@ -201,39 +193,28 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     from mirror_engine.mirror import Mirror
 
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
-    least = log.level_of(log_level)
-    if log_format == "auto" and stderr().is_terminal:
-        with Stopping() as stopping:
-            done = _run_on_terminal(root, config, stopping, least)
-    else:
-        writer = log.Log(log_format, least)
-        with Stopping() as stopping, Mirror(root, config, listeners=[writer]) as mirror:
+    least, is_quiet, applied = log.level_of(log_level), verbosity() < 0, Applied()
+    writer = None if log_format == "auto" and stderr().is_terminal else log.Log(log_format, least)
+    if writer is None and not (is_quiet or _misses_zone(root)):
+        note(f"{root}: applying change files as they land; Ctrl+C stops")
+    view = nullcontext((writer,)) if writer else shown(least=least)
+    with Stopping() as stopping, view as listeners, Mirror(root, config, listeners=[*listeners, applied]) as mirror:
+        if writer:
             seconds = mirror.config.scan_pause(0)
             writer.write("info", "started", {"root": str(root), "poll_interval_seconds": seconds})
             if not has_zone(root):
                 writer.write("warning", "no_landing_zone", {"expected": str(root / ZONE)})
-            done = mirror.run(stopping.stop)
-        facts = report_json(done, 0)
-        writer.write("info", "stopped", {name: value for name, value in facts.items() if name != "exit_code"})
-    code = stopping.exit_code(exits.SUCCESS)
-    if wants_json():
-        print_json(report_json(done, code))
-    return code
-
-
-def _run_on_terminal(root: Place, config: Config, stopping: Stopping, least: log.LogLevel) -> SyncReport:
-    """Run with bars and sentences; at the end, what was done, and what needs attention."""
-    from mirror_engine.mirror import Mirror
-
-    applied = Applied()
-    is_quiet = verbosity() < 0
-    if not (is_quiet or _misses_zone(root)):
-        note(f"{root}: applying change files as they land; Ctrl+C stops")
-    with shown(least=least) as listeners, Mirror(root, config, listeners=[*listeners, applied]) as mirror:
         done = mirror.run(stopping.stop)
-    for part in () if is_quiet else (*_attention(done), line(report_text(done, len(applied.tables)))):
-        stderr().print(part)
-    return done
+    code = stopping.exit_code(exits.SUCCESS)
+    facts = report_json(done, code)
+    if writer:
+        writer.write("info", "stopped", {name: value for name, value in facts.items() if name != "exit_code"})
+    elif not is_quiet:
+        for part in (*_attention(done), line(report_text(done, len(applied.tables)))):
+            stderr().print(part)
+    if wants_json():
+        print_json(facts)
+    return code
 
 
 @command(place="empty", config=(*LISTING, *DROPPING), reads_engine=True)
@@ -273,23 +254,22 @@ def wait(
         while True:
             status, unmet = _check(mirror, file, tables)
             engine_running = status is None or status.engine_running
-            waited = time.monotonic() - started
-            left = timeout - waited
+            seconds = time.monotonic() - started
             is_hopeless = fail_fast and any(entry.needs_attention for entry in unmet)
             is_hopeless = is_hopeless or all(entry.is_final for entry in unmet)
-            if not unmet or left <= 0 or stopping.stop.is_set() or is_hopeless:
+            if not unmet or seconds >= timeout or stopping.stop.is_set() or is_hopeless:
                 break
             if not (engine_running or is_noted):
                 note(f"{START_ENGINE}; waiting {short_span(timeout)} for one")
                 is_noted = True
             files = sum(len(table.files) for table in status.tables) if status else landed
-            if waited >= noted + NOTE_SECONDS and verbosity() >= 0:
+            if seconds >= noted + NOTE_SECONDS and verbosity() >= 0:
                 more = f"; and {len(unmet) - 1:,} more" if unmet[1:] else ""
-                note(f"[{short_span(waited)}] {unmet[0].message}{more}{'; nothing landed' if files == landed else ''}")
-                noted, landed = waited, files
+                note(f"[{short_span(seconds)}] {unmet[0].message}{more}{'; nothing landed' if files == landed else ''}")
+                noted, landed = seconds, files
             landed = files if landed < 0 else landed
-            stopping.stop.wait(min(interval, left))
-    seconds, result, code = time.monotonic() - started, "reached", exits.SUCCESS
+            stopping.stop.wait(min(interval, timeout - seconds))
+    result, code = "reached", exits.SUCCESS
     if unmet and stopping.interrupted:
         result, code = "interrupted", exits.INTERRUPTED
     elif unmet:
@@ -299,21 +279,13 @@ def wait(
         return code
     seen = status.tables if status else ()
     number = len(tables) or len(seen)
-    text = f"{file} is applied" if file else "The table has caught up" if number == 1 else ""
-    text = text or f"All {number:,} tables have caught up"
-    ignored = (
-        []
-        if file or tables or not status
-        else [*status.diagnostics, *(found for each in seen for found in each.ignored)]
-    )
-    but = ignored_data(len([*filter(never_arrives, ignored)]))
-    document = {
-        "result": result,
-        "exit_code": code,
-        "duration_seconds": round(seconds, 3),
-        "engine_running": engine_running,
-        "unmet": [entry.to_json() for entry in unmet],
-    }
+    text = "The table has caught up" if number == 1 else f"All {number:,} tables have caught up"
+    text = f"{file} is applied" if file else text
+    ignored = [] if status is None else [*status.diagnostics, *(found for each in seen for found in each.ignored)]
+    but = "" if file or tables else ignored_data(sum(map(never_arrives, ignored)))
+    document = {"result": result, "exit_code": code, "engine_running": engine_running}
+    document |= {"duration_seconds": round(seconds, 3)}
+    document["unmet"] = [fields_json(entry, "table", "state", "message", "help") for entry in unmet]
     report(document, [line(f"{text}{but} ({short_span(seconds)}).", "yellow" if but else "green")])
     return code
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from mirror_engine import __version__
 from mirror_engine.cli.inspection import NO_FOLDERS
-from mirror_engine.cli.output import STYLES, bullet, line, table_json
+from mirror_engine.cli.output import STYLES, bullet, line
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Severity, count, printable
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.publisher.validate import TableReport, blocks_progress
@@ -75,16 +75,6 @@ def _name(table: TableReport) -> str:
 def _encodable(text: str) -> str:
     """A path without what UTF-8 cannot encode: lone surrogates of a name that is not Unicode."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def as_json(reports: Sequence[ValidationReport], default_schema: str) -> dict[str, Any]:
-    """All reports as plain values."""
-    targets = [report.to_json() for report in reports]
-    for target, report in zip(targets, reports, strict=True):
-        references = (table_json(TableName.from_folder(table.name), default_schema) for table in report.tables)
-        pairs = zip(references, target["tables"], strict=True)
-        target["tables"] = [{**reference, **table, **reference} for reference, table in pairs]
-    return {"ok": all(target["ok"] for target in targets), "targets": targets}
 
 
 def github(*reports: ValidationReport) -> str:

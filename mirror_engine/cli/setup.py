@@ -11,11 +11,9 @@ import click
 from mirror_engine.cli import exits
 from mirror_engine.cli.options import LISTING, command
 from mirror_engine.cli.output import (
-    as_json,
     bullet,
     delta_table_json,
     diagnostic_lines,
-    fields_json,
     grid,
     line,
     report,
@@ -29,7 +27,7 @@ from mirror_engine.cli.signals import Stopping
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
-from mirror_engine.monitoring.words import cell
+from mirror_engine.monitoring.words import as_json, cell
 from mirror_engine.storage.roots import check_place
 
 if TYPE_CHECKING:
@@ -173,8 +171,7 @@ def doctor(root: Path, config: Config) -> int:
         if check.help and not check.ok:
             rows.append(("", "", bullet("help:", check.help)))
     end = f"{count(failed, 'check')} failed." if failed else "All checks passed."
-    found = [fields_json(check, "name", "ok", "found", "help") for check in all_checks]
-    report({"ok": not failed, "checks": found}, [grid(["", "Check", "Found"], rows), end])
+    report({"ok": not failed, "checks": as_json(all_checks)}, [grid(["", "Check", "Found"], rows), end])
     if not all(check.ok for check in machine):
         return exits.FAILURE
     return exits.NEEDS_ATTENTION if failed else exits.SUCCESS

@@ -19,10 +19,8 @@ from mirror_engine.cli.inspection import (
 )
 from mirror_engine.cli.options import COUNT, DROPPING, LISTING, READING, TABLE_HELP, command
 from mirror_engine.cli.output import (
-    as_json,
     bullet,
     bullets,
-    fields_json,
     fitted,
     ignored_paths,
     indented,
@@ -32,7 +30,7 @@ from mirror_engine.cli.output import (
 )
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.monitoring.words import cell, describe, help_for
+from mirror_engine.monitoring.words import as_json, cell, describe, fields_json, help_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +39,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import FileStatus, TableStatus
-    from mirror_engine.publisher.trace.file import FileReport
-    from mirror_engine.publisher.trace.plan_report import PlannedStep
+    from mirror_engine.publisher.trace.file import FileReport, PlannedStep
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
     from mirror_engine.publisher.trace.row import PendingFile, RowHistory, TracedChange
     from mirror_engine.publisher.trace.what_if import WhatIf
@@ -61,15 +58,6 @@ NOTABLE_EFFECTS = {
     "unmatched_updates": ("no match:", "update", "inserted"),
     "duplicate_inserts": ("duplicate key:", "insert", "both rows kept"),
     "multi_row_changes": ("duplicate key:", "change", "of several rows"),
-}
-WHAT_IF = {
-    "missing columns": "columns only in actual",
-    "unexpected columns": "columns only in what-if",
-    "missing": "Only in actual",
-    "unexpected": "Only in what-if",
-    "different": "Changed",
-    "expected": "Actual",
-    "actual": "What-if",
 }
 
 
@@ -177,7 +165,7 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
 
     Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
     """
-    from mirror_engine.publisher.trace.plan_report import planned_steps
+    from mirror_engine.publisher.trace.file import planned_steps
     from mirror_engine.publisher.trace.replay import open_trace
 
     documents: list[dict[str, Any]] = []
@@ -398,4 +386,4 @@ def _what_if_text(table: str, result: WhatIf) -> Iterator[RenderableType]:
         yield bullet("actual:", result.message)
         yield bullet("what-if:", result.message_what_if)
     headline = "The table would be the same", "The table would differ"
-    yield from difference_text(result.difference, headline, WHAT_IF, "yellow")
+    yield from difference_text(result.difference, headline, ("actual", "what-if"), "yellow")

@@ -163,7 +163,8 @@ def _print(paths: Sequence[Place], checked: Sequence[ValidationReport], report_f
     from mirror_engine.cli import reports
 
     if report_format == "json":
-        print_json(reports.as_json(checked, config.delta_default_schema))
+        targets = [found.to_json(config.delta_default_schema) for found in checked]
+        print_json({"ok": all(target["ok"] for target in targets), "targets": targets})
     elif report_format == "text":
         for path, found in zip(paths, checked, strict=True):
             report({}, [*([line(f"{path}:", "bold")] if len(checked) > 1 else []), *reports.text(found)])

@@ -139,6 +139,7 @@ def _binary(text: str) -> bytes:
 
 _PARSERS: dict[str, Callable[[str], object]] = {
     "string": str,
+    "byte": lambda text: integer(text, 8),
     "short": lambda text: integer(text, 16),
     "integer": lambda text: integer(text, 32),
     "long": lambda text: integer(text, 64),
@@ -146,6 +147,7 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "double": _double,
     "boolean": _boolean,
     "timestamp": timestamp,
+    "timestamp_ntz": lambda text: timestamp(text).replace(tzinfo=None),
     "date": _date,
     "time": lambda text: _matched(_TIME, text)[0],
     "binary": _binary,

@@ -169,10 +169,7 @@ def read_tables(storage: Storage) -> list[dict[str, Any]]:
 
 
 def read_replicator(storage: Storage) -> dict[str, Any]:
-    """The content of `replicator.json`; empty if it was never written or has another form.
-
-    Raises `StorageUnavailable`.
-    """
+    """The content of `replicator.json`; empty as that of `tables.json`. Raises `StorageUnavailable`."""
     return _read_json(storage, REPLICATOR_FILE)
 
 

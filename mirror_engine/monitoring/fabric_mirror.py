@@ -59,10 +59,6 @@ class FabricReplicator:
     status: str
     error: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """The same as plain values, null for absent."""
-        return {"status": self.status, "error": self.error or None}
-
 
 @dataclass(frozen=True)
 class FabricTables:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
@@ -16,7 +16,7 @@ from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, needs_attention
 from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fabric_status, last_heartbeat
 from mirror_engine.monitoring.fabric_mirror import FabricTables
-from mirror_engine.monitoring.words import describe, help_for, iso, notes, urgency
+from mirror_engine.monitoring.words import counted_json, describe, fields_json, help_for, iso, notes, urgency
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,10 +57,6 @@ class FileStatus:
     rows: int | None = None
     applied_by: str = ""
     passthrough_skipped_because: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as plain values, null for absent."""
-        return {name: None if value == "" else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -155,28 +151,17 @@ class TableStatus:
 
     def to_json(self, *, engine_running: bool = True) -> dict[str, Any]:
         """The same as plain values, with the state as a sentence and its help."""
+        names = ["message", "last_failure", "fabric_status", "fabric_error", "blocked_by", "would_reject", "watermarks"]
+        names += ["next_files", "rows_processed", "bytes_processed", "row_count", "delta_version", "files", "ignored"]
         return {
             **table_reference(self.name, self.delta_folder),
             "state": self.state.code,
-            "message": self.message,
+            **fields_json(self, *names),
             "help": self.help(engine_running=engine_running) or None,
-            "last_failure": self.last_failure,
-            "fabric_status": self.fabric_status,
-            "fabric_error": self.fabric_error,
-            "blocked_by": self.blocked_by,
-            "would_reject": self.would_reject.to_json() if self.would_reject else None,
-            "watermarks": dict(self.watermarks),
-            "next_files": dict(self.next_files),
             "pending_files": len(self.pending_files),
             "lag_seconds": round(self.lag_seconds, 3),
-            "rows_processed": self.rows_processed,
-            "bytes_processed": self.bytes_processed,
-            "row_count": self.row_count,
-            "delta_version": self.delta_version,
             "last_commit_at": iso(self.last_commit_at),
-            "files": [file.to_json() for file in self.files],
-            "ignored": [diagnostic.to_json() for diagnostic in self.ignored],
-            "diagnostics": [diagnostic.to_json() | {"count": count} for diagnostic, count in self.diagnostics],
+            "diagnostics": counted_json(self.diagnostics),
         }
 
 
@@ -221,25 +206,16 @@ class MirrorStatus:
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
+        lease = self.lease
+        times = lease and {"since": iso(lease.since), "renewed_at": iso(lease.renewed_at), "is_held": not lease.is_over}
         return {
-            "root": self.root,
-            "zone": self.zone or None,
-            "partner": self.partner.to_json() if self.partner else None,
-            "engine_running": self.engine_running,
-            "lease": _lease_json(self.lease) if self.lease else None,
-            "fabric": self.fabric.to_json() if self.fabric else None,
+            **fields_json(self, "root", "zone", "partner", "engine_running", "fabric", "last_failure", "diagnostics"),
+            "lease": times and {**fields_json(lease, "host", "process"), **times},
             "last_heartbeat_at": iso(self.last_heartbeat_at),
             "next_scan_at": iso(self.next_scan_at),
             "scan_requests": dict(self.scan_requests) or None,
-            "last_failure": self.last_failure,
-            "diagnostics": [diagnostic.to_json() for diagnostic in self.diagnostics],
             "tables": [table.to_json(engine_running=self.is_worked_on) for table in self.tables],
         }
-
-
-def _lease_json(lease: Holder) -> dict[str, Any]:
-    times = {"since": iso(lease.since), "renewed_at": iso(lease.renewed_at)}
-    return {"host": lease.host or None, "process": lease.process, **times, "is_held": not lease.is_over}
 
 
 def mirror_status(
@@ -252,17 +228,14 @@ def mirror_status(
     next_scan = ledger.get_property(NEXT_POLL) if engine_running else None
     requests = ledger.get_property(SCAN_REQUESTS) if engine_running else None
     fabric = context.writer if isinstance(context.writer, FabricTables) else None
+    facts: Any = {
+        "mirror": ledger.mirror,
+        "default_schema": context.config.delta_default_schema,
+        "now": context.clock(),
+    }
     tables = tuple(
         replace(
-            table_status(
-                plan,
-                ledger.progress(table),
-                files.get(table, ()),
-                row_count=_row_count(context, table),
-                mirror=ledger.mirror,
-                default_schema=context.config.delta_default_schema,
-                now=context.clock(),
-            ),
+            table_status(plan, ledger.progress(table), files.get(table, ()), _row_count(context, table), **facts),
             last_failure=failures.get(table.folder),
             **(fabric.words(table) if fabric else {}),
         )
@@ -297,8 +270,8 @@ def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller,
     plan: Plan,
     progress: Progress | None,
     files: Sequence[LandedFile],
-    *,
     row_count: int | None,
+    *,
     mirror: str,
     default_schema: str,
     now: float,

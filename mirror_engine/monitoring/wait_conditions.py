@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.detection import number_of, sequence_of
@@ -36,15 +36,6 @@ class UnmetCondition:
     help: str = ""
     needs_attention: bool = False
     is_final: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return {
-            "table": self.table or None,
-            "state": self.state or None,
-            "message": self.message,
-            "help": self.help or None,
-        }
 
 
 def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_schema: str) -> tuple[UnmetCondition, ...]:

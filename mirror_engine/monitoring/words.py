@@ -1,11 +1,14 @@
-"""Text for people: a table's state as a sentence, the help for it, times and cells."""
+"""Text for people: a table's state as a sentence, the help for it, times and cells; and results as plain values."""
 
 from __future__ import annotations
 
 import base64
 import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_never
@@ -134,3 +137,39 @@ def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
             return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
         case _:
             return value
+
+
+def as_json(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """A value of a result as plain values."""
+    match value:
+        case Mapping():
+            return {str(name): as_json(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [as_json(inner) for inner in value]
+        case Enum():
+            return value.value
+        case _ if hasattr(value, "to_json"):
+            return value.to_json()
+        case _ if is_dataclass(value):
+            return fields_json(value, *(each.name for each in fields(value)))
+        case _:
+            return plain(value)
+
+
+def fields_json(value: object, *names: str, **renamed: str) -> dict[str, Any]:
+    """Some attributes of a result as plain values, null for an empty text.
+
+    Args:
+        value: the result.
+        names: of the attributes.
+        renamed: names of further ones, by the name that each gets.
+    """
+    found = {
+        name: getattr(value, source) for name, source in {**dict(zip(names, names, strict=True)), **renamed}.items()
+    }
+    return {name: None if inner == "" else as_json(inner) for name, inner in found.items()}
+
+
+def counted_json(diagnostics: Iterable[tuple[Diagnostic, int]]) -> list[dict[str, Any]]:
+    """Diagnostics as plain values, each with its number of occurrences."""
+    return [found.to_json() | {"count": times} for found, times in diagnostics]

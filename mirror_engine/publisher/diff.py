@@ -18,7 +18,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.csv_values import CellFault, integer, parser, timestamp
+from mirror_engine.landing_zone.csv_values import CellFault, parser
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.tables.arrow_types import delta_type
 
@@ -409,7 +409,7 @@ def _cast(path: Path, name: str, column: pa.ChunkedArray, kind: pa.DataType, is_
             column = pc.if_else(pc.equal(column, ""), None, column)  # a quoted empty field (LZ-6.8)
         try:
             return typed(column, kind)
-        except InvalidValue as invalid:
+        except CellFault as invalid:
             raise _not_of_type(path, name, invalid.position + 1, kind) from None
     message = f"{path}: column {name} is {column.type}, the table's is {delta_type(kind) or kind}"
     families = [match and match.lastgroup for match in (_FAMILY.match(str(each)) for each in (column.type, kind))]
@@ -428,19 +428,11 @@ def _not_of_type(path: Path, name: str, row: int, kind: pa.DataType) -> UsageErr
     return UsageError(f"{path}, row {row}: column {name} is not {word}", _HELP.get(word, _NUMBER_HELP))
 
 
-class InvalidValue(Exception):
-    """Text that is no value of a type; `position` is its place in the column, from 0."""
-
-    def __init__(self, position: int) -> None:
-        super().__init__(position)
-        self.position = position
-
-
 def typed(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Text as values of a Delta type, by the rules of delimited text (LZ-6.9); empty text is no NULL.
 
     Raises:
-        InvalidValue: the first text that is no value of the type.
+        CellFault: the first text that is no value of the type, with its position.
     """
     if pa.types.is_string(kind):
         return texts
@@ -449,22 +441,12 @@ def typed(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if not (has_words or pa.types.is_binary(kind)):
         with suppress(pa.ArrowInvalid):
             return texts.cast(kind)
+    parse = Decimal if pa.types.is_decimal(kind) else parser(delta_type(kind) or "string")
     values: list[Any] = []
     try:
         # not a comprehension: how far it came is the position
         for text in texts.to_pylist():
-            values.append(None if text is None else pa.scalar(_value(text, kind), kind))  # noqa: PERF401 - see above
+            values.append(None if text is None else pa.scalar(parse(text), kind))  # noqa: PERF401 - see above
     except (CellFault, ArithmeticError, pa.ArrowException):
-        raise InvalidValue(len(values)) from None
+        raise CellFault("format", len(values)) from None
     return pa.chunked_array([pa.array(values, kind)])
-
-
-def _value(text: str, kind: pa.DataType) -> object:
-    word = delta_type(kind) or "string"
-    if word.startswith("decimal"):
-        return Decimal(text)
-    if word == "byte":
-        return integer(text, 8)
-    if word == "timestamp_ntz":
-        return timestamp(text).replace(tzinfo=None)
-    return parser(word)(text)

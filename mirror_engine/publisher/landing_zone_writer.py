@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
-from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -19,6 +17,7 @@ from mirror_engine.landing_zone.csv_dialect import TextDialect
 from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX
+from mirror_engine.monitoring.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -270,19 +269,12 @@ def encoded_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]], d
 
 
 def _field(value: object, dialect: TextDialect) -> str:
-    match value:
-        case None:
-            return dialect.null_value
-        case bool():
-            return str(value).lower()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case datetime():
-            return value.isoformat()
-        case str():
-            return _text_field(value, dialect)
-        case _:
-            return str(value)
+    if value is None:
+        return dialect.null_value
+    if isinstance(value, str):
+        return _text_field(value, dialect)
+    text = str(plain(value))
+    return text.lower() if isinstance(value, bool) else text
 
 
 def _text_field(value: str, dialect: TextDialect) -> str:

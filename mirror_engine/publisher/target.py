@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from mirror_engine.config import Config
-    from mirror_engine.storage.base import Entry, Storage
+    from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
 
 
@@ -72,25 +72,21 @@ class _StorePath:
     def parents(self) -> Sequence[_StorePath]:
         return [replace(self, path=path) for path in self.path.parents]
 
-    def joinpath(self, *parts: str) -> _StorePath:
-        return replace(self, path=self.path.joinpath(*parts))
-
     def exists(self) -> bool:
-        return self._entry() is not None
+        return self._is(*Kind)
 
     def is_dir(self) -> bool:
-        entry = self._entry()
-        return entry is not None and entry.kind is Kind.FOLDER
+        return self._is(Kind.FOLDER)
 
     def is_file(self) -> bool:
-        entry = self._entry()
-        return entry is not None and entry.kind is Kind.FILE
+        return self._is(Kind.FILE)
 
     def iterdir(self) -> Sequence[_StorePath]:
-        return [self / entry.name for entry in self.storage.list("/".join(self.path.parts)) or ()]
+        return [self / entry.name for entry in self.storage.list("/".join(self.parts)) or ()]
 
-    def _entry(self) -> Entry | None:
-        return self.storage.stat("/".join(self.path.parts))
+    def _is(self, *kinds: Kind) -> bool:
+        entry = self.storage.stat("/".join(self.parts))
+        return entry is not None and entry.kind in kinds
 
 
 _Path: TypeAlias = Path | _StorePath
@@ -142,7 +138,7 @@ def _checked_path(path: _Path) -> _Path:
     parts = path.parts[len(zone.parts) :]
     depth = 2 if parts[0].endswith(SCHEMA_SUFFIX) else 1
     is_nested = any("=" not in part and part not in ARCHIVES for part in parts[depth:-1])
-    return zone.joinpath(*parts[:depth]) if path.is_dir() or is_nested else path
+    return zone / "/".join(parts[:depth]) if path.is_dir() or is_nested else path
 
 
 def _zone_above(path: _Path) -> _Path | None:

@@ -27,7 +27,8 @@ from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import PARTNER_EVENTS_FILE, TableName, find_table
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
-from mirror_engine.monitoring.words import describe
+from mirror_engine.monitoring.status import table_reference
+from mirror_engine.monitoring.words import counted_json, describe, fields_json
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
@@ -89,17 +90,14 @@ class TableReport:
         """Whether files of it are not applied because of a diagnostic that is not suppressed."""
         return any(blocks_progress(diagnostic) for diagnostic, _ in self.diagnostics)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, default_schema: str) -> dict[str, Any]:
         """The report as plain values."""
+        name = TableName.from_folder(self.name)
         return {
-            "table": self.name,
-            "state": self.state,
-            "message": self.message,
-            "files": list(self.files),
+            **table_reference(name, name.delta_folder(default_schema)),
+            **fields_json(self, "state", "message", "files", "rows", "fabric_error"),
             "not_applied": [{"path": path, "reason": reason} for path, reason in self.not_applied],
-            "rows": self.rows,
-            "fabric_error": self.fabric_error,
-            "diagnostics": _diagnostics_json(self.diagnostics),
+            "diagnostics": counted_json(self.diagnostics),
         }
 
 
@@ -183,20 +181,16 @@ class ValidationReport:
         """How many different diagnostics of a severity there are."""
         return sum(diagnostic.severity is severity for diagnostic, _ in self.all())
 
-    def to_json(self) -> dict[str, Any]:
-        """The report as plain values."""
+    def to_json(self, default_schema: str = "dbo") -> dict[str, Any]:
+        """The report as plain values; `default_schema` is that of tables outside a schema folder."""
         return {
             "landing_zone": self.landing_zone,
+            "suppressed": self.suppressed,
             "ok": not self.is_failing,
             "counts": {severity.value: self.count(severity) for severity in reversed(SEVERITY_ORDER)},
-            "suppressed": self.suppressed,
-            "tables": [table.to_json() for table in self.tables],
-            "diagnostics": _diagnostics_json(self.diagnostics),
+            "tables": [table.to_json(default_schema) for table in self.tables],
+            "diagnostics": counted_json(self.diagnostics),
         }
-
-
-def _diagnostics_json(diagnostics: tuple[Counted, ...]) -> list[dict[str, Any]]:
-    return [diagnostic.to_json() | {"count": count} for diagnostic, count in diagnostics]
 
 
 def check_landing_zone(

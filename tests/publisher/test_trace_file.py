@@ -7,8 +7,7 @@ from shop import Shop, name
 
 from mirror_engine import Config
 from mirror_engine.errors import UsageError
-from mirror_engine.publisher.trace.file import trace_file
-from mirror_engine.publisher.trace.plan_report import planned_steps
+from mirror_engine.publisher.trace.file import planned_steps, trace_file
 from mirror_engine.tables.merge.keys_only import ChangeEffects
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look

@@ -1,4 +1,4 @@
-"""Replay one table of a mirror into a writer of its own: what every trace starts from."""
+"""Replay one table of a mirror into a writer of its own: what every trace starts from; and what Fabric would reject."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, find_table
 from mirror_engine.landing_zone.progress import AppliedFile
 from mirror_engine.landing_zone.schema import Column, TableSchema
-from mirror_engine.landing_zone.states import Behind, Loading
+from mirror_engine.landing_zone.states import Behind, Halted, Loading
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.storage.zone_view import RestoredView, Source, ZoneView
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows
+from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.request import ReadRequest, TableContext
 
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.plan import Plan
     from mirror_engine.engine.planner import MirrorSnapshot
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.monitoring.status import FileStatus, TableStatus
+    from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.base import Chosen, DeltaWriter, HistoryEntry
+    from mirror_engine.tables.base import Chosen, DeltaWriter, HistoryEntry, TableSnapshot
     from mirror_engine.tables.reading.spill import ReadMode
 
 START_PATH = ""  # placeholder path for rows of deleted files
@@ -302,3 +304,61 @@ def _unknown_numbers(trace: TraceContext, progress: Progress) -> dict[str, int]:
         if number and partition in lowest:
             lowest[partition] = min(lowest[partition], number)
     return {partition: number - 1 for partition, number in lowest.items() if number > 1}
+
+
+class _ContinuingWriter(KeyWriter):
+    """A `KeyWriter` that goes on from a table, whose rows it does not have.
+
+    Args:
+        table: the table as it is; None where it is not there yet.
+    """
+
+    def __init__(self, table: TableSnapshot | None) -> None:
+        super().__init__()
+        self._table = table
+
+    def snapshot(self, table: str) -> TableSnapshot | None:
+        found = super().snapshot(table)
+        return replace(found, count_rows=self._table.count_rows) if found and self._table else found
+
+
+def with_rejections(seen: MirrorSnapshot, status: MirrorStatus) -> MirrorStatus:
+    """Return the status with the first file of each table that Fabric would reject; reads the pending files.
+
+    Raises:
+        TransientError: a file could not be read for now.
+    """
+    return replace(status, tables=tuple(_checked(seen, table) for table in status.tables))
+
+
+def _checked(seen: MirrorSnapshot, table: TableStatus) -> TableStatus:
+    found = _first_rejected(seen, table.name) if isinstance(table.state, Behind | Loading) else None
+    if found is None:
+        return table
+    paths = [file.path for file in table.pending_files]
+    path = found.path.removeprefix(f"{table.name.folder}/")
+    at = paths.index(path) if path in paths else 0  # metadata is read before all of them
+    files = (
+        replace(file, state="rejected", reason=found.message)
+        if file.path == path
+        else replace(file, reason=f"Fabric would halt at {found.path}")
+        if place >= at and file.state != "applied"
+        else file
+        for place, file in enumerate(table.files)
+    )
+    next_files = {**table.next_files, **({partition_of(path): path.rpartition("/")[2]} if path in paths else {})}
+    return replace(table, would_reject=found, blocked_by=found.path, files=tuple(files), next_files=next_files)
+
+
+def _first_rejected(seen: MirrorSnapshot, table: TableName) -> Diagnostic | None:
+    """Why the first rejected file of a table's pending ones is rejected; None where all are good."""
+    trace = open_trace(seen, table.folder)
+    progress, start = trace.progress, None
+    known = seen.context.writer.snapshot(trace.status.delta_folder) if progress else None
+    if progress and known:  # behind all applied files, whose rows are not needed
+        rows = max(1, progress.rows_processed)
+        progress = replace(progress, batch=1, delta_version=_VERSION, rows_processed=rows)
+        start = ReplayStart(progress, 0, (), None, known.schema, None)
+    sizes = [file.size for file in trace.listing.files]
+    state = replay_table(trace, start, _ContinuingWriter(known), keys_only(sizes)).state
+    return state.diagnostic if isinstance(state, Halted) else None

@@ -14,9 +14,10 @@ from typing_extensions import assert_never
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.change import comparable as comparable_value
+from mirror_engine.landing_zone.csv_values import CellFault
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.schema import folded
-from mirror_engine.publisher.diff import InvalidValue, typed
+from mirror_engine.publisher.diff import typed
 from mirror_engine.publisher.trace.replay import (
     START_PATH,
     ReplayStart,
@@ -189,7 +190,7 @@ def rows_with_key(key: Mapping[str, str], batch: pa.RecordBatch) -> pa.Array[Any
 def _typed(name: str, text: str, kind: pa.DataType) -> pa.Scalar[Any]:
     try:
         return comparable(typed(pa.chunked_array([pa.array([text])]), kind))[0]
-    except InvalidValue:
+    except CellFault:
         word = delta_type(kind) or kind
         raise UsageError(f"key {name}={text}: no value of type {word}", f"key column {name} is {word}") from None
 
