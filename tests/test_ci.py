@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ci_runner import Runner, shell
 
-from mirror_engine.cli.example_zone import ExampleZone
+from mirror_engine.cli.setup import land_example
 
 HOME = Path(__file__).parents[1]
 EXAMPLES = HOME / "docs/examples/ci"
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 def temp(tmp_path_factory):
     """`runner.temp`, in which a first job has installed the program."""
     folder, workspace = tmp_path_factory.mktemp("runner"), tmp_path_factory.mktemp("first")
-    ExampleZone(workspace / "shop").land_initial_load()
+    land_example(workspace / "shop", "initial")
     assert Runner(HOME, workspace, folder).run(paths="shop").code == 0
     return folder
 
@@ -73,7 +73,7 @@ def test_findings_are_annotations_and_sarif_and_fail_the_job_after_the_upload(ru
 
 def test_folders_of_the_repository_are_checked_with_options(runner, workspace):
     for name in ("one", "two words"):
-        ExampleZone(workspace / name).land_initial_load()
+        land_example(workspace / name, "initial")
         (workspace / name / "Files/LandingZone/Items/00000000000000000002.csv").write_text(BROKEN)
     ran = runner.run(paths="one\n\ntwo words\n", options="--ignore=ME092\n", sarif_file="out.sarif")
     assert (ran.code, ran.outputs) == (3, {"exit-code": "3", "sarif-file": "out.sarif"})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.spark.doctor import Check
 
 OF_DELTA_TABLES = frozenset({"ME080", "ME081"})  # external change; damaged
+EXAMPLE, STAGES = Path(__file__).with_name("example"), ("initial", "changes")
 EXAMPLE_METADATA = "_metadata.example.jsonc"  # in ROOT: in a table folder it would be an ignored file
 ELSEWHERE = "choose another folder"
 SPARK = ("spark_profile", "driver_memory", "delta_jars_dir")
@@ -65,17 +69,14 @@ def init(root: Path) -> None:
 
     Exit codes: 0 written · 2 usage error, or there is a landing zone already
     """
-    from mirror_engine.cli.example_zone import ExampleZone
-
     check_place(root)
     if taken := next((folder for folder in (ZONE, OLDER_ZONE) if (root / folder).exists()), None):
         raise UsageError(f"{root / taken} already exists; nothing was written", ELSEWHERE)
     try:
-        zone = ExampleZone(root)
+        for stage in STAGES:
+            land_example(root, stage)
         with (root / EXAMPLE_METADATA).open("xb") as file:
-            file.write(Path(__file__).with_name(EXAMPLE_METADATA).read_bytes())
-        zone.land_initial_load()
-        zone.land_changes()
+            file.write((EXAMPLE / EXAMPLE_METADATA).read_bytes())
     except OSError as error:
         raise UsageError(f"{error.filename or root}: {error.strerror}", ELSEWHERE) from None
     paths = [root / EXAMPLE_METADATA, *(root / ZONE).rglob("*")]
@@ -85,6 +86,20 @@ def init(root: Path) -> None:
     text += [f"Created {count(len(files), 'file')} below {root}. Next:"]
     text += [f"  mirror-engine {at}{name:12} {about}" for name, about in NEXT.items()]
     report({"root": str(root), "landing_zone": ZONE, "files": files}, text)
+
+
+def land_example(root: Path, stage: str) -> None:
+    """Land a stage of the example.
+
+    Four tables, with and without a schema folder, Parquet and CSV, keyed and insert-only. First the initial load, one
+    file or two a table, without the marker column (LZ-4.13); then all four row markers, a key change, a new column, and
+    marker-free rows that are upserts.
+    """
+    for source in sorted(path for path in (EXAMPLE / stage).rglob("*") if path.is_file()):
+        target = root / ZONE / source.relative_to(EXAMPLE / stage)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        os.utime(target, ns=(time.time_ns(),) * 2)  # files that are written within a tick of the kernel's have one time
 
 
 @command(root="own", config=SPARK)
@@ -101,7 +116,6 @@ def demo(store: Path, config: Config, progress: str) -> int:
     Exit codes: 0 all tables have caught up · 1 missing prerequisite or internal error · 2 usage error, or DIR is not
     empty · 3, 4 as sync · 130 interrupted
     """
-    from mirror_engine.cli.example_zone import ExampleZone
     from mirror_engine.cli.replicate import sync_json
     from mirror_engine.mirror import Mirror
 
@@ -112,12 +126,11 @@ def demo(store: Path, config: Config, progress: str) -> int:
         store.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{store}: {error.strerror}", ELSEWHERE) from None
-    zone = ExampleZone(store)
     reports: list[SyncReport] = []
     with shown(progress) as listeners, Mirror(store, config, listeners=listeners) as mirror:
         with Stopping() as stopping:
-            for land in (zone.land_initial_load, zone.land_changes):
-                land()
+            for stage in STAGES:
+                land_example(store, stage)
                 reports.append(mirror.sync(stopping.stop))
                 if stopping.stop.is_set():
                     return exits.INTERRUPTED

@@ -25,7 +25,7 @@ from mirror_engine.landing_zone.names import TableName, conflicts, find_table
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.landing_zone.states import Halted, Unconfigured
 from mirror_engine.monitoring.fabric_files import read_tables
-from mirror_engine.publisher.compare_causes import CAUSES, Guess, cell_cause, final_rows, guesses, likely
+from mirror_engine.publisher.compare_causes import Guess, causes, cell_cause, final_rows, guesses, likely
 from mirror_engine.publisher.compare_replays import LastChanges, Order, Replay, Replays, row_hashes
 from mirror_engine.publisher.diff import MatchedRows, match
 from mirror_engine.publisher.trace.row import plain_rows
@@ -65,7 +65,7 @@ class Finding:
     """Differences with one cause.
 
     Attributes:
-        kind: of `CAUSES`.
+        kind: of `causes`.
         rule: that Fabric's table contradicts.
         message, help: what was found, and what may be done.
         file: the change file that is the cause, by path from the table folder; None where it is not one file.
@@ -181,7 +181,7 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
 
 def finding(kind: str, metadata: Metadata | None = None, details: str = "", **attributes: Any) -> Finding:  # noqa: ANN401 - as of `Finding`
     """A finding of a kind, with its rule for the table's kind of files."""
-    cause, metadata = CAUSES[kind], metadata or Metadata()
+    cause, metadata = causes()[kind], metadata or Metadata()
     rule = cause.text_rule if metadata.is_text and cause.text_rule else cause.rule
     return Finding(kind, rule, cause.message + details, cause.help, **attributes)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,48 +49,19 @@ class Cause:
     text_rule: str = ""
 
 
-_AGAIN = "land the change again to mend the table; report the rule with this comparison"
-_SOURCE = "trace file shows what was in it; report the rule with this comparison"
-CAUSES = {
-    "lost_delete": Cause("LZ-4.1", "a delete was not applied", _AGAIN),
-    "lost_update": Cause("LZ-4.1", "an update or upsert was not applied", _AGAIN),
-    "lost_insert": Cause("LZ-4.1", "an insert was not applied", _AGAIN),
-    "doubled_change": Cause("LZ-4.18", "a row was applied twice", "recreate the folder to load the table again"),
-    "file_lost": Cause("LZ-4.18", "no row of the file was applied", "was it overwritten, or named twice? see validate"),
-    "file_twice": Cause("LZ-4.18", "the whole file was applied twice", "recreate the folder to load the table again"),
-    "stale": Cause("LZ-4.18", "no change of the key from this file on was applied", _AGAIN),
-    "order": Cause(
-        "LZ-4.2", "two files were applied in another order", "with LastUpdateTime, a late file is applied last (LZ-3.6)"
-    ),
-    "insert_replaced": Cause("LZ-4.3", "an insert replaced the row that had its key"),
-    "copies": Cause(
-        "LZ-4.4", "a change did not reach every row with its key", "known of Fabric: send one insert a key"
-    ),
-    "kept_values": Cause("LZ-4.5", "columns that the file lacks kept their old values"),
-    "null_key": Cause("LZ-4.8", "a key with NULL was matched", "fill the key's columns"),
-    "no_file": Cause("LZ-4.2", "no change file has the key", "did another program write it, or are files missing?"),
-    "other": Cause("LZ-4.2", "the row is not what its changes make", "see them: trace row"),
-    "empty_is_null": Cause("LZ-6.8", "NULL in place of empty text", _SOURCE),
-    "null_is_empty": Cause("LZ-6.8", "empty text in place of NULL", _SOURCE),
-    "truncated_time": Cause("LZ-5.8", "a time is cut off", _SOURCE, "LZ-6.9"),
-    "shifted_time": Cause("LZ-5.8", "a time is shifted by hours", "land times with their zone", "LZ-6.9"),
-    "cast": Cause("LZ-5.8", "a number is rounded, or cast to another type", _SOURCE, "LZ-6.9"),
-    "null_value": Cause("LZ-4.5", "NULL in place of a value", _SOURCE),
-    "column_missing": Cause("LZ-5.3", "Fabric's table lacks the column", _SOURCE, "LZ-6.5"),
-    "column_unknown": Cause(
-        "LZ-5.3", "no change file has the column", "was it renamed (LZ-5.4), or are files missing?"
-    ),
-    "column_type": Cause("LZ-5.2", "the column's type is another one", "the type is that of the first file", "LZ-6.7"),
-    "rejected_here": Cause("LZ-4.17", "Fabric has read on where the replay halts"),
-    "table_missing": Cause("LZ-1.4", "Fabric has no such table"),
-    "table_unknown": Cause("LZ-7.2", "the landing zone has no folder of the table", "was it dropped a moment ago?"),
-}
+@cache
+def causes() -> Mapping[str, Cause]:
+    """Every kind of difference, of `compare_causes.json`."""
+    texts = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+    return {kind: Cause(**text) for kind, text in texts.items()}
+
+
 _LOST = {RowMarker.DELETE: "lost_delete", RowMarker.INSERT: "lost_insert"}
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What would explain a key's rows in Fabric's table: a kind of `CAUSES`, the change to blame, another file."""
+    """What would explain a key's rows in Fabric's table: a kind of `causes`, the change to blame, another file."""
 
     kind: str
     blamed: FileChange | None

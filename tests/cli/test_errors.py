@@ -82,7 +82,7 @@ def test_init_needs_a_folder_that_can_be_written(cli, monkeypatch, tmp_path, num
     def fail(*_, **__):
         raise OSError(number, "wholly unfit", "the folder")
 
-    monkeypatch.setattr("mirror_engine.cli.example_zone.ExampleZone", fail)
+    monkeypatch.setattr("mirror_engine.cli.setup.land_example", fail)
     printed = cli("init", tmp_path)
     assert (printed.code, printed.err) == (2, "error: the folder: wholly unfit\n  help: choose another folder\n")
 
