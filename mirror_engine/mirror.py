@@ -27,8 +27,7 @@ from mirror_engine.errors import RootLocked, TransientError, UnknownTable, Usage
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES, ZONE
 from mirror_engine.landing_zone.names import find_table
-from mirror_engine.monitoring.fabric_files import Heartbeat, MonitoringFiles
-from mirror_engine.monitoring.fabric_mirror import as_fabric_has_it, refuse_fabrics
+from mirror_engine.monitoring.fabric_files import Heartbeat, MonitoringFiles, as_fabric_has_it, refuse_fabrics
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.storage.base import Kind
 from mirror_engine.storage.remote import Requests

@@ -19,6 +19,7 @@ import click
 from rich.text import Text
 
 from mirror_engine.cli import exits
+from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import COUNT, READING, PlaceType, Value, command, verbosity
 from mirror_engine.cli.output import (
     bullet,
@@ -32,7 +33,6 @@ from mirror_engine.cli.output import (
     table_json,
     wants_json,
 )
-from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.config import Kind, cache_folder, duration
 from mirror_engine.errors import UsageError
 from mirror_engine.events import ignore

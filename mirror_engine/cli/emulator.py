@@ -19,7 +19,6 @@ import click
 from mirror_engine.cli import exits, log
 from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command, verbosity
 from mirror_engine.cli.output import bullet, line, note, print_json, stderr, stdout, wants_json
-from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import whole
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.hosts import PassedHost
@@ -184,7 +183,7 @@ def start(
         return exits.SUCCESS
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
     writer = log.Log(log_format, log.level_of(log_level))
-    with Stopping() as stopping, _server(store, config, listening, writer, **served) as server:
+    with exits.Stopping() as stopping, _server(store, config, listening, writer, **served) as server:
         if verbosity() >= 0:
             _print_info(server.connection)
         stopping.wait()
@@ -307,7 +306,7 @@ def _run(program: Sequence[str], environment: Mapping[str, str]) -> int:
 def _finish(server: Server, seconds: float | None) -> int:
     """After a command that succeeded: wait for the tables, or say that they are behind; the exit code."""
     ends = time.monotonic() + (seconds or 0.0)
-    with Stopping() as stopping:
+    with exits.Stopping() as stopping:
         while True:
             behind = server.unfinished()
             is_final = all(unmet.needs_attention for _, unmet in behind)

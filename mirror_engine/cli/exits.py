@@ -1,10 +1,15 @@
-"""Exit codes, and the one place where errors end: each becomes a message, help and an exit code, never a traceback."""
+"""Ends of a command: exit codes; errors, each as a message, help and an exit code, never a traceback; and signals.
+
+Of Ctrl+C and SIGTERM the first ends the work after the current commit, the second ends the process.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from shutil import get_terminal_size
@@ -16,7 +21,10 @@ from mirror_engine.errors import InternalError, MirrorError, RootLocked, TableDa
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
+    from types import FrameType
+
+    from typing_extensions import Self
 
     from mirror_engine.engine.run import RunResult
 
@@ -28,6 +36,9 @@ USAGE = 2
 NEEDS_ATTENTION = 3
 RETRY = 4
 INTERRUPTED = 130
+
+CHECK_SECONDS = 0.5
+NOTICE = b"\nStopping after the current commit. Press Ctrl+C again to stop immediately.\n"
 
 ERASE_LINE = "\r\x1b[K"
 
@@ -57,11 +68,6 @@ def of_error(error: MirrorError) -> int:
             return RETRY
         case _:
             return FAILURE
-
-
-def of_errors(errors: Iterable[MirrorError]) -> int:
-    """The exit code of errors of several tables: that of the worst, which is the smallest."""
-    return min(map(of_error, errors), default=SUCCESS)
 
 
 def of_result(result: RunResult) -> int:
@@ -207,3 +213,44 @@ def _internal(error: Exception) -> Error:
         place, help = f"details: {folder / name}", "please report this bug and attach the file"
         break
     return {"code": "internal_error", "message": f"internal error: {type(error).__name__} ({place})", "help": help}
+
+
+class Stopping:
+    """Context in which signals set an event.
+
+    Attributes:
+        stop: set by the first signal.
+        interrupted: whether that was Ctrl+C, not SIGTERM.
+    """
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.interrupted = False
+        self._is_stopping = False
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def wait(self) -> None:
+        """Wait for a signal. One that another thread took does not wake this one, so it checks now and then."""
+        while not self.stop.wait(CHECK_SECONDS):
+            pass
+
+    def exit_code(self, otherwise: int) -> int:
+        """130 after Ctrl+C, else the given one."""
+        return INTERRUPTED if self.interrupted else otherwise
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if self._is_stopping:
+            os._exit(INTERRUPTED)  # every commit is whole or absent: nothing to tidy up
+        self.interrupted = number == signal.SIGINT
+        self._is_stopping = True
+        # this thread may be waiting for `stop`, and hold its lock
+        threading.Thread(target=self.stop.set, name="stopping", daemon=True).start()
+        if sys.stderr.isatty():
+            os.write(2, NOTICE)

@@ -11,25 +11,9 @@ import click
 from rich.text import Text
 
 from mirror_engine.cli import exits
+from mirror_engine.cli import output as out
 from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command
-from mirror_engine.cli.output import (
-    MAX_LINES,
-    bullet,
-    bullets,
-    delta_table_json,
-    diagnostic_lines,
-    grid,
-    ignored_paths,
-    line,
-    moment,
-    report,
-    rows_text,
-    short_span,
-    stdout,
-    wants_json,
-)
 from mirror_engine.cli.reading import Reading
-from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import TABLES
@@ -39,7 +23,6 @@ from mirror_engine.monitoring.words import as_json, cell, fields_json, iso
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
     from rich.console import RenderableType
     from rich.table import Table
 
@@ -83,15 +66,15 @@ def status(mirror: Mirror, interval: float | None, *, check: bool, watch: bool) 
     from rich.live import Live
 
     interval = interval or WATCH_SECONDS[isinstance(mirror.root, Path)]
-    is_live = watch and not wants_json() and stdout().is_terminal
-    view = Live(console=stdout(), auto_refresh=False, screen=True) if is_live else nullcontext()
-    with Stopping() as stopping, view as live:
+    is_live = watch and not out.wants_json() and out.stdout().is_terminal
+    view = Live(console=out.stdout(), auto_refresh=False, screen=True) if is_live else nullcontext()
+    with exits.Stopping() as stopping, view as live:
         while True:
             latest = _status(mirror)
             if live:
                 live.update(Group(*status_text(latest, problems_first=True)), refresh=True)
             else:
-                report(latest.to_json(), status_text(latest))
+                out.report(latest.to_json(), status_text(latest))
             if not watch or stopping.stop.wait(interval):
                 break
     is_calm = not any(table.needs_attention for table in latest.tables)
@@ -128,35 +111,25 @@ def tables(mirror: Mirror) -> None:
             table["table"],
             str(table["delta_version"]),
             _number(table["row_count"]),
-            moment(table["last_commit_at"]),
+            out.moment(table["last_commit_at"]),
             ", ".join(f"{column['name']} {column['type']}" for column in table["columns"]),
         )
         for table in listed
     ]
-    text = grid(["Table", ">Version", ">Rows", "Last commit (UTC)", "Columns"], rows) if listed else NO_TABLES
-    report({"tables": listed}, [text])
+    text = out.grid(["Table", ">Version", ">Rows", "Last commit (UTC)", "Columns"], rows) if listed else NO_TABLES
+    out.report({"tables": listed}, [text])
 
 
 def _table_json(mirror: Mirror, writer: DeltaWriter, folder: str, row_count: int | None) -> dict[str, Any]:
-    from mirror_engine.tables.arrow_types import arrow_schema
-
     newest, found = next(iter(writer.history(folder, limit=1)), None), writer.snapshot(folder)
+    columns = found.schema.columns if found else ()
     return {
-        **delta_table_json(mirror, folder),
+        **out.delta_table_json(mirror, folder),
         "delta_version": newest.version if newest else None,
         "last_commit_at": iso(newest.timestamp_ms / 1000) if newest else None,
         "row_count": row_count,
-        "columns": _columns_json(arrow_schema(found.schema.columns if found else ())),
+        "columns": [fields_json(column, "name", "type", "nullable") for column in columns],
     }
-
-
-def _columns_json(schema: pa.Schema) -> list[dict[str, Any]]:
-    from mirror_engine.tables.arrow_types import delta_type
-
-    return [
-        {"name": field.name, "type": delta_type(field.type) or str(field.type), "nullable": field.nullable}
-        for field in schema
-    ]
 
 
 def _number(value: int | None) -> str:
@@ -178,18 +151,23 @@ def show(mirror: Mirror, table: str, at_version: int | None, limit: int, max_dow
 
     Exit codes: 0 shown · 2 usage error: no such table or version · 4 temporary: storage; retry
     """
+    from mirror_engine.tables.arrow_types import delta_type
+
     folder = mirror.delta_folder(table)
     Reading(max_download).allow_rows(mirror.root / TABLES, folder, at_version, limit + 1 if limit else None)
     rows = mirror.show(folder, version=at_version, limit=limit or None)
     document = {
-        **delta_table_json(mirror, folder),
+        **out.delta_table_json(mirror, folder),
         "at_version": at_version,
-        "columns": _columns_json(rows.schema),
+        "columns": [
+            {"name": field.name, "type": delta_type(field.type) or str(field.type), "nullable": field.nullable}
+            for field in rows.schema
+        ],
         "rows": as_json(rows),
         "has_more": rows.has_more,
     }
-    end = line(f"{count(len(rows), 'row')}{'; there are more, see --limit' if rows.has_more else ''}", "dim")
-    report(document, [*rows_text(rows, rows.schema.names), end])
+    end = out.line(f"{count(len(rows), 'row')}{'; there are more, see --limit' if rows.has_more else ''}", "dim")
+    out.report(document, [*out.rows_text(rows, rows.schema.names), end])
 
 
 @command(root="option", config=("default_schema",))
@@ -206,8 +184,8 @@ def history(mirror: Mirror, table: str, limit: int) -> None:
     """
     folder = mirror.delta_folder(table)
     commits = mirror.history(folder, limit=limit or None)
-    reference = delta_table_json(mirror, folder)
-    report({**reference, "commits": [_commit_json(entry) for entry in commits]}, [history_grid(commits)])
+    reference = out.delta_table_json(mirror, folder)
+    out.report({**reference, "commits": [_commit_json(entry) for entry in commits]}, [history_grid(commits)])
 
 
 def _commit_json(entry: HistoryEntry) -> dict[str, Any]:
@@ -223,9 +201,9 @@ def history_grid(commits: Sequence[HistoryEntry]) -> Table:
         files = ", ".join(entry.files) or "-"
         if len(entry.files) > MAX_NAMED:
             files = f"{entry.files[0]} … {entry.files[-1]} ({len(entry.files):,} files)"
-        at = moment(iso(entry.timestamp_ms / 1000))
+        at = out.moment(iso(entry.timestamp_ms / 1000))
         rows.append((str(entry.version), at, entry.operation, entry.applied_by or "-", f"{entry.rows:,}", files))
-    return grid([">Version", "Time (UTC)", "Operation", "Applied by", ">Rows", "Change files"], rows)
+    return out.grid([">Version", "Time (UTC)", "Operation", "Applied by", ">Rows", "Change files"], rows)
 
 
 def _tolerance(value: object) -> float:
@@ -272,15 +250,12 @@ def diff(
     folder = mirror.delta_folder(table)
     Reading(max_download).allow_rows(mirror.root / TABLES, folder, at_version)
     actual = mirror.read_table(folder, version=at_version)
-    # a column whose name contains a comma may be given as it is
-    columns = [name for text in key for name in ([text] if text in actual.column_names else text.split(","))]
-    columns = columns or list(mirror.key_columns(folder))
-    rows = read_expected(expected, actual.schema)
+    rows, columns = read_expected(expected, actual.schema), key or mirror.key_columns(folder)
     difference = compare(actual, rows, columns, tolerance=float_tolerance, limit=limit or None)
-    reference = delta_table_json(mirror, folder)
+    reference = out.delta_table_json(mirror, folder)
     document = {**reference, "at_version": at_version, **difference_json(difference)}
     headline = f"{reference['table']} is as expected", f"{reference['table']} differs from expected"
-    report(document, difference_text(difference, headline))
+    out.report(document, difference_text(difference, headline))
     return exits.SUCCESS if difference.is_equal else exits.NEEDS_ATTENTION
 
 
@@ -300,10 +275,10 @@ def difference_text(
     """
     rows = count(difference.equal_rows, "equal row")
     if difference.is_equal:
-        yield line(f"{headline[0]}: {rows}", "green")
+        yield out.line(f"{headline[0]}: {rows}", "green")
         return
     numbers = f"{difference.missing_rows:,} missing, {difference.unexpected_rows:,} unexpected"
-    yield line(f"{headline[1]}: {numbers}, {difference.different_rows:,} different; {rows}", style)
+    yield out.line(f"{headline[1]}: {numbers}, {difference.different_rows:,} different; {rows}", style)
     for side, names in zip(sides, (difference.missing_columns, difference.unexpected_columns), strict=True):
         if names:
             yield f"  columns only in {side}: {', '.join(names)}"
@@ -314,16 +289,21 @@ def difference_text(
         for row in difference.different
         for name, pair in row.cells.items()
     ]
-    cells_text = [grid([*difference.key, "Column", *map(str.capitalize, sides)], changed)]
+    cells_text = [out.grid([*difference.key, "Column", *map(str.capitalize, sides)], changed)]
     for heading, shown, total, body in (
-        (f"Only in {sides[0]}", difference.missing, difference.missing_rows, rows_text(difference.missing)),
-        (f"Only in {sides[1]}", difference.unexpected, difference.unexpected_rows, rows_text(difference.unexpected)),
+        (f"Only in {sides[0]}", difference.missing, difference.missing_rows, out.rows_text(difference.missing)),
+        (
+            f"Only in {sides[1]}",
+            difference.unexpected,
+            difference.unexpected_rows,
+            out.rows_text(difference.unexpected),
+        ),
         ("Different", difference.different, difference.different_rows, cells_text),
     ):
         if shown:
             some = f" (first {len(shown):,} of {total:,}, see --limit)" if len(shown) < total else ""
             yield ""
-            yield line(f"{heading}{some}", "bold")
+            yield out.line(f"{heading}{some}", "bold")
             yield from body
 
 
@@ -352,20 +332,24 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False) -> Iterat
     now = time.time()
     yield _headline(status, now)
     if status.partner and (partner := _partner(status.partner)):
-        yield line(partner, "dim")
+        yield out.line(partner, "dim")
     if failure := status.last_failure:
-        yield line(f"last failure: {failure['message']}", "bold red")
+        yield out.line(f"last failure: {failure['message']}", "bold red")
         if failure["help"]:
-            yield bullet("help:", failure["help"])
-    for diagnostic in status.diagnostics[:MAX_LINES]:
+            yield out.bullet("help:", failure["help"])
+    for diagnostic in status.diagnostics[: out.MAX_LINES]:
         yield ""
-        yield from diagnostic_lines(diagnostic)
+        yield from out.diagnostic_lines(diagnostic)
     by_urgency = sorted(status.tables, key=lambda table: list(STATE_STYLES).index(table.urgency))
     noted = [table for table in by_urgency if _is_noted(table) or (status.fabric and table.fabric_error)]
     stuck = [table for table in noted if problems_first and table.urgency == "stuck"]
     yield from _paragraphs(stuck, status)
     yield ""
-    yield _overview(by_urgency if problems_first else status.tables, now, status) if status.tables else line(NO_FOLDERS)
+    yield (
+        _overview(by_urgency if problems_first else status.tables, now, status)
+        if status.tables
+        else out.line(NO_FOLDERS)
+    )
     yield from _paragraphs([table for table in noted if table not in stuck], status)
 
 
@@ -379,29 +363,29 @@ def _paragraphs(tables: Iterable[TableStatus], status: MirrorStatus) -> Iterator
         yield ""
         yield from _paragraph(table, engine_running=status.is_worked_on)
         if status.fabric and table.fabric_error:
-            yield bullet("Fabric:", table.fabric_error)
+            yield out.bullet("Fabric:", table.fabric_error)
 
 
 def _headline(status: MirrorStatus, now: float) -> Text:
     lease = status.lease
     if status.fabric:
         seen, says = status.last_heartbeat_at, status.fabric
-        engine = f"mirrored by Fabric: {says.status or 'no status'}{f', {says.error}' if says.error else ''}"
-        engine += "" if seen is None else f" (last seen {short_span(max(0.0, now - seen))} ago)"
+        engine = ", ".join(filter(None, [f"mirrored by Fabric: {says['status'] or 'no status'}", says["error"]]))
+        engine += "" if seen is None else f" (last seen {out.short_span(max(0.0, now - seen))} ago)"
     elif not status.engine_running:
         seen = status.last_heartbeat_at
-        engine = f"no engine is running{'' if seen is None else f' (last seen {short_span(now - seen)} ago)'}"
+        engine = f"no engine is running{'' if seen is None else f' (last seen {out.short_span(now - seen)} ago)'}"
         engine += f"; expired is the lease of {lease}" if lease and not lease.is_over else ""
     elif lease and status.next_scan_at is None:
         engine = f"engine running on {lease}"
     elif status.next_scan_at is None or status.next_scan_at <= now:
         engine = "engine running, working"
     else:
-        engine = f"engine running, next scan in {short_span(status.next_scan_at - now)}"
+        engine = f"engine running, next scan in {out.short_span(status.next_scan_at - now)}"
     zone = "" if status.zone else "no landing zone (Files/LandingZone); "
     kinds = ", ".join(f"{number:,} {kind}" for kind, number in status.scan_requests.items())
     requests = f"; a scan takes {count(sum(status.scan_requests.values()), 'request')} ({kinds})" if kinds else ""
-    return line(f"{status.root}: {zone}{engine}{requests}")
+    return out.line(f"{status.root}: {zone}{engine}{requests}")
 
 
 def _partner(partner: PartnerEvents) -> str:
@@ -419,40 +403,40 @@ def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -
     rows = [
         (
             table.name.normalized,
-            line(table.state.code.replace("_", " "), STATE_STYLES[table.urgency]),
+            out.line(table.state.code.replace("_", " "), STATE_STYLES[table.urgency]),
             (table.fabric_status or "-") + ("*" if table.fabric_error else ""),
             table.watermark,
             f"{len(table.pending_files):,}" if table.pending_files else "-",
-            short_span(table.lag_seconds) if table.pending_files else "-",
+            out.short_span(table.lag_seconds) if table.pending_files else "-",
             _number(table.row_count),
             "-" if table.delta_version is None else f"v{table.delta_version}",
-            "-" if table.last_commit_at is None else f"{short_span(max(0.0, now - table.last_commit_at))} ago",
+            "-" if table.last_commit_at is None else f"{out.short_span(max(0.0, now - table.last_commit_at))} ago",
         )
         for table in tables
     ]
-    return grid(headings, rows)
+    return out.grid(headings, rows)
 
 
 def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[RenderableType]:
     reported = {*table.ignored, getattr(table.state, "diagnostic", None)}
     style = STATE_STYLES[table.urgency]
     if isinstance(table.state, Halted):
-        yield Text.assemble(line(table.name.normalized, "bold"), " is ", line("halted", style))
-        yield from diagnostic_lines(table.state.diagnostic)
+        yield Text.assemble(out.line(table.name.normalized, "bold"), " is ", out.line("halted", style))
+        yield from out.diagnostic_lines(table.state.diagnostic)
     else:
-        yield line(table.message, style)
+        yield out.line(table.message, style)
         if help := table.help(engine_running=engine_running):
-            yield bullet("help:", help)
+            yield out.bullet("help:", help)
     if table.would_reject:
-        yield line("Fabric would reject:", style)
-        yield from diagnostic_lines(table.would_reject)
+        yield out.line("Fabric would reject:", style)
+        yield from out.diagnostic_lines(table.would_reject)
     if table.pending_files:
         pending = count(len(table.pending_files), "file")
-        yield f"  {pending} pending, the oldest for {short_span(table.lag_seconds)}"
-    yield from bullets(_numbers(table))
-    yield from bullets([(f"{file.state}:", f"{file.path}: {file.reason}") for file in table.pending_files])
-    yield from bullets(ignored_paths(table.ignored))
-    yield from bullets([_note(found, times) for found, times in table.diagnostics if found not in reported])
+        yield f"  {pending} pending, the oldest for {out.short_span(table.lag_seconds)}"
+    yield from out.bullets(_numbers(table))
+    yield from out.bullets([(f"{file.state}:", f"{file.path}: {file.reason}") for file in table.pending_files])
+    yield from out.bullets(out.ignored_paths(table.ignored))
+    yield from out.bullets([_note(found, times) for found, times in table.diagnostics if found not in reported])
 
 
 def _numbers(table: TableStatus) -> list[tuple[str, str]]:

@@ -1,12 +1,18 @@
-"""Structured log on stderr: one line per event, as `key=value` or JSON. Never a row's value."""
+"""Events on stderr: a structured log, one line each, as `key=value` or JSON, and progress of long work. No row's value.
+
+Progress is bars and a line for each commit on a terminal, elsewhere a line every ten seconds.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -14,10 +20,18 @@ import click
 
 from mirror_engine import events
 from mirror_engine.cli.options import Choice, verbosity
-from mirror_engine.landing_zone.diagnostics import Severity
+from mirror_engine.cli.output import bullet, diagnostic_lines, line, short_span, stderr
+from mirror_engine.landing_zone.diagnostics import Severity, count, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from mirror_engine.events import Event, Listener
+    from mirror_engine.landing_zone.names import TableName
+
 LogLevel = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[LogLevel, ...] = ("debug", "info", "warning", "error")
 _LEVEL_OF: dict[Severity, LogLevel] = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "info"}
@@ -38,7 +52,15 @@ KINDS: dict[type, tuple[LogLevel, str]] = {
     events.ProgressRebuilt: ("warning", "progress_rebuilt"),
     events.SetupProgress: ("info", "setup_progress"),
 }
+PLAIN_SECONDS = 10.0
 RENAMED = {"batches": "commits", "seconds": "duration_seconds", "done": "completed"}
+
+progress_option = click.option(
+    "--progress",
+    type=Choice(("auto", "plain", "none")),
+    default="auto",
+    help="Progress on stderr: bars on a terminal and a line every 10s elsewhere (auto), lines (plain), or none.",
+)
 
 
 def log_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -66,7 +88,7 @@ class Log:
         self._stream = stream or sys.stderr
         self._lock = threading.Lock()
 
-    def __call__(self, event: events.Event) -> None:
+    def __call__(self, event: Event) -> None:
         """Write an event."""
         self.write(*log_record(event))
 
@@ -82,7 +104,7 @@ class Log:
             self._stream.flush()
 
 
-def log_record(event: events.Event) -> tuple[LogLevel, str, dict[str, Any]]:
+def log_record(event: Event) -> tuple[LogLevel, str, dict[str, Any]]:
     """Level, name and fields of an event."""
     level, name = KINDS[type(event)]
     fields: dict[str, Any] = {}
@@ -113,7 +135,7 @@ def log_record(event: events.Event) -> tuple[LogLevel, str, dict[str, Any]]:
     return level, name, fields
 
 
-def _facts(event: events.Event) -> Iterator[tuple[str, Any]]:
+def _facts(event: Event) -> Iterator[tuple[str, Any]]:
     """The event's attributes, but requests to a store where there is none."""
     return ((name, value) for name, value in vars(event).items() if value is not None or name != "scan_requests")
 
@@ -124,3 +146,177 @@ def _text(record: dict[str, Any]) -> str:
         f"{name}={text if _BARE.issuperset(text) else json.dumps(text, ensure_ascii=False)}"
         for name, text in shown.items()
     )
+
+
+@contextmanager
+def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[tuple[Listener, ...]]:
+    """Listeners that show progress while entered.
+
+    Args:
+        form: as `--progress`.
+        least: of work that goes on until it is stopped: the least level of the events that get a line of their own
+            on a terminal; None: only commits, and what delays them, as a report follows.
+    """
+    console = stderr()
+    progress, is_quiet = Progress(is_lasting=least is not None), verbosity() < 0
+    if form == "none" or (is_quiet and least is None):
+        yield ()
+    elif form == "plain" or not console.is_terminal:
+        end = threading.Event()
+        threading.Thread(target=progress.write_lines, args=(end,), name="progress", daemon=True).start()
+        try:
+            yield (progress,)
+        finally:
+            end.set()
+    else:
+        from rich.live import Live
+
+        pending: deque[RenderableType] = deque()
+
+        def listen(event: Event) -> None:
+            progress(event)
+            pending.extend(lines(event) if is_shown(event, least) else ())
+
+        def view() -> RenderableType:
+            while pending:  # here, as lines of several threads would write over each other
+                console.print(pending.popleft())
+            return "" if is_quiet else progress.bars()
+
+        with Live(console=console, get_renderable=view, refresh_per_second=10, transient=True):
+            yield (listen,)
+
+
+def is_shown(event: Event, least: LogLevel | None) -> bool:
+    """Whether an event gets lines of its own on a terminal."""
+    if least is None:
+        return isinstance(
+            event, events.BatchCommitted | events.RetryScheduled | events.TableDropped | events.ProgressRebuilt
+        )
+    return log_record(event)[0] in LEVELS[LEVELS.index(least) :]
+
+
+def lines(event: Event) -> Iterator[RenderableType]:
+    """An event for people; nothing for those that bars show."""
+    match event:
+        case events.BatchCommitted(table, version, files, rows, seconds):
+            yield line(f"{table.normalized} v{version}: {_amount(len(files), rows)} ({short_span(seconds)})")
+        case events.DiagnosticRaised(_, diagnostic):  # that of a halted table, too
+            yield from diagnostic_lines(diagnostic)
+        case events.TableHalted(table):
+            yield line(f"{table.normalized} is halted.", "bold red")
+        case events.TableResumed(table):
+            yield line(f"{table.normalized} goes on.", "green")
+        case events.TableDropped(_, reason):
+            yield line(reason, "yellow")
+        case events.ProgressRebuilt(table, version):
+            yield line(f"{table.normalized}: progress was rebuilt from its Delta log (v{version})", "yellow")
+        case events.RetryScheduled(table, message, seconds):
+            what, _, help = message.partition("\n  -> ")
+            name = f"{table.normalized}: " if table else ""
+            yield line(f"{name}{what}; retry in {short_span(seconds)}", "bold red")
+            if help:
+                yield bullet("help:", help)
+        case events.TableMaintained(table, done, seconds):
+            numbers = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in done.items())
+            yield line(f"{table.normalized}: {numbers} ({short_span(seconds)})", "dim")
+        case _:
+            return
+
+
+def _amount(files: int, rows: int) -> str:
+    return f"{count(files, 'file')}, {count(rows, 'row')}"
+
+
+@dataclass
+class _Work:
+    """Progress of one table's pending files, of which a batch is read, then committed."""
+
+    table: str
+    files: int
+    rows: int = 0
+    read: int = 0
+    committed: int = 0
+    committing: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def __str__(self) -> str:
+        if self.committing:
+            return f"committing {_amount(self.committing, self.rows)}"
+        return f"reading {self.read} of {_amount(self.files, self.rows)}"
+
+
+class Progress:
+    """Listener that knows what is going on: setup, and the pending files of each table; for any thread."""
+
+    def __init__(self, *, is_lasting: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._started = time.monotonic()
+        self._work: dict[TableName | None, _Work] = {}
+        self._setup: events.SetupProgress | None = None
+        self._commits = 0
+        self._is_lasting = is_lasting
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        with self._lock:
+            table = getattr(event, "table", None)
+            work = self._work.get(table)
+            match event:
+                case events.SetupProgress(_, done, total):
+                    self._setup = None if total and done >= total else event
+                case events.BatchStarted(name, files):
+                    done = work.committed if work else 0
+                    started = work.started if work else time.monotonic()
+                    self._work[name] = _Work(
+                        printable(name.normalized), done + files, read=done, committed=done, started=started
+                    )
+                case events.FileRead(_, _, rows) if work:
+                    work.read += 1
+                    work.rows += rows
+                case events.CommitStarted(_, files) if work:
+                    work.committing = files
+                case events.BatchCommitted(_, _, files):
+                    self._commits += 1
+                    if work:
+                        work.committed, work.committing = work.committed + len(files), 0
+                    if work and work.committed >= work.files:
+                        del self._work[table]
+                case events.RetryScheduled() | events.TableHalted() | events.TableDropped() if work:
+                    del self._work[table]
+
+    def write_lines(self, end: threading.Event) -> None:
+        """Write a line every `PLAIN_SECONDS`."""
+        while not end.wait(PLAIN_SECONDS):
+            sys.stderr.write(f"{self.line()}\n")
+            sys.stderr.flush()
+
+    def line(self) -> str:
+        """What is going on now."""
+        with self._lock:
+            parts = [f"{work.table}: {work}" for work in self._work.values()]
+            if setup := self._setup:
+                parts.insert(
+                    0, f"{setup.doing} {setup.what}" + (f" ({setup.done} of {setup.total})" if setup.total else "")
+                )
+            done = f"{count(self._commits, 'commit')} so far"
+        return f"[{short_span(time.monotonic() - self._started)}] {'; '.join(parts) or done}"
+
+    def bars(self) -> Table:
+        """The same as a bar for setup, and one for each table: half of it is reading, half committing."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        now = time.monotonic()
+        shown = Table.grid(padding=(0, 1))
+        with self._lock:
+            if setup := self._setup:
+                total = setup.total or None
+                counts = f"{setup.done} of {total}" if total else ""
+                bar = ProgressBar(total, setup.done, width=20, pulse=not total)
+                shown.add_row(f"{setup.doing} {setup.what}", bar, counts, short_span(now - self._started))
+            for work in self._work.values():
+                bar = ProgressBar(2 * work.files, work.read + work.committed, width=20)
+                shown.add_row(work.table, bar, str(work), short_span(now - work.started))
+            if self._is_lasting and not shown.rows:
+                shown.add_row(line(f"waiting for change files; {count(self._commits, 'commit')} so far", "dim"))
+        return shown

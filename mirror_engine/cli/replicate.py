@@ -13,23 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirror_engine.cli import exits, log
+from mirror_engine.cli import output as out
 from mirror_engine.cli.options import ALL, DROPPING, DURATION, LISTING, Value, command, verbosity
-from mirror_engine.cli.output import (
-    bullet,
-    bullets,
-    diagnostic_lines,
-    ignored_paths,
-    line,
-    note,
-    print_json,
-    report,
-    short_span,
-    stderr,
-    table_json,
-    wants_json,
-)
-from mirror_engine.cli.progress import progress_option, shown
-from mirror_engine.cli.signals import Stopping
 from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.events import BatchCommitted
@@ -47,7 +32,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.engine.run import SyncReport
-    from mirror_engine.events import Event
+    from mirror_engine.events import Listener
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import MirrorStatus
@@ -59,7 +44,7 @@ ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see 
 
 
 @command(config=ALL)
-@progress_option
+@log.progress_option
 def sync(root: Place, config: Config, progress: str) -> int:
     """Apply all pending change files, then exit.
 
@@ -71,33 +56,26 @@ def sync(root: Place, config: Config, progress: str) -> int:
     """
     from mirror_engine.mirror import Mirror
 
-    applied = Applied()
-    with shown(progress) as listeners, Mirror(root, config, listeners=[*listeners, applied]) as mirror:
+    applied: set[TableName] = set()
+    with log.shown(progress) as listeners, Mirror(root, config, listeners=[*listeners, _noting(applied)]) as mirror:
         _misses_zone(root)
-        with Stopping() as stopping:
+        with exits.Stopping() as stopping:
             done = mirror.sync(stopping.stop)
     code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
-    report(sync_json(done, code, config), [*_attention(done), report_text(done, len(applied.tables))])
+    out.report(sync_json(done, code, config), [*_attention(done), report_text(done, len(applied))])
     return code
 
 
-class Applied:
+def _noting(applied: set[TableName]) -> Listener:
     """Listener that collects the tables to which something was applied."""
-
-    def __init__(self) -> None:
-        self.tables: set[TableName] = set()
-
-    def __call__(self, event: Event) -> None:
-        """Take note of an event."""
-        if isinstance(event, BatchCommitted):
-            self.tables.add(event.table)
+    return lambda event: applied.add(event.table) if isinstance(event, BatchCommitted) else None
 
 
 def _misses_zone(root: Place) -> bool:
     """Whether there is no landing zone yet, which is noted."""
     if has_zone(root):
         return False
-    note(f"{root}: no landing zone yet; land files in {root / ZONE}")
+    out.note(f"{root}: no landing zone yet; land files in {root / ZONE}")
     return True
 
 
@@ -113,7 +91,7 @@ def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
             "help": help or None,
             "last_failure": as_json(failure),
         }
-        tables.append({**table_json(table, config.delta_default_schema), **facts})
+        tables.append({**out.table_json(table, config.delta_default_schema), **facts})
     return {**report_json(done, code), "last_failure": as_json(done.failures.get(None)), "tables": tables}
 
 
@@ -129,7 +107,7 @@ def report_text(done: SyncReport, tables_applied: int) -> str:
     if done.commits:
         files = f"{count(done.files_applied, 'file')} ({count(done.rows_applied, 'row')})"
         applied = f"Applied {files} to {count(tables_applied, 'table')} in {count(done.commits, 'commit')}"
-    applied = f"{applied} ({short_span(done.duration_seconds)})."
+    applied = f"{applied} ({out.short_span(done.duration_seconds)})."
     caught_up = sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values())
     if not done.states:
         return f"{applied} There are no tables yet."
@@ -147,7 +125,7 @@ def _attention(done: SyncReport) -> Iterator[RenderableType]:
     if whole := done.failures.get(None):
         yield from _failure(whole)
     for found in done.ignored.get(None, ()):
-        yield from diagnostic_lines(found)
+        yield from out.diagnostic_lines(found)
     for table, state in done.states.items():
         failure = done.failures.get(table)
         match state:
@@ -155,23 +133,23 @@ def _attention(done: SyncReport) -> Iterator[RenderableType]:
                 yield f"{describe(table, state)}."
                 yield from _failure(failure)
             case CaughtUp() | Empty() if table in done.ignored:
-                yield line(f"{describe(table, state)}{notes(done.ignored[table])}.", "yellow")
+                yield out.line(f"{describe(table, state)}{notes(done.ignored[table])}.", "yellow")
             case CaughtUp() | Empty():
                 continue
             case Halted(diagnostic, files):
-                yield from diagnostic_lines(diagnostic)
+                yield from out.diagnostic_lines(diagnostic)
                 yield f"{table.normalized} is halted; {count(files, 'file')} pending."
             case _:
                 yield f"{describe(table, state)}."
                 if help := help_for(state, engine_running=False):
-                    yield bullet("help:", help)
-        yield from bullets(ignored_paths(done.ignored.get(table, ())))
+                    yield out.bullet("help:", help)
+        yield from out.bullets(out.ignored_paths(done.ignored.get(table, ())))
 
 
 def _failure(error: TransientError) -> Iterator[RenderableType]:
-    yield line(f"error: {error.message}", "bold red")
+    yield out.line(f"error: {error.message}", "bold red")
     if error.help:
-        yield bullet("help:", error.help)
+        yield out.bullet("help:", error.help)
 
 
 @command(place="empty", config=ALL)
@@ -193,12 +171,17 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     from mirror_engine.mirror import Mirror
 
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
-    least, is_quiet, applied = log.level_of(log_level), verbosity() < 0, Applied()
-    writer = None if log_format == "auto" and stderr().is_terminal else log.Log(log_format, least)
+    least, is_quiet = log.level_of(log_level), verbosity() < 0
+    applied: set[TableName] = set()
+    writer = None if log_format == "auto" and out.stderr().is_terminal else log.Log(log_format, least)
     if writer is None and not (is_quiet or _misses_zone(root)):
-        note(f"{root}: applying change files as they land; Ctrl+C stops")
-    view = nullcontext((writer,)) if writer else shown(least=least)
-    with Stopping() as stopping, view as listeners, Mirror(root, config, listeners=[*listeners, applied]) as mirror:
+        out.note(f"{root}: applying change files as they land; Ctrl+C stops")
+    view = nullcontext((writer,)) if writer else log.shown(least=least)
+    with (
+        exits.Stopping() as stopping,
+        view as listeners,
+        Mirror(root, config, listeners=[*listeners, _noting(applied)]) as mirror,
+    ):
         if writer:
             seconds = mirror.config.scan_pause(0)
             writer.write("info", "started", {"root": str(root), "poll_interval_seconds": seconds})
@@ -210,10 +193,10 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     if writer:
         writer.write("info", "stopped", {name: value for name, value in facts.items() if name != "exit_code"})
     elif not is_quiet:
-        for part in (*_attention(done), line(report_text(done, len(applied.tables)))):
-            stderr().print(part)
-    if wants_json():
-        print_json(facts)
+        for part in (*_attention(done), out.line(report_text(done, len(applied)))):
+            out.stderr().print(part)
+    if out.wants_json():
+        out.print_json(facts)
     return code
 
 
@@ -250,7 +233,7 @@ def wait(
         raise UsageError(f"--for {condition}: unknown condition", "wait for caught-up or file=NAME")
     interval = interval or (1.0 if isinstance(mirror.root, Path) else 10.0)  # each check of a store costs requests
     started, noted, is_noted, landed = time.monotonic(), 0.0, False, -1
-    with Stopping() as stopping:
+    with exits.Stopping() as stopping:
         while True:
             status, unmet = _check(mirror, file, tables)
             engine_running = status is None or status.engine_running
@@ -260,12 +243,13 @@ def wait(
             if not unmet or seconds >= timeout or stopping.stop.is_set() or is_hopeless:
                 break
             if not (engine_running or is_noted):
-                note(f"{START_ENGINE}; waiting {short_span(timeout)} for one")
+                out.note(f"{START_ENGINE}; waiting {out.short_span(timeout)} for one")
                 is_noted = True
             files = sum(len(table.files) for table in status.tables) if status else landed
             if seconds >= noted + NOTE_SECONDS and verbosity() >= 0:
                 more = f"; and {len(unmet) - 1:,} more" if unmet[1:] else ""
-                note(f"[{short_span(seconds)}] {unmet[0].message}{more}{'; nothing landed' if files == landed else ''}")
+                more += "; nothing landed" if files == landed else ""
+                out.note(f"[{out.short_span(seconds)}] {unmet[0].message}{more}")
                 noted, landed = seconds, files
             landed = files if landed < 0 else landed
             stopping.stop.wait(min(interval, timeout - seconds))
@@ -274,7 +258,7 @@ def wait(
         result, code = "interrupted", exits.INTERRUPTED
     elif unmet:
         result, code = ("needs_attention", exits.NEEDS_ATTENTION) if is_hopeless else ("timeout", exits.RETRY)
-    if unmet and not wants_json():
+    if unmet and not out.wants_json():
         _print_unmet(unmet, seconds, engine_running=engine_running, timed_out=result == "timeout")
         return code
     seen = status.tables if status else ()
@@ -286,7 +270,7 @@ def wait(
     document = {"result": result, "exit_code": code, "engine_running": engine_running}
     document |= {"duration_seconds": round(seconds, 3)}
     document["unmet"] = [fields_json(entry, "table", "state", "message", "help") for entry in unmet]
-    report(document, [line(f"{text}{but} ({short_span(seconds)}).", "yellow" if but else "green")])
+    out.report(document, [out.line(f"{text}{but} ({out.short_span(seconds)}).", "yellow" if but else "green")])
     return code
 
 
@@ -304,13 +288,13 @@ def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[MirrorStat
 
 
 def _print_unmet(unmet: Sequence[UnmetCondition], seconds: float, *, engine_running: bool, timed_out: bool) -> None:
-    what = f"{'timed out' if timed_out else 'stopped'} after {short_span(seconds)}"
+    what = f"{'timed out' if timed_out else 'stopped'} after {out.short_span(seconds)}"
     tables = len({entry.table for entry in unmet if entry.table})
     missing = f": {count(tables, 'table')} {'has' if tables == 1 else 'have'} not caught up" if tables else ""
     engine = "" if engine_running else "; no engine is running"
-    stderr().print(line(f"error: {what}{missing}{engine}", "bold red"))
+    out.stderr().print(out.line(f"error: {what}{missing}{engine}", "bold red"))
     for help, entries in groupby(unmet, attrgetter("help")):
         for entry in entries:
-            note(f"  {entry.message}")
+            out.note(f"  {entry.message}")
         if help or engine_running:
-            stderr().print(bullet("help:", help or ALREADY_RUNNING))
+            out.stderr().print(out.bullet("help:", help or ALREADY_RUNNING))

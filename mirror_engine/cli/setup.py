@@ -12,21 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirror_engine.cli import exits
+from mirror_engine.cli import output as out
+from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import LISTING, command
-from mirror_engine.cli.output import (
-    bullet,
-    delta_table_json,
-    diagnostic_lines,
-    grid,
-    line,
-    report,
-    rows_text,
-    stderr,
-    table_json,
-    wants_json,
-)
-from mirror_engine.cli.progress import progress_option, shown
-from mirror_engine.cli.signals import Stopping
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
@@ -85,7 +73,7 @@ def init(root: Path) -> None:
     text = [f"  {path}" for path in files]
     text += [f"Created {count(len(files), 'file')} below {root}. Next:"]
     text += [f"  mirror-engine {at}{name:12} {about}" for name, about in NEXT.items()]
-    report({"root": str(root), "landing_zone": ZONE, "files": files}, text)
+    out.report({"root": str(root), "landing_zone": ZONE, "files": files}, text)
 
 
 def land_example(root: Path, stage: str) -> None:
@@ -128,7 +116,7 @@ def demo(store: Path, config: Config, progress: str) -> int:
         raise UsageError(f"{store}: {error.strerror}", ELSEWHERE) from None
     reports: list[SyncReport] = []
     with shown(progress) as listeners, Mirror(store, config, listeners=listeners) as mirror:
-        with Stopping() as stopping:
+        with exits.Stopping() as stopping:
             for stage in STAGES:
                 land_example(store, stage)
                 reports.append(mirror.sync(stopping.stop))
@@ -136,14 +124,14 @@ def demo(store: Path, config: Config, progress: str) -> int:
                     return exits.INTERRUPTED
         tables = [
             {
-                **delta_table_json(mirror, folder),
+                **out.delta_table_json(mirror, folder),
                 "rows": as_json(mirror.read_table(folder).to_pylist()),
                 "commits": len(mirror.history(folder)),
             }
             for folder in mirror.tables()
         ]
         done = [sync_json(each, exits.of_result(each.result), mirror.config) for each in reports]
-        report({"root": str(store), "reports": done, "tables": tables}, _demo_text(mirror, reports))
+        out.report({"root": str(store), "reports": done, "tables": tables}, _demo_text(mirror, reports))
     return exits.of_result(reports[-1].result)
 
 
@@ -156,8 +144,8 @@ def _demo_text(mirror: Mirror, reports: list[SyncReport]) -> Iterator[Renderable
     for folder in mirror.tables():
         rows = mirror.read_table(folder).to_pylist()
         yield ""
-        yield line(delta_table_json(mirror, folder)["table"], "bold")
-        yield from rows_text(sorted(rows, key=lambda row: [cell(value) for value in row.values()]))
+        yield out.line(out.delta_table_json(mirror, folder)["table"], "bold")
+        yield from out.rows_text(sorted(rows, key=lambda row: [cell(value) for value in row.values()]))
         yield history_grid(mirror.history(folder))
     yield ""
     yield from status_text(mirror.status())
@@ -180,11 +168,11 @@ def doctor(root: Path, config: Config) -> int:
     failed = sum(not check.ok for check in all_checks)
     rows: list[tuple[RenderableType, ...]] = []
     for check in all_checks:
-        rows.append((line("ok", "green") if check.ok else line("FAIL", "bold red"), check.name, check.found))
+        rows.append((out.line("ok", "green") if check.ok else out.line("FAIL", "bold red"), check.name, check.found))
         if check.help and not check.ok:
-            rows.append(("", "", bullet("help:", check.help)))
+            rows.append(("", "", out.bullet("help:", check.help)))
     end = f"{count(failed, 'check')} failed." if failed else "All checks passed."
-    report({"ok": not failed, "checks": as_json(all_checks)}, [grid(["", "Check", "Found"], rows), end])
+    out.report({"ok": not failed, "checks": as_json(all_checks)}, [out.grid(["", "Check", "Found"], rows), end])
     if not all(check.ok for check in machine):
         return exits.FAILURE
     return exits.NEEDS_ATTENTION if failed else exits.SUCCESS
@@ -229,22 +217,22 @@ def maintain(root: Place, config: Config, tables: tuple[str, ...], progress: str
     failures: list[tuple[dict[str, Any], TransientError]] = []
 
     def fail(folder: str, error: TransientError) -> None:
-        reference = delta_table_json(mirror, folder)
+        reference = out.delta_table_json(mirror, folder)
         failures.append((reference, error))
-        if not wants_json():  # at once: the next table may take long
+        if not out.wants_json():  # at once: the next table may take long
             sys.stderr.write(exits.error_text(f"{reference['table']}: {error.message}", error.help))
 
     with shown(progress) as listeners, Mirror(root, config, listeners=listeners) as mirror:
         facts = mirror.maintain(tables, fail)
-        done = [(delta_table_json(mirror, folder), numbers) for folder, numbers in facts.items()]
+        done = [(out.delta_table_json(mirror, folder), numbers) for folder, numbers in facts.items()]
     documents = [{**reference, **as_json(numbers)} for reference, numbers in done]
     documents += [{**reference, "error": error.to_json()} for reference, error in failures]
     text = []
     for reference, numbers in done:
         shown_numbers = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in numbers.items())
         text.append(f"{reference['table']}: {shown_numbers or 'nothing to do'}")
-    report({"tables": documents}, text if documents else ["There are no Delta tables yet."])
-    return exits.of_errors(error for _, error in failures)
+    out.report({"tables": documents}, text if documents else ["There are no Delta tables yet."])
+    return min((exits.of_error(error) for _, error in failures), default=exits.SUCCESS)  # the worst is the smallest
 
 
 @command(config=LISTING)
@@ -276,7 +264,7 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
         if yes:
             return
         for part in _lost_lines(found):
-            stderr().print(part)
+            out.stderr().print(part)
         rows = sum(int(dict(plan.lost.details)["count"]) for plan in found if plan.lost)
         moved = count(sum(len(plan.moves) for plan in found), "change file")
         which = ", ".join(plan.table.normalized for plan in found) if tables else "every Delta table"
@@ -288,9 +276,9 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
     with Mirror(root, config) as mirror:  # who answers the question has read what is lost
         dropped = mirror.rebuild(tables, replay=replay, lose_rows=lose_rows or not (yes or replay), confirm=ask)
     moved = sum(len(plan.moves) for plan in plans)
-    report(
+    out.report(
         {
-            "dropped": [table_json(table, config.delta_default_schema) for table in dropped],
+            "dropped": [out.table_json(table, config.delta_default_schema) for table in dropped],
             "files_moved_back": moved,
             "diagnostics": as_json([plan.lost for plan in plans if plan.lost]),
         },
@@ -306,4 +294,4 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
 def _lost_lines(plans: Iterable[TableRebuild]) -> Iterator[RenderableType]:
     for plan in plans:
         if plan.lost:
-            yield from diagnostic_lines(plan.lost)
+            yield from out.diagnostic_lines(plan.lost)

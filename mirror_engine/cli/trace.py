@@ -10,24 +10,9 @@ from rich.console import Group
 from rich.text import Text
 
 from mirror_engine.cli import exits
-from mirror_engine.cli.inspection import (
-    NO_FOLDERS,
-    ROWS_HELP,
-    difference_json,
-    difference_text,
-    next_files,
-)
+from mirror_engine.cli import output as out
+from mirror_engine.cli.inspection import NO_FOLDERS, ROWS_HELP, difference_json, difference_text, next_files
 from mirror_engine.cli.options import COUNT, DROPPING, LISTING, READING, TABLE_HELP, command
-from mirror_engine.cli.output import (
-    bullet,
-    bullets,
-    fitted,
-    ignored_paths,
-    indented,
-    line,
-    report,
-    table_json,
-)
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.monitoring.words import as_json, cell, describe, fields_json, help_for
@@ -39,10 +24,9 @@ if TYPE_CHECKING:
 
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import FileStatus, TableStatus
-    from mirror_engine.publisher.trace.file import FileReport, PlannedStep
+    from mirror_engine.publisher.trace.file import FileReport, PlannedStep, WhatIf
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
     from mirror_engine.publisher.trace.row import PendingFile, RowHistory, TracedChange
-    from mirror_engine.publisher.trace.what_if import WhatIf
 
     Row = Mapping[str, Any]
 
@@ -89,7 +73,7 @@ def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
         "changes": [_change_json(change) for change in history.changes],
         "not_applied": [_pending_json(file) for file in history.not_applied],
     }
-    report(document, _row_text(trace.name.normalized, history))
+    out.report(document, _row_text(trace.name.normalized, history))
     return exits.NEEDS_ATTENTION if history.matches_delta is False else exits.SUCCESS
 
 
@@ -116,9 +100,9 @@ def file(mirror: Mirror, table: str, name: str) -> None:
         **_table_json(trace),
         **fields_json(found, *names, "diagnostics"),
         "effects": found.effects and fields_json(found.effects, "inserted", "updated", "deleted", *NOTABLE_EFFECTS),
-        "step": found.step and _step_json(found.step),
+        "step": as_json(found.step),
     }
-    report(document, _file_text(trace.name.normalized, found))
+    out.report(document, _file_text(trace.name.normalized, found))
 
 
 @command("what-if", root="option", config=(*READING, "memory_limit"), reads_engine=True, at_once=True)
@@ -135,8 +119,8 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
 
     Exit codes: 0 shown · 2 usage error: no such table or file · 4 temporary: storage; retry
     """
+    from mirror_engine.publisher.trace.file import trace_what_if
     from mirror_engine.publisher.trace.replay import open_trace
-    from mirror_engine.publisher.trace.what_if import trace_what_if
 
     if not (skip or swap):
         raise click.UsageError("nothing to change: give --skip FILE or --swap FILE,FILE", click.get_current_context())
@@ -150,7 +134,7 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
         "replay_start": result.start and fields_json(result.start, *START),
         **difference_json(result.difference),
     }
-    report(document, _what_if_text(trace.name.normalized, result))
+    out.report(document, _what_if_text(trace.name.normalized, result))
 
 
 @command(config=(*LISTING, *DROPPING), reads_engine=True, at_once=True)
@@ -179,19 +163,15 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
             facts = {"state": state.code, "message": describe(trace.name, state), "not_included": as_json(left)}
             facts |= {
                 "help": help_for(state, engine_running=True) or None,
-                "steps": [_step_json(step) for step in steps],
+                "steps": as_json(steps),
             }
             documents.append({**_table_json(trace), **facts, **fields_json(status, "ignored", "next_files")})
             text += [*([""] if text else []), *_plan_text(facts, steps, left, status)]
-    report({"tables": documents}, text or [NO_FOLDERS])
+    out.report({"tables": documents}, text or [NO_FOLDERS])
 
 
 def _table_json(trace: TraceContext) -> dict[str, Any]:
-    return table_json(trace.name, trace.context.config.delta_default_schema)
-
-
-def _step_json(step: PlannedStep) -> dict[str, Any]:
-    return fields_json(step, "message", "files", "commits", step="kind")
+    return out.table_json(trace.name, trace.context.config.delta_default_schema)
 
 
 def _change_json(traced: TracedChange) -> dict[str, Any]:
@@ -216,7 +196,7 @@ def _row_text(table: str, history: RowHistory) -> Iterator[RenderableType]:
     key = ", ".join(f"{name} = {value}" for name, value in history.key.items())
     files = {change.file for change in history.changes}
     changes = f"{count(len(history.changes), 'change')} in {count(len(files), 'file')}" if files else "no changes"
-    yield line(f"{table}, {key}: {changes}", "bold")
+    yield out.line(f"{table}, {key}: {changes}", "bold")
     if history.start:
         yield from _start_text(history.start)
         yield from _rows_text("Before these files", history.rows_at_start)
@@ -226,9 +206,9 @@ def _row_text(table: str, history: RowHistory) -> Iterator[RenderableType]:
     yield ""
     yield from _rows_text("Result", history.result)
     yield from _agreement(history)
-    yield from bullets([("overwritten after it was applied:", path) for path in history.overwritten])
+    yield from out.bullets([("overwritten after it was applied:", path) for path in history.overwritten])
     pending = [(file, _pending_text(file)) for file in history.not_applied]
-    yield from bullets([("pending:", f"{file.path}: {file.reason}; {text}") for file, text in pending])
+    yield from out.bullets([("pending:", f"{file.path}: {file.reason}; {text}") for file, text in pending])
 
 
 def _pending_text(file: PendingFile) -> str:
@@ -243,9 +223,9 @@ def _changes_of_file(changes: Sequence[TracedChange]) -> Iterator[RenderableType
     from rich.table import Table
 
     first = changes[0]
-    yield line(f"{first.file}{'' if first.has_marker else ', without markers'}", "bold")
+    yield out.line(f"{first.file}{'' if first.has_marker else ', without markers'}", "bold")
     if waits := first.pending_because:
-        yield line(f"  not applied yet: {waits}", "yellow")
+        yield out.line(f"  not applied yet: {waits}", "yellow")
     else:
         yield f"  {_commit_text(first.delta_version, first.files_of_commit, first.file)}"
     taken = 23 + max(len(f"  row {changes[-1].row:,}"), 8)  # by the columns before the effect
@@ -291,20 +271,20 @@ def _values(before: Row | None, after: Row | None, traced: TracedChange, taken: 
     for name, value in row.items():
         old = cell(before[name]) if before and after and name in traced.changed_columns else cell(value)
         if old != cell(value):
-            parts.append(line(f"*{name} {old} -> {cell(value)}", "bold"))
+            parts.append(out.line(f"*{name} {old} -> {cell(value)}", "bold"))
         elif len(row) <= MAX_COLUMNS:
-            parts.append(line(f"{name} {cell(value)}"))
+            parts.append(out.line(f"{name} {cell(value)}"))
     if len(parts) < len(row):
         parts.append(Text(f"({count(len(row) - len(parts), 'other column')})", "dim"))
-    return fitted(parts, taken)
+    return out.fitted(parts, taken)
 
 
 def _rows_text(heading: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
-    yield line(f"{heading}: {count(len(rows), 'row') if rows else 'no row'}", "bold")
+    yield out.line(f"{heading}: {count(len(rows), 'row') if rows else 'no row'}", "bold")
     for row in rows[:MAX_ROWS]:
-        yield indented(fitted([line(f"{name} {cell(value)}") for name, value in row.items()], 2))
+        yield out.indented(out.fitted([out.line(f"{name} {cell(value)}") for name, value in row.items()], 2))
     if len(rows) > MAX_ROWS:
-        yield line(f"  … and {len(rows) - MAX_ROWS:,} more", "dim")
+        yield out.line(f"  … and {len(rows) - MAX_ROWS:,} more", "dim")
 
 
 def _agreement(history: RowHistory) -> Iterator[RenderableType]:
@@ -319,71 +299,71 @@ def _agreement(history: RowHistory) -> Iterator[RenderableType]:
     elif history.matches_delta:
         pending = sum(bool(change.pending_because) for change in history.changes)
         rest = f" ({count(pending, 'change')} still pending)" if pending else ""
-        yield line(f"Matches the Delta table{rest}.", "green")
+        yield out.line(f"Matches the Delta table{rest}.", "green")
     else:
-        yield line("Mismatch: the Delta table differs from its change files.", "bold red")
+        yield out.line("Mismatch: the Delta table differs from its change files.", "bold red")
         yield from _rows_text("Applied change files", history.applied_rows)
         yield from _rows_text("Delta table", history.delta_rows)
-        yield bullet("help:", MISMATCH_HELP)
+        yield out.bullet("help:", MISMATCH_HELP)
 
 
 def _start_text(start: ReplayStart) -> Iterator[RenderableType]:
     deleted = f"{count(start.deleted_files, 'earlier file')} {'was' if start.deleted_files == 1 else 'were'} deleted"
     if start.rows is None:
-        yield line(f"{deleted}, and so was the Delta version after them: earlier rows are unknown", "bold red")
+        yield out.line(f"{deleted}, and so was the Delta version after them: earlier rows are unknown", "bold red")
     else:
-        yield line(f"{deleted}: the replay starts from Delta version {start.delta_version}", "yellow")
-    yield from bullets([("not replayed, came before or with these:", path) for path in start.not_replayed])
+        yield out.line(f"{deleted}: the replay starts from Delta version {start.delta_version}", "yellow")
+    yield from out.bullets([("not replayed, came before or with these:", path) for path in start.not_replayed])
 
 
 def _file_text(table: str, found: FileReport) -> Iterator[RenderableType]:
     """Where the file is, what it contains, and its effect."""
-    yield line(f"{table}, {found.path}: {found.state}", "bold")
+    yield out.line(f"{table}, {found.path}: {found.state}", "bold")
     if found.state == "applied":
-        yield indented(_commit_text(found.delta_version, found.files_of_commit, found.path))
+        yield out.indented(_commit_text(found.delta_version, found.files_of_commit, found.path))
     if found.reason:
-        yield indented(line(found.reason, "yellow"))
+        yield out.indented(out.line(found.reason, "yellow"))
     if found.step:
-        yield bullet("plan:", found.step.message)
+        yield out.bullet("plan:", found.step.message)
     if found.has_marker is not None:
         markers = (f"{rows:,} {RowMarker(marker).name.lower()} ({marker})" for marker, rows in found.markers.items())
         rest = "" if found.has_marker else "; no marker column"
-        yield bullet(f"{count(found.rows, 'row')}:", f"{', '.join(markers) or 'none'}{rest}")
+        yield out.bullet(f"{count(found.rows, 'row')}:", f"{', '.join(markers) or 'none'}{rest}")
     if effects := found.effects:
         done = f"{count(effects.inserted, 'row')} inserted, {effects.updated:,} updated, {effects.deleted:,} deleted"
-        yield bullet("effect:", done)
+        yield out.bullet("effect:", done)
         for name, (mark, noun, text) in NOTABLE_EFFECTS.items():
             if number := getattr(effects, name):
-                yield bullet(mark, f"{count(number, noun)} ({text})")
+                yield out.bullet(mark, f"{count(number, noun)} ({text})")
     for each in found.diagnostics:
         help = f"; {each.help}" if each.help else ""
-        yield bullet(f"{each.severity.value}[{each.code}]:", f"{each.message}{help}")
+        yield out.bullet(f"{each.severity.value}[{each.code}]:", f"{each.message}{help}")
 
 
 def _plan_text(
     facts: Mapping[str, Any], steps: Sequence[PlannedStep], left: Sequence[FileStatus], status: TableStatus
 ) -> Iterator[RenderableType]:
     """The steps, then what is not included and why."""
-    yield line(facts["message"], "bold")
+    yield out.line(facts["message"], "bold")
     if not steps:
         yield "  nothing to do"
     for number, step in enumerate(steps, start=1):
-        yield bullet(f"{number}.", step.message)
+        yield out.bullet(f"{number}.", step.message)
     if left or facts["help"]:
         yield "  Not included:"
-        yield from bullets([("pending:", f"{file.path}: {file.reason}") for file in left])
-        yield from [bullet("help:", facts["help"])] if facts["help"] else []
-    yield from bullets(ignored_paths(status.ignored))
-    yield from bullets(next_files(status.next_files, left))
+        yield from out.bullets([("pending:", f"{file.path}: {file.reason}") for file in left])
+        yield from [out.bullet("help:", facts["help"])] if facts["help"] else []
+    yield from out.bullets(out.ignored_paths(status.ignored))
+    yield from out.bullets(next_files(status.next_files, left))
 
 
 def _what_if_text(table: str, result: WhatIf) -> Iterator[RenderableType]:
     """The changed order, and the difference that it makes."""
-    yield line(f"{table}, {'; '.join(result.changes)}", "bold")
+    yield out.line(f"{table}, {'; '.join(result.changes)}", "bold")
     if result.start:
         yield from _start_text(result.start)
     if result.message != result.message_what_if:
-        yield bullet("actual:", result.message)
-        yield bullet("what-if:", result.message_what_if)
+        yield out.bullet("actual:", result.message)
+        yield out.bullet("what-if:", result.message_what_if)
     headline = "The table would be the same", "The table would differ"
     yield from difference_text(result.difference, headline, ("actual", "what-if"), "yellow")

@@ -18,20 +18,19 @@ import click
 from mirror_engine.cli import exits
 from mirror_engine.cli.options import COUNT, DROPPING, DURATION, READING, Choice, PlaceType, command, verbosity
 from mirror_engine.cli.output import STYLES, bullet, grid, indented, line, note, print_json, report, wants_json
-from mirror_engine.cli.signals import Stopping
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, count
 from mirror_engine.landing_zone.layout import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from rich.console import RenderableType
 
     from mirror_engine.config import Config
     from mirror_engine.explain.pages import Explanation
     from mirror_engine.publisher.target import ValidationTarget
-    from mirror_engine.publisher.validate import Baseline, ValidationReport
+    from mirror_engine.publisher.validate import ValidationReport
     from mirror_engine.storage.store_url import Place
 
 LARGE_FILE_BYTES = 32 * 1024 * 1024
@@ -97,6 +96,7 @@ def validate(
     from mirror_engine.tables.arrow_types import without_pandas
 
     without_pandas()
+    from mirror_engine.cli import reports as forms
     from mirror_engine.cli.reading import Reading
     from mirror_engine.publisher import validate as checks
     from mirror_engine.publisher.target import find_target
@@ -111,16 +111,12 @@ def validate(
     if wants_json() and report_format not in {"text", "json"}:
         raise UsageError(f"--json cannot be combined with --format {report_format}", "omit one of them")
     codes = frozenset(known_code(code) for codes in ignore for code in codes.split(","))
-    known = checks.Baseline.read(baseline) if baseline else checks.Baseline()
-    whole_file_bytes = LARGE_FILE_BYTES if keys_only else math.inf
+    known = checks.read_baseline(baseline) if baseline else lambda *_: False
+    whole_file = LARGE_FILE_BYTES if keys_only else math.inf
     reports: list[ValidationReport] = []
     opened = {} if watch else {"opened": Reading(max_download, is_quiet=verbosity() < 0).open}
     for target in [find_target(path, config, **opened) for path in paths]:
-        found = (
-            _watched(target, duration)
-            if watch
-            else checks.check_landing_zone(target, check_tie_order, whole_file_bytes)
-        )
+        found = _watched(target, duration) if watch else checks.check_landing_zone(target, check_tie_order, whole_file)
         found = found.expecting((name for names in expect for name in names.split(",")), config.delta_default_schema)
         found = replace(found, fail_on=Severity(fail_on), landing_zone=_relative(found.landing_zone))
         reports.append(found.compared_with(reports))
@@ -128,8 +124,16 @@ def validate(
         written = checks.write_baseline(write_baseline, reports)
         note(f"{write_baseline}: {count(written, 'finding')} recorded")
         return exits.SUCCESS
-    reports = [_unsuppressed(each, codes, known) for each in reports]
-    _print(paths, reports, "json" if wants_json() else report_format, config)
+    reports = [each.suppress(lambda found, each: each.code in codes or known(found, each)) for each in reports]
+    if wants_json() or report_format == "json":
+        targets = [found.to_json(config.delta_default_schema) for found in reports]
+        print_json({"ok": all(target["ok"] for target in targets), "targets": targets})
+    elif report_format == "text":
+        for path, found in zip(paths, reports, strict=True):
+            report({}, [*([line(f"{path}:", "bold")] if len(reports) > 1 else []), *forms.text(found)])
+    else:
+        render = {"github": forms.github, "junit": forms.junit, "sarif": forms.sarif}[report_format]
+        sys.stdout.write(render(*reports))
     return exits.NEEDS_ATTENTION if any(each.is_failing for each in reports) else exits.SUCCESS
 
 
@@ -137,7 +141,7 @@ def _watched(target: ValidationTarget, duration: float | None) -> ValidationRepo
     from mirror_engine.publisher.validate import watch
 
     note(f"Watching {target.path} {'until Ctrl+C' if duration is None else f'for {duration:g}s'}.")
-    with Stopping() as stopping:
+    with exits.Stopping() as stopping:
         timer = threading.Timer(duration or 0.0, stopping.stop.set)
         if duration is not None:
             timer.start()
@@ -147,30 +151,12 @@ def _watched(target: ValidationTarget, duration: float | None) -> ValidationRepo
             timer.cancel()
 
 
-def _unsuppressed(found: ValidationReport, codes: frozenset[str], known: Baseline) -> ValidationReport:
-    return found.suppress(lambda each: each.code in codes or known.contains(found, each))
-
-
 def _relative(zone: str) -> str:
     """A landing zone's path as its reader would write it: relative to the working folder if below it, or a URL."""
     if "://" in zone:
         return zone
     path = Path(zone).absolute()
     return os.path.relpath(path).replace(os.sep, "/") if path.is_relative_to(Path.cwd()) else path.as_posix()
-
-
-def _print(paths: Sequence[Place], checked: Sequence[ValidationReport], report_format: str, config: Config) -> None:
-    from mirror_engine.cli import reports
-
-    if report_format == "json":
-        targets = [found.to_json(config.delta_default_schema) for found in checked]
-        print_json({"ok": all(target["ok"] for target in targets), "targets": targets})
-    elif report_format == "text":
-        for path, found in zip(paths, checked, strict=True):
-            report({}, [*([line(f"{path}:", "bold")] if len(checked) > 1 else []), *reports.text(found)])
-    else:
-        render = {"github": reports.github, "junit": reports.junit, "sarif": reports.sarif}[report_format]
-        sys.stdout.write(render(*checked))
 
 
 @command(root="own")

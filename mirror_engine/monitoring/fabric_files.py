@@ -1,29 +1,43 @@
-"""Fabric's monitoring files, `replicator.json` and `tables.json`, its statuses and its error messages (LZ-9, LZ-10)."""
+"""Fabric's monitoring files: its statuses, its error messages (LZ-9, LZ-10), and its progress where Fabric mirrors.
+
+Fabric's commits name no change files. What it has applied follows from what its cleanup leaves: it moves every applied
+file but the newest of a partition (LZ-8.1, decision 0043).
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import NAMESPACE_URL, UUID, uuid5
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from uuid import UUID, uuid5
 
-from mirror_engine.errors import RootLocked, StorageUnavailable
+from mirror_engine.engine.poller import Poller
+from mirror_engine.errors import RootLocked, StorageUnavailable, TransientError, UsageError
+from mirror_engine.landing_zone.detection import detect, number_of
 from mirror_engine.landing_zone.layout import MONITORING, ZONE
-from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE
+from mirror_engine.landing_zone.metadata import Metadata, Strategy
+from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, TableName
+from mirror_engine.landing_zone.progress import AppliedFile, Progress
+from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.landing_zone.states import Empty, Halted, Unconfigured
+from mirror_engine.storage.zone_view import RestoredView
+from mirror_engine.tables.base import BatchRecord, TableSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.plan import Plan
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.listing import LandedFile, TableListing, ZoneListing
     from mirror_engine.landing_zone.states import TableState
     from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.store_url import Place
+    from mirror_engine.tables.base import DeltaWriter, HistoryEntry
 
 REPLICATOR_FILE = f"{MONITORING}/replicator.json"
 TABLES_FILE = f"{MONITORING}/tables.json"
@@ -36,6 +50,11 @@ INTERNAL = "InternalError"
 THROTTLED = "The replication is being throttled and expected to continue at {time}."  # E9
 TOO_MANY_TABLES = "The tables count might exceed the limit, there could be some tables missing."  # E8
 
+_MESSAGES = Path(__file__).with_name("fabric_messages.json")
+_SHAPES = {"ME009": "E3", "ME010": "E4", "ME023": "E2", "ME044": "E5", "ME060": "E6"}  # of messages; others E10
+GENERATION = "fabric"  # of the progress that Fabric made
+_UNKNOWN_VERSION = -1
+_UNREAD = TableSnapshot(_UNKNOWN_VERSION, TableSchema(()), None, _UNKNOWN_VERSION)
 _INTEGER_NAMES = {"byte": "SByte", "short": "Int16", "integer": "Int32", "long": "Int64"}
 _MAX_BYTES = 64 << 20
 _DAY_SECONDS = 86_400
@@ -57,41 +76,24 @@ def fabric_message(
 
     `artifact` is the mirrored database's GUID; `default_schema` that of tables outside a schema folder, or `""`.
     """
-    details, found = dict(diagnostic.details), diagnostic.full_message
-    reading_metadata = f"Exception reading the metadata file: {METADATA_FILE}, Exception: "
-    reading_data = "Exception reading the data file. Exception: "
-    ending = f"ErrorCode: {INTERNAL}, ErrorCode: {INVALID_INPUT} ArtifactId: {artifact}"
-    kind = "metadata" if diagnostic.path.endswith(METADATA_FILE) else "data"
-    match diagnostic.code:
-        case "ME044":  # E5
-            schema = table.schema or default_schema
-            name = f"{schema}\\{table.table}" if schema else table.table
-            return SCHEMA_MERGE, (
-                f"ErrorCode: {SCHEMA_MERGE}, Message: Failed to write table '{name}' due to schema mismatch. "
-                f"{diagnostic.message} ArtifactId: {artifact}"
-            )
-        case "ME023" | "ME024" if diagnostic.path.lower().endswith(".parquet"):  # E1
-            fault = "Parquet file size is 0 bytes" if diagnostic.code == "ME023" else diagnostic.message
-            return INVALID_INPUT, (
-                f"We encountered an error while opening the Parquet file '{ZONE}/{diagnostic.path}', please fix the "
-                f"file and try again. The error is: 'Invalid: {fault}', {ending}"
-            )
-        case "ME009":  # E3
-            kind, detail = "metadata", f"{reading_metadata}PathNotFound {ZONE}/{table.folder}/{METADATA_FILE}"
-        case "ME010":  # E4
-            detail = f"{reading_metadata}{details['fault']}, line {details['line']}, column {details['char']}"
-        case "ME023":  # E2
-            state = "IReader state: ColumnCount: 0 CurrentIndex: -1"
-            detail = f"{reading_data}No data rows available. {state} ({found})"
-        case "ME060":  # E6
-            conversion = _conversion(details.get("type", ""), details.get("fault", ""))
-            detail = f"{reading_data}ReadDataRowsAsync: Failed to read data rows. Exception: {conversion} ({found})"
-        case _:  # E10
-            detail = found
-    return INVALID_INPUT, (
-        f"We encountered an error while parsing {kind} file being used, please fix the file and try again. "
-        f"The error is: {detail}, {ending}"
-    )
+    details, code = dict(diagnostic.details), diagnostic.code
+    is_parquet = code in {"ME023", "ME024"} and diagnostic.path.lower().endswith(".parquet")
+    shape = "E1" if is_parquet else _SHAPES.get(code, "E10")
+    schema = table.schema or default_schema
+    facts = {
+        "zone": ZONE,
+        "folder": table.folder,
+        "path": diagnostic.path,
+        "name": f"{schema}\\{table.table}" if schema else table.table,
+        "kind": "metadata" if shape == "E3" or diagnostic.path.endswith(METADATA_FILE) else "data",
+        "message": diagnostic.message,
+        "found": diagnostic.full_message,
+        "invalid": "Parquet file size is 0 bytes" if code == "ME023" else diagnostic.message,
+        "conversion": _conversion(details.get("type", ""), details.get("fault", "")),
+        "artifact": artifact,
+    }
+    texts: dict[str, str] = json.loads(_MESSAGES.read_text(encoding="utf-8"))
+    return SCHEMA_MERGE if shape == "E5" else INVALID_INPUT, texts[shape].format_map({**details, **facts})
 
 
 def _conversion(kind: str, fault: str) -> str:
@@ -107,7 +109,7 @@ def fabric_error(table: FabricTable, mirror: str, now: float, default_schema: st
     """Fabric's error code and message for a table; both empty if there is none."""
     match table.state:
         case Halted(diagnostic):
-            return fabric_message(diagnostic, table.name, artifact_id(mirror), default_schema=default_schema)
+            return fabric_message(diagnostic, table.name, str(UUID(mirror)), default_schema=default_schema)
         case Empty(expired=True):  # E7
             days = int((now - (table.progress.configured_at if table.progress else now)) // _DAY_SECONDS)
             return INTERNAL, f"This table has been stuck in Snapshotting for {days} days"
@@ -124,14 +126,6 @@ def fabric_status(state: TableState, progress: Progress | None) -> str | None:
     if progress is None:
         return "Initialized"
     return "Replicating" if progress.has_table or progress.applied else "Snapshotting"
-
-
-def artifact_id(mirror: str) -> str:
-    """The mirrored database's GUID, from the mirror's random id."""
-    try:
-        return str(UUID(mirror))
-    except ValueError:
-        return str(uuid5(NAMESPACE_URL, mirror))
 
 
 def write(
@@ -152,14 +146,12 @@ def write_stopped(storage: Storage, *, now: float) -> None:
     """Set the status in both files to `Stopped`; all else stays as last written. Raises `StorageUnavailable`."""
     tables = [{**entry, "status": "Stopped"} for entry in read_tables(storage)]
     _write_json(storage, TABLES_FILE, {"tables": tables})
-    _write_json(storage, REPLICATOR_FILE, {**replicator(now, table_count=len(tables)), "status": "Stopped"})
+    _write_json(storage, REPLICATOR_FILE, replicator(now, table_count=len(tables), status="Stopped"))
 
 
 def write_replicator(storage: Storage, *, now: float, status: str = "Running", error: str = "") -> None:
     """Rewrite `replicator.json` alone, with an error's message if there is one. Raises `StorageUnavailable`."""
-    code = INTERNAL if error else ""
-    shown = {"status": status, "errorCode": code, "errorMessage": error}
-    _write_json(storage, REPLICATOR_FILE, {**replicator(now, table_count=0), **shown})
+    _write_json(storage, REPLICATOR_FILE, replicator(now, status=status, error=error))
 
 
 def read_tables(storage: Storage) -> list[dict[str, Any]]:
@@ -168,17 +160,12 @@ def read_tables(storage: Storage) -> list[dict[str, Any]]:
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def read_replicator(storage: Storage) -> dict[str, Any]:
-    """The content of `replicator.json`; empty as that of `tables.json`. Raises `StorageUnavailable`."""
-    return _read_json(storage, REPLICATOR_FILE)
-
-
 def last_heartbeat(storage: Storage) -> float | None:
     """Seconds since 1970 of the last heartbeat; None if there is none, or none that can be parsed.
 
     Raises `StorageUnavailable`.
     """
-    return seconds_of(str(read_replicator(storage).get("lastHeartbeatTime") or "")) or None
+    return seconds_of(str(_read_json(storage, REPLICATOR_FILE).get("lastHeartbeatTime") or "")) or None
 
 
 def seconds_of(text: str) -> float:
@@ -190,15 +177,11 @@ def seconds_of(text: str) -> float:
         return 0.0
 
 
-def replicator(now: float, *, table_count: int) -> dict[str, str]:
+def replicator(now: float, *, table_count: int = 0, status: str = "Running", error: str = "") -> dict[str, str]:
     """The content of `replicator.json`; error E8 from the 1,000th table on (LZ-7.10)."""
-    is_crowded = table_count >= MAX_FABRIC_TABLES
-    return {
-        "status": "Running",
-        "errorCode": INTERNAL if is_crowded else "",
-        "errorMessage": TOO_MANY_TABLES if is_crowded else "",
-        "lastHeartbeatTime": f"{dotnet(now)}+00:00",
-    }
+    error = error or (TOO_MANY_TABLES if table_count >= MAX_FABRIC_TABLES else "")
+    code, heartbeat = INTERNAL if error else "", f"{dotnet(now)}+00:00"
+    return {"status": status, "errorCode": code, "errorMessage": error, "lastHeartbeatTime": heartbeat}
 
 
 def _read_json(storage: Storage, path: str) -> dict[str, Any]:
@@ -215,7 +198,7 @@ def _entry(table: FabricTable, mirror: str, now: float, default_schema: str) -> 
     code, message = fabric_error(table, mirror, now, default_schema)
     return {
         # by folder: two folders may share one normalized name, `a.schema/b` and `a.b`
-        "id": str(uuid5(UUID(artifact_id(mirror)), name.folder)),
+        "id": str(uuid5(UUID(mirror), name.folder)),
         "status": fabric_status(state, progress),
         "errorCode": code,
         "errorMessage": message,
@@ -289,3 +272,181 @@ class Heartbeat:
                 context.check_lock()
                 content = replicator(context.clock(), table_count=len(context.ledger.tables()))
                 _write_json(context.storage, REPLICATOR_FILE, content)
+
+
+@dataclass(frozen=True)
+class FabricTables:
+    """The Delta tables of a mirrored database that Fabric mirrors, each with a record of the progress Fabric has made.
+
+    A `DeltaWriter` for reading: what it does not define itself is its writer's.
+
+    Attributes:
+        writer: of the tables, none of which carries a record of this engine.
+        replicator: what Fabric says about the mirrored database: `status`, and an error's message or None.
+        entries: what `tables.json` says about each table (LZ-9.1).
+        snapshots: by Delta folder, those that are in the landing zone with a record.
+        unread: by Delta folder, why a table cannot be read.
+    """
+
+    writer: DeltaWriter
+    replicator: Mapping[str, str | None]
+    entries: Mapping[TableName, Mapping[str, Any]]
+    snapshots: Mapping[str, TableSnapshot]
+    unread: Mapping[str, TransientError]
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - every other method of `DeltaWriter`
+        return getattr(self.writer, name)
+
+    def words(self, table: TableName) -> dict[str, Any]:
+        """Fabric's words for a table, by field of `TableStatus`."""
+        entry = self.entries.get(table)
+        status = None if entry is None else str(entry.get("status") or "")
+        return {"fabric_status": status, "fabric_error": str((entry or {}).get("errorMessage") or "") or None}
+
+    def snapshot(self, table: str) -> TableSnapshot | None:
+        """The table, with its record.
+
+        Raises:
+            TransientError: it could not be read.
+        """
+        if table in self.unread:
+            raise self.unread[table]
+        return self.snapshots.get(table) or self.writer.snapshot(table)
+
+    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:  # noqa: ARG002 - see below
+        """The newest commit alone: Fabric's commits name no change files."""
+        return self.writer.history(table, limit=1)
+
+    def latest_external_change(self, table: str, since: int) -> int:  # noqa: ARG002 - as writers are called
+        """None: all are Fabric's."""
+        return -1
+
+    def make_durable(self, table: str, since: int) -> None:
+        """Do nothing: they are Fabric's."""
+
+
+def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext:
+    """Return the context with Fabric's progress where Fabric mirrors this mirrored database; else as it is.
+
+    Fabric does where its monitoring files are there, and this engine has left progress in no ledger and no Delta table.
+    Of a table that cannot be read, the ledger gets the progress that its archive shows.
+
+    Raises:
+        StorageUnavailable: the monitoring files or an archive could not be read.
+    """
+    if context.ledger.tables() or not (found := _read_json(context.storage, REPLICATOR_FILE)):
+        return context
+    snapshots, unread = _snapshots(context.writer)
+    if any(snapshot.record for snapshot in snapshots.values()):
+        return context
+    entries = {
+        TableName(str(entry.get("sourceSchemaName") or ""), str(entry.get("sourceTableName") or "")): entry
+        for entry in read_tables(context.storage)
+    }
+    restored = Poller(RestoredView(context.storage), context.config).scan() if snapshots or unread else zone
+    listed = {listing.name: listing for listing in zone.tables}
+    for with_archives in restored.tables:
+        name = with_archives.name
+        folder, listing = context.delta_folder(name), listed.get(name)
+        if listing is None or not (folder in snapshots or folder in unread):
+            continue
+        metrics = entries.get(name, {}).get("metrics")
+        metrics = metrics if isinstance(metrics, dict) else {}
+        synced_at, snapshot = seconds_of(str(metrics.get("lastSyncTimeUtc") or "")), snapshots.get(folder, _UNREAD)
+        if folder in snapshots:
+            commits = (commit.timestamp_ms / 1000 for commit in context.writer.history(folder, limit=1))
+            synced_at = synced_at or next(commits, 0.0)
+        progress = progress_of(listing, with_archives.files, snapshot, metrics, synced_at)
+        if folder in unread:
+            context.ledger.record(name, progress)
+        else:
+            record = BatchRecord("", "", progress, (), name.folder)
+            snapshots[folder] = replace(snapshot, record=record, record_version=snapshot.version)
+    status, error = (str(found.get(name) or "") for name in ("status", "errorMessage"))
+    replicator = {"status": status, "error": error or None}
+    tables = FabricTables(context.writer, replicator, entries, snapshots, unread)
+    return replace(context, writer=cast("DeltaWriter", tables))
+
+
+def refuse_fabrics(root: Place, storage: Storage, writer: DeltaWriter) -> None:
+    """Refuse a mirrored database that Fabric mirrors: an engine would replace its files and move those it reads.
+
+    Raises:
+        UsageError: its monitoring files are there, and no Delta table has progress of this engine.
+        StorageUnavailable: they could not be read.
+    """
+    if _read_json(storage, REPLICATOR_FILE) and not any(each.record for each in _snapshots(writer)[0].values()):
+        help = "look at it with status, plan or compare, or copy its landing zone with pull and sync the copy"
+        raise UsageError(f"{root} is mirrored by Fabric; nothing was written there", help)
+
+
+def progress_of(
+    listing: TableListing,
+    files: Iterable[LandedFile],
+    snapshot: TableSnapshot,
+    metrics: Mapping[str, Any],
+    synced_at: float,
+) -> Progress:
+    """Return the progress that Fabric has made with a table.
+
+    Args:
+        listing: the table folder.
+        files: those of the folder and its archives.
+        snapshot: of its Delta table.
+        metrics: those of its entry in `tables.json`.
+        synced_at: seconds since 1970 of its last sync or commit; 0 for none.
+    """
+    metadata = listing.usable or Metadata()
+    rows, size = (metrics.get(name) for name in ("processedRowCount", "processedByte"))
+    present = {file.path for file in listing.files}
+    archived = [file for file in files if file.path not in present]
+    is_sequential = metadata.strategy is Strategy.SEQUENTIAL
+    watermarks: dict[str, int] = {}
+    for file in archived if is_sequential else ():
+        if number := number_of(file.path):
+            watermarks[file.partition] = max(number, watermarks.get(file.partition, 0))
+    progress = Progress(
+        GENERATION,
+        listing.identity,
+        batch=1,
+        delta_version=snapshot.version,
+        watermarks=watermarks,
+        applied={file.path: AppliedFile("", "", _UNKNOWN_VERSION, 0, 0) for file in archived},
+        key_columns=metadata.key_columns,
+        declared_columns=metadata.definition,
+        rows_processed=rows if isinstance(rows, int) else 0,
+        bytes_processed=size if isinstance(size, int) else 0,
+        last_commit_at=synced_at,
+        configured_at=synced_at or 1.0,
+    )
+    detection = detect(listing.name, listing.files, metadata, progress)
+    first: dict[str, LandedFile] = {}  # by partition, in reading order
+    for file in (*detection.ready, *detection.later):
+        first.setdefault(file.partition, file)
+    newest = [file for file in first.values() if _is_kept(file, watermarks, synced_at)]
+    numbers = {file.partition: number_of(file.path) for file in newest if is_sequential}
+    return replace(
+        progress,
+        watermarks={**progress.watermarks, **numbers},
+        applied={
+            **progress.applied,
+            **{file.path: AppliedFile(file.etag, "", _UNKNOWN_VERSION, 0, file.modified_ns) for file in newest},
+        },
+    )
+
+
+def _is_kept(file: LandedFile, watermarks: Mapping[str, int], synced_at: float) -> bool:
+    """Whether the first file that is not archived is the newest applied one: it follows those, or it was synced."""
+    return number_of(file.path) == watermarks.get(file.partition, -1) + 1 or file.modified_ns / 1e9 <= synced_at
+
+
+def _snapshots(writer: DeltaWriter) -> tuple[dict[str, TableSnapshot], dict[str, TransientError]]:
+    """By Delta folder, the tables that can be read, and why others cannot."""
+    snapshots, unread = {}, {}
+    for folder in writer.tables():
+        try:
+            if snapshot := writer.snapshot(folder):
+                snapshots[folder] = snapshot
+        except TransientError as error:  # noqa: PERF203 - one try per table is the purpose
+            unread[folder] = error
+    return snapshots, unread

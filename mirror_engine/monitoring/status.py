@@ -14,8 +14,7 @@ from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, needs_attention
-from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fabric_status, last_heartbeat
-from mirror_engine.monitoring.fabric_mirror import FabricTables
+from mirror_engine.monitoring.fabric_files import FabricTable, FabricTables, fabric_error, fabric_status, last_heartbeat
 from mirror_engine.monitoring.words import counted_json, describe, fields_json, help_for, iso, notes, urgency
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import AppliedFile, Progress
-    from mirror_engine.monitoring.fabric_mirror import FabricReplicator
     from mirror_engine.storage.store_url import Place
 
 LOST_FILE = "ME025"
@@ -197,7 +195,7 @@ class MirrorStatus:
     last_failure: Mapping[str, Any] | None = None
     lease: Holder | None = None
     scan_requests: Mapping[str, int] = field(default_factory=dict)
-    fabric: FabricReplicator | None = None
+    fabric: Mapping[str, str | None] | None = None
 
     @property
     def is_worked_on(self) -> bool:

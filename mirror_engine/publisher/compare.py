@@ -17,17 +17,16 @@ import pyarrow.compute as pc
 
 from mirror_engine.engine.poller import Poller
 from mirror_engine.events import ignore
-from mirror_engine.landing_zone.change import comparable, same_rows
-from mirror_engine.landing_zone.detection import number_of
+from mirror_engine.landing_zone.change import comparable, replay, same_rows
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName, conflicts, find_table
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.landing_zone.states import Halted, Unconfigured
 from mirror_engine.monitoring.fabric_files import read_tables
-from mirror_engine.publisher.compare_causes import Guess, causes, cell_cause, final_rows, guesses, likely
-from mirror_engine.publisher.compare_replays import LastChanges, Order, Replay, Replays, row_hashes
 from mirror_engine.publisher.diff import MatchedRows, match
+from mirror_engine.publisher.replays import LastChanges, Order, Replays, causes, cell_cause, guesses, likely, row_hashes
+from mirror_engine.publisher.trace.replay import first_numbers
 from mirror_engine.publisher.trace.row import plain_rows
 from mirror_engine.storage.zone_view import RestoredView
 from mirror_engine.tables.arrow_types import delta_type
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.events import Listener
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.publisher.replays import Guess, Replay
     from mirror_engine.publisher.trace.row import FileChange, Row
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import DeltaWriter
@@ -181,9 +181,9 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
 
 def finding(kind: str, metadata: Metadata | None = None, details: str = "", **attributes: Any) -> Finding:  # noqa: ANN401 - as of `Finding`
     """A finding of a kind, with its rule for the table's kind of files."""
-    cause, metadata = causes()[kind], metadata or Metadata()
-    rule = cause.text_rule if metadata.is_text and cause.text_rule else cause.rule
-    return Finding(kind, rule, cause.message + details, cause.help, **attributes)
+    cause = causes()[kind]
+    rule = cause.get("text_rule", cause["rule"]) if metadata and metadata.is_text else cause["rule"]
+    return Finding(kind, rule, cause["message"] + details, cause.get("help", ""), **attributes)
 
 
 @dataclass(frozen=True)
@@ -281,7 +281,9 @@ class _Comparison:
     def __init__(self, replays: Replays, theirs: pa.Table | None, processed: int | None, limit: int) -> None:
         files = replays.listing()
         self._files, self._metadata = files.files, files.usable or Metadata()
-        self._is_partial = theirs is not None and self._begins_late()
+        is_numbered = self._metadata.strategy is Strategy.SEQUENTIAL
+        first = first_numbers(file.path for file in self._files) if is_numbered and theirs is not None else {}
+        self._is_partial = any(number > 1 for number in first.values())  # Fabric deletes files a week after applying
         first_file: Literal["1", "lowest"] = "lowest" if self._is_partial else replays.config.first_file
         self._replays = replace(replays, config=replace(replays.config, first_file=first_file))
         self._theirs, self._processed, self._limit = theirs, processed, limit
@@ -352,14 +354,6 @@ class _Comparison:
         found = self._rejected(result.diagnostic, total) or finding(kind, count=total)
         return replace(result, verdict="different", counts=counts, findings=(found,))
 
-    def _begins_late(self) -> bool:
-        """Whether the first files of a numbered table are gone: Fabric deletes files a week after it applied them."""
-        lowest: dict[str, int] = {}
-        for file in self._files:
-            if (number := number_of(file.path)) and self._metadata.strategy is Strategy.SEQUENTIAL:
-                lowest[file.partition] = min(number, lowest.get(file.partition, number))
-        return any(number > 1 for number in lowest.values())
-
     def _late(self, sides: _Sides) -> Order | None:
         """The order in which one more file came late; None where numbers order files, or that explains nothing."""
         if self._metadata.strategy is Strategy.SEQUENTIAL:
@@ -407,7 +401,7 @@ class _Comparison:
         for table, is_ours in ((sides.ours, True), (sides.theirs, False)):
             hashes = row_hashes(table, sides.names)
             at = np.flatnonzero(np.isin(hashes, sample))
-            for row, number in zip(_plain(table.take(at)), hashes[at].tolist(), strict=True):
+            for row, number in zip(plain_rows(table.take(at)), hashes[at].tolist(), strict=True):
                 key = found[identity(row)]
                 key.values, key.number = {name: row[name] for name in sides.names}, number
                 (key.ours if is_ours else key.theirs).append(row)
@@ -479,7 +473,7 @@ class _Comparison:
                 continue
             at = at[every[1]]
             shown, places = at[: self._limit], [last.of(number) for number in pairs[at[: self._limit]].tolist()]
-            rows = _plain(sides.ours.select(sides.names).take(second[shown]))
+            rows = plain_rows(sides.ours.select(sides.names).take(second[shown]))
             keys = [FoundKey(row, *(place or (None, None))) for row, place in zip(rows, places, strict=True)]
             files = {key.file for key in keys}
             file = keys[0].file if len(files) == 1 and len(keys) == len(at) else None
@@ -542,7 +536,7 @@ def _pending(sides: _Sides, keys: Sequence[_Sampled], applied: Mapping[str, int]
     for key in keys:
         files = list(dict.fromkeys(each.file for each in key.changes))
         for at, path in enumerate([*files, ""]):
-            rows = final_rows([each for each in key.changes if each.file in files[:at]], sides.keys)
+            rows = replay([], [each.change for each in key.changes if each.file in files[:at]], sides.keys)[0]
             if same_rows(rows, key.theirs):
                 first = place[files[at - 1]] + 1 if at else 0
                 equal[partition_of(path or files[-1])][first : place[path] + 1 if path else None] += 1
@@ -551,7 +545,3 @@ def _pending(sides: _Sides, keys: Sequence[_Sampled], applied: Mapping[str, int]
         rest = counts[min(applied.get(partition, 0), len(counts) - 1) :][::-1]
         hidden.update(order[partition][len(order[partition]) - int(np.argmax(rest)) :] if rest.any() else ())
     return replace(sides.order, hidden=frozenset(hidden))
-
-
-def _plain(table: pa.Table) -> list[Row]:
-    return [row for batch in table.to_batches() for row in plain_rows(batch)]

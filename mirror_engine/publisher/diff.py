@@ -159,7 +159,7 @@ def compare(
     Args:
         table: the table.
         expected: with columns in the table's spelling and types, as `read_expected` returns them.
-        key: columns by which rows are matched, in any case; none: rows are compared as multisets.
+        key: columns by which rows are matched, in any case, also as `Id,Line`; none: rows are compared as multisets.
         tolerance: by how much two floats may differ and count as equal. Rows without a key are then matched by their
             other columns, several of the same ones in the order of their floats.
         limit: how many rows of each kind to return; None for all.
@@ -193,7 +193,8 @@ def compare(
 def _key_columns(key: Sequence[str], table: pa.Table, expected: pa.Table) -> list[str]:
     known = {folded(name): name for name in table.column_names}
     columns = []
-    for name in key:
+    # a column whose name contains a comma may be given as it is
+    for name in (name for text in key for name in ([text] if folded(text) in known else text.split(","))):
         column = known.get(folded(name))
         if column is None:
             raise UsageError(f"key column {name}: the table has no such column", f"It has {', '.join(known)}.")

@@ -293,20 +293,17 @@ class Harness:
 
     def run(self, files: ZoneFiles | None = None) -> None:
         """Run the publisher once for every table, with files that have a fault or without, then the mirror."""
-        failures = [self._publish_table(*table, files or ZoneFiles(self.zone)) for table in self._tables.values()]
-        self._failure = next(filter(None, failures), None)
-        self._has_succeeded = self._has_succeeded or None in failures
+        failures: list[BaseException] = []
+        for source, state in self._tables.values():
+            try:
+                self._publish(source, files or ZoneFiles(self.zone), state)
+            except (Exception, SimulatedCrash) as failure:  # noqa: BLE001, PERF203 - whatever ends a publisher's run
+                failures.append(failure)
+        self._failure = failures[0] if failures else None
+        self._has_succeeded = self._has_succeeded or len(failures) < len(self._tables)
         for thread in self._concurrent:
             thread.join(CONCURRENT_END_SECONDS)
         self._mirror.sync()
-
-    def _publish_table(self, source: Source, state: dict[str, Any], files: ZoneFiles) -> BaseException | None:
-        """Run the publisher once for a table; returns what ended the run early."""
-        try:
-            self._publish(source, files, state)
-        except (Exception, SimulatedCrash) as failure:  # noqa: BLE001 - whatever ends a publisher's run
-            return failure
-        return None
 
     def settle(self) -> None:
         """Run the publisher without a fault until a run succeeds; a few times at most."""
@@ -394,11 +391,11 @@ class Harness:
             problems += [f"{place}{problem}" for problem in row_problems(source, rows)]
         return [*halted, *problems]
 
-    def help_for(self, scenario: Scenario) -> str:
+    def help_for(self, own: str) -> str:
         """What helps: the scenario's own help, unless no run ever succeeded."""
         if self._failure is None:
-            return scenario.help
-        return f"{RAISING}; {scenario.help}" if self._has_succeeded else RAISING
+            return own
+        return f"{RAISING}; {own}" if self._has_succeeded else RAISING
 
     def diagnostics(self) -> tuple[str, ...]:
         """Warnings and errors of the mirror."""
@@ -406,18 +403,9 @@ class Harness:
         return tuple(diagnostic.full_message for diagnostic in raised if diagnostic.severity is not Severity.INFO)
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """One failure scenario of `scenarios.json`; each variant, a list of steps, runs in a harness of its own."""
-
-    name: str
-    help: str
-    variants: list[list[Any]]
-
-
 @cache
 def _data() -> dict[str, Any]:
-    """Steps by name, and scenarios."""
+    """Steps by name, and scenarios; each variant of one, a list of steps, runs in a harness of its own."""
     data: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
     return data
 
@@ -540,7 +528,7 @@ def check_publisher(publish: Publish, *, only: Collection[str] = (), config: Con
     Raises:
         UsageError: no scenario has such a name.
     """
-    known = {entry["name"]: Scenario(**entry) for entry in _data()["scenarios"]}
+    known = {entry["name"]: entry for entry in _data()["scenarios"]}
     for name in only:
         if name not in known:
             near = get_close_matches(name, known, n=1)
@@ -549,23 +537,20 @@ def check_publisher(publish: Publish, *, only: Collection[str] = (), config: Con
     return ConformanceReport(tuple(_result(scenario, publish, config) for scenario in chosen))
 
 
-def _result(scenario: Scenario, publish: Publish, config: Config | None) -> ScenarioResult:
+def _result(scenario: Mapping[str, Any], publish: Publish, config: Config | None) -> ScenarioResult:
     """The result of the first variant that did not pass, or of the last."""
-    result = ScenarioResult(scenario.name, ScenarioOutcome.PASSED)
-    for variant in scenario.variants:
+    result = ScenarioResult(scenario["name"], ScenarioOutcome.PASSED)
+    for variant in scenario["variants"]:
         with Harness(publish, config) as harness:
             harness.play(variant)
-            problems, diagnostics = tuple(harness.problems()), harness.diagnostics()
-            help_text = harness.help_for(scenario)
+            problems, help = harness.problems(), harness.help_for(scenario["help"])
+            diagnostics = harness.diagnostics()
+        outcome = ScenarioOutcome.FAILED if problems else ScenarioOutcome.PASSED
+        if not (problems or harness.has_happened):
+            outcome = ScenarioOutcome.NOT_EXERCISED
+            problems = ["it never reached the injection point: it reads or writes in another way"]
+            help = "read with `source.rows()`, and write and rename change files through `files`"
+        result = ScenarioResult(scenario["name"], outcome, tuple(problems), help if problems else "", diagnostics)
         if problems:
-            return ScenarioResult(scenario.name, ScenarioOutcome.FAILED, problems, help_text, diagnostics)
-        if not harness.has_happened:
-            return ScenarioResult(
-                scenario.name,
-                ScenarioOutcome.NOT_EXERCISED,
-                ("it never reached the injection point: it reads or writes in another way",),
-                "read with `source.rows()`, and write and rename change files through `files`",
-                diagnostics,
-            )
-        result = ScenarioResult(scenario.name, ScenarioOutcome.PASSED, diagnostics=diagnostics)
+            break
     return result

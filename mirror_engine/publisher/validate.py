@@ -20,7 +20,7 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.events import DiagnosticRaised, TableHalted
 from mirror_engine.landing_zone.change import same_rows
-from mirror_engine.landing_zone.detection import never_arrives, number_of
+from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, diagnose
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Strategy
@@ -29,7 +29,7 @@ from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
 from mirror_engine.monitoring.status import table_reference
 from mirror_engine.monitoring.words import counted_json, describe, fields_json
-from mirror_engine.publisher.dry_run import DryRun
+from mirror_engine.publisher.trace.replay import DryRun, first_numbers
 from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.publisher.target import ValidationTarget
     from mirror_engine.storage.base import Storage
-
-    Rows = list[dict[str, Any]]
 
 Counted = tuple[Diagnostic, int]  # a diagnostic and its number of occurrences
 MISSING_FILE = "ME019"  # a warning that blocks a table as an error halts it
@@ -127,11 +125,11 @@ class ValidationReport:
         for table in self.tables:
             yield from table.diagnostics
 
-    def suppress(self, is_suppressed: Callable[[Diagnostic], bool]) -> ValidationReport:
+    def suppress(self, is_suppressed: Callable[[ValidationReport, Diagnostic], bool]) -> ValidationReport:
         """The report without those diagnostics."""
 
         def kept(diagnostics: tuple[Counted, ...]) -> tuple[Counted, ...]:
-            return tuple(counted for counted in diagnostics if not is_suppressed(counted[0]))
+            return tuple(counted for counted in diagnostics if not is_suppressed(self, counted[0]))
 
         report = replace(
             self,
@@ -217,7 +215,7 @@ def _is_cleaned_up(target: ValidationTarget, zone: ZoneListing) -> bool:
         f"{zone.folder}/{table.name.folder}/{partition}".rstrip("/")
         for table in zone.tables
         if table.usable is not None and table.usable.strategy is Strategy.SEQUENTIAL
-        for partition, number in _first_numbers(file.path for file in table.files).items()
+        for partition, number in first_numbers(file.path for file in table.files).items()
         if number > 1
     ]
     return bool(partitions) and all(target.storage.has_archive(partition) for partition in partitions)
@@ -245,7 +243,7 @@ def watch(target: ValidationTarget, stop: threading.Event, found: Callable[[Diag
     with DryRun(target.storage, target.config, writer, keys_only(None), listener=listen) as dry_run:
         while not stop.is_set():
             started = time.monotonic()
-            dry_run.cycle(threading.Event())
+            dry_run.engine.cycle(threading.Event())
             stop.wait(max(MIN_PAUSE_SECONDS, time.monotonic() - started))
         status = dry_run.run()
         zone = dry_run.poller.scan()
@@ -319,7 +317,7 @@ def _fabric_error(table: TableStatus, default_schema: str) -> str | None:
 def _unmatched_changes(table: TableStatus, writer: KeyWriter) -> Iterator[Diagnostic]:
     """Changes to keys that were never inserted, if the first file is there (LZ-4.7)."""
     effects = writer.effects.get(table.delta_folder, {})
-    if any(number > 1 for number in _first_numbers(effects).values()):  # what the files before it held is not known
+    if any(number > 1 for number in first_numbers(effects).values()):  # what the files before it held is not known
         return
     for path, effect in effects.items():
         place = f"{table.name.folder}/{path}"
@@ -329,24 +327,24 @@ def _unmatched_changes(table: TableStatus, writer: KeyWriter) -> Iterator[Diagno
             yield diagnose("ME078", place, row=effect.first_unmatched_delete, count=effect.unmatched_deletes)
 
 
-def _first_numbers(paths: Iterable[str]) -> Mapping[str, int]:
-    """The number of the first file, by partition; 0 for one without a number."""
-    first: dict[str, int] = {}
-    for path in paths:
-        first.setdefault(partition_of(path), number_of(path))
-    return first
-
-
 def _tie_diagnostics(target: ValidationTarget, zone: ZoneListing, orders: int) -> dict[str, list[Diagnostic]]:
     """ME079 for every table that becomes another one if its tied files are applied in another order, by folder."""
-    expected, ties = _rows_and_ties(target.storage, target)
+    tables, expected = _in_memory(target.storage, target)
     diagnostics: dict[str, list[Diagnostic]] = {}
-    for seed in range(orders if ties else 0):
-        rows, _ = _rows_and_ties(ZoneView(target.storage, _shuffled(zone, seed)), target)
-        for folder, tied in ties.items():
-            if folder not in diagnostics and not same_rows(rows[folder], expected[folder]):
-                diagnostics[folder] = [diagnose("ME079", tie.path, count=dict(tie.details)["count"]) for tie in tied]
+    tied = [table for table in tables if any(found.code == _TIED for found, _ in table.diagnostics)]
+    for seed in range(orders if tied else 0):
+        _, writer = _in_memory(ZoneView(target.storage, _shuffled(zone, seed)), target)
+        for table in tied:
+            if not same_rows(*(_rows(each, table) for each in (writer, expected))):
+                ties = [found for found, _ in table.diagnostics if found.code == _TIED]
+                found = [diagnose("ME079", tie.path, count=dict(tie.details)["count"]) for tie in ties]
+                diagnostics.setdefault(table.name.folder, found)
     return diagnostics
+
+
+def _rows(writer: MemoryDeltaWriter, table: TableStatus) -> list[dict[str, Any]]:
+    rows = writer.rows(table.delta_folder)
+    return [] if rows is None else rows.to_pylist()
 
 
 def _shuffled(zone: ZoneListing, seed: int) -> dict[str, Source]:
@@ -363,55 +361,30 @@ def _shuffled(zone: ZoneListing, seed: int) -> dict[str, Source]:
     return sources
 
 
-def _rows_and_ties(storage: Storage, target: ValidationTarget) -> tuple[dict[str, Rows], dict[str, list[Diagnostic]]]:
-    """Every table's rows, and the diagnostics of its tied files, by table folder."""
+def _in_memory(storage: Storage, target: ValidationTarget) -> tuple[Sequence[TableStatus], MemoryDeltaWriter]:
+    """Every table after a dry run, and the writer that has its rows."""
     writer = MemoryDeltaWriter()
     with (
         tempfile.TemporaryDirectory(prefix="mirror-engine-") as scratch,
         DryRun(storage, target.config, writer, all_rows(Path(scratch))) as dry_run,
     ):
-        status = dry_run.run()
-    rows: dict[str, Rows] = {}
-    ties: dict[str, list[Diagnostic]] = {}
-    for table in status.tables:
-        arrow = writer.rows(table.delta_folder)
-        rows[table.name.folder] = [] if arrow is None else arrow.to_pylist()
-        if tied := [diagnostic for diagnostic, _ in table.diagnostics if diagnostic.code == _TIED]:
-            ties[table.name.folder] = tied
-    return rows, ties
+        return dry_run.run().tables, writer
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """Suppressed diagnostics.
+def read_baseline(path: Path) -> Callable[[ValidationReport, Diagnostic], bool]:
+    """Read a baseline file; returns whether it has a diagnostic of a report, whose row and count may differ.
 
-    Attributes:
-        folder: of the file; paths of landing zones are relative to it, so that it works from any working folder.
-        suppressed: landing zone, code, path from the landing zone and column of each.
+    Raises:
+        UsageError: there is no such file, or it is no baseline.
     """
-
-    folder: Path = Path()
-    suppressed: frozenset[tuple[str, ...]] = frozenset()
-
-    @classmethod
-    def read(cls, path: Path) -> Baseline:
-        """Read a baseline file.
-
-        Raises:
-            UsageError: there is no such file, or it is no baseline.
-        """
-        try:
-            content: Any = json.loads(path.read_text(encoding="utf-8"))
-            entries = frozenset(tuple(entry[name] for name in _BASELINE_FIELDS) for entry in content["suppressed"])
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}", "Create one: --write-baseline FILE.") from None
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise UsageError(f"{path}: not a baseline", "Write it again: --write-baseline FILE.") from None
-        return cls(path.parent, entries)
-
-    def contains(self, report: ValidationReport, diagnostic: Diagnostic) -> bool:
-        """Whether it has a diagnostic; rows and counts may differ."""
-        return _baseline_entry(self.folder, report, diagnostic) in self.suppressed
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        entries = frozenset(tuple(entry[name] for name in _BASELINE_FIELDS) for entry in content["suppressed"])
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", "Create one: --write-baseline FILE.") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise UsageError(f"{path}: not a baseline", "Write it again: --write-baseline FILE.") from None
+    return lambda report, diagnostic: _baseline_entry(path.parent, report, diagnostic) in entries
 
 
 def write_baseline(path: Path, reports: Iterable[ValidationReport]) -> int:
@@ -428,6 +401,7 @@ def write_baseline(path: Path, reports: Iterable[ValidationReport]) -> int:
 
 
 def _baseline_entry(folder: Path, report: ValidationReport, diagnostic: Diagnostic) -> tuple[Any, ...]:
+    """What a baseline has; paths are relative to its folder, so that it works from any working folder."""
     landing_zone = report.landing_zone
     if "://" not in landing_zone:
         landing_zone = os.path.relpath(Path(landing_zone).absolute(), folder.absolute()).replace(os.sep, "/")

@@ -10,8 +10,7 @@ import click
 import pytest
 from json_schemas import faults
 
-from mirror_engine.cli.log import LEVELS, Log, level_of
-from mirror_engine.cli.progress import lines
+from mirror_engine.cli.log import LEVELS, Log, level_of, lines
 from mirror_engine.cli.schema import schema_of
 from mirror_engine.events import (
     BatchCommitted,

@@ -10,7 +10,7 @@ from decimal import Decimal
 import click
 import pytest
 
-from mirror_engine.cli import progress
+from mirror_engine.cli import log
 from mirror_engine.cli.output import short_span
 from mirror_engine.events import (
     BatchCommitted,
@@ -76,17 +76,17 @@ def context():
 
 
 def test_progress_is_off_with_none_and_with_q(context):
-    with progress.shown("none") as listeners:
+    with log.shown("none") as listeners:
         assert listeners == ()
     context.params["quiet"] = 1
-    with progress.shown("plain") as listeners:
+    with log.shown("plain") as listeners:
         assert listeners == ()
 
 
 @pytest.mark.usefixtures("context")
 def test_progress_without_a_terminal_is_a_line_now_and_then(monkeypatch, capsys):
-    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.02)
-    with progress.shown() as (listener,):
+    monkeypatch.setattr(log, "PLAIN_SECONDS", 0.02)
+    with log.shown() as (listener,):
         listener(SetupProgress("jars", 3, 33))
         assert listener.line().endswith("preparing jars (3 of 33)")
         listener(SetupProgress("jars", 33, 33))
@@ -104,7 +104,7 @@ def test_a_bar_follows_reading_and_committing_and_is_full_only_once_all_is_commi
         (cells, *_) = zip(*(column._cells for column in listener.bars().columns), strict=True)
         return cells[1].completed / cells[1].total, cells[2]
 
-    listener = progress.Progress()
+    listener = log.Progress()
     listener(BatchStarted(ORDERS, 4, "1", "4"))
     listener(FileRead(ORDERS, "1", 1200))
     assert bar() == (1 / 8, "reading 1 of 4 files, 1,200 rows")
@@ -126,7 +126,7 @@ def test_a_bar_follows_reading_and_committing_and_is_full_only_once_all_is_commi
     "over", [TableHalted(ORDERS, EMPTY), RetryScheduled(ORDERS, "no", 1.0), TableDropped(ORDERS, "")]
 )
 def test_a_table_that_stops_has_no_bar(over):
-    listener = progress.Progress(is_lasting=True)
+    listener = log.Progress(is_lasting=True)
     listener(RetryScheduled(None, "no", 1.0))
     listener(BatchStarted(ORDERS, 2, "1", "2"))
     listener(over)
@@ -135,7 +135,7 @@ def test_a_table_that_stops_has_no_bar(over):
 
 @pytest.mark.usefixtures("context")
 def test_a_terminal_shows_a_line_for_each_commit_above_the_bars(terminal):
-    with progress.shown() as (listener,):
+    with log.shown() as (listener,):
         listener(BatchStarted(ORDERS, 2, "1", "2"))
         listener(BatchCommitted(ORDERS, 3, ("1", "2"), 1200, 0.1))
         listener(TableHalted(ORDERS, EMPTY))  # is in the report
@@ -146,7 +146,7 @@ def test_a_terminal_shows_a_line_for_each_commit_above_the_bars(terminal):
 
 @pytest.mark.usefixtures("context")
 def test_what_goes_on_until_it_is_stopped_says_more(terminal):
-    with progress.shown(least="warning") as (listener,):
+    with log.shown(least="warning") as (listener,):
         for event in (
             TableHalted(ORDERS, EMPTY),
             RetryScheduled(ORDERS, "no room\n  -> make some", 2.0),

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mirror_engine.cli.signals import Stopping
+from mirror_engine.cli.exits import Stopping
 
 
 @pytest.mark.timeout(20)

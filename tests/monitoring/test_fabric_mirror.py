@@ -23,7 +23,7 @@ from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.mirror import Mirror
-from mirror_engine.monitoring.fabric_mirror import FabricEntry, progress_of
+from mirror_engine.monitoring.fabric_files import progress_of
 from mirror_engine.onelake import faults
 from mirror_engine.onelake.options import FaultRule
 from mirror_engine.publisher.trace.replay import with_rejections
@@ -119,9 +119,9 @@ def applied(present, archived=(), *, synced=None, strategy=SEQUENTIAL, **metadat
     """Numbers that count as applied, where the last sync was `synced` seconds ago."""
     usable = MetadataUsable("", Metadata(strategy=strategy, **metadata))
     listing = TableListing(ORDERS, "folder", usable, tuple(present))
-    entry = FabricEntry("Replicating", synced_at=0.0 if synced is None else NOW - synced)
+    synced_at = 0.0 if synced is None else NOW - synced
     files = [*present, *archived]
-    progress = progress_of(listing, files, TableSnapshot(7, TableSchema(()), None, -1), entry)
+    progress = progress_of(listing, files, TableSnapshot(7, TableSchema(()), None, -1), {}, synced_at)
     return sorted(map(number_of, progress.applied)), dict(progress.watermarks)
 
 
@@ -173,7 +173,7 @@ def test_odd_monitoring_files_are_read_as_no_entries(tmp_path, content):
     storage.write("Files/Monitoring/replicator.json", b'{"status": "Paused", "errorMessage": null}')
     with shop.mirror() as mirror:
         status = mirror.status()
-    assert (status.fabric.status, status.fabric.error, status.tables[0].fabric_status) == ("Paused", "", None)
+    assert (status.fabric, status.tables[0].fabric_status) == ({"status": "Paused", "error": None}, None)
 
 
 def test_a_root_with_a_record_or_ledger_of_this_engine_is_not_fabric_s(tmp_path):

@@ -35,7 +35,7 @@ def known(*applied: LandedFile, **changes) -> Progress:
 
 def status(*files: LandedFile, progress: Progress | None = None, metadata=KEYED, identity="folder") -> TableStatus:
     planned = plan(TableListing(ORDERS, identity, metadata, files), progress, Circumstances(Config(), NOW))
-    return table_status(planned, progress, files, 4, mirror="m", default_schema="dbo", now=NOW)
+    return table_status(planned, progress, files, 4, mirror="5f" * 16, default_schema="dbo", now=NOW)
 
 
 def states_of(found: TableStatus) -> list[tuple[str, str]]:

@@ -75,7 +75,7 @@ def test_a_plan_has_the_number_of_commits(tmp_path):
     for number in range(5):
         table.insert(row(number))
     steps = steps_of(shop)
-    assert [step.kind for step in steps] == ["start_generation", "record_folder_state", "apply_batch"]
+    assert [step.step for step in steps] == ["start_generation", "record_folder_state", "apply_batch"]
     assert (steps[-1].commits, steps[-1].message) == (3, f"apply 5 files in 3 commits: {name(1)} … {name(5)}")
     shop.config = Config(max_batch_size=1)
     assert steps_of(shop)[-1].commits == 5
@@ -89,7 +89,7 @@ def test_a_recreated_folder_starts_a_new_generation(shop):
     table.insert(row(5))
     steps = steps_of(shop)
     kinds = ["drop_table", "start_generation", "record_folder_state", "apply_batch"]
-    assert [step.kind for step in steps] == kinds
+    assert [step.step for step in steps] == kinds
     assert steps[0].message.endswith("[ME066]")
     assert report_on(shop, "1").effects == ChangeEffects(inserted=1)
 

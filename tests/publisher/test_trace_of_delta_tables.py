@@ -9,8 +9,8 @@ from shop import Shop
 
 from mirror_engine.errors import SetupError
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.publisher.trace.file import trace_what_if
 from mirror_engine.publisher.trace.row import trace_row
-from mirror_engine.publisher.trace.what_if import trace_what_if
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 

@@ -18,10 +18,10 @@ from mirror_engine.landing_zone.detection import never_arrives, numbered_name
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.mirror import Mirror
-from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.target import find_target
-from mirror_engine.publisher.validate import Baseline, check_landing_zone
+from mirror_engine.publisher.trace.replay import DryRun
+from mirror_engine.publisher.validate import check_landing_zone, read_baseline
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -133,7 +133,7 @@ def test_unmatched_changes_are_reported_if_the_first_file_is_there(tmp_path):
 def test_a_file_that_is_no_baseline_is_refused(tmp_path, content):
     (tmp_path / "b.json").write_bytes(content)
     with pytest.raises(UsageError, match="not a baseline"):
-        Baseline.read(tmp_path / "b.json")
+        read_baseline(tmp_path / "b.json")
 
 
 FIRST, METADATA = numbered_name(1), b'{"keyColumns": ["Id"]}'
@@ -165,7 +165,7 @@ def report_on(root, files):
 def test_data_that_never_arrives_fails_a_check_unless_it_is_suppressed(tmp_path, files, code):
     report = report_on(tmp_path, files)
     assert [found.code for found, _ in report.all() if report.fails(found)] == [code]
-    assert not report.suppress(lambda found: found.code == code).is_failing
+    assert not report.suppress(lambda _, found: found.code == code).is_failing
 
 
 HARMLESS = ["README.md", "_notes.csv", f"{FIRST}.tmp", f".{FIRST}.crc", f"_{FIRST}", "backup/notes.md"]

@@ -8,7 +8,7 @@ import pytest
 from shop import name
 
 from mirror_engine.errors import UsageError
-from mirror_engine.publisher.trace.what_if import trace_what_if
+from mirror_engine.publisher.trace.file import trace_what_if
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 

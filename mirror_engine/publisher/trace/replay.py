@@ -1,8 +1,11 @@
-"""Replay one table of a mirror into a writer of its own: what every trace starts from; and what Fabric would reject."""
+"""Dry runs: replay a landing zone, or one table of a mirror, into a writer of its own without modifying the zone."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import defaultdict
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,11 +14,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from mirror_engine.clock import Clock
+from mirror_engine.engine.batch_reader import BatchReader
+from mirror_engine.engine.context import EngineContext
+from mirror_engine.engine.cycle import Engine
+from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.plan import StartGeneration
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.root_identity import has_content
-from mirror_engine.errors import ConcurrentModification, TableDamaged, UsageError
+from mirror_engine.errors import ConcurrentModification, InternalError, TableDamaged, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.detection import number_of
 from mirror_engine.landing_zone.diagnostics import RejectedFile
@@ -26,7 +34,6 @@ from mirror_engine.landing_zone.progress import AppliedFile
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.landing_zone.states import Behind, Halted, Loading
 from mirror_engine.monitoring.status import mirror_status
-from mirror_engine.publisher.dry_run import DryRun
 from mirror_engine.storage.zone_view import RestoredView, Source, ZoneView
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows
@@ -35,11 +42,14 @@ from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.request import ReadRequest, TableContext
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from mirror_engine.engine.context import EngineContext
+    from typing_extensions import Self
+
+    from mirror_engine.config import Config
     from mirror_engine.engine.plan import Plan
     from mirror_engine.engine.planner import MirrorSnapshot
+    from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import TableListing
     from mirror_engine.landing_zone.names import TableName
@@ -50,7 +60,67 @@ if TYPE_CHECKING:
     from mirror_engine.tables.reading.spill import ReadMode
 
 START_PATH = ""  # placeholder path for rows of deleted files
+RETRY_SECONDS = 0.2
+MAX_RETRY_SECONDS = 4.0
 _VERSION = 1  # of the writer's table once it has these rows
+
+
+class DryRun:
+    """An engine over a landing zone that it only reads, with a ledger in memory: no progress by default.
+
+    `mode`, which says how thoroughly files are read and where their rows go, must suit the writer. Options about
+    cleanup have no effect.
+    """
+
+    def __init__(  # noqa: PLR0913 - every part may be replaced
+        self,
+        storage: Storage,
+        config: Config,
+        writer: DeltaWriter,
+        mode: ReadMode,
+        *,
+        listener: Callable[[Event], None] = lambda _: None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        config = replace(config, cleanup="off")
+        storage = ZoneView(storage)
+        self._ledger = ledger or Ledger.fresh()
+        clock = Clock()
+        self.context = EngineContext(storage, writer, self._ledger, config, clock, listener)
+        self.poller = Poller(storage, config)
+        self._is_over = False
+
+        def emit(event: Event) -> None:
+            if self._is_over:  # Ctrl+C: the batch ends with the file that was being read
+                raise CancelledError
+            listener(event)
+
+        reader = BatchReader(ChangeFileReader(storage, config, mode), config, emit, writer.prepare)
+        self.engine = Engine(self.context, self.poller, reader, Janitor(storage, config, clock))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._is_over = True
+        self.engine.close()
+        self._ledger.close()
+
+    def run(self) -> MirrorStatus:
+        """Replay all that can be replayed, and return the status of every table; raises `TransientError`."""
+        deadline = time.monotonic() + MAX_RETRY_SECONDS
+        stop = threading.Event()
+        while True:
+            result = self.engine.cycle(stop)
+            if result.outdated:
+                continue
+            if not result.failures:
+                zone = result.zone or self.poller.scan()
+                return mirror_status(Path(), self.context, zone, result.plans, engine_running=True)
+            failure = next(iter(result.failures.values()))
+            if time.monotonic() > deadline or isinstance(failure, InternalError):
+                raise failure
+            stop.wait(RETRY_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -142,16 +212,17 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
     is_overwritten = bool(_overwritten(present, progress, context.storage, folder))
     restored = RestoredView(context.storage, archived_first=is_overwritten)
     storage: Storage = ZoneView(restored, others)
-    listing = _listing(context, storage, name)
+    listing = listing_of(storage, context.config, name)
     if progress:
         storage = ZoneView(storage, _as_applied(folder, listing, progress, commits, present))
-        listing = _listing(context, storage, name)
+        listing = listing_of(storage, context.config, name)
     overwritten = _overwritten(listing, progress, storage, folder)
     return TraceContext(context, plan, status, progress, commits, zone.folder, storage, listing, overwritten)
 
 
-def _listing(context: EngineContext, storage: Storage, name: TableName) -> TableListing:
-    tables = Poller(storage, context.config).scan().tables
+def listing_of(storage: Storage, config: Config, name: TableName) -> TableListing:
+    """List one table folder."""
+    tables = Poller(storage, config).scan().tables
     return next(listing for listing in tables if listing.name == name)
 
 
@@ -293,16 +364,22 @@ def replay_start(trace: TraceContext, where: Chosen | None = None) -> ReplayStar
     )
 
 
+def first_numbers(paths: Iterable[str]) -> Mapping[str, int]:
+    """The lowest number of the files that have one, by partition."""
+    lowest: dict[str, int] = {}
+    for path in paths:
+        if number := number_of(path):
+            lowest[partition_of(path)] = min(number, lowest.get(partition_of(path), number))
+    return lowest
+
+
 def _unknown_numbers(trace: TraceContext, progress: Progress) -> dict[str, int]:
     """By partition how many numbers below the first known one were applied: their files are deleted and forgotten."""
     config, metadata = trace.context.config, trace.listing.usable
     if metadata is None or metadata.strategy is not Strategy.SEQUENTIAL or config.first_file == "lowest":
         return {}
-    lowest = dict(progress.watermarks)
-    for path in {*progress.applied, *(file.path for file in trace.listing.files)}:
-        partition, number = partition_of(path), number_of(path)
-        if number and partition in lowest:
-            lowest[partition] = min(lowest[partition], number)
+    first = first_numbers({*progress.applied, *(file.path for file in trace.listing.files)})
+    lowest = {partition: min(number, first.get(partition, number)) for partition, number in progress.watermarks.items()}
     return {partition: number - 1 for partition, number in lowest.items() if number > 1}
 
 

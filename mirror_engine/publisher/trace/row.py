@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,24 +20,17 @@ from mirror_engine.landing_zone.csv_values import CellFault
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.publisher.diff import typed
-from mirror_engine.publisher.trace.replay import (
-    START_PATH,
-    ReplayStart,
-    file_state,
-    read_pending,
-    replay_start,
-    replay_table,
-)
+from mirror_engine.publisher.trace.replay import START_PATH, file_state, read_pending, replay_start, replay_table
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.changes.net_changes import comparable
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.reading.spill import ReadMode
+from mirror_engine.tables.reading.spill import ReadMode, RowSpill
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.monitoring.status import FileStatus
-    from mirror_engine.publisher.trace.replay import TraceContext
+    from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, Outcome, TableSnapshot
 
 Row: TypeAlias = dict[str, Any]
@@ -200,32 +195,19 @@ def one_key(where: Chosen) -> ReadMode:
     return ReadMode(lambda schema, _keys: OneKeyRows(schema, where))
 
 
-class OneKeyRows:
-    """A `RowStore` of the rows of one key, each with its place in the file."""
+class OneKeyRows(RowSpill):
+    """A `RowStore` of the rows of one key in memory, each with its place in the file."""
 
     def __init__(self, schema: pa.Schema, where: Chosen) -> None:
-        self.schema = schema.insert(len(schema) - 1, pa.field(ROW_COLUMN, pa.int64()))
+        super().__init__(schema.insert(len(schema) - 1, pa.field(ROW_COLUMN, pa.int64())), Path(), math.inf)
         self._where = where
-        self._rows: list[pa.RecordBatch] = []
         self._count = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         places = pa.array(np.arange(self._count + 1, self._count + batch.num_rows + 1))
         self._count += batch.num_rows
         cells = [*batch.columns[:-1], places, batch.columns[-1]]
-        rows = pa.RecordBatch.from_arrays(cells, schema=self.schema).filter(self._where(batch))
-        if rows.num_rows:
-            self._rows.append(rows)
-
-    def finish(self) -> None:
-        """Nothing is open."""
-
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        for batch in self._rows:
-            yield batch if columns is None else batch.select(list(columns))
-
-    def close(self) -> None:
-        self._rows = []
+        super().add(pa.RecordBatch.from_arrays(cells, schema=self.schema).filter(self._where(batch)))
 
 
 class ChangesWriter(MemoryDeltaWriter):
@@ -250,7 +232,7 @@ class ChangesWriter(MemoryDeltaWriter):
         return None
 
 
-def plain_rows(rows: pa.RecordBatch) -> list[Row]:
+def plain_rows(rows: pa.RecordBatch | pa.Table) -> list[Row]:
     """Rows as dicts; a point in time beyond Python's becomes text."""
     columns = [[_plain(cell) for cell in column] for column in rows.columns]
     return [dict(zip(rows.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
@@ -288,7 +270,7 @@ def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
         overwritten=tuple(dict.fromkeys(change.file for change in changes if change.file in trace.overwritten)),
         result=changes[-1].after if changes else first,
         applied_rows=applied[-1].after if applied else first,
-        delta_rows=None if table is None else tuple(row for batch in table.to_batches() for row in plain_rows(batch)),
+        delta_rows=None if table is None else tuple(plain_rows(table)),
     )
 
 
