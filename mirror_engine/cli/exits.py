@@ -78,10 +78,7 @@ def of_result(result: RunResult) -> int:
 def run_command(call: Callable[[], int], words: Sequence[str], command: str | None) -> int:
     """Call, and return the exit code; whatever is raised, and a result that cannot be written, is said on stderr.
 
-    Args:
-        call: returns an exit code.
-        words: of the command line; `--json` among them makes errors JSON.
-        command: name of the command, for JSON.
+    `--json` among the words of the command line makes errors JSON.
     """
     out = Output(sys.stdout, is_result=True)
     with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", Output(sys.stderr))):

@@ -265,14 +265,7 @@ def difference_text(
     sides: tuple[str, str] = ("expected", "actual"),
     style: str = "bold red",
 ) -> Iterator[RenderableType]:
-    """Counts first, then the first rows of each kind.
-
-    Args:
-        difference: of two tables.
-        headline: before the numbers, of equal tables and of others.
-        sides: what to call the expected table and the other.
-        style: of the headline of tables that differ.
-    """
+    """Counts first, then the first rows of each kind; `headline` is that of equal tables, and of others."""
     rows = count(difference.equal_rows, "equal row")
     if difference.is_equal:
         yield out.line(f"{headline[0]}: {rows}", "green")

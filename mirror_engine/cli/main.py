@@ -69,13 +69,7 @@ _GROUPS = {
 
 
 class Commands(click.Group):
-    """Commands of which each is imported when it is called.
-
-    Args:
-        name: of the program, or of a group of its commands.
-        prefix: of the group's commands in `COMMANDS`: `trace `.
-        settings: as click takes them.
-    """
+    """Commands of which each is imported when it is called; those of a group have a `prefix` in `COMMANDS`."""
 
     def __init__(self, name: str, prefix: str = "", **settings: Any) -> None:
         super().__init__(name, context_settings=CONTEXT, subcommand_metavar="COMMAND …", **settings)

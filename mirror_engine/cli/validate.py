@@ -191,11 +191,7 @@ def explain(codes: tuple[str, ...]) -> None:
 
 
 def known_code(text: str) -> str:
-    """The code that is meant by a code or a name, in any case.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The code that is meant by a code or a name, in any case; raises `UsageError` where there is none."""
     code, name = text.strip().upper(), text.strip().lower()
     if code in CATALOG:
         return code

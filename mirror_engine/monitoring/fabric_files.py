@@ -304,11 +304,7 @@ class FabricTables:
         return {"fabric_status": status, "fabric_error": str((entry or {}).get("errorMessage") or "") or None}
 
     def snapshot(self, table: str) -> TableSnapshot | None:
-        """The table, with its record.
-
-        Raises:
-            TransientError: it could not be read.
-        """
+        """The table, with its record; raises `TransientError` where it could not be read."""
         if table in self.unread:
             raise self.unread[table]
         return self.snapshots.get(table) or self.writer.snapshot(table)
@@ -329,10 +325,7 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
     """Return the context with Fabric's progress where Fabric mirrors this mirrored database; else as it is.
 
     Fabric does where its monitoring files are there, and this engine has left progress in no ledger and no Delta table.
-    Of a table that cannot be read, the ledger gets the progress that its archive shows.
-
-    Raises:
-        StorageUnavailable: the monitoring files or an archive could not be read.
+    Of a table that cannot be read, the ledger gets the progress that its archive shows. Raises `StorageUnavailable`.
     """
     if context.ledger.tables() or not (found := _read_json(context.storage, REPLICATOR_FILE)):
         return context
@@ -387,14 +380,9 @@ def progress_of(
     metrics: Mapping[str, Any],
     synced_at: float,
 ) -> Progress:
-    """Return the progress that Fabric has made with a table.
+    """Return the progress that Fabric has made with a table, from its files, also archived ones, and its Delta table.
 
-    Args:
-        listing: the table folder.
-        files: those of the folder and its archives.
-        snapshot: of its Delta table.
-        metrics: those of its entry in `tables.json`.
-        synced_at: seconds since 1970 of its last sync or commit; 0 for none.
+    `metrics` are those of its entry in `tables.json`, `synced_at` is when it was synced last, in seconds since 1970.
     """
     metadata = listing.usable or Metadata()
     rows, size = (metrics.get(name) for name in ("processedRowCount", "processedByte"))

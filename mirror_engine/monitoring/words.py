@@ -157,13 +157,7 @@ def as_json(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def fields_json(value: object, *names: str, **renamed: str) -> dict[str, Any]:
-    """Some attributes of a result as plain values, null for an empty text.
-
-    Args:
-        value: the result.
-        names: of the attributes.
-        renamed: names of further ones, by the name that each gets.
-    """
+    """Some attributes of a result as plain values, null for an empty text; `renamed` ones get another name."""
     found = {
         name: getattr(value, source) for name, source in {**dict(zip(names, names, strict=True)), **renamed}.items()
     }

@@ -432,8 +432,7 @@ def _not_of_type(path: Path, name: str, row: int, kind: pa.DataType) -> UsageErr
 def typed(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Text as values of a Delta type, by the rules of delimited text (LZ-6.9); empty text is no NULL.
 
-    Raises:
-        CellFault: the first text that is no value of the type, with its position.
+    Raises `CellFault` at the first text that is no value of the type, with its position.
     """
     if pa.types.is_string(kind):
         return texts

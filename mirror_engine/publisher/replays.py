@@ -270,12 +270,9 @@ def likely(changes: Sequence[FileChange], ours: Sequence[Row], theirs: Sequence[
 
 
 def cell_cause(ours: pa.Array[Any], theirs: pa.Array[Any], kind: str = "") -> tuple[str, Flags] | None:
-    """What explains the most of a column's cells that differ, and which ones; None if nothing does.
+    """What explains the most of a column's cells, all of which differ, and which ones; None if nothing does.
 
-    Args:
-        ours: cells of the replay.
-        theirs: as many of Fabric's table, of the same type, unequal in each place.
-        kind: the only one to try; `""` for all.
+    `kind` is the only one to try, `""` for all.
     """
     found = [each for each in _cell_causes(ours, theirs) if each[0] == (kind or each[0])]
     kind, cells = max(found, key=lambda each: np.count_nonzero(each[1]))  # the first of equal ones

@@ -95,12 +95,7 @@ _Path: TypeAlias = Path | _StorePath
 def find_target(
     path: Place, config: Config, opened: Callable[[Place, str], Storage] = lambda place, _: open_storage(place)
 ) -> ValidationTarget:
-    """Find what a path or URL is.
-
-    Args:
-        path: the path or URL.
-        config: all options.
-        opened: returns the storage of a folder, of which what is below another is read.
+    """Find what a path or URL is; `opened` returns the storage of a folder, of which what is below another is read.
 
     Raises:
         UsageError: there is no such path, it is no part of a landing zone, or Fabric ignores it.

@@ -372,11 +372,7 @@ def _in_memory(storage: Storage, target: ValidationTarget) -> tuple[Sequence[Tab
 
 
 def read_baseline(path: Path) -> Callable[[ValidationReport, Diagnostic], bool]:
-    """Read a baseline file; returns whether it has a diagnostic of a report, whose row and count may differ.
-
-    Raises:
-        UsageError: there is no such file, or it is no baseline.
-    """
+    """Read a baseline file; returns whether it has a diagnostic: row and count may differ. Raises `UsageError`."""
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
         entries = frozenset(tuple(entry[name] for name in _BASELINE_FIELDS) for entry in content["suppressed"])

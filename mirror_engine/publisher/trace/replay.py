@@ -384,11 +384,7 @@ def _unknown_numbers(trace: TraceContext, progress: Progress) -> dict[str, int]:
 
 
 class _ContinuingWriter(KeyWriter):
-    """A `KeyWriter` that goes on from a table, whose rows it does not have.
-
-    Args:
-        table: the table as it is; None where it is not there yet.
-    """
+    """A `KeyWriter` that goes on from a table, None where it is not there yet, whose rows it does not have."""
 
     def __init__(self, table: TableSnapshot | None) -> None:
         super().__init__()
@@ -400,11 +396,7 @@ class _ContinuingWriter(KeyWriter):
 
 
 def with_rejections(seen: MirrorSnapshot, status: MirrorStatus) -> MirrorStatus:
-    """Return the status with the first file of each table that Fabric would reject; reads the pending files.
-
-    Raises:
-        TransientError: a file could not be read for now.
-    """
+    """Return the status with the first file of each table that Fabric would reject; may raise `TransientError`."""
     return replace(status, tables=tuple(_checked(seen, table) for table in status.tables))
 
 
