@@ -13,7 +13,7 @@ from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
-from mirror_engine.onelake.services import Services
+from mirror_engine.onelake.serving import Services
 from mirror_engine.onelake.store import LocalStore
 
 ITEM = "shop/orders"

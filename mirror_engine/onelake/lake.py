@@ -16,7 +16,7 @@ from mirror_engine.onelake.conditions import NONE, Properties
 from mirror_engine.onelake.errors import MANAGED_FOLDERS, FabricApiError, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.items import OPEN_FOLDERS, SUFFIXES, display_name, segments_of
 from mirror_engine.onelake.options import LISTS, TIME_SHIFT
-from mirror_engine.onelake.store import LIMITS, Limits, Uploads, assemble, contiguous_parts
+from mirror_engine.onelake.store import Uploads, assemble, contiguous_parts
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
@@ -51,12 +51,11 @@ class Lake:
     options: EmulatorOptions
     _: KW_ONLY
     clock: Callable[[], int] = time.time_ns  # nanoseconds since 1970; gives Last-Modified
-    limits: Limits = LIMITS
     # Gets the path of each file that a rename without a condition replaced; called outside of locks
     on_lost_file: Callable[[str], None] = lambda _: None
 
     def __post_init__(self) -> None:
-        self._uploads = Uploads(self.storage, self.limits, self.options.clock)
+        self._uploads = Uploads(self.storage, self.options.clock)
         self._last_ns = 0
         self._lock = threading.RLock()
         self._commits = [threading.Lock() for _ in range(COMMIT_LOCKS)]

@@ -74,15 +74,9 @@ class LakeRequest:
         )
 
     @property
-    def length(self) -> int | None:
-        """The `Content-Length`; None for a chunked body."""
-        text = self.headers.get("content-length")
-        return int(text) if text and text.isascii() and text.isdigit() else None
-
-    @property
     def is_empty(self) -> bool:
         """Whether its headers announce no body."""
-        return self.length == 0 or (self.length is None and "transfer-encoding" not in self.headers)
+        return int(self.headers.get("content-length", 0)) == 0 and "transfer-encoding" not in self.headers
 
     @property
     def conditions(self) -> Conditions:

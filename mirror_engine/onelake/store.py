@@ -255,20 +255,10 @@ def _kind(name: str, folder: int) -> Kind | None:
     return None
 
 
-GIB = 1 << 30
+STAGING_BYTES = 64 << 30  # at most, of all bodies that are arriving or uncommitted
+EXPIRY_SECONDS = 24 * 3600.0  # after which an upload without new parts is dropped
 COPY_BYTES = 1 << 20
 RETRY_AFTER_SECONDS = 30
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of what clients may leave uncommitted."""
-
-    staging_bytes: int = 64 * GIB  # of all bodies that are arriving or uncommitted
-    expiry_seconds: float = 24 * 3600  # after which an upload without new parts is dropped
-
-
-LIMITS = Limits()
 
 
 @dataclass
@@ -284,17 +274,16 @@ class Uploads:
     that blocks are put for. Its parts are named by position or block id; the last one per name wins.
     """
 
-    def __init__(self, storage: LocalStore, limits: Limits, clock: Clock) -> None:
+    def __init__(self, storage: LocalStore, clock: Clock) -> None:
         self.used_bytes = 0  # on the disk, arriving or uncommitted
         self._storage = storage
-        self._limits = limits
         self._now = clock.monotonic
         self._uploads: dict[str, _Upload] = {}
         self._lock = threading.Lock()
 
     def receive(self) -> StagedFile:
         """A new body, after dropping what has expired; it raises ServerBusy where too much is uncommitted."""
-        since = self._now() - self._limits.expiry_seconds
+        since = self._now() - EXPIRY_SECONDS
         with self._lock:
             expired = [key for key, upload in self._uploads.items() if upload.touched_seconds < since]
         for key in expired:
@@ -336,7 +325,7 @@ class Uploads:
 
     def _account(self, size: int) -> None:
         with self._lock:
-            if size > 0 and self.used_bytes + size > self._limits.staging_bytes:
+            if size > 0 and self.used_bytes + size > STAGING_BYTES:
                 message = "Too much is uncommitted; flush, or wait until it is dropped."
                 raise StorageApiError(StorageErrorCode.ServerBusy, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
             self.used_bytes += size

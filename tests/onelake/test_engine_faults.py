@@ -15,7 +15,7 @@ from mirror_engine.config import Config
 from mirror_engine.onelake.engine_pool import DatabaseStatus, EnginePool
 from mirror_engine.onelake.faults import hold, parse_fault
 from mirror_engine.onelake.options import ServerPlan
-from mirror_engine.onelake.services import Services
+from mirror_engine.onelake.serving import Services
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow

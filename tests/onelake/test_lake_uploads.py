@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from lakes import ABSENT_ONLY, ZoneClient, matching, refused
 
+from mirror_engine.onelake import store
 from mirror_engine.onelake.conditions import Conditions
 from mirror_engine.onelake.errors import StorageErrorCode
-from mirror_engine.onelake.store import Limits, LocalStore
+from mirror_engine.onelake.store import LocalStore
 
 
 def test_folders_and_files_are_created_with_their_parents(zone):
@@ -144,8 +145,8 @@ def test_a_copy_is_a_file_of_its_own_and_a_copied_folder_is_empty(zone):
     assert zone.names("V") == []
 
 
-def test_uncommitted_bytes_have_a_quota_that_commits_and_failures_give_back(tmp_path):
-    zone = ZoneClient(LocalStore(tmp_path), limits=Limits(staging_bytes=10))
+def test_uncommitted_bytes_have_a_quota_that_commits_and_failures_give_back(zone, monkeypatch):
+    monkeypatch.setattr(store, "STAGING_BYTES", 10)
     zone.create("f")
     zone.append("f", 0, b"123456")
     with refused(StorageErrorCode.ServerBusy):

@@ -8,8 +8,7 @@ from shop_window import EVIL, EVIL_TABLE, SHOP, shop
 from starlette.testclient import TestClient
 
 from mirror_engine.onelake.engine_pool import DatabaseStatus
-from mirror_engine.onelake.page.pages import StatusCache
-from mirror_engine.onelake.page.web import MAX_HEARTBEAT_AGE_SECONDS, STATES, Metrics, Web, unready
+from mirror_engine.onelake.page.web import MAX_HEARTBEAT_AGE_SECONDS, STATES, Metrics, StatusCache, Web, unready
 
 pytestmark = pytest.mark.slow
 

@@ -19,9 +19,8 @@ from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import CATALOG
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.options import ServerPlan
-from mirror_engine.onelake.page import pages
-from mirror_engine.onelake.page.pages import View
-from mirror_engine.onelake.page.web import Web
+from mirror_engine.onelake.page import web
+from mirror_engine.onelake.page.web import View, Web
 from mirror_engine.onelake.serving import Server
 from mirror_engine.publisher.testing import OneLakeInTest, onelake
 
@@ -82,7 +81,7 @@ def test_a_view_knows_its_addresses():
 
 
 def test_of_many_tables_the_first_are_shown_and_all_on_request(tmp_path, monkeypatch):
-    monkeypatch.setattr(pages, "MAX_TABLES", 3)
+    monkeypatch.setattr(web, "MAX_TABLES", 3)
     window = Window(tmp_path)
     publisher = window.add(SHOP, "Sales", "Shop")
     for number in range(5):
@@ -155,7 +154,7 @@ def test_an_empty_emulator_says_what_to_do_next_and_that_works():
         lake.mirror.sync_until_caught_up()
         assert lake.mirror.table("Cities").rows() == [{"id": 1, "city": "Linz"}, {"id": 2, "city": "Wels"}]
         lake.mirror.assert_no_diagnostics()
-        time.sleep(pages.FRESH_SECONDS)
+        time.sleep(web.FRESH_SECONDS)
         assert "What to do next" not in read(lake.connection.page)
 
 
@@ -208,13 +207,13 @@ def test_no_page_waits_long_for_a_scan_and_later_ones_show_what_was_known(tmp_pa
     items = window.items()
     for item in items:
         window.change(item.id, view=lambda item=item: slow(item))
-    web = Web(window.items)
-    client = TestClient(web.app)
+    page = Web(window.items)
+    client = TestClient(page.app)
     try:
         for path in ("/", f"/tables/{SHOP}/Items"):
             began = time.monotonic()
             answer = client.get(path)
-            assert time.monotonic() - began < 2 * pages.PATIENCE_SECONDS + 2  # and not 20
+            assert time.monotonic() - began < 2 * web.PATIENCE_SECONDS + 2  # and not 20
             assert (answer.status_code, "being listed" in answer.text) == (200, True)
         go.set()
         ready = time.monotonic() + 10
@@ -227,7 +226,7 @@ def test_no_page_waits_long_for_a_scan_and_later_ones_show_what_was_known(tmp_pa
         assert NAMES.findall(client.get("/?state=halted").text) == ["Items"]  # while it runs
     finally:
         go.set()
-        web._statuses.close()
+        page._statuses.close()
 
 
 class Outline(HTMLParser):

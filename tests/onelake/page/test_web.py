@@ -14,16 +14,18 @@ from starlette.testclient import TestClient
 
 from mirror_engine.monitoring.words import help_for, urgency
 from mirror_engine.onelake.engine_pool import DatabaseStatus
-from mirror_engine.onelake.page import pages
-from mirror_engine.onelake.page.pages import (
+from mirror_engine.onelake.page import web
+from mirror_engine.onelake.page.web import (
+    ASSETS,
+    HEADERS,
     MAX_CHARACTERS,
     MAX_COLUMNS,
     MAX_FILES,
+    Web,
     last_diagnostic,
     row_texts,
     table_url,
 )
-from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
 
 pytestmark = pytest.mark.slow
 
@@ -97,7 +99,7 @@ def test_files_history_and_first_rows_are_shown(client):
     assert "MERGE" in read.partition("History")[2]
     rows = read.partition("First rows")[2]
     assert "Customer 20" in rows
-    assert len(re.findall(r"Customer \d+", rows)) == pages.MAX_ROWS - 1  # one has no customer any more
+    assert len(re.findall(r"Customer \d+", rows)) == web.MAX_ROWS - 1  # one has no customer any more
     assert "1 NULL NULL 99.5 3 Customer 3 2026-11-02T08:15:29+00:00 37.5" in rows
     rejected = words_of(client.get(f"/tables/{SHOP}/Items").text)
     assert re.search(r"00000000000000000002.parquet rejected - .*row marker", rejected)
@@ -210,7 +212,7 @@ def test_the_page_shows_an_engine_failure(window, visitor):
 
 
 def test_many_readers_cost_one_scan(still):
-    cache = pages.StatusCache(still.items, clock=lambda: 0.0)
+    cache = web.StatusCache(still.items, clock=lambda: 0.0)
     before = still.views
     for _ in range(5):
         cache.all()
@@ -219,11 +221,11 @@ def test_many_readers_cost_one_scan(still):
 
 def test_a_change_is_visible_once_the_cache_is_stale(window):
     now = [0.0]
-    cache = pages.StatusCache(window.items, clock=lambda: now[0])
+    cache = web.StatusCache(window.items, clock=lambda: now[0])
     assert cache.all(only=SHOP)[0].status.tables[0].state.code == "behind"
     window.apply()
     assert cache.all(only=SHOP)[0].status.tables[0].state.code == "behind"
-    now[0] += pages.FRESH_SECONDS
+    now[0] += web.FRESH_SECONDS
     assert cache.all(only=SHOP)[0].status.tables[0].state.code == "caught_up"
 
 
@@ -234,10 +236,10 @@ def test_scans_take_at_most_a_fifth_of_the_time(window):
         now[0] += 5.0  # each look takes five seconds
         return now[0]
 
-    cache = pages.StatusCache(window.items, clock=slow_clock)
+    cache = web.StatusCache(window.items, clock=slow_clock)
     cache.all(only=SHOP)[0]
     before = window.views
-    now[0] += 5 * pages.IDLE_FACTOR - 11
+    now[0] += 5 * web.IDLE_FACTOR - 11
     cache.all(only=SHOP)[0]
     assert window.views == before
 
@@ -249,7 +251,7 @@ def test_rows_are_read_once_a_version(window, visitor, monkeypatch):
     monkeypatch.setattr(writer, "rows", lambda *args, **options: reads.append(options) or rows(*args, **options))
     for _ in range(3):
         assert visitor.get(ORDERS).status_code == 200
-    assert [read["limit"] for read in reads] == [pages.MAX_ROWS]
+    assert [read["limit"] for read in reads] == [web.MAX_ROWS]
     window.apply()
     visitor.get(ORDERS)
     assert [read["version"] for read in reads] == [1, 2]
@@ -263,7 +265,7 @@ def test_names_that_no_encoding_knows_or_that_would_break_a_line_of_the_stream_a
     assert r"a\r\ndata: b" in page.text
 
 
-PAGE_CSS = Path(pages.__file__).with_name("templates").joinpath("page.css").read_text(encoding="utf-8")
+PAGE_CSS = Path(web.__file__).with_name("templates").joinpath("page.css").read_text(encoding="utf-8")
 LIGHT, DARK = (dict(re.findall(r"--([\w-]+): #(\w+);", part)) for part in PAGE_CSS.partition("* {")[0].split("@media"))
 TONES = ("well", "busy", "idle", "stuck")
 
