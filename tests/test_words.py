@@ -34,7 +34,7 @@ PHRASES = (
 HONEST = {
     ("anchor", "mirror_engine/tables/spark/java.py"): "pathlib's word for a path's root",
     ("met", "mirror_engine/monitoring/wait_conditions.py"): "a condition is met or not",
-    ("met", "mirror_engine/onelake/conditions.py"): "Azure's code ConditionNotMet",
+    ("met", "mirror_engine/onelake/requests.py"): "Azure's code ConditionNotMet",
     ("met", "mirror_engine/onelake/errors.py"): "Azure's code ConditionNotMet",
     ("met", "mirror_engine/onelake/lake.py"): "Azure's code ConditionNotMet",
     ("the service", "mirror_engine/onelake/fabric_rest.py"): "Fabric's own message",

@@ -16,17 +16,15 @@ from xml.etree import ElementTree as ET
 
 from starlette.responses import Response
 
-from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.errors import ALLOWED_BY, StorageApiError, StorageErrorCode
-from mirror_engine.onelake.requests import CONTENT_TYPE, VERSION, changed, is_dfs, response_headers
+from mirror_engine.onelake.requests import CONTENT_TYPE, SOURCE, VERSION, Conditions, changed, is_dfs, response_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirror_engine.onelake.conditions import Properties
     from mirror_engine.onelake.items import Address
     from mirror_engine.onelake.lake import Lake
-    from mirror_engine.onelake.requests import LakeRequest
+    from mirror_engine.onelake.requests import LakeRequest, Properties
     from mirror_engine.onelake.store import StagedFile
 
 DELIMITER = "/"
@@ -167,7 +165,7 @@ def user_delegation_key(_: Lake, __: LakeRequest, document: bytes) -> Response:
 
 def copy(lake: Lake, request: LakeRequest) -> Response:
     """Copy Blob, and Put Blob From URL: `PUT` with `x-ms-copy-source`; complete when it is answered."""
-    source, target = request.source(lake, "x-ms-copy-source"), lake.destination(request.raw_path)
+    source, target = request.source(lake.items, "x-ms-copy-source"), lake.destination(request.raw_path)
     properties = lake.copy(source, target, request.conditions, Conditions.of(request.headers, SOURCE))
     status = 201 if "x-ms-blob-type" in request.headers else 202
     return changed(properties, status, {"x-ms-copy-id": str(uuid4()), "x-ms-copy-status": "success"})

@@ -9,15 +9,13 @@ from uuid import uuid4
 
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from mirror_engine.onelake.conditions import SOURCE, Conditions, requested_range
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.options import HEAD
-from mirror_engine.onelake.requests import changed, file_chunks, path_headers
+from mirror_engine.onelake.requests import SOURCE, Conditions, changed, file_chunks, path_headers, requested_range
 
 if TYPE_CHECKING:
-    from mirror_engine.onelake.conditions import Properties
     from mirror_engine.onelake.lake import Lake
-    from mirror_engine.onelake.requests import LakeRequest
+    from mirror_engine.onelake.requests import LakeRequest, Properties
     from mirror_engine.onelake.store import StagedFile
 
 _LEASE_STATUSES = {"acquire": 201, "break": 202, "change": 200, "renew": 200, "release": 200}
@@ -61,7 +59,7 @@ def flush(lake: Lake, request: LakeRequest) -> Response:
 
 def rename(lake: Lake, request: LakeRequest) -> Response:
     """Path Create: `PUT` with `x-ms-rename-source`."""
-    source, target = request.source(lake, "x-ms-rename-source"), lake.destination(request.raw_path)
+    source, target = request.source(lake.items, "x-ms-rename-source"), lake.destination(request.raw_path)
     return changed(lake.rename(source, target, request.conditions, Conditions.of(request.headers, SOURCE)))
 
 

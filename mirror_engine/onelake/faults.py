@@ -20,7 +20,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake.conditions import NANOSECONDS
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS
 from mirror_engine.onelake.errors import (
     ConnectionReset,
@@ -33,7 +32,7 @@ from mirror_engine.onelake.errors import (
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
 from mirror_engine.onelake.items import segments_of
 from mirror_engine.onelake.options import CHANNELS, TIME_SHIFT, DeletedFolder, FaultRule
-from mirror_engine.onelake.requests import ChangeName, OperationName, WriteName, read_bounded
+from mirror_engine.onelake.requests import NANOSECONDS, ChangeName, OperationName, WriteName, read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.engine_pool import EnginePool
     from mirror_engine.onelake.lake import Lake
     from mirror_engine.onelake.options import EmulatorOptions
-    from mirror_engine.onelake.requests import LakeRequest, Operation
+    from mirror_engine.onelake.requests import LakeRequest
 
     Handler: TypeAlias = Callable[[Lake, LakeRequest], Awaitable[Response]]
 
@@ -61,11 +60,10 @@ _THROTTLED = {
 }
 
 
-async def with_faults(lake: Lake, request: LakeRequest, operation: Operation) -> Handler:
-    """The operation, wrapped in the faults that this request gets; the rule given first is the outermost."""
-    handler: Handler = operation.__call__
+async def with_faults(lake: Lake, request: LakeRequest, handler: Handler, name: str) -> Handler:
+    """The operation of that name, wrapped in the faults that this request gets; the rule given first is outermost."""
     if lake.options.faults:
-        names = await run_in_threadpool(_names, lake, request, operation)
+        names = await run_in_threadpool(_names, lake, request, name)
         is_service = not request.raw_path.strip(b"/")  # the account itself
         path = "" if is_service else "/".join(segments_of(request.raw_path))
         for rule in reversed(lake.options.faults_of(request.method, path, names)):
@@ -73,16 +71,16 @@ async def with_faults(lake: Lake, request: LakeRequest, operation: Operation) ->
     return handler
 
 
-def _names(lake: Lake, request: LakeRequest, operation: Operation) -> set[str]:
+def _names(lake: Lake, request: LakeRequest, name: str) -> set[str]:
     """By which fault rules know a request: an append that flushes has two names."""
-    if operation.name == "create" and request.query["resource"].lower() == "directory":
+    if name == "create" and request.query["resource"].lower() == "directory":
         return {"folder"}
-    if operation.name == "delete":
+    if name == "delete":
         with suppress(StorageApiError):
             if lake.properties(lake.items.address(request.raw_path)).is_folder:
                 return {"drop"}
-    is_flush = operation.name == "append" and request.flag("flush")
-    return {"append", "flush"} if is_flush else {operation.name or ""}
+    is_flush = name == "append" and request.flag("flush")
+    return {"append", "flush"} if is_flush else {name}
 
 
 async def _fail(rule: FaultRule, _: Handler, __: Lake, ___: LakeRequest) -> Response:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from email.utils import formatdate, parsedate_to_datetime
+from hashlib import blake2b
+from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 from xml.etree import ElementTree as ET
@@ -11,18 +14,138 @@ from xml.etree import ElementTree as ET
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from mirror_engine.onelake.conditions import Conditions
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, LOOPBACK_HOSTS, host_of, is_served
+from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from starlette.requests import Request
 
-    from mirror_engine.onelake.conditions import Properties
-    from mirror_engine.onelake.items import Address
-    from mirror_engine.onelake.lake import Lake
+    from mirror_engine.onelake.items import Address, Items
+    from mirror_engine.storage.base import Entry
+
+NANOSECONDS = 1_000_000_000
+ANY = frozenset("*")
+SOURCE = "x-ms-source-"
+_RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,19})\s*-\s*([0-9]{0,19})\s*")
+
+
+@dataclass(frozen=True)
+class Properties:
+    """Properties of a file or folder."""
+
+    is_folder: bool  # else it is a file
+    size: int  # in bytes; 0 for a folder
+    modified_ns: int  # Last-Modified in nanoseconds since 1970; clients get whole seconds
+    identity: str  # kept by a rename, new after deleting and creating again
+
+    @staticmethod
+    def of(entry: Entry) -> Properties:
+        """Those of an entry of the store."""
+        return Properties(entry.kind is Kind.FOLDER, entry.size, entry.modified_ns, entry.identity)
+
+    @property
+    def etag(self) -> str:
+        """In quotes: a digest of a folder's identity; of a file's identity, time and size."""
+        version = self.identity if self.is_folder else f"{self.identity} {self.modified_ns} {self.size}"
+        return f'"0x8D{blake2b(version.encode(), digest_size=8).hexdigest()[:13].upper()}"'
+
+    @property
+    def last_modified(self) -> str:
+        """RFC 1123, in whole seconds."""
+        return formatdate(self.modified_ns // NANOSECONDS, usegmt=True)
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Conditional headers; None where one is absent."""
+
+    if_match: frozenset[str] | None = None  # entity tags without quotes, or `{"*"}`
+    if_none_match: frozenset[str] | None = None
+    if_modified_since: int | None = None  # seconds since 1970
+    if_unmodified_since: int | None = None
+    error: StorageErrorCode = StorageErrorCode.ConditionNotMet  # what an unfulfilled one is answered with
+
+    @staticmethod
+    def of(headers: Mapping[str, str], prefix: str = "") -> Conditions:
+        """Read `If-Match` and its kin from headers by lower-case name, `SOURCE` before each; InvalidHeaderValue."""
+        return Conditions(
+            _tags(headers.get(f"{prefix}if-match")),
+            _tags(headers.get(f"{prefix}if-none-match")),
+            _seconds(headers.get(f"{prefix}if-modified-since")),
+            _seconds(headers.get(f"{prefix}if-unmodified-since")),
+            StorageErrorCode.SourceConditionNotMet if prefix else StorageErrorCode.ConditionNotMet,
+        )
+
+    def check_write(self, present: Properties | None) -> None:
+        """Check a change of a path, which may be absent: PathAlreadyExists for `If-None-Match: *`, else `error`."""
+        if present and self.if_none_match == ANY:
+            raise StorageApiError(StorageErrorCode.PathAlreadyExists)
+        self.check_source(present)
+
+    def check_source(self, present: Properties | None) -> None:
+        """Check the source of a rename or copy: `error`."""
+        if not (self._matches(present) and self._is_newer(present)):
+            raise StorageApiError(self.error)
+
+    def check_read(self, present: Properties) -> None:
+        """Check a read: NotModified where the client's copy is current, else `error`."""
+        if not self._matches(present):
+            raise StorageApiError(self.error)
+        if not self._is_newer(present):
+            raise StorageApiError(StorageErrorCode.NotModified)
+
+    def _matches(self, present: Properties | None) -> bool:
+        if self.if_match is not None and not _names(self.if_match, present):
+            return False
+        since = self.if_unmodified_since
+        return since is None or present is None or present.modified_ns // NANOSECONDS <= since
+
+    def _is_newer(self, present: Properties | None) -> bool:
+        if self.if_none_match is not None:
+            return not _names(self.if_none_match, present)
+        since = self.if_modified_since
+        return since is None or present is None or present.modified_ns // NANOSECONDS > since
+
+
+NONE = Conditions()
+
+
+def _names(tags: frozenset[str], present: Properties | None) -> bool:
+    return present is not None and ("*" in tags or present.etag.strip('"') in tags)
+
+
+def _tags(text: str | None) -> frozenset[str] | None:
+    """Entity tags with or without quotes, weak or not."""
+    return None if text is None else frozenset(tag.strip().removeprefix("W/").strip('"') for tag in text.split(","))
+
+
+def _seconds(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(parsedate_to_datetime(text).timestamp())
+    except (ValueError, OverflowError) as problem:
+        raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "A condition's date cannot be read.") from problem
+
+
+def requested_range(headers: Mapping[str, str], size: int) -> tuple[int, int] | None:
+    """Start and end of the range in `x-ms-range`, which wins, or `Range`; None for the whole file.
+
+    A header that is not a single byte range is ignored, as HTTP demands. InvalidRange past the end of `size` bytes.
+    """
+    match = _RANGE.fullmatch(headers.get("x-ms-range") or headers.get("range") or "")
+    if match is None or match.groups() == ("", ""):
+        return None
+    first, last = match.groups()
+    if first and last and int(last) < int(first):
+        return None
+    start = int(first) if first else max(size - int(last), 0)
+    end = min(int(last) + 1, size) if first and last else size
+    if start >= end:
+        raise StorageApiError(StorageErrorCode.InvalidRange, headers={"Content-Range": f"bytes */{size}"})
+    return start, end
+
 
 # Operations as fault rules name them: `folder` creates a folder, `drop` deletes one, `rest` is one of Fabric's API,
 # `new_item` that of it which creates a mirrored database
@@ -99,7 +222,7 @@ class LakeRequest:
             raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, f"{name} is not a whole number.")
         return int(text)
 
-    def source(self, lake: Lake, header: str) -> Address:
+    def source(self, items: Items, header: str) -> Address:
         """The address in `x-ms-rename-source` or `x-ms-copy-source`: InvalidSourceUri, SourcePathNotFound.
 
         It is `/ws/…`, `/onelake/ws/…` or a URL of a served host; its query is ignored.
@@ -118,31 +241,11 @@ class LakeRequest:
                 raise StorageApiError(StorageErrorCode.InvalidSourceUri, "The source is on another host.")
             path = url.path
         try:
-            return lake.items.address(path.encode("latin-1"))  # clients may send UTF-8 that is not percent-encoded
+            return items.address(path.encode("latin-1"))  # clients may send UTF-8 that is not percent-encoded
         except StorageApiError as error:
             if error.code in _ABSENT:
                 raise StorageApiError(StorageErrorCode.SourcePathNotFound) from None
             raise
-
-
-class Operation(NamedTuple):
-    """Which requests ask for it, and what answers them on a worker thread."""
-
-    methods: str  # with a blank between them
-    mark: str  # a header, a query parameter, or one with its value; "" for any
-    run: Callable[..., Response]  # gets lake, request, and the body where it takes one
-    name: OperationName | None = None  # None where no fault names it
-    takes: Literal["", "bytes", "staged"] = ""  # the form of the body: none, all its bytes, or a staged file
-
-    async def __call__(self, lake: Lake, request: LakeRequest) -> Response:
-        if not self.takes:
-            return await run_in_threadpool(self.run, lake, request)
-        if self.takes == "bytes":
-            return await run_in_threadpool(self.run, lake, request, await read_bounded(request.body))
-        with await run_in_threadpool(lake.receive) as body:
-            async for chunk in request.body:
-                await run_in_threadpool(body.write, chunk)
-            return await run_in_threadpool(self.run, lake, request, body)
 
 
 def response_headers(request: LakeRequest) -> dict[str, str]:

@@ -8,10 +8,11 @@ import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Match
@@ -37,7 +38,7 @@ from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.middleware import observed
 from mirror_engine.onelake.network import Listeners, create_authority
 from mirror_engine.onelake.page.web import Web
-from mirror_engine.onelake.requests import LakeRequest, Operation, error_response, is_dfs, response_headers
+from mirror_engine.onelake.requests import LakeRequest, error_response, is_dfs, read_bounded, response_headers
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.roots import check_store
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.middleware import RejectedRequest
     from mirror_engine.onelake.network import Authority
     from mirror_engine.onelake.options import ServerPlan
+    from mirror_engine.onelake.requests import OperationName
 
 
 def onelake_app(lake: Lake) -> ASGIApp:
@@ -75,8 +77,9 @@ def onelake_app(lake: Lake) -> ASGIApp:
 
 async def _response(lake: Lake, request: LakeRequest) -> Response:
     try:
-        operation = await with_faults(lake, request, operation_of(request))
-        response = await operation(lake, request)
+        operation = operation_of(request)
+        handler = await with_faults(lake, request, operation.__call__, operation.name or "")
+        response = await handler(lake, request)
     except StorageApiError as error:
         return _refused(request, error)
     except StorageUnavailable as problem:
@@ -91,6 +94,26 @@ def _refused(request: LakeRequest, error: StorageApiError) -> Response:
     return error_response(request, error.code.status, code, f"{error}\nRequestId:{request.id}", error.headers)
 
 
+class _Operation(NamedTuple):
+    """Which requests ask for it, and what answers them on a worker thread."""
+
+    methods: str  # with a blank between them
+    mark: str  # a header, a query parameter, or one with its value; "" for any
+    run: Callable[..., Response]  # gets lake, request, and the body where it takes one
+    name: OperationName | None = None  # None where no fault names it
+    takes: Literal["", "bytes", "staged"] = ""  # the form of the body: none, all its bytes, or a staged file
+
+    async def __call__(self, lake: Lake, request: LakeRequest) -> Response:
+        if not self.takes:
+            return await run_in_threadpool(self.run, lake, request)
+        if self.takes == "bytes":
+            return await run_in_threadpool(self.run, lake, request, await read_bounded(request.body))
+        with await run_in_threadpool(lake.receive) as body:
+            async for chunk in request.body:
+                await run_in_threadpool(body.write, chunk)
+            return await run_in_threadpool(self.run, lake, request, body)
+
+
 def _refusal(code: StorageErrorCode, message: str = "") -> Callable[..., Response]:
     def refuse(*_: object) -> Response:
         raise StorageApiError(code, message)
@@ -103,41 +126,41 @@ _UNSUPPORTED = _refusal(StorageErrorCode.UnsupportedQueryParameter)
 _FABRIC_S = _refusal(StorageErrorCode.ArtifactIdMissing)  # only Fabric creates and deletes workspaces
 _UNMARKED = _refusal(StorageErrorCode.MissingRequiredHeader, "Neither resource nor x-ms-blob-type is there.")
 _OPERATIONS = (  # the first counts
-    Operation("POST", "?comp=batch", blob.batch, "batch", "bytes"),
-    Operation("POST", "?comp=userdelegationkey", blob.user_delegation_key, takes="bytes"),
-    Operation("POST", "x-ms-lease-action", dfs.lease, "lease"),
-    Operation("PUT", "x-ms-rename-source", dfs.rename, "rename"),
-    Operation("PUT", "?resource", dfs.create, "create"),
-    Operation(_ANY, "?action=append", dfs.append, "append", "staged"),
-    Operation(_ANY, "?action=flush", dfs.flush, "flush"),
-    Operation(_ANY, "?action=setproperties", dfs.set_properties, "metadata"),
-    Operation(_ANY, "?action", _UNSUPPORTED),
-    Operation("PUT DELETE", "?restype=container", _FABRIC_S),
-    Operation("PUT DELETE", "?restype=account", _FABRIC_S),
-    Operation("DELETE", "?resource=filesystem", _FABRIC_S),
-    Operation("PUT", "?comp=block", blob.put_block, "block", "staged"),
-    Operation("PUT", "?comp=blocklist", blob.put_block_list, "blocklist", "bytes"),
-    Operation("PUT", "?comp=metadata", dfs.set_properties, "metadata"),
-    Operation("PUT", "?comp=properties", dfs.set_properties, "metadata"),
-    Operation("PUT", "?comp=lease", dfs.lease, "lease"),
-    Operation("PUT DELETE", "?comp", _UNSUPPORTED),
-    Operation("PUT", "x-ms-copy-source", blob.copy, "copy"),
-    Operation("PUT", "x-ms-blob-type", blob.put, "put", "staged"),
-    Operation("PUT", "", _UNMARKED),
-    Operation("PATCH", "", _UNSUPPORTED),
-    Operation("DELETE", "", blob.delete, "delete"),
-    Operation("GET", "?resource=filesystem", dfs.list_paths, "list"),
-    Operation("GET HEAD", "?restype=account", blob.account_properties),
-    Operation("GET", "?comp=list", blob.list_blobs, "list"),
-    Operation("GET", "?comp", _UNSUPPORTED),  # no block lists, no tags
-    Operation("GET HEAD", "?restype=container", dfs.get_filesystem_properties),
-    Operation("HEAD", "?resource=filesystem", dfs.get_filesystem_properties),
-    Operation("GET", "", dfs.read, "read"),
-    Operation("HEAD", "", dfs.get_properties, "head"),
+    _Operation("POST", "?comp=batch", blob.batch, "batch", "bytes"),
+    _Operation("POST", "?comp=userdelegationkey", blob.user_delegation_key, takes="bytes"),
+    _Operation("POST", "x-ms-lease-action", dfs.lease, "lease"),
+    _Operation("PUT", "x-ms-rename-source", dfs.rename, "rename"),
+    _Operation("PUT", "?resource", dfs.create, "create"),
+    _Operation(_ANY, "?action=append", dfs.append, "append", "staged"),
+    _Operation(_ANY, "?action=flush", dfs.flush, "flush"),
+    _Operation(_ANY, "?action=setproperties", dfs.set_properties, "metadata"),
+    _Operation(_ANY, "?action", _UNSUPPORTED),
+    _Operation("PUT DELETE", "?restype=container", _FABRIC_S),
+    _Operation("PUT DELETE", "?restype=account", _FABRIC_S),
+    _Operation("DELETE", "?resource=filesystem", _FABRIC_S),
+    _Operation("PUT", "?comp=block", blob.put_block, "block", "staged"),
+    _Operation("PUT", "?comp=blocklist", blob.put_block_list, "blocklist", "bytes"),
+    _Operation("PUT", "?comp=metadata", dfs.set_properties, "metadata"),
+    _Operation("PUT", "?comp=properties", dfs.set_properties, "metadata"),
+    _Operation("PUT", "?comp=lease", dfs.lease, "lease"),
+    _Operation("PUT DELETE", "?comp", _UNSUPPORTED),
+    _Operation("PUT", "x-ms-copy-source", blob.copy, "copy"),
+    _Operation("PUT", "x-ms-blob-type", blob.put, "put", "staged"),
+    _Operation("PUT", "", _UNMARKED),
+    _Operation("PATCH", "", _UNSUPPORTED),
+    _Operation("DELETE", "", blob.delete, "delete"),
+    _Operation("GET", "?resource=filesystem", dfs.list_paths, "list"),
+    _Operation("GET HEAD", "?restype=account", blob.account_properties),
+    _Operation("GET", "?comp=list", blob.list_blobs, "list"),
+    _Operation("GET", "?comp", _UNSUPPORTED),  # no block lists, no tags
+    _Operation("GET HEAD", "?restype=container", dfs.get_filesystem_properties),
+    _Operation("HEAD", "?resource=filesystem", dfs.get_filesystem_properties),
+    _Operation("GET", "", dfs.read, "read"),
+    _Operation("HEAD", "", dfs.get_properties, "head"),
 )
 
 
-def operation_of(request: LakeRequest) -> Operation:
+def operation_of(request: LakeRequest) -> _Operation:
     """The operation that a request asks for; UnsupportedHttpVerb where there is none."""
     query = request.query.items()
     marks = {

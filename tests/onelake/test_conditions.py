@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from lakes import SECOND, refused
 
-from mirror_engine.onelake.conditions import NONE, SOURCE, Conditions, Properties
 from mirror_engine.onelake.errors import StorageErrorCode
+from mirror_engine.onelake.requests import NONE, SOURCE, Conditions, Properties
 
 NOON = "Sun, 06 Nov 1994 12:00:00 GMT"
 NOON_SECONDS = 784123200

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 from lakes import ABSENT_ONLY, changes, refused
 
-from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.errors import StorageErrorCode as Code
+from mirror_engine.onelake.requests import SOURCE, Conditions
 
 OTHER_TAG = Conditions.of({"if-match": '"other"'})
 ANY_TAG = Conditions.of({"if-match": "*"})

@@ -6,8 +6,8 @@ import pytest
 from lakes import ABSENT_ONLY, ZoneClient, matching, refused
 
 from mirror_engine.onelake import store
-from mirror_engine.onelake.conditions import Conditions
 from mirror_engine.onelake.errors import StorageErrorCode
+from mirror_engine.onelake.requests import Conditions
 from mirror_engine.onelake.store import LocalStore
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from lakes import SECOND, ZONE, ZoneClient, matching, refused
 
-from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.options import DeletedFolder, EngineView
+from mirror_engine.onelake.requests import SOURCE, Conditions
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.local import LocalStorage
 

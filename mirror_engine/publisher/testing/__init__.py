@@ -40,9 +40,8 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     is_emulated = name in {"OneLakeInTest", "Snapshot", "onelake"}
-    module = "testing.emulator" if is_emulated else "scenarios"
     try:
-        return getattr(import_module(f"mirror_engine.publisher.{module}"), name)
+        return getattr(import_module(".emulator" if is_emulated else "..scenarios", __name__), name)
     except ModuleNotFoundError as error:
         help_text = "Install the extra: pip install 'mirror-engine[emulator]'." if is_emulated else ""
         raise UsageError(f"{name} needs {error.name}", help_text) from None

@@ -107,15 +107,10 @@ class EmulatedMirror(MirrorInTest):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A STORE between two commits.
+    """A STORE between two commits."""
 
-    Attributes:
-        store: a copy of its files, gone with the emulator.
-        lead_seconds: how far its clock was ahead.
-    """
-
-    store: Path
-    lead_seconds: float
+    store: Path  # a copy of its files, gone with the emulator
+    lead_seconds: float  # how far its clock was ahead
 
 
 class OneLakeInTest:
