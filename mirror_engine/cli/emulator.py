@@ -342,7 +342,7 @@ def _server(
         ServerPlan(store, listening=listening, options=options, **engines, **served),
         on_error=lambda message: writer.write("error", "emulator_error", {"message": message}),
         on_event=log_event,
-        on_rejected=lambda request: writer.write(request.level, *request.to_json()),
+        on_rejected=lambda request: writer.write(*request.record()),
     )
 
 

@@ -64,16 +64,15 @@ def _blobs(
     folder = lake.items.inside(place, prefix.rpartition(DELIMITER)[0])
     whole = f"{place.shown}/{prefix}" if place.shown else prefix
     try:
-        if limit is not None:
-            return lake.list(folder, start_from, recursive=True, prefix=whole, limit=limit)
-        paths = lake.list(folder)
+        paths = lake.list(folder, start_from if limit else "", recursive=bool(limit), prefix=whole, limit=limit)
     except StorageApiError as error:
         if error.code is StorageErrorCode.PathNotFound:
             return []
         raise
-    named = [(name + DELIMITER * properties.is_folder, properties) for name, properties in paths]
-    matching = [(name, properties) for name, properties in named if name.startswith(whole) and name >= start_from]
-    return sorted(matching, key=lambda pair: pair[0])
+    if limit:
+        return paths
+    named = ((name + DELIMITER * properties.is_folder, properties) for name, properties in paths)
+    return sorted((pair for pair in named if pair[0] >= start_from), key=lambda pair: pair[0])
 
 
 def _blob(blob: ET.Element, name: str, properties: Properties) -> None:

@@ -52,17 +52,11 @@ class RejectedRequest:
     allowed_by: str = ""  # the option with which it would not be rejected; `""` where there is none
     is_tolerated: bool = False  # it was served here, but Fabric would reject it
 
-    @property
-    def level(self) -> Literal["info", "warning"]:
-        """Of its log event: to look for what is not there is nothing wrong."""
-        return "info" if (self.method, self.status) == ("GET", _NOT_FOUND) else "warning"
-
-    def to_json(self) -> tuple[str, dict[str, Any]]:
-        """A log event's name, and its fields."""
-        fields = asdict(self)
-        if not fields["allowed_by"]:
-            del fields["allowed_by"]
-        return "request_tolerated" if fields.pop("is_tolerated") else "request_rejected", fields
+    def record(self) -> tuple[Literal["info", "warning"], str, dict[str, Any]]:
+        """Level, name and fields of its log event; to look for what is not there is nothing wrong."""
+        fields = {name: value for name, value in asdict(self).items() if name != "allowed_by" or value}
+        name = "request_tolerated" if fields.pop("is_tolerated") else "request_rejected"
+        return "info" if (self.method, self.status) == ("GET", _NOT_FOUND) else "warning", name, fields
 
 
 def observed(send: Send, on_start: Callable[[Message], object]) -> Send:

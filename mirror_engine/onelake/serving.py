@@ -260,10 +260,6 @@ class Server:
     """A running emulator while entered.
 
     Attributes:
-        plan: what and how.
-        on_error: gets messages about failures, without request content.
-        on_event: gets every event of the engines, with its item.
-        on_rejected: gets every rejected request.
         connection: how it is reached, while entered.
         item: the default mirrored database, while entered.
 
@@ -274,9 +270,9 @@ class Server:
     """
 
     plan: ServerPlan
-    on_error: Callable[[str], None]
-    on_event: Callable[[Item, Event], None] = lambda *_: None
-    on_rejected: Callable[[RejectedRequest], None] = lambda _: None
+    on_error: Callable[[str], None]  # gets messages about failures, without request content
+    on_event: Callable[[Item, Event], None] = lambda *_: None  # gets every event of the engines, with its item
+    on_rejected: Callable[[RejectedRequest], None] = lambda _: None  # gets every rejected request
 
     def __enter__(self) -> Self:
         self._state = StateFolder(self.plan.store)

@@ -69,7 +69,7 @@ def test_every_line_is_of_the_schema_and_the_schema_has_no_other_event():
     for event in (*EVENTS, CycleEnded(3, 0, 0.1, 4)):
         log(event)
     for request in (("X", ""), ("X", "--lenient"), ("X", "", True)):
-        log.write("warning", *RejectedRequest("PUT", "h", "/p", 411, *request).to_json())
+        log.write(*RejectedRequest("PUT", "h", "/p", 411, *request).record())
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [found for line in lines for found in faults(line)] == []
     assert {type(event) for event in EVENTS} == set(get_args(Event))

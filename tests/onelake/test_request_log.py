@@ -38,7 +38,7 @@ def test_a_rejected_request_is_reported_with_path_and_code(emulator, reported):
         RejectedRequest("GET", ONELAKE, f"/{LANDING}/T/%C3%BC.csv", 404, "PathNotFound"),
         RejectedRequest("DELETE", "localhost", f"/shop/{ITEM}/Files", 400, "OperationNotAllowedOnThePath", ALLOWING),
     ]
-    assert [record.to_json()[1].get("allowed_by") for record in reported] == [None, ALLOWING]
+    assert [each.record()[2].get("allowed_by") for each in reported] == [None, ALLOWING]
 
 
 def test_requests_rejected_by_guard_and_proxy_are_reported(emulator, reported):
@@ -58,7 +58,7 @@ def test_a_write_without_a_length_is_reported_as_tolerated(emulator, reported):
     assert one == RejectedRequest(
         "PUT", ONELAKE, f"/{LANDING}/T/1.csv", 411, "MissingContentLengthHeader", is_tolerated=True
     )
-    assert one.to_json()[0] == "request_tolerated"
+    assert one.record()[1] == "request_tolerated"
 
 
 def test_answered_requests_and_head_404_are_not_reported(emulator, reported):

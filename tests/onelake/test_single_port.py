@@ -82,13 +82,6 @@ def credential(emulator):
     )
 
 
-def test_everything_is_at_one_port(emulator):
-    at = emulator.port
-    assert emulator.https == f"https://127.0.0.1:{at}"
-    assert emulator.connection.page == f"http://127.0.0.1:{at}/"
-    assert emulator.connection.environment["HTTPS_PROXY"] == f"http://127.0.0.1:{at}"
-
-
 def test_dfs_and_blob_clients_take_the_address_and_entra_s(emulator, credential):
     lake = DataLakeServiceClient(emulator.https, credential, connection_verify=emulator.ca)
     file = lake.get_file_system_client("Workspace").get_file_client(f"{ITEM}/Files/LandingZone/T/1.csv")

@@ -97,7 +97,7 @@ def serving(folder, **plan):
         plan,
         on_error=pytest.fail,
         on_event=lambda _, event: note(*log_record(event)),
-        on_rejected=lambda request: note(request.level, *request.to_json()),
+        on_rejected=lambda request: note(*request.record()),
     ) as server:
         yield server, options, folder / "home", reported
 
