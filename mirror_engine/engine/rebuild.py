@@ -79,10 +79,10 @@ def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's p
         raise UsageError(message, f"{lost[0].help}; --yes --lose-rows goes on without them")
     confirm(plans)
     for plan in plans:
-        context.check_lock()
         if plan.lost:
             context.emit(DiagnosticRaised(plan.table, plan.lost))
         for path, archived in plan.moves.items():
+            context.check_lock()
             if context.storage.stat(path) is None:
                 context.storage.move(archived, path)
     moved = {path.rpartition("/")[0] for plan in plans for path in plan.moves}

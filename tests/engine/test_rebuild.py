@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -280,6 +280,15 @@ def test_a_rebuild_that_was_killed_loses_nothing_and_can_be_repeated(shop, monke
         assert (twin.sync().result, twin.ids()) == (RunResult.CAUGHT_UP, [1, 2, 3])  # as if nothing had been
     rebuilt(twin, replay=True)
     assert (twin.sync().result, twin.ids()) == (RunResult.CAUGHT_UP, [1, 2, 3])
+
+
+def test_once_root_is_lost_a_rebuild_moves_no_further_file_back(shop, monkeypatch):
+    moved_away(shop, 4)
+    looks = [None]
+    monkeypatch.setattr("mirror_engine.mirror.lock_root", lambda *_: nullcontext(looks.pop))
+    with pytest.raises(IndexError):
+        rebuilt(shop, replay=True)
+    assert sorted(path.name for path in (shop.publisher.path / "Orders").glob("*.parquet")) == [name(1), name(4)]
 
 
 def test_what_cannot_be_listed_is_not_dropped(shop):
