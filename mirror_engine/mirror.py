@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-    from mirror_engine.engine.root_identity import RootLock
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.names import TableName
@@ -302,9 +301,9 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
             TransientError: a table cannot be maintained, and `failed` is None.
         """
-        with self._lock() as lock:
+        with self._lock() as check_lock:
             folders = [self.delta_folder(table) for table in tables] or self.tables()
-            done = {folder: self._maintained(folder, failed, lock.check) for folder in folders}
+            done = {folder: self._maintained(folder, failed, check_lock) for folder in folders}
         return {folder: facts for folder, facts in done.items() if facts is not None}
 
     def rebuild(
@@ -382,7 +381,7 @@ class Mirror:
         look_seconds = 0.0 if isinstance(self.root, Path) else LOOK_SECONDS
         return EngineContext(*parts, self._is_lasting, check_lock, look_seconds)
 
-    def _lock(self, stop: threading.Event | None = None) -> AbstractContextManager[RootLock]:
+    def _lock(self, stop: threading.Event | None = None) -> AbstractContextManager[Callable[[], None]]:
         """Hold ROOT; one in a store that has no lease or ledger of this engine may be one that Fabric mirrors."""
         if not isinstance(self.root, Path) and not (state_folder(self.root) / LEDGER).exists():
             check_place(self.root)
@@ -406,15 +405,15 @@ class Mirror:
     def _engine(self, stop: threading.Event | None = None) -> Iterator[EngineRun]:
         self._found = frozenset()
         state = state_folder(self.root)
-        with self._lock(stop) as lock:
+        with self._lock(stop) as check_lock:
             write_effective(state / OPTIONS, self.config)
             ledger = Ledger.open(state / LEDGER)
-            context = self._context(ledger, self._emit, lock.check)
+            context = self._context(ledger, self._emit, check_lock)
             engine = Engine(
                 context,
                 self._poller(),
                 BatchReader(LazyReader(self._reader), self.config, self._emit, self._writer.prepare, self._passthrough),
-                Janitor(self._storage, self.config, self._clock, lock.check),
+                Janitor(self._storage, self.config, self._clock, check_lock),
                 MonitoringFiles(context).write,
             )
             try:

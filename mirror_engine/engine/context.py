@@ -31,7 +31,7 @@ class EngineContext:
         clock: of all that waits.
         emit: sends an event to every listener.
         is_lasting: whether the engine goes on until it is stopped.
-        check_lock: makes certain that ROOT is still held, before anything is written to it: see `RootLock`.
+        check_lock: makes certain that ROOT is still held, before anything is written to it: see `lock_root`.
         look_seconds: how long a plan goes by the last look for commits of other programs.
         looks: the last such look by Delta folder: the version after which it looked, when, and what it found.
     """

@@ -85,13 +85,12 @@ def holder_of(version: StoredVersion | None) -> Holder | None:
 class Lease:
     """A lease that this process holds; a thread renews it, and stops once another engine has it."""
 
-    def __init__(self, root: StoreUrl, file: ConditionalFile, version: StoredVersion, me: Holder) -> None:
-        self._root = root
-        self._file = file
-        self._version = version
-        self._me = me
+    def __init__(
+        self, root: StoreUrl, file: ConditionalFile, version: StoredVersion, me: Holder, taken: tuple[float, float]
+    ) -> None:
+        self._root, self._file, self._version, self._me = root, file, version, me
         self._lost: Holder | None = None
-        self._renewed = time.monotonic(), time.time()
+        self._renewed = taken  # by both clocks, when that was asked for: its answer may have come late
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
@@ -162,10 +161,8 @@ def hold_lease(  # noqa: PLR0913, PLR0917 - as `lock_root`
     emit: Listener,
     forget: Callable[[], None] = lambda: None,
     stop: threading.Event | None = None,
-) -> Iterator[tuple[Lease, bool]]:
+) -> Iterator[Lease]:
     """Take the lease of a ROOT and hold it; the caller holds the lock of this machine already.
-
-    Yields the lease, and whether this machine's state is that of the engine that held it last.
 
     Args:
         root: the ROOT.
@@ -185,19 +182,19 @@ def hold_lease(  # noqa: PLR0913, PLR0917 - as `lock_root`
     earlier = last_id(memory)
     before = _await(root, file, earlier, emit, stop or threading.Event())
     last = holder_of(before)
-    is_continued = last is not None and last.id == earlier
-    if not is_continued:
+    if last is None or last.id != earlier:
         forget()
     memory.write_text(me.id, encoding="utf-8")
+    taken = time.monotonic(), time.time()
     version = file.write(_content(me), before)
     if version is None:
         version = file.read()
         holder = holder_of(version)
         if version is None or holder is None or holder.id != me.id:  # else its answer was lost
             raise _locked(root, holder)
-    lease = Lease(root, file, version, me)
+    lease = Lease(root, file, version, me, taken)
     try:
-        yield lease, is_continued
+        yield lease
     finally:
         lease.release()
 

@@ -39,23 +39,14 @@ if TYPE_CHECKING:
 LOCK_TIMEOUT_SECONDS = 0.5  # `status` holds the lock for a moment, too
 
 
-class RootLock(NamedTuple):
-    """ROOT, held by this process.
-
-    Attributes:
-        check: makes certain that it is still held; raises `RootLocked` or `StorageUnavailable`.
-    """
-
-    check: Callable[[], None]
-
-
 @contextmanager
-def lock_root(root: Place, emit: Listener = ignore, stop: threading.Event | None = None) -> Iterator[RootLock]:
+def lock_root(
+    root: Place, emit: Listener = ignore, stop: threading.Event | None = None
+) -> Iterator[Callable[[], None]]:
     """Hold ROOT for one engine, and make the folders that an engine needs; `emit` gets the event of a wait.
 
-    A wait ends with `RootLocked` once `stop` is set.
-
-    The ledger of this machine is removed where another machine's engine has run since.
+    Yields what makes certain that it is still held, or raises `RootLocked` or `StorageUnavailable`. A wait ends with
+    `RootLocked` once `stop` is set. The ledger of this machine is removed where another machine's engine has run since.
 
     Raises:
         UsageError: it is a folder of another ROOT.
@@ -80,13 +71,13 @@ def lock_root(root: Place, emit: Listener = ignore, stop: threading.Event | None
         raise StorageUnavailable(message, "An engine needs a ROOT it can write to.") from error
     try:
         if isinstance(root, Path):
-            yield RootLock(lambda: None)
+            yield lambda: None
             return
         from mirror_engine.engine.lease import hold_lease, lease_file  # noqa: PLC0415 - of a ROOT in a store
 
         discard = partial(Ledger.discard, state / LEDGER)
-        with hold_lease(root, lease_file(root), state / LEASE_ID, emit, discard, stop) as (lease, _):
-            yield RootLock(lease.check)
+        with hold_lease(root, lease_file(root), state / LEASE_ID, emit, discard, stop) as lease:
+            yield lease.check
     finally:
         lock.release()
 

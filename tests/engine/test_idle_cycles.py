@@ -6,13 +6,12 @@ import os
 import threading
 import time
 from collections import Counter
-from types import SimpleNamespace
+from contextlib import nullcontext
 
 import pytest
 from scripted_faults import Script, faulty
 from shop import Shop, row
 
-from mirror_engine.engine import root_identity
 from mirror_engine.errors import RootLocked
 from mirror_engine.monitoring import fabric_files
 from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE, TABLES_FILE
@@ -84,7 +83,8 @@ def test_an_engine_that_lost_root_leaves_the_monitoring_files_alone(shop, monkey
     def written():
         return [(shop.root / file).stat().st_ino for file in (TABLES_FILE, REPLICATOR_FILE)]
 
-    monkeypatch.setattr(root_identity, "RootLock", lambda _: SimpleNamespace(check=check))
+    shop.sync()
+    monkeypatch.setattr("mirror_engine.mirror.lock_root", lambda *_: nullcontext(check))
     monkeypatch.setattr(fabric_files, "HEARTBEAT_SECONDS", 0.02)
     with shop.engine() as running:
         running.cycle(NO_STOP)

@@ -32,7 +32,11 @@ class Machine:
         self.events = []
 
     def hold(self):
-        return hold_lease(ROOT, self.file, self.memory, self.events.append)
+        self.is_continued = True
+        return hold_lease(ROOT, self.file, self.memory, self.events.append, self.forget)
+
+    def forget(self):
+        self.is_continued = False
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +71,8 @@ def crash(machine, holder=None):
 
 def test_one_engine_holds_it_and_the_other_says_who_and_since_when(machines):
     one, two = machines
-    with one.hold() as (held, is_continued):
-        assert not is_continued
+    with one.hold() as held:
+        assert not one.is_continued
         held.check()
         since = time.strftime("%Y-%m-%dT%H:%M", time.gmtime())
         who = rf"{socket.gethostname()} \(process {os.getpid()}\), since {since}"
@@ -80,7 +84,7 @@ def test_one_engine_holds_it_and_the_other_says_who_and_since_when(machines):
 
 def test_it_is_renewed_while_it_is_held_and_free_at_once_when_it_was_released(machines):
     one, two = machines
-    with one.hold() as (held, _):
+    with one.hold() as held:
         before = one.file.read()
         time.sleep(0.4)
         assert holder_of(one.file.read()).renewed_at > before.modified
@@ -95,8 +99,8 @@ def test_the_ledger_of_a_machine_is_that_of_the_last_engine_or_not(machines):
     one, two = machines
     found = []
     for machine in (one, one, two, one, one):
-        with machine.hold() as (_, is_continued):
-            found.append(is_continued)
+        with machine.hold():
+            found.append(machine.is_continued)
     assert found == [False, True, False, False, True]
 
 
@@ -104,8 +108,8 @@ def test_after_a_crash_the_same_machine_goes_on_at_once(machines):
     one, _ = machines
     crash(one)
     started = time.monotonic()
-    with one.hold() as (_, is_continued):
-        assert is_continued
+    with one.hold():
+        assert one.is_continued
         assert time.monotonic() - started < 0.2
 
 
@@ -115,8 +119,8 @@ def test_another_machine_waits_until_a_lease_has_expired_whatever_its_clock_says
     crash(one)
     monkeypatch.setattr(leases.Holder, "age_seconds", property(lambda self: time.time() + skew - self.renewed_at))
     started = time.monotonic()
-    with two.hold() as (_, is_continued):
-        assert not is_continued
+    with two.hold():
+        assert not two.is_continued
         assert 0.45 < time.monotonic() - started < 2.0
     assert [str(event.what).startswith("the lease of worker-1 (process 7)") for event in two.events] == [True]
     assert isinstance(two.events[0], SetupProgress)
@@ -126,7 +130,7 @@ def test_another_machine_waits_until_a_lease_has_expired_whatever_its_clock_says
 def test_a_wrong_clock_never_takes_a_lease_that_is_renewed(machines, monkeypatch, skew):
     one, two = machines
     monkeypatch.setattr(leases.Holder, "age_seconds", property(lambda self: time.time() + skew - self.renewed_at))
-    with one.hold() as (held, _):
+    with one.hold() as held:
         with pytest.raises(RootLocked, match="another engine is running here"), two.hold():
             pytest.fail("two engines")
         held.check()
@@ -134,7 +138,7 @@ def test_a_wrong_clock_never_takes_a_lease_that_is_renewed(machines, monkeypatch
 
 def test_who_lost_the_lease_is_stopped_at_the_next_check(machines):
     one, two = machines
-    with one.hold() as (held, _):
+    with one.hold() as held:
         held._stopped.set()  # a machine that sleeps renews nothing
         held._thread.join()
         written(two.file._store, id="other", host="worker-2", process=8)
@@ -148,7 +152,7 @@ def test_who_lost_the_lease_is_stopped_at_the_next_check(machines):
 
 def test_the_thread_that_renews_finds_the_loss_too(machines):
     one, _ = machines
-    with one.hold() as (held, _):
+    with one.hold() as held:
         written(one.file._store, id="other", host="worker-2")
         held._thread.join(2.0)
         assert not held._thread.is_alive()
@@ -158,7 +162,7 @@ def test_the_thread_that_renews_finds_the_loss_too(machines):
 
 def test_a_lease_that_somebody_removed_is_made_again(machines):
     one, two = machines
-    with one.hold() as (held, _):
+    with one.hold() as held:
         one.file._store.delete("lease")
         time.sleep(0.3)
         held.check()
@@ -191,7 +195,7 @@ class Answers:
 def test_a_repeated_request_is_no_loss(machines):
     one, _ = machines
     one.file = Answers(one.file, "doubled", "doubled", "doubled")
-    with one.hold() as (held, _):
+    with one.hold() as held:
         time.sleep(0.3)
         held.check()
 
@@ -199,7 +203,7 @@ def test_a_repeated_request_is_no_loss(machines):
 @pytest.mark.parametrize("fault", ["refused", "lost", "late"])
 def test_an_unanswered_renewal_is_repeated_before_anything_is_written(machines, fault):
     one, _ = machines
-    with one.hold() as (held, _):
+    with one.hold() as held:
         held._stopped.set()
         held._thread.join()
         held._file = Answers(one.file, fault, fault)
@@ -208,6 +212,15 @@ def test_an_unanswered_renewal_is_repeated_before_anything_is_written(machines, 
             with pytest.raises(StorageUnavailable):
                 held.check()
         held.check()
+
+
+def test_a_lease_whose_taking_was_answered_late_is_renewed_before_anything_is_written(machines):
+    one, two = machines
+    one.file = Answers(one.file, "late")
+    with one.hold() as held:
+        written(two.file._store, id="other")
+        with pytest.raises(RootLocked, match="lost"):
+            held.check()
 
 
 @pytest.mark.parametrize("fault", ["refused", "lost"])
@@ -253,8 +266,8 @@ def test_a_lease_that_cannot_be_read_is_a_strangers_and_expires(machines, store,
     with pytest.raises(RootLocked, match="an unknown engine"), machines[0].hold():
         pytest.fail("it may be held")
     time.sleep(0.5)
-    with machines[0].hold() as (_, is_continued):
-        assert not is_continued
+    with machines[0].hold():
+        assert not machines[0].is_continued
 
 
 def test_a_holder_is_shown_without_its_id_and_without_control_characters(store):
@@ -286,7 +299,7 @@ class Times:
 )
 def test_a_lease_grows_old_by_any_clock(machines, monkeypatch, wrong):
     one, _ = machines
-    with one.hold() as (held, _):
+    with one.hold() as held:
         held._stopped.set()
         held._thread.join()
         held._renewed = tuple(wrong.get(name, getattr(time, name))() for name in ("monotonic", "time"))
@@ -301,7 +314,7 @@ def test_a_lease_grows_old_by_any_clock(machines, monkeypatch, wrong):
 
 def test_a_check_costs_a_request_only_where_the_last_renewal_is_too_old(machines, monkeypatch):
     one, _ = machines
-    with one.hold() as (held, _):
+    with one.hold() as held:
         held._stopped.set()
         held._thread.join()
         writes = []
