@@ -81,6 +81,7 @@ class Engine:
         self._failures: Failures = {}  # the last of each table, until its next try or longer
         self._left_failures = context.ledger.failures()
         self._delta_folders: DeltaFolders | None = None
+        self._damaged: Mapping[str, TableDamaged] = {}  # found by the last plans
         self._carried_out: Mapping[TableName, Plan] = {}  # in the last cycle: none is repeated without a pause
         self._cycles = 0
         self._is_outdated = False
@@ -109,9 +110,9 @@ class Engine:
         try:
             self._context.check_lock()
             result.zone = zone = self._poller.scan()
-            folders = self._scan_delta_folders(earlier)
+            folders = self._scan_delta_folders(earlier, self._damaged)
             planner = ZonePlanner(self._context, folders, zone)
-            plans = planner.plans(except_for=earlier)
+            plans, self._damaged = planner.plans(except_for=earlier), planner.damaged
         except StorageUnavailable as error:
             if result.zone is None:
                 self._notifier.update(None, [diagnose("ME070", "")])

@@ -319,6 +319,7 @@ class ZonePlanner:
         self._folders = folders
         self._context = context
         self._zone = zone
+        self.damaged: dict[str, TableDamaged] = {}  # found while planning, by Delta folder
         self.root = RootIdentityCheck.at(context, zone)
 
     def plans(self, except_for: Collection[TableName] = ()) -> dict[TableName, Plan]:
@@ -363,6 +364,7 @@ class ZonePlanner:
             known_for = self._context.look_seconds
             version = latest_external_change(self._context, table, progress, known_for) if progress else None
         except TableDamaged as error:
+            self.damaged[folder] = error
             return diagnose("ME081", table.folder, fault=error.fault, help=error.help.rstrip("."))
         except StorageUnavailable:
             return None  # the next batch fails for the same reason, and reports it

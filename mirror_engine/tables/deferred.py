@@ -6,14 +6,14 @@ What they do not answer themselves, their writer does. A caught-up `sync` withou
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import TransientError
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.record import commit_file
-from mirror_engine.tables.log.tables_folder import TablesFolder, log_stamp
+from mirror_engine.tables.log.tables_folder import TablesFolder, commits_from, log_stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,12 +55,9 @@ class DeferredWriter:
         return log_stamp(self._tables.path(table), since)
 
     def latest_external_change(self, table: str, since: int) -> int:
-        try:
-            commit_file(self._tables.path(table), since + 1).stat()
-        except FileNotFoundError:
-            return -1
-        except OSError:
-            pass  # the real writer raises the error that names the table
+        with suppress(OSError):  # the real writer raises the error that names the table
+            if not any(commits_from(self._tables.path(table), since + 1)):
+                return -1
         return self._writer.latest_external_change(table, since)
 
     def close(self) -> None:

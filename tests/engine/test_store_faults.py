@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ import mirror_engine.engine.run
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.storage.stores import open_storage
+from mirror_engine.tables.log.tables_folder import TablesFolder, _commit_unreadable
 
 pytestmark = pytest.mark.slow
 
@@ -141,6 +143,28 @@ def test_names_that_lists_show_late_are_applied_once_and_in_order(emulator, onel
         world.check()
         with Mirror(world.root, CONFIG) as mirror:
             assert {"id": 4, "city": "second"} in mirror.read_table("Sales.Orders").to_pylist()
+
+
+@pytest.mark.parametrize("gap", [1, 5])
+def test_a_commit_of_a_drop_that_arrives_late_is_taken_back_from_an_idle_table(
+    onelake_server, tmp_path, monkeypatch, gap
+):
+    monkeypatch.setattr("mirror_engine.mirror.LOOK_SECONDS", 0.0)
+    with onelake_server.in_use() as server:
+        root = server.new_root()
+        StorePublisher(root).table("Orders", keys=["id"], types=TYPES).initial_load(row(1), row(2))
+        commit = TablesFolder(root / "Tables", tmp_path).path(f"dbo/Orders/_delta_log/{1 + gap:020}.json")
+        with Mirror(root, CONFIG) as mirror:
+            mirror.sync()
+            with mirror._engine() as running:
+                running.cycle(threading.Event())
+                _commit_unreadable(commit, lambda: None)
+                for _ in range(2):
+                    running.cycle(threading.Event())
+            assert mirror.read_table("Orders").num_rows == 2
+            _commit_unreadable(commit, lambda: None)
+            mirror.sync()
+            assert mirror.read_table("Orders").num_rows == 2
 
 
 @pytest.mark.parametrize("fault", list(Fault))

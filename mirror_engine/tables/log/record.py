@@ -160,7 +160,7 @@ class Commit:
     Attributes:
         information: what it says of itself (`commitInfo`); empty where it says nothing.
         changes_rows: whether rows were added, changed or removed.
-        describes: whether it says what the table is: columns, or properties alone.
+        describes: whether it says what the table is: columns, properties, or the features that readers need.
         added: data files it adds, as the log spells them, with their sizes in bytes.
         removed: data files it removes.
         change_data: files of the change data feed, as `added`.
@@ -207,7 +207,7 @@ def read_commit(folder: TablePath, version: int) -> Commit:
             for kind, action in actions.items() if isinstance(actions, dict) else ():
                 if kind == "commitInfo" and isinstance(action, dict):
                     found.information = action
-                elif kind == "metaData":
+                elif kind in {"metaData", "protocol"}:
                     found.describes = True
                 elif kind == "add":
                     found.added[action["path"]] = action["size"]

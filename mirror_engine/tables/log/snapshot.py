@@ -32,7 +32,7 @@ from mirror_engine.tables.log.record import (
 )
 from mirror_engine.tables.log.statistics import may_hold
 from mirror_engine.tables.log.table_path import REQUESTS, StorePath, parquet_source
-from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, LOG_FOLDER, is_table, plain_folder
+from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, LOG_FOLDER, commits_from, is_table, plain_folder
 from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS
 
 if TYPE_CHECKING:
@@ -445,20 +445,18 @@ def _count(file: DataFile) -> int:
 
 
 def latest_external_change(folder: TablePath, since: int, until: int | None = None) -> int:
-    """See `DeltaWriter`; costs one look for a file where nothing was committed since.
+    """See `DeltaWriter`; costs one look for a file where nothing was committed since, in a store one list.
 
     Args:
         folder: of the table.
         since: a version.
         until: the newest that counts; nothing newer is asked for.
     """
-    found, version = -1, since + 1
+    found = -1
     with reading_log(folder), contextlib.suppress(FileNotFoundError):
-        while until is None or version <= until:
-            commit = commit_file(folder, version).stat()
-            if _changes(folder, version, (commit.st_ino, commit.st_mtime_ns)):
-                found = version
-            version += 1
+        for version, stamp in commits_from(folder, since + 1) if until is None or since < until else ():
+            if (until is None or version <= until) and _changes(folder, version, stamp):
+                found = max(found, version)
     return found
 
 
@@ -473,7 +471,7 @@ def refuse_external_change(table: str, folder: TablePath, since: int) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _changes(folder: TablePath, version: int, _: tuple[int, int]) -> bool:
+def _changes(folder: TablePath, version: int, _: str) -> bool:
     """Whether an external commit changed rows or columns; the last argument distinguishes recreated tables."""
     commit = read_commit(folder, version)
     if is_ours(commit.information) or not (commit.changes_rows or commit.describes):

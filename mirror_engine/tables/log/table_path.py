@@ -54,11 +54,6 @@ class FileStatus:
         """Seconds since 1970."""
         return self.st_mtime_ns / 1e9
 
-    @property
-    def st_ino(self) -> int:
-        """What distinguishes it from another of its name."""
-        return hash(self.etag)
-
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> FileStatus:
         """Take over an entry of obstore's listings."""
@@ -191,10 +186,10 @@ class StorePath:
                     yield from folder.glob(below) if below else [folder]
             yield from () if is_folder else self._matching(found["objects"], first)
 
-    def rglob(self, pattern: str) -> Iterator[Self]:
-        """Files however far below that match."""
+    def rglob(self, pattern: str, after: str = "") -> Iterator[Self]:
+        """Files however far below that match, those whose path from here sorts after some text."""
         with suppress(FileNotFoundError), self.errors("list"):
-            for page in self.store.list(self.path or None):
+            for page in self.store.list(self.path or None, offset=f"{self.path}/{after}" if after else None):
                 yield from self._matching(page, pattern)
 
     def _matching(self, entries: Iterable[Mapping[str, Any]], pattern: str) -> Iterator[Self]:

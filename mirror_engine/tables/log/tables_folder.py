@@ -6,6 +6,7 @@ import atexit
 import errno
 import functools
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -22,7 +23,7 @@ from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
 from mirror_engine.tables.log.table_path import REQUESTS, StorePath, table_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.log.table_path import TablePath
@@ -127,17 +128,20 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
         check: raises where another engine may have taken over.
         is_begun: whether to finish a drop, and to begin none.
     """
-    log, files = folder / LOG_FOLDER, list(folder.rglob("*"))
-    in_log = [file for file in files if file.path.startswith(f"{log.path}/")]
+    log = folder / LOG_FOLDER
+    in_log = list(log.rglob("*"))
     marks = [file for file in in_log if _DROPPED.fullmatch(file.name)]
     is_whole = _has_table(in_log)
     commits = sorted((f for f in in_log if _COMMIT_OR_CHECKPOINT.fullmatch(f.name)), key=lambda each: each.name)
-    if is_begun and is_whole and commits[-1].read_bytes().startswith(_DROP):  # it came after the next table was made
-        check()
-        commits[-1].remove()
-    if (is_begun and is_whole) or not (is_whole or marks):
+    if is_begun and is_whole:
+        with suppress(FileNotFoundError):
+            if commits[-1].read_bytes().startswith(_DROP):  # it came after the next table was made
+                check()
+                commits[-1].remove()
         return
-    final = marks
+    if not (is_whole or marks):
+        return
+    files, final = list(folder.rglob("*")), marks
     check()
     if commits:
         newest = commits[-1]
@@ -205,16 +209,22 @@ def _has_table(log: Iterable[StorePath]) -> bool:
 
 def log_stamp(folder: TablePath, since: int) -> str:
     """Version, size and modification time of a table's newest commit from `since` on; `""` for none or unknown."""
-    stamp, version = "", since
     try:
-        while True:
-            commit = (folder / LOG_FOLDER / f"{version:020}.json").stat()
-            stamp = f"{version} {commit.st_size} {commit.st_mtime_ns}"
-            version += 1
-    except FileNotFoundError:
-        return stamp
+        return max(commits_from(folder, since), default=(0, ""))[1]
     except (OSError, StorageUnavailable):
         return ""
+
+
+def commits_from(folder: TablePath, version: int) -> Iterator[tuple[int, str]]:
+    """The commits from a version on, each with its version, size and time; in a store by one list, gaps or not."""
+    log = folder / LOG_FOLDER
+    files: Iterable[TablePath] = (log / f"{each:020}.json" for each in itertools.count(version))
+    if isinstance(log, StorePath):
+        files = (file for file in log.rglob("*.json", f"{version:020}") if file.stem.isdecimal())
+    with suppress(FileNotFoundError):
+        for file in files:
+            status = file.stat()
+            yield int(file.stem), f"{int(file.stem)} {status.st_size} {status.st_mtime_ns}"
 
 
 def is_table(folder: TablePath) -> bool:
