@@ -76,7 +76,12 @@ def _engine_error(table: str, action: str, error: Exception, text: str) -> Mirro
 
 
 def _condition(text: str) -> str:
-    """Spark's name of the error condition, else the exception's class; never a value that the message may quote."""
+    """Spark's name of the error condition, else the exception's class, and the class of what caused all of it.
+
+    Never a value that the message may quote.
+    """
     condition = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", text)
     cause = re.search(r"(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error))", text)
-    return condition[1] if condition else cause[1] if cause else text.partition(":")[0]
+    named = condition[1] if condition else cause[1] if cause else text.partition(":")[0]
+    causes = re.findall(r"^\t[^\n]*\nCaused by: (?:[a-z]\w*\.)+([A-Z]\w*)", text, re.MULTILINE)
+    return f"{named}, caused by {causes[-1]}" if causes and causes[-1] != named else named

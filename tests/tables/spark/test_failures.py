@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 
@@ -23,6 +24,11 @@ STACK = "\n\tat org.apache.spark.sql.delta.Some.scala(Some.scala:1)\n"
         (f"java.lang.OutOfMemoryError: Java heap space{STACK}", CommitFailed, "memory"),
         (f"[DELTA_NOT_NULL_CONSTRAINT_VIOLATED] value secret{STACK}", CommitFailed, "DELTA_NOT_NULL"),
         (f"java.lang.IllegalStateException: secret{STACK}", CommitFailed, "IllegalStateException"),
+        (
+            f"org.x.SparkException: secret{STACK}Caused by: a.b.Middle: secret{STACK}Caused by: a.Root: secret",
+            CommitFailed,
+            "failed in Spark: SparkException, caused by Root$",
+        ),
         ("Cannot call methods on a stopped SparkContext.", SparkFailed, "exited"),
     ],
 )
@@ -31,10 +37,11 @@ def test_an_exception_of_spark_becomes_an_error_without_values(text, expected, m
 
     with (
         caplog.at_level(logging.DEBUG, "mirror_engine.spark"),
-        pytest.raises(expected, match=message) as raised,
+        pytest.raises(expected) as raised,
         spark_failures("dbo/T", "commit"),
     ):
         raise PySparkException(text)
+    assert re.search(message, raised.value.message)
     assert raised.value.help
     assert "\n" not in raised.value.message
     assert "secret" not in str(raised.value)
