@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mirror_engine.storage.object_store import store_errors
+from mirror_engine.storage.object_store import of_store, store_errors
 
 if TYPE_CHECKING:
     from obstore import UpdateVersion
@@ -45,10 +45,9 @@ class ConditionalFile:
         try:
             with store_errors("read", self._path, self._root):
                 found = self._store.get(self._path)
-                content = bytes(found.bytes())[:MAX_BYTES]
+                content, meta = bytes(found.bytes())[:MAX_BYTES], of_store(found.meta)
         except FileNotFoundError:
             return None
-        meta = found.meta
         return StoredVersion(content, meta["e_tag"] or "", meta["last_modified"].timestamp(), meta["version"])
 
     def write(self, content: bytes, before: StoredVersion | None) -> StoredVersion | None:

@@ -108,18 +108,19 @@ class DatalakeStorage:
         if parts is None:
             return None
         try:
-            with self._errors("look up", path):
+            with self._errors("check", path):
                 found = self._blobs.get_blob_client(self._full(path) or "/").get_blob_properties()
+                etag = _plain(found.etag)
         except FileNotFoundError:
             return None
-        name, modified_ns, etag = path.rpartition("/")[2], _nanoseconds(found.last_modified), _plain(found.etag)
+        name, modified_ns = path.rpartition("/")[2], _nanoseconds(found.last_modified)
         if not _is_folder(found.metadata):
             return Entry(name, Kind.FILE, found.size, modified_ns, etag)
         if not parts:
             return Entry("", Kind.FOLDER, 0, modified_ns, etag)
         parent = "/".join(parts[:-1])
         try:
-            pages = self._listed("look up", parent, recursive=False, start_from=name)
+            pages = self._listed("check", parent, recursive=False, start_from=name)
             return next((entry for page in pages for _, entry in page if entry.name == name), None)
         except FileNotFoundError:
             return None
@@ -138,7 +139,7 @@ class DatalakeStorage:
                     if error.status_code != EMPTY:
                         raise
                     stream = blob.download_blob(**condition)
-                first = stream.readall()
+                first, etag = stream.readall(), _plain(stream.properties.etag)
         except StorageUnavailable as error:
             if not error.is_replaced:
                 raise
@@ -150,7 +151,7 @@ class DatalakeStorage:
         def fetch(start: int, end: int) -> bytes:
             try:
                 with self._errors("read", path):
-                    return bytes(blob.download_blob(start, end - start, **_only(_plain(found.etag))).readall())
+                    return bytes(blob.download_blob(start, end - start, **_only(etag)).readall())
             except FileNotFoundError:
                 raise unavailable(self._url, path, "read", PRECONDITION) from None
 
@@ -245,7 +246,7 @@ class DatalakeStorage:
             if isinstance(error, ClientAuthenticationError) and not status:
                 code = login_failure(str(error))
             raise unavailable(self._url, path, operation, status, code) from None
-        except AzureError:
+        except (AzureError, ValueError):  # of an answer without a store's headers
             raise unavailable(self._url, path, operation, 0) from None
 
 
@@ -280,7 +281,9 @@ def _is_folder(metadata: Mapping[str, str] | None) -> bool:
     return (metadata or {}).get("hdi_isfolder", "").lower() == "true"
 
 
-def _plain(etag: str) -> str:
+def _plain(etag: str | None) -> str:
+    if not etag:
+        raise ValueError("an answer without an ETag is no store's: a proxy's, or the login page of a network")
     return etag.strip('"')
 
 

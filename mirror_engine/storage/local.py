@@ -185,7 +185,7 @@ class LocalStorage:
 
     def stat(self, path: str) -> Entry | None:
         parts = parts_of(path)
-        with os_errors("look up", path), self._folder(None if parts is None else parts[:-1]) as opened:
+        with os_errors("check", path), self._folder(None if parts is None else parts[:-1]) as opened:
             if parts is None or opened is None:
                 return None
             entry = next(iter(self._entries([parts[-1] if parts else "."], opened)), None)

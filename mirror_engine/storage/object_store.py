@@ -205,9 +205,9 @@ class ObjectStorage:
 
     def _head(self, path: str) -> ObjectMeta | None:
         try:
-            with store_errors("look up", path, self._url):
+            with store_errors("check", path, self._url):
                 self._requests.add("head")
-                return self._store.head(path)
+                return of_store(self._store.head(path))
         except FileNotFoundError:
             return None
 
@@ -218,7 +218,7 @@ class ObjectStorage:
         with store_errors(operation, path, self._url, is_conditional=bool(etag)):
             self._requests.add("read")
             found = self._store.get(path, options=options)
-            return bytes(found.bytes()), found.meta
+            return bytes(found.bytes()), of_store(found.meta)
 
     def _copy(self, found: ObjectMeta, target: str) -> None:
         self._requests.add("copy")
@@ -287,6 +287,13 @@ def store_errors(operation: str, path: str, url: StoreUrl, *, is_conditional: bo
         if NO_NAME.search(code) and operation not in {"write", "move"}:
             raise FileNotFoundError(path) from None
         raise unavailable(url, path, operation, status, code) from None
+
+
+def of_store(found: ObjectMeta) -> ObjectMeta:
+    """Refuse an answer without an ETag with ValueError: it is a proxy's, or the login page of a network."""
+    if not found["e_tag"]:
+        raise ValueError("no ETag")
+    return found
 
 
 def _words(error: Exception) -> tuple[int, str]:

@@ -83,19 +83,16 @@ def object_store(url: StoreUrl) -> AzureStore | GCSStore | S3Store:
         "client_options": {"timeout": TIMEOUT, "connect_timeout": "10s", **({"allow_http": True} if is_http else {})},
         "retry_config": {"max_retries": 8, "retry_timeout": TIMEOUT, "backoff": BACKOFF},
     }
-    if url.scheme == "s3":
-        return S3Store(url.container, **_aws_credential(), **options)
-    if url.scheme == "gs":
-        return GCSStore(url.container, **options)
-    secret = azure_secret(url)
-    if not secret:
-        options["credential_provider"] = lambda: _obstore_token(url)
     try:
+        if url.scheme == "s3":
+            return S3Store(url.container, **_aws_credential(), **options)
+        if url.scheme == "gs":
+            return GCSStore(url.container, **options)
+        secret = azure_secret(url) or {"credential_provider": lambda: _obstore_token(url)}
         return AzureStore(url.container, account_name=url.account, endpoint=endpoint, **secret, **options)
     except BaseError:  # its text may quote the key
-        raise UsageError(
-            f"{url}: the account key or SAS in the environment has a wrong form", "Set it again."
-        ) from None
+        message = f"{url}: the credential in the environment has a wrong form or lacks a part"
+        raise UsageError(message, "Set it again, whole.") from None
 
 
 def deltalake_options(url: StoreUrl) -> dict[str, str]:
@@ -139,10 +136,18 @@ def hadoop_url(url: StoreUrl) -> str:
 
 
 def azure_endpoint(url: StoreUrl) -> str:
-    """Return the address of an account's Blob API, that of an emulator where the environment names one."""
+    """Return the address of an account's Blob API, that of an emulator where the environment names one.
+
+    Raises:
+        UsageError: a token would be sent there without TLS.
+    """
     named = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
     if not named and _uses_azurite():
         named = f"{os.environ.get('AZURITE_BLOB_STORAGE_URL', AZURITE)}/{AZURITE_ACCOUNT}"
+    if named and named.startswith("http://") and not azure_secret(url).keys() - {"token"}:
+        raise UsageError(
+            f"{named} has no TLS, so no token is sent there", "Name an https:// address, or set a key or SAS."
+        )
     return (named or f"https://{url.host.replace('.dfs.', '.blob.', 1)}").rstrip("/")
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 import threading
 import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import product
 
 import pytest
 from store_publisher import StorePublisher
@@ -65,11 +67,7 @@ def test_onelake(onelake_server, call):
 def test_azure_without_a_credential(onelake_server, monkeypatch, capfd):
     with onelake_server.in_use():
         root = onelake_server.new_root()
-        for name in tuple(os.environ):
-            if name.startswith("AZURE_"):
-                monkeypatch.delenv(name)
-        monkeypatch.setenv("PATH", "")
-        stores.azure_credential.cache_clear()
+        alone(monkeypatch, PATH="")
         message = f"^{root}: no credential was found\n  -> Run az login"
         check(message, lambda: open_storage(root).list(""))
         check(message, lambda: deltalake_options(root))
@@ -148,15 +146,29 @@ def codes(tmp_path, emulator, monkeypatch, capfd):
     assert [path for path in files if b"planted" in path.read_bytes()] == []
 
 
+class Portal(Telling):
+    """Answers every request as the login page of a network does."""
+
+    def answer(self):
+        self.rfile.read(int(self.headers["Content-Length"] or 0))
+        self.send_response(200)
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"" if self.command == "HEAD" else b"<html>")
+
+    do_GET = do_HEAD = do_PUT = do_PATCH = do_POST = do_DELETE = answer  # noqa: N815 - as the base class wants it
+
+
 @pytest.fixture
-def telling():
-    """The address of a server that quotes what it refuses."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Telling) as server:
+def telling(request):
+    """The address of a server that quotes what it refuses, or of another."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), getattr(request, "param", Telling)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+    gc.collect()  # closes connections of clients that are gone
 
 
 @pytest.mark.parametrize(
@@ -220,6 +232,43 @@ def test_a_store_of_s3s_protocol_that_knows_no_conditional_deletion_deletes_with
         monkeypatch.setenv("AWS_ENDPOINT_URL", telling)
         open_storage(s3_server.new_root()).remove("1.csv", "etag")
     assert asked == ['"etag"', None]
+
+
+def alone(monkeypatch, **environment):
+    """Set these variables, and no other that a client of a store reads."""
+    for name in tuple(os.environ):
+        if name.startswith(("AZURE_", "AWS_")):
+            monkeypatch.delenv(name)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    stores.azure_credential.cache_clear()
+
+
+@pytest.mark.filterwarnings("ignore:.*<socket:pytest.PytestUnraisableExceptionWarning")  # Azure's library leaves one
+@pytest.mark.parametrize("telling", [Portal], indirect=True)
+@pytest.mark.parametrize(  # obstore reads whatever it is as an empty list of S3
+    ("scheme", "call"), sorted({*product(["abfss", "az", "s3"], CALLS)} - {("s3", "list"), ("s3", "scan")})
+)
+def test_what_answers_without_the_headers_of_a_store_is_none(telling, scheme, call, monkeypatch):
+    monkeypatch.setattr(stores, "TIMEOUT", stores.TIMEOUT / 60)
+    azure = {"AZURE_STORAGE_ENDPOINT": telling, "AZURE_SKIP_SIGNATURE": "true"}
+    alone(monkeypatch, **azure, AWS_ENDPOINT_URL=telling, AWS_SKIP_SIGNATURE="true")
+    url = StoreUrl(scheme, "c", "" if scheme == "s3" else "account.blob.core.windows.net", "shop")
+    check("the store cannot be reached|answers 200", lambda: CALLS[call](open_storage(url)))
+
+
+def test_a_credential_that_lacks_a_part(monkeypatch):
+    alone(monkeypatch, AWS_SECRET_ACCESS_KEY="planted")  # noqa: S106 - it is none
+    check("the credential .* has a wrong form or lacks a part", lambda: open_storage(StoreUrl("s3", "bucket", "")))
+
+
+@pytest.mark.parametrize("scheme", ["abfss", "az"])
+@pytest.mark.parametrize("token", ["", "planted"])
+def test_a_token_is_sent_to_no_server_without_tls(scheme, token, monkeypatch):
+    alone(monkeypatch, AZURE_STORAGE_ENDPOINT="http://127.0.0.1:9", AZURE_STORAGE_TOKEN=token)
+    root = StoreUrl(scheme, "c", "account.dfs.core.windows.net", "shop")
+    for call in (open_storage, deltalake_options):
+        check("http://127.0.0.1:9 has no TLS", lambda call=call: call(root))
 
 
 def test_what_a_store_answered_to_deltalake_is_no_part_of_a_message():

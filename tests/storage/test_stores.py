@@ -48,6 +48,7 @@ def test_the_endpoint_is_the_blob_api_of_the_account_or_an_emulator(monkeypatch)
     assert stores.azure_endpoint(ADLS) == "https://acme.blob.core.windows.net"
     assert stores.azure_endpoint(ONELAKE) == "https://onelake.blob.fabric.microsoft.com"
     monkeypatch.setenv("AZURE_STORAGE_USE_EMULATOR", "true")
+    monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
     assert stores.azure_endpoint(BLOB) == f"{stores.AZURITE}/{stores.AZURITE_ACCOUNT}"
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:8080/")
     assert stores.azure_endpoint(ADLS) == "http://127.0.0.1:8080"

@@ -134,7 +134,7 @@ class StorePath:
             return self.listed
         if self.commits and self.path in self.commits:
             return self.commits[self.path][1]
-        with self.errors("look up"):
+        with self.errors("check"):
             return FileStatus.of(self.store.head(self.path))
 
     def exists(self) -> bool:
