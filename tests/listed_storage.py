@@ -9,19 +9,16 @@ from mirror_engine.storage.listing import FlatScans
 
 
 class ListedStorage(MemoryStorage):
-    """`calls` has what was asked, `listed` how many entries were given; `begins_after` as the store can."""
+    """`calls` has what was asked; `begins_after` as the store can."""
 
     def __init__(self, *, begins_after=True, page_size=1000):
         super().__init__()
-        self.calls, self.listed = [], 0
-        self.begins_after, self.page_size = begins_after, page_size
+        self.calls, self.begins_after, self.page_size = [], begins_after, page_size
         self._scans = FlatScans(self)
 
     def list(self, folder):
         self.calls.append(f"list {folder}")
-        found = super().list(folder)
-        self.listed += len(found or ())
-        return found
+        return super().list(folder)
 
     def stat(self, path):
         self.calls.append(f"stat {path}")
@@ -39,7 +36,6 @@ class ListedStorage(MemoryStorage):
         found = [each for each in tree if each[0] > after or not self.begins_after]
         for start in range(0, len(found), self.page_size):
             self.calls.append(f"page {folder}")
-            self.listed += len(found[start : start + self.page_size])
             yield found[start : start + self.page_size]
 
     def _tree(self, folder):

@@ -5,12 +5,16 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 import pyarrow as pa
+from obstore.store import LocalStore
 
 from mirror_engine import Config, Mirror
 from mirror_engine.clock import Clock
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.trace.replay import open_trace
+from mirror_engine.storage.object_store import ObjectStorage
+from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 TYPES = {"id": pa.int64(), "city": pa.string()}
@@ -37,6 +41,11 @@ class Shop:
             clock=self.clock,
             **parts,
         )
+
+    def without_folders(self):
+        """ROOT as S3, GCS and Blob have it."""
+        store = LocalStore(self.root, automatic_cleanup=True)
+        return ObjectStorage(StoreUrl("s3", "bucket", ""), store, Requests())
 
     def sync(self, **parts):
         with self.mirror(**parts) as mirror:

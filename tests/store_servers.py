@@ -101,6 +101,16 @@ class StoreServer:
 _NUMBERS = count(1)
 
 
+def alone(monkeypatch: pytest.MonkeyPatch, **environment: str) -> None:
+    """Set these variables, and no other that a client of a store reads."""
+    for name in tuple(os.environ):
+        if name.startswith(CREDENTIALS) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    stores.azure_credential.cache_clear()
+
+
 def _set_environment(wanted: Mapping[str, str]) -> None:
     for name in os.environ.keys() - wanted.keys():
         del os.environ[name]

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import json
 import secrets
-import sys
 import time
 from collections import Counter
 from contextlib import suppress
@@ -20,7 +19,7 @@ from rich.text import Text
 
 from mirror_engine.cli import exits
 from mirror_engine.cli.log import progress_option, shown
-from mirror_engine.cli.options import COUNT, READING, PlaceType, Value, command, verbosity
+from mirror_engine.cli.options import COUNT, READING, PlaceType, Value, command
 from mirror_engine.cli.output import (
     bullet,
     bullets,
@@ -103,7 +102,7 @@ def compare(
     """
     import tempfile
 
-    from mirror_engine.cli.reading import Reading
+    from mirror_engine.cli.reading import Downloads
     from mirror_engine.publisher.compare import compare_zone
     from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 
@@ -112,12 +111,12 @@ def compare(
     digest = KeyDigest()
     with tempfile.TemporaryDirectory(prefix="mirror-engine-") as folder, shown(progress) as listeners:
         work, listen = Path(folder), listeners[0] if listeners else ignore
-        reading = Reading(max_download, is_quiet=verbosity() < 0)
-        source, zone = open_storage(url), reading.open(url, ZONE)
+        downloads = Downloads(max_download)
+        source, zone = open_storage(url), downloads.open(url, ZONE)
         fabric = DeltalakeWriter(url / TABLES, work / "read")
         _check_fabric(url, source, fabric)
         options: dict[str, Any] = {"tables": tables, "limit": limit, "listen": listen, "zone": zone}
-        options["allow"] = partial(reading.allow_rows, url / TABLES)
+        options["allow"] = partial(downloads.add_table, url / TABLES)
         found = list(compare_zone(source, fabric, config, work, **options))
     if not found:
         raise UsageError(f"{url}: there are no tables", f"Give the URL of a mirrored database; it holds {ZONE}.")
@@ -267,15 +266,8 @@ def pull(
     Exit codes: 0 copied · 2 usage error: no zone, ROOT is another folder, too much to download · 4 temporary:
     storage, or a file keeps changing; retry · 130 interrupted
     """
+    from mirror_engine.cli.reading import Downloads
     from mirror_engine.publisher.pull import Pull
-
-    def confirm(plan: PullPlan) -> None:
-        text = f"{count(len(plan.files), 'file')} of {size_text(plan.byte_count)}"
-        if plan.byte_count > max_download and not sys.stdin.isatty():
-            help = "allow it with --max-download, or take less: --table, --since"
-            raise UsageError(f"{text} would be downloaded, more than {size_text(max_download)}", help)
-        if plan.byte_count > max_download and not click.confirm(f"Download {text}?", err=True):
-            raise UsageError("not confirmed; nothing was downloaded")
 
     started = time.monotonic()
     with shown(progress) as listeners:
@@ -284,7 +276,7 @@ def pull(
         schema = config.delta_default_schema
         origin = str(url.resolve() if isinstance(url, Path) else url)
         found = Pull(open_storage(url), origin, target, tables, since_ns, default_schema=schema, listen=listen)
-        plan = found.run(confirm)
+        plan = found.run(lambda plan: Downloads(max_download).add(plan.byte_count))
     names = ("present", "older", "restored", "not_restored", "recreated")
     document = {
         "url": str(url),

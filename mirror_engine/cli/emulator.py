@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirror_engine.cli import exits, log
-from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command, verbosity
-from mirror_engine.cli.output import bullet, line, note, print_json, stderr, stdout, wants_json
+from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command
+from mirror_engine.cli.output import bullet, line, note, print_json, stderr, stdout, verbosity, wants_json
 from mirror_engine.config import whole
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.hosts import PassedHost

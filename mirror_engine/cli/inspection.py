@@ -13,7 +13,7 @@ from rich.text import Text
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command
-from mirror_engine.cli.reading import Reading
+from mirror_engine.cli.reading import Downloads
 from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import TABLES
@@ -154,7 +154,7 @@ def show(mirror: Mirror, table: str, at_version: int | None, limit: int, max_dow
     from mirror_engine.tables.arrow_types import delta_type
 
     folder = mirror.delta_folder(table)
-    Reading(max_download).allow_rows(mirror.root / TABLES, folder, at_version, limit + 1 if limit else None)
+    Downloads(max_download).add_table(mirror.root / TABLES, folder, at_version, limit + 1 if limit else None)
     rows = mirror.show(folder, version=at_version, limit=limit or None)
     document = {
         **out.delta_table_json(mirror, folder),
@@ -248,7 +248,7 @@ def diff(
     from mirror_engine.publisher.diff import compare, read_expected
 
     folder = mirror.delta_folder(table)
-    Reading(max_download).allow_rows(mirror.root / TABLES, folder, at_version)
+    Downloads(max_download).add_table(mirror.root / TABLES, folder, at_version)
     actual = mirror.read_table(folder, version=at_version)
     rows, columns = read_expected(expected, actual.schema), key or mirror.key_columns(folder)
     difference = compare(actual, rows, columns, tolerance=float_tolerance, limit=limit or None)

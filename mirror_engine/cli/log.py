@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 import click
 
 from mirror_engine import events
-from mirror_engine.cli.options import Choice, verbosity
-from mirror_engine.cli.output import bullet, diagnostic_lines, line, short_span, stderr
+from mirror_engine.cli.options import Choice
+from mirror_engine.cli.output import bullet, diagnostic_lines, line, short_span, stderr, verbosity
 from mirror_engine.landing_zone.diagnostics import Severity, count, printable
 
 if TYPE_CHECKING:

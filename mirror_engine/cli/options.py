@@ -193,13 +193,6 @@ def command(
     return decorate
 
 
-def verbosity() -> int:
-    """0; 1 and more with `-v`, -1 and less with `-q`, before or behind the command."""
-    context = click.get_current_context()
-    contexts = {context, context.find_root()}
-    return sum(each.params.get("verbose", 0) - each.params.get("quiet", 0) for each in contexts)
-
-
 def _root(positional: Place | None, chosen: Place | None) -> Place:
     if positional is not None and chosen is not None:
         raise UsageError(f"ROOT is given twice: {positional} and -C {chosen}", "leave one of them out")
@@ -209,11 +202,11 @@ def _root(positional: Place | None, chosen: Place | None) -> Place:
 
 def _opened(root: Place, max_download: int | None, values: Mapping[str, Any]) -> Storage | None:
     """The landing zone of a ROOT in a store, listed once; None for a command that writes, or looks again and again."""
-    from mirror_engine.cli.reading import Reading
+    from mirror_engine.cli.reading import Downloads
 
     if max_download is None or values.get("watch"):
         return None
-    return Reading(max_download, is_quiet=verbosity() < 0).open(root, ZONE)
+    return Downloads(max_download).open(root, ZONE)
 
 
 def _folder(values: Mapping[str, Any]) -> Place:

@@ -31,6 +31,13 @@ MAX_LINES = 8  # of one kind
 _UNBOUNDED = 1_000_000  # columns, to measure how wide a table is
 
 
+def verbosity() -> int:
+    """0; 1 and more with `-v`, -1 and less with `-q`, before or behind the command."""
+    context = click.get_current_context()
+    contexts = {context, context.find_root()}
+    return sum(each.params.get("verbose", 0) - each.params.get("quiet", 0) for each in contexts)
+
+
 def report(document: Mapping[str, Any], text: Iterable[RenderableType]) -> None:
     """Print a command's result: with `--json` the document, else the text; plain strings are shown as they are."""
     if wants_json():

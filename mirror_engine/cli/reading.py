@@ -1,49 +1,75 @@
-"""Stores as commands that only read open them: listed once, cached, with progress and a limit on downloads."""
+"""What one command downloads from stores: folders listed once and cached, with progress, and a limit on bytes."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from mirror_engine.cli.exits import Output
+from mirror_engine.cli.output import verbosity
+from mirror_engine.config import cache_folder
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.monitoring.words import size_text
-from mirror_engine.storage.cached import Downloads
-from mirror_engine.storage.reading import open_tree
+from mirror_engine.storage.reading import Cache, FolderOfStore
+from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.listing import Store
     from mirror_engine.storage.store_url import Place
 
 SHOWN_SECONDS = {True: 0.1, False: 10.0}  # between two lines, on a terminal or elsewhere
 
 
-class Reading:
-    """Opens stores for one command.
+class Downloads:
+    """The downloads of one command; as many bytes as `max_download` need no consent."""
 
-    Args:
-        max_download: bytes after which the user is asked.
-        is_quiet: whether no progress is shown.
-    """
-
-    def __init__(self, max_download: int, *, is_quiet: bool = False) -> None:
-        self._max_download, self._is_quiet = max_download, is_quiet
-        self._downloads = Downloads(max_download, self._confirm)
-        self._refused: UsageError | None = None
+    def __init__(self, max_download: int) -> None:
+        self._max_download, self._total = max_download, 0
+        self._is_quiet = verbosity() < 0
+        self._answer: UsageError | bool = False  # whether more is allowed; asked once
         self._lock = threading.Lock()
         self._shown_at = time.monotonic()
 
     def open(self, place: Place, top: str) -> Storage:
-        """Open a folder to read what is below `top` in it."""
-        return open_tree(place, top, self._downloads, self._show)
+        """Open a folder to read what is below `top` in it, in a store as it is at the first look."""
+        storage = open_storage(place, Requests(partial(self._show, "listing")))
+        if isinstance(place, Path):
+            return storage
+        cache = Cache(cache_folder() / "stores" / sha256(str(place).encode()).hexdigest()[:16])
+        return FolderOfStore(cast("Store", storage), top, cache, self.add, self._show)
 
-    def allow_rows(self, tables: Place, folder: str, version: int | None = None, limit: int | None = None) -> None:
+    def add(self, byte_count: int) -> None:
+        """Count bytes that are about to be downloaded.
+
+        Raises:
+            UsageError: it is more than the user allows.
+        """
+        with self._lock:
+            self._total += byte_count
+            if self._total > self._max_download and self._answer is False:
+                text = (
+                    f"more than {size_text(self._max_download)} would be downloaded ({size_text(self._total)} so far)"
+                )
+                help = "allow it with --max-download, or ask for less, such as one table"
+                if not sys.stdin.isatty():
+                    self._answer = UsageError(text, help)
+                else:
+                    is_confirmed = click.confirm(f"{text[:1].upper()}{text[1:]}. Go on?", err=True)
+                    self._answer = is_confirmed or UsageError("not confirmed", help)
+            if isinstance(self._answer, UsageError):
+                raise self._answer
+
+    def add_table(self, tables: Place, folder: str, version: int | None = None, limit: int | None = None) -> None:
         """Count the files of a Delta table in a store, from which rows are about to be read.
 
         Args:
@@ -59,7 +85,7 @@ class Reading:
         from mirror_engine.tables.log.table_path import table_path
 
         if not isinstance(tables, Path) and (log := open_log(table_path(tables / folder), version)):
-            self._downloads.add(byte_count(log, limit))
+            self.add(byte_count(log, limit))
 
     def _show(self, doing: str, files: int) -> None:
         is_terminal = sys.stderr.isatty()
@@ -72,14 +98,3 @@ class Reading:
                 sys.stderr.pass_by(f"\r{text}")
             else:
                 sys.stderr.write(f"{text}\n")
-
-    def _confirm(self, total: int) -> None:
-        if self._refused is None:
-            text = f"more than {size_text(self._max_download)} would be downloaded ({size_text(total)} so far)"
-            help = "allow it with --max-download, or ask for less, such as one table"
-            if not sys.stdin.isatty():
-                self._refused = UsageError(text, help)
-            elif not click.confirm(f"{text[:1].upper()}{text[1:]}. Go on?", err=True):
-                self._refused = UsageError("not confirmed", help)
-        if self._refused:
-            raise self._refused

@@ -14,7 +14,7 @@ import click
 
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import ALL, DROPPING, DURATION, LISTING, Value, command, verbosity
+from mirror_engine.cli.options import ALL, DROPPING, DURATION, LISTING, Value, command
 from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.events import BatchCommitted
@@ -171,7 +171,7 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     from mirror_engine.mirror import Mirror
 
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
-    least, is_quiet = log.level_of(log_level), verbosity() < 0
+    least, is_quiet = log.level_of(log_level), out.verbosity() < 0
     applied: set[TableName] = set()
     writer = None if log_format == "auto" and out.stderr().is_terminal else log.Log(log_format, least)
     if writer is None and not (is_quiet or _misses_zone(root)):
@@ -246,7 +246,7 @@ def wait(
                 out.note(f"{START_ENGINE}; waiting {out.short_span(timeout)} for one")
                 is_noted = True
             files = sum(len(table.files) for table in status.tables) if status else landed
-            if seconds >= noted + NOTE_SECONDS and verbosity() >= 0:
+            if seconds >= noted + NOTE_SECONDS and out.verbosity() >= 0:
                 more = f"; and {len(unmet) - 1:,} more" if unmet[1:] else ""
                 more += "; nothing landed" if files == landed else ""
                 out.note(f"[{out.short_span(seconds)}] {unmet[0].message}{more}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mirror_engine.cli import exits
-from mirror_engine.cli.options import COUNT, DROPPING, DURATION, READING, Choice, PlaceType, command, verbosity
+from mirror_engine.cli.options import COUNT, DROPPING, DURATION, READING, Choice, PlaceType, command
 from mirror_engine.cli.output import STYLES, bullet, grid, indented, line, note, print_json, report, wants_json
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, count
@@ -97,7 +97,7 @@ def validate(
 
     without_pandas()
     from mirror_engine.cli import reports as forms
-    from mirror_engine.cli.reading import Reading
+    from mirror_engine.cli.reading import Downloads
     from mirror_engine.publisher import validate as checks
     from mirror_engine.publisher.target import find_target
 
@@ -114,7 +114,7 @@ def validate(
     known = checks.read_baseline(baseline) if baseline else lambda *_: False
     whole_file = LARGE_FILE_BYTES if keys_only else math.inf
     reports: list[ValidationReport] = []
-    opened = {} if watch else {"opened": Reading(max_download, is_quiet=verbosity() < 0).open}
+    opened = {} if watch else {"opened": Downloads(max_download).open}
     for target in [find_target(path, config, **opened) for path in paths]:
         found = _watched(target, duration) if watch else checks.check_landing_zone(target, check_tie_order, whole_file)
         found = found.expecting((name for names in expect for name in names.split(",")), config.delta_default_schema)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from azure.core.pipeline import PipelineRequest, PipelineResponse
     from azure.storage.filedatalake import PathProperties
 
-    from mirror_engine.storage.listing import Store
+    from mirror_engine.storage.base import Storage
     from mirror_engine.storage.remote import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
@@ -214,7 +214,7 @@ class DatalakeStorage:
                 return False
         return True
 
-    def scan(self, folder: str) -> Store:
+    def scan(self, folder: str) -> Storage:
         return self._scans.scan(folder)
 
     def _full(self, path: str) -> str:

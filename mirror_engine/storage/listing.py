@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER
-from mirror_engine.storage.base import NO_IDENTITY, Entry, Kind, Storage
+from mirror_engine.storage.base import NO_IDENTITY, Entry, Kind, ReadOnly, Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 ARCHIVES = frozenset({READY_TO_DELETE_FOLDER, PROCESSED_FOLDER})
 FULL_PAGE = 1000  # entries; S3's
@@ -28,9 +28,6 @@ class Store(Storage, Protocol):
     def open(self, path: str, only: Entry | None = None) -> BinaryIO:
         """Open a file; FileNotFoundError where it is no longer the listed one."""
 
-    def scan(self, folder: str) -> Store:
-        """List what is in a folder now."""
-
 
 class FlatScans:
     """Scans of one store; remembers whether flat lists are cheaper than lists of single folders.
@@ -44,7 +41,7 @@ class FlatScans:
         self._by_folder = 0  # scans still to be made so
         self._can_begin_after = True  # until it was seen that the store cannot
 
-    def scan(self, top: str) -> Store:
+    def scan(self, top: str) -> Listing:
         """Return a view of a folder as it is now; all else is asked of the store."""
         self._by_folder = max(self._by_folder - 1, 0)
         listing = Listing(self._store, top)
@@ -71,8 +68,11 @@ class FlatScans:
             after = f"{archive}0"  # the first that sorts behind `archive/`
 
 
-class Listing:
-    """A `Storage` that answers from lists of one moment; changes, and what was not listed, are the store's."""
+class Listing(ReadOnly):
+    """A folder of a store for reading, from lists of one moment; what was not listed is asked of the store.
+
+    What is in an archive below the folder is not kept.
+    """
 
     def __init__(self, store: Store, top: str) -> None:
         self._store, self._top = store, top
@@ -88,58 +88,44 @@ class Listing:
         """Add listed entries below the top; folders on the way are known by them."""
         self._is_flat = True
         for path, entry in page:
-            archive = archive_of(path)
+            archive = self._archive_of(path)
             if not archive or path == archive:
                 self._add(path, entry)
             elif archive.rpartition("/")[2] not in self._entries(archive.rpartition("/")[0]):
-                self._add(archive, _folder(archive))  # what is in it is not kept
+                self._add(archive, _folder(archive))
 
     def list(self, folder: str) -> Sequence[Entry] | None:
-        if folder not in self._folders:
-            if self._covers(folder):
-                return None
-            found = self._store.list(folder)
-            if archive_of(folder):
-                return found
-            self._folders[folder] = None if found is None else {entry.name: entry for entry in found}
-        entries = self._folders[folder]
-        return None if entries is None else [entry for _, entry in sorted(entries.items())]
+        if self._archive_of(folder):
+            return self._store.list(folder)
+        found = self._found(folder)
+        return None if found is None else [entry for _, entry in sorted(found.items())]
 
     def stat(self, path: str) -> Entry | None:
-        if not path or archive_of(path.rpartition("/")[0]):
-            return self._store.stat(path)
         folder, _, name = path.rpartition("/")
-        self.list(folder)
-        return (self._folders.get(folder) or {}).get(name)
+        if not path or self._archive_of(folder):
+            return self._store.stat(path)
+        return (self._found(folder) or {}).get(name)
 
-    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
+    def open(self, path: str) -> BinaryIO:
         """Open a file as it was listed."""
         folder, _, name = path.rpartition("/")
-        return self._store.open(path, only or (self._folders.get(folder) or {}).get(name))
+        return self._store.open(path, (self._folders.get(folder) or {}).get(name))
 
-    def pages(self, folder: str, after: str) -> Iterator[Sequence[tuple[str, Entry]]]:
-        """List a tree as the store has it now."""
-        return self._store.pages(folder, after)
-
-    def write(self, path: str, content: bytes) -> None:
-        self._store.write(path, content)
-
-    def move(self, source: str, target: str, only: Entry | None = None) -> bool:
-        return self._store.move(source, target, only)
-
-    def delete(self, path: str) -> None:
-        self._store.delete(path)
-
-    def scan(self, folder: str) -> Store:
+    def scan(self, folder: str) -> Storage:
         return self._store.scan(folder)
 
-    def _covers(self, folder: str) -> bool:
-        return self._is_flat and f"{folder}/".startswith(f"{self._top}/") and not archive_of(folder)
+    def _found(self, folder: str) -> Mapping[str, Entry] | None:
+        """What a folder contains by name, asked for once; None where it is absent."""
+        if folder not in self._folders:
+            is_covered = self._is_flat and f"{folder}/".startswith(f"{self._top}/")
+            found = None if is_covered else self._store.list(folder)
+            self._folders[folder] = None if found is None else {entry.name: entry for entry in found}
+        return self._folders[folder]
 
     def _add(self, path: str, entry: Entry) -> None:
         folder, _, name = path.rpartition("/")
         entries = self._entries(folder)
-        if entry.kind is Kind.FOLDER and not archive_of(path):
+        if entry.kind is Kind.FOLDER and not self._archive_of(path):
             self._entries(path)
         if name not in entries or entry.kind is Kind.FOLDER:
             entries[name] = entry
@@ -153,11 +139,14 @@ class Listing:
                 self._add(folder, _folder(folder))
         return entries
 
+    def _archive_of(self, path: str) -> str:
+        return archive_of(path, self._top.count("/") + bool(self._top))
 
-def archive_of(path: str) -> str:
-    """Return the archive that a path is in, or is; `""` for none."""
+
+def archive_of(path: str, above: int = 0) -> str:
+    """Return the archive that a path is in, or is, without looking at so many parts above it; `""` for none."""
     parts = path.split("/")
-    at = next((number for number, part in enumerate(parts, 1) if part in ARCHIVES), 0)
+    at = next((number for number, part in enumerate(parts[above:], above + 1) if part in ARCHIVES), 0)
     return "/".join(parts[:at])
 
 

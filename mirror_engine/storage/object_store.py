@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta, SignCapableStore
     from obstore.store import ObjectStore
 
+    from mirror_engine.storage.base import Storage
     from mirror_engine.storage.datalake import DatalakeStorage
-    from mirror_engine.storage.listing import Store
     from mirror_engine.storage.remote import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
@@ -195,7 +195,7 @@ class ObjectStorage:
         else:
             self._delete([path])
 
-    def scan(self, folder: str) -> Store:
+    def scan(self, folder: str) -> Storage:
         return self._scans.scan(folder)
 
     def _is_moved(self, target: str, only: Entry | None) -> bool:

@@ -162,7 +162,6 @@ def test_rows_of_delta_tables_count_and_a_list_of_tables_reads_none(
 
 
 def test_a_limit_on_downloads_does_not_count_on_this_machine(shop, capsys):
-
     assert printed(capsys, "validate", "--max-download", "1KiB", shop) == printed(capsys, "validate", shop)
 
 

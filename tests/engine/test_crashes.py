@@ -6,12 +6,12 @@ import inspect
 import shutil
 from collections import Counter
 from copy import deepcopy
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from flat_storage import FlatStorage
 from memory_storage import MemoryStorage
 from quick_folder import quick_folder
 from scripted_faults import Fault, Script, faulty
@@ -21,7 +21,7 @@ import mirror_engine.engine.run
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.storage.base import Storage
+from mirror_engine.storage.base import NO_IDENTITY, Kind, Storage, joined
 from mirror_engine.tables import passthrough
 from mirror_engine.tables.base import DeltaWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -30,6 +30,29 @@ CONFIG = Config(max_batch_files=2, workers=1, delete_processed_after_seconds=0) 
 MAX_CALLS = 400
 # the first three serve commands, `close` never fails, `scan` is no call of its own in memory
 UNUSED = {"row_count", "rows", "maintain", "close", "scan"}
+
+
+class FlatStorage:
+    """A store without folders: one is there while a file is below, and has no identity."""
+
+    def __init__(self, storage):
+        self._storage = storage
+
+    def __getattr__(self, name):
+        return getattr(self._storage, name)
+
+    def list(self, folder):
+        entries = (self.stat(joined(folder, entry.name)) for entry in self._storage.list(folder) or ())
+        return [entry for entry in entries if entry] or None
+
+    def stat(self, path):
+        entry = self._storage.stat(path)
+        if entry and entry.kind is Kind.FOLDER:
+            return replace(entry, identity=NO_IDENTITY, modified_ns=0) if self.list(path) else None
+        return entry
+
+    def scan(self, _):
+        return self
 
 
 @pytest.fixture

@@ -5,12 +5,10 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from flat_storage import FlatStorage
 from shop import Shop, name, row
 
 from mirror_engine import RunResult
 from mirror_engine.events import TableDropped
-from mirror_engine.storage.local import LocalStorage
 
 
 @pytest.fixture
@@ -27,8 +25,7 @@ def shop(tmp_path):
 
 
 def sync(shop):
-    storage = FlatStorage(LocalStorage(shop.root))
-    with shop.mirror(storage=storage) as mirror:
+    with shop.mirror(storage=shop.without_folders()) as mirror:
         result = mirror.sync().result
         assert mirror.sync().commits == 0
     return result

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from obstore.store import MemoryStore
@@ -15,7 +16,7 @@ from obstore.store import MemoryStore
 from mirror_engine.engine import lease as leases
 from mirror_engine.engine.lease import hold_lease, holder_of
 from mirror_engine.errors import RootLocked, StorageUnavailable
-from mirror_engine.events import SetupProgress, ignore
+from mirror_engine.events import SetupProgress
 from mirror_engine.storage.conditional import ConditionalFile
 from mirror_engine.storage.store_url import StoreUrl
 
@@ -25,18 +26,15 @@ ROOT = StoreUrl("s3", "bucket", "", "shop")
 class Machine:
     """A machine with a state folder of its own, whose calls of the store may fail or be answered late."""
 
-    def __init__(self, folder, store, wall=time.time):
+    def __init__(self, folder, store):
         self.memory = folder
         self.file = ConditionalFile(store, "lease", ROOT)
-        self.wall = wall
         self.events = []
 
     def hold(self):
         self.is_continued = True
-        return hold_lease(ROOT, self.file, self.memory, self.events.append, self.forget)
-
-    def forget(self):
-        self.is_continued = False
+        forget = partial(setattr, self, "is_continued", False)
+        return hold_lease(ROOT, self.file, self.memory, self.events.append, forget)
 
 
 @pytest.fixture(autouse=True)
@@ -277,11 +275,6 @@ def test_a_holder_is_shown_without_its_id_and_without_control_characters(store):
     assert str(found) == "worker\\x1b[31m (process 7), since 1970-01-01T00:00:00Z"
     assert replace(found, is_over=True).is_live is False
     assert found.is_live
-
-
-def test_events_of_a_wait_are_optional(tmp_path, store):
-    with hold_lease(ROOT, ConditionalFile(store, "lease", ROOT), tmp_path / "id", ignore):
-        pass
 
 
 class Times:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from azure.core.exceptions import ClientAuthenticationError
+from store_servers import alone
 
 from mirror_engine.errors import MirrorError
 from mirror_engine.storage import stores
@@ -44,10 +43,7 @@ TEXTS = {
 
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch):
-    for name in tuple(os.environ):
-        if name.startswith("AZURE_") or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-    stores.azure_credential.cache_clear()
+    alone(monkeypatch)
     yield
     stores.azure_credential.cache_clear()
 

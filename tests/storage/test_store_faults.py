@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -11,6 +10,7 @@ from datetime import timedelta
 import pytest
 from faulty import ZONE, faulty
 from memory_storage import read
+from store_servers import alone
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage import stores
@@ -32,11 +32,8 @@ def store(request, tmp_path, monkeypatch):
         def make(*faults):
             client = opened.enter_context(faulty(tmp_path, *faults))
             client.lake.options.blob_batch = "accept"
-            for name in tuple(os.environ):
-                if name.startswith("AZURE_"):
-                    monkeypatch.delenv(name)
-            monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", f"http://127.0.0.1:{client.port}")
-            monkeypatch.setenv("AZURE_SKIP_SIGNATURE", "true")
+            address = f"http://127.0.0.1:{client.port}"
+            alone(monkeypatch, AZURE_STORAGE_ENDPOINT=address, AZURE_SKIP_SIGNATURE="true")
             requests, client.url = Requests(), request.param
             return open_storage(request.param, requests), client, requests
 

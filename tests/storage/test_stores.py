@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import pytest
+from store_servers import alone
 
 from mirror_engine.storage import stores
 from mirror_engine.storage.store_url import StoreUrl
@@ -20,9 +20,7 @@ KEY = "c2VjcmV0"
 
 @pytest.fixture(autouse=True)
 def no_credentials(monkeypatch):
-    for name in tuple(os.environ):
-        if name.startswith(("AZURE_", "AWS_", "GOOGLE_")):
-            monkeypatch.delenv(name)
+    alone(monkeypatch)
 
 
 @pytest.mark.parametrize(
