@@ -278,8 +278,7 @@ def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
             folder = replace(folder, commits={})
         log = DeltaLog(folder, open_delta(folder))
         with contextlib.suppress(FileNotFoundError):  # cleaned up: a checkpoint holds the same
-            newest = commit_file(folder, log.version)
-            if not (newest.read_bytes() if isinstance(newest, StorePath) else newest.stat().st_size):
+            if not commit_file(folder, log.version).read_bytes():
                 raise damaged(folder, "its newest commit is empty")  # deltalake reads it as a commit
     if version is None or version == log.version:
         return log
@@ -450,7 +449,7 @@ def latest_external_change(folder: TablePath, since: int, until: int | None = No
     Args:
         folder: of the table.
         since: a version.
-        until: the newest that counts; nothing newer is asked for.
+        until: the newest that counts.
     """
     found = -1
     with reading_log(folder), contextlib.suppress(FileNotFoundError):
