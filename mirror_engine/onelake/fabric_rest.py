@@ -387,6 +387,8 @@ def _endpoint(operations: _Operations, operation: Mapping[str, Any]) -> Callable
         if result is None:
             response = Response(b"", media_type="application/octet-stream")  # as Fabric's; clients look at the type
         response.headers["requestId"] = str(uuid4())
+        if location := response.headers.get("location"):  # at the address that the client asked
+            response.headers["location"] = location.replace(f"https://{FABRIC}/", str(request.base_url), 1)
         return response
 
     return answer

@@ -13,7 +13,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -32,7 +32,7 @@ from mirror_engine.onelake.errors import (
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
 from mirror_engine.onelake.items import segments_of
 from mirror_engine.onelake.options import CHANNELS, TIME_SHIFT, DeletedFolder, FaultRule
-from mirror_engine.onelake.requests import NANOSECONDS, ChangeName, OperationName, WriteName, read_bounded
+from mirror_engine.onelake.requests import NANOSECONDS, read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -47,7 +47,11 @@ if TYPE_CHECKING:
 
     Handler: TypeAlias = Callable[[Lake, LakeRequest], Awaitable[Response]]
 
-WRITES, CHANGES, OPERATIONS = get_args(WriteName), get_args(ChangeName), get_args(OperationName)
+# Operations as rules name them: `folder` creates a folder, `drop` deletes one, `rest` is one of Fabric's API,
+# `new_item` that of it which creates a mirrored database
+WRITES = ("create", "flush", "put", "blocklist", "copy")  # these set a file's Last-Modified
+CHANGES = (*WRITES, *["folder", "append", "rename", "block", "metadata", "delete", "drop", "batch", "rest", "new_item"])
+OPERATIONS = (*CHANGES, "lease", "list", "read", "head")
 METHODS = ("*", "GET", "HEAD", "PUT", "PATCH", "POST", "DELETE")
 EVERY = "all"
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", error="invalid_token"'
@@ -133,14 +137,13 @@ async def _delay_visibility(rule: FaultRule, handler: Handler, lake: Lake, reque
     address = await run_in_threadpool(lake.destination, request.raw_path)
     if await run_in_threadpool(lake.find, address):
         return await handler(lake, request)  # not a new name
-    channels, delays = rule.options["from"].split(","), lake.options.delays
-    delays.hide(address.path, channels)
+    hide, seconds = partial(lake.options.delays.hide, address.path, rule.options["from"].split(",")), 0.0
+    hide()
     try:
         response = await handler(lake, request)
-    except BaseException:
-        delays.hide(address.path, channels, 0)
-        raise
-    delays.hide(address.path, channels, rule.options["seconds"])
+        seconds = rule.options["seconds"]
+    finally:
+        hide(seconds)
     return response
 
 
@@ -273,7 +276,7 @@ def parse_fault(text: str) -> FaultRule:
     if kind is None:
         raise UsageError(f"{fault}: unknown fault {name!r}", all_faults)
     matchers = _MATCHERS if kind.operations != () else {"path": _MATCHERS["path"]} if name != "advance" else {}
-    known = {**kind.options, **matchers}
+    known = {**kind.options, **matchers} | ({"operation": _one_of(*kind.operations)} if kind.operations else {})
     takes = f"{name} takes {', '.join(f'{word}=' for word in known)}."
     values = {"method": "*", "path": "*", "nth": 1, "count": kind.count, **kind.defaults}
     for word in words:
@@ -290,11 +293,9 @@ def parse_fault(text: str) -> FaultRule:
         raise UsageError(f"{fault}: {', '.join(sorted(missing))} is missing", takes)
     if "until" in known and (values["for"] is None) == (values["until"] is None):
         raise UsageError(f"{fault}: either for= or until= is needed", takes)
-    _check_advance(name, fault, values)
+    if name == "advance" and not any(values[unit] for unit in _UNITS):
+        raise UsageError(f"{fault}: by how much is missing", f"Name one or more of {', '.join(_UNITS)}, more than 0.")
     operation = values.get("operation")
-    if operation and kind.operations is not None and operation not in kind.operations:
-        possible = f"Use one of {', '.join(kind.operations)}."
-        raise UsageError(f"{fault}: {name} cannot be injected into {operation}", possible)
     return FaultRule(
         name,
         method=values["method"],
@@ -306,11 +307,6 @@ def parse_fault(text: str) -> FaultRule:
         options={key: values[key] for key in kind.options},
         text=text,
     )
-
-
-def _check_advance(name: str, fault: str, values: Mapping[str, Any]) -> None:
-    if name == "advance" and not any(values[unit] for unit in _UNITS):
-        raise UsageError(f"{fault}: by how much is missing", f"Name one or more of {', '.join(_UNITS)}, more than 0.")
 
 
 def hold(engines: EnginePool, rule: FaultRule) -> None:

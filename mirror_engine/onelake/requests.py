@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from email.utils import formatdate, parsedate_to_datetime
 from hashlib import blake2b
-from typing import IO, TYPE_CHECKING, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 from xml.etree import ElementTree as ET
@@ -147,13 +147,6 @@ def requested_range(headers: Mapping[str, str], size: int) -> tuple[int, int] | 
     return start, end
 
 
-# Operations as fault rules name them: `folder` creates a folder, `drop` deletes one, `rest` is one of Fabric's API,
-# `new_item` that of it which creates a mirrored database
-WriteName: TypeAlias = Literal["create", "flush", "put", "blocklist", "copy"]  # these set a file's Last-Modified
-ChangeName: TypeAlias = Literal[
-    WriteName, "folder", "append", "rename", "block", "metadata", "delete", "drop", "batch", "rest", "new_item"
-]
-OperationName: TypeAlias = Literal[ChangeName, "lease", "list", "read", "head"]
 VERSION = "2021-06-08"
 CONTENT_TYPE = "application/octet-stream"
 MAX_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, batches

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Match
 
@@ -35,7 +34,6 @@ from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, hold, with_fa
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, host_of, is_served
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.middleware import observed
 from mirror_engine.onelake.network import Listeners, create_authority
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.requests import LakeRequest, error_response, is_dfs, read_bounded, response_headers
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
     from typing_extensions import Self
 
     from mirror_engine.events import Event
@@ -55,7 +53,6 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.middleware import RejectedRequest
     from mirror_engine.onelake.network import Authority
     from mirror_engine.onelake.options import ServerPlan
-    from mirror_engine.onelake.requests import OperationName
 
 
 def onelake_app(lake: Lake) -> ASGIApp:
@@ -78,7 +75,7 @@ def onelake_app(lake: Lake) -> ASGIApp:
 async def _response(lake: Lake, request: LakeRequest) -> Response:
     try:
         operation = operation_of(request)
-        handler = await with_faults(lake, request, operation.__call__, operation.name or "")
+        handler = await with_faults(lake, request, operation.__call__, operation.name)
         response = await handler(lake, request)
     except StorageApiError as error:
         return _refused(request, error)
@@ -100,7 +97,7 @@ class _Operation(NamedTuple):
     methods: str  # with a blank between them
     mark: str  # a header, a query parameter, or one with its value; "" for any
     run: Callable[..., Response]  # gets lake, request, and the body where it takes one
-    name: OperationName | None = None  # None where no fault names it
+    name: str = ""  # in fault rules; "" where none names it
     takes: Literal["", "bytes", "staged"] = ""  # the form of the body: none, all its bytes, or a staged file
 
     async def __call__(self, lake: Lake, request: LakeRequest) -> Response:
@@ -201,7 +198,6 @@ class Services:
             lake.options.apply(rule)
         self._onelake = onelake_app(lake)
         self._fabric = with_fabric_faults(fabric_app(engines), lake.options)
-        self._fabric_at_address = _with_own_locations(self._fabric)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -225,26 +221,10 @@ class Services:
         if any(route.matches(scope)[0] is not Match.NONE for route in self._entra.routes):
             return self._entra
         if path.startswith(f"{BASE}/"):
-            return self._fabric_at_address
+            return self._fabric
         request = Request(scope)
         is_storage = "x-ms-version" in request.headers or not _STORAGE_QUERIES.isdisjoint(request.query_params)
         return page.app if page.has(path) and request.method in {"GET", "HEAD"} and not is_storage else self._onelake
-
-
-def _with_own_locations(app: ASGIApp) -> ASGIApp:
-    """Fabric's API whose long-running operations are found at the address that the client asked."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        own = str(Request(scope).base_url)
-
-        def relocate(start: Message) -> None:
-            headers = MutableHeaders(scope=start)
-            if "location" in headers:
-                headers["location"] = headers["location"].replace(f"https://{FABRIC}/", own, 1)
-
-        await app(scope, receive, observed(send, relocate))
-
-    return answer
 
 
 LOCK_SECONDS = 0.5  # `connection.running` holds the lock for a moment, too
