@@ -95,7 +95,7 @@ class _Operation(NamedTuple):
     """Which requests ask for it, and what answers them on a worker thread."""
 
     methods: str  # with a blank between them
-    mark: str  # a header, a query parameter, or one with its value; "" for any
+    marks: str  # headers, query parameters, or some with their values, of which it has one; "" for any
     run: Callable[..., Response]  # gets lake, request, and the body where it takes one
     name: str = ""  # in fault rules; "" where none names it
     takes: Literal["", "bytes", "staged"] = ""  # the form of the body: none, all its bytes, or a staged file
@@ -132,13 +132,11 @@ _OPERATIONS = (  # the first counts
     _Operation(_ANY, "?action=flush", dfs.flush, "flush"),
     _Operation(_ANY, "?action=setproperties", dfs.set_properties, "metadata"),
     _Operation(_ANY, "?action", _UNSUPPORTED),
-    _Operation("PUT DELETE", "?restype=container", _FABRIC_S),
-    _Operation("PUT DELETE", "?restype=account", _FABRIC_S),
+    _Operation("PUT DELETE", "?restype=container ?restype=account", _FABRIC_S),
     _Operation("DELETE", "?resource=filesystem", _FABRIC_S),
     _Operation("PUT", "?comp=block", blob.put_block, "block", "staged"),
     _Operation("PUT", "?comp=blocklist", blob.put_block_list, "blocklist", "bytes"),
-    _Operation("PUT", "?comp=metadata", dfs.set_properties, "metadata"),
-    _Operation("PUT", "?comp=properties", dfs.set_properties, "metadata"),
+    _Operation("PUT", "?comp=metadata ?comp=properties", dfs.set_properties, "metadata"),
     _Operation("PUT", "?comp=lease", dfs.lease, "lease"),
     _Operation("PUT DELETE", "?comp", _UNSUPPORTED),
     _Operation("PUT", "x-ms-copy-source", blob.copy, "copy"),
@@ -150,8 +148,7 @@ _OPERATIONS = (  # the first counts
     _Operation("GET HEAD", "?restype=account", blob.account_properties),
     _Operation("GET", "?comp=list", blob.list_blobs, "list"),
     _Operation("GET", "?comp", _UNSUPPORTED),  # no block lists, no tags
-    _Operation("GET HEAD", "?restype=container", dfs.get_filesystem_properties),
-    _Operation("HEAD", "?resource=filesystem", dfs.get_filesystem_properties),
+    _Operation("GET HEAD", "?restype=container ?resource=filesystem", dfs.get_filesystem_properties),
     _Operation("GET", "", dfs.read, "read"),
     _Operation("HEAD", "", dfs.get_properties, "head"),
 )
@@ -159,15 +156,11 @@ _OPERATIONS = (  # the first counts
 
 def operation_of(request: LakeRequest) -> _Operation:
     """The operation that a request asks for; UnsupportedHttpVerb where there is none."""
-    query = request.query.items()
-    marks = {
-        "",
-        *request.headers,
-        *(f"?{name}" for name, _ in query),
-        *(f"?{name}={text.lower()}" for name, text in query),
-    }
+    values = [f"?{name}={text.lower()}" for name, text in request.query.items()]
+    marks = {*request.headers, *(f"?{name}" for name in request.query), *values}
     for operation in _OPERATIONS:
-        if request.method in operation.methods.split() and operation.mark in marks:
+        wanted = operation.marks.split()
+        if request.method in operation.methods.split() and (not wanted or not marks.isdisjoint(wanted)):
             return operation
     raise StorageApiError(StorageErrorCode.UnsupportedHttpVerb)
 

@@ -45,13 +45,6 @@ def test_guids_name_the_same_folders_in_any_case(items):
         assert items.address(path).path == known.path
 
 
-def test_an_address_remembers_how_the_client_wrote_it(items):
-    address = items.address(b"/onelake/my%20ws/db.MirroredDatabase/Files/a%20b")
-    assert address.written == ("my ws", "db.MirroredDatabase", "Files", "a b")
-    assert address.shown == "db.MirroredDatabase/Files/a b"
-    assert items.address(b"/my%20ws").shown == ""
-
-
 @pytest.mark.parametrize(
     ("raw", "name"),
     [(b"a%2Bb", "a+b"), (b"a+b", "a+b"), (b"p=1%20%24x", "p=1 $x"), (b"%C3%A9", "é"), (b"%252e%252e", "%2e%2e")],
@@ -128,18 +121,6 @@ def test_what_names_nothing_and_what_the_engine_keeps_is_not_there(code, path, i
 )
 def test_clients_write_below_files_and_tables_only(path, is_open, items):
     assert items.address(b"/my ws" + path.encode()).is_open is is_open
-
-
-def test_a_directory_is_looked_for_below_the_path_with_or_without_outer_slashes(items):
-    workspace, item = items.address(b"/my%20ws"), items.address(b"/my%20ws/db")
-    expected = items.address(b"/my%20ws/db/Files/x")
-    for found in (
-        items.inside(workspace, "db/Files/x"),
-        items.inside(workspace, "/db/Files/x/"),
-        items.inside(item, "Files//x"),
-    ):
-        assert found == expected
-    assert items.inside(item, "/") == item
 
 
 @pytest.mark.parametrize("directory", ["..", "Files/../..", "Files/a\\b", "Files/\0"])

@@ -64,7 +64,8 @@ def test_differences_are_reported(rows, expected, differences):
 
 
 def test_many_differences_are_cut_and_the_state_of_the_table_comes_last():
-    rows = Rows([{"id": number} for number in range(MAX_DIFFERENCES + 5)], keys=["id"], state="Orders is\nhalted")
+    rows = Rows([{"id": number} for number in range(MAX_DIFFERENCES + 5)], keys=["id"])
+    rows.state = "Orders is\nhalted"
     assert rows.differences([])[MAX_DIFFERENCES:] == ["… and 5 more", "Orders is", "halted"]
 
 

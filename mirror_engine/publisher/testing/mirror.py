@@ -219,8 +219,9 @@ class MirroredTable:
         __tracebackhide__ = True
         folder, mirror = self._folder(), self.mirror
         status = next((table for table in mirror.status().tables if table.delta_folder == folder), None)
-        state = "" if status is None or _has_caught_up(status) else described(status).strip()
-        return Rows(mirror.read_table(folder).to_pylist(), mirror.key_columns(folder), state)
+        rows = Rows(mirror.read_table(folder).to_pylist(), mirror.key_columns(folder))
+        rows.state = "" if status is None or _has_caught_up(status) else described(status).strip()
+        return rows
 
     def arrow(self) -> pa.Table:
         """The rows as an Arrow table, in no particular order."""
@@ -252,9 +253,7 @@ class Rows(SortedRows):
         state: why the table has not caught up; `""` where it has.
     """
 
-    def __init__(self, rows: Iterable[dict[str, Any]], keys: Sequence[str] = (), state: str = "") -> None:
-        super().__init__(rows, keys)
-        self.state = state
+    state = ""
 
     __hash__ = None  # type: ignore[assignment]
 
