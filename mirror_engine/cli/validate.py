@@ -6,7 +6,6 @@ import gc
 import math
 import os
 import sys
-import threading
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -141,14 +140,9 @@ def _watched(target: ValidationTarget, duration: float | None) -> ValidationRepo
     from mirror_engine.publisher.validate import watch
 
     note(f"Watching {target.path} {'until Ctrl+C' if duration is None else f'for {duration:g}s'}.")
+    seconds = math.inf if duration is None else duration
     with exits.Stopping() as stopping:
-        timer = threading.Timer(duration or 0.0, stopping.stop.set)
-        if duration is not None:
-            timer.start()
-        try:
-            return watch(target, stopping.stop, lambda found: note(found.full_message))
-        finally:
-            timer.cancel()
+        return watch(target, stopping.stop, lambda found: note(found.full_message), seconds)
 
 
 def _relative(zone: str) -> str:

@@ -9,7 +9,6 @@ import threading
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.engine.root_identity import lock_root
@@ -132,9 +131,12 @@ class Pull:
             targets, not_restored = _targets(entries)
             files = [PullFile(path, target, entries[path]) for path, target in sorted(targets.items())]
             here = RestoredView(local)
-            is_here = [not file.target.startswith(gone) and _is_present(file, here, pulled) for file in files]
-            present = list(compress(files, is_here))
-            pending = tuple(file for file, found in zip(files, is_here, strict=True) if not found)
+            kept = {
+                each.target for each in files if not each.target.startswith(gone) and _is_present(each, here, pulled)
+            }
+            present, pending = (
+                tuple(each for each in files if (each.target in kept) is kind) for kind in (True, False)
+            )
             restored = sum(file.source != file.target for file in files)
             plan = PullPlan(pending, len(present), older, restored, not_restored, recreated)
             confirm(plan)

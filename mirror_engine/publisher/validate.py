@@ -221,28 +221,26 @@ def _is_cleaned_up(target: ValidationTarget, zone: ZoneListing) -> bool:
     return bool(partitions) and all(target.storage.has_archive(partition) for partition in partitions)
 
 
-def watch(target: ValidationTarget, stop: threading.Event, found: Callable[[Diagnostic], None]) -> ValidationReport:
-    """Check a target again and again until `stop` is set, then once more; the report has all diagnostics.
+def watch(
+    target: ValidationTarget, stop: threading.Event, found: Callable[[Diagnostic], None], seconds: float = math.inf
+) -> ValidationReport:
+    """Check a target again and again for some time, or until `stop` is set, then once more; reports all diagnostics.
 
     `found` is called with each diagnostic when it is raised first. Raises `TransientError` from the last check.
     """
     by_table: defaultdict[str, list[Diagnostic]] = defaultdict(list)
 
     def listen(event: Event) -> None:
-        match event:
-            case DiagnosticRaised(table, diagnostic) | TableHalted(table, diagnostic):
-                raised = by_table[table.folder if table else ""]
-                is_transient = diagnostic.code in TRANSIENT_CODES or never_arrives(diagnostic)
-                if not is_transient and diagnostic not in raised:
-                    raised.append(diagnostic)
-                    found(diagnostic)
-            case _:
-                pass
+        if isinstance(event, DiagnosticRaised | TableHalted):
+            diagnostic, raised = event.diagnostic, by_table[event.table.folder if event.table else ""]
+            is_transient = diagnostic.code in TRANSIENT_CODES or never_arrives(diagnostic)
+            if not is_transient and diagnostic not in raised:
+                raised.append(diagnostic)
+                found(diagnostic)
 
-    writer = KeyWriter()
+    writer, end = KeyWriter(), time.monotonic() + seconds
     with DryRun(target.storage, target.config, writer, keys_only(None), listener=listen) as dry_run:
-        while not stop.is_set():
-            started = time.monotonic()
+        while not stop.is_set() and (started := time.monotonic()) < end:
             dry_run.engine.cycle(threading.Event())
             stop.wait(max(MIN_PAUSE_SECONDS, time.monotonic() - started))
         status = dry_run.run()
