@@ -150,12 +150,10 @@ def _text(record: dict[str, Any]) -> str:
 
 @contextmanager
 def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[tuple[Listener, ...]]:
-    """Listeners that show progress while entered.
+    """Listeners that show progress while entered, in a form of `--progress`.
 
-    Args:
-        form: as `--progress`.
-        least: of work that goes on until it is stopped: the least level of the events that get a line of their own
-            on a terminal; None: only commits, and what delays them, as a report follows.
+    Work that goes on until it is stopped has a `least` level of events that get a line of their own on a terminal; of
+    all other work these are commits, and what delays them, as a report follows.
     """
     console = stderr()
     progress, is_quiet = Progress(is_lasting=least is not None), verbosity() < 0

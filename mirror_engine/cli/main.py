@@ -74,6 +74,7 @@ class Commands(click.Group):
     def __init__(self, name: str, prefix: str = "", **settings: Any) -> None:
         super().__init__(name, context_settings=CONTEXT, subcommand_metavar="COMMAND …", **settings)
         self._prefix = prefix
+        self.commands = dict.fromkeys(self.list_commands(click.Context(self)), self)  # names, to suggest the nearest
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         names = (name.removeprefix(self._prefix) for name in ALL_COMMANDS if name.startswith(self._prefix))
@@ -88,11 +89,6 @@ class Commands(click.Group):
         module = import_module(f"mirror_engine.cli.{_MODULES[name]}")
         command: click.Command = getattr(module, "exec_" if cmd_name == "exec" else cmd_name.replace("-", "_"))
         return command
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            raise click.NoSuchCommand(args[0], possibilities=self.list_commands(ctx), ctx=ctx)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by heading."""

@@ -257,14 +257,10 @@ def _ordered(table: pa.Table, rows: Integers, floats: Sequence[str]) -> Integers
 
 
 def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
-    """Read an expected table.
+    """Read an expected table: a file that ends in `.csv`, `.parquet`, `.json`, `.jsonl` or `.ndjson`.
 
-    Args:
-        path: a file that ends in `.csv`, `.parquet`, `.json`, `.jsonl` or `.ndjson`.
-        schema: of the table: columns that it has, in any case, get its spelling and type; others are kept as text.
-
-    Raises:
-        UsageError: no such file or format; a column is there twice; a value is not of its column's type.
+    Columns that the table's schema has, in any case, get its spelling and type; others are kept as text. Raises
+    `UsageError`: no such file or format; a column is there twice; a value is not of its column's type.
     """
     readers: dict[str, Callable[[Path], pa.Table]] = {".csv": _csv, ".parquet": _parquet}
     readers |= dict.fromkeys((".json", ".jsonl", ".ndjson"), partial(_json, schema=schema))
@@ -285,12 +281,8 @@ def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
 def expected_rows(expected: object, schema: pa.Schema) -> pa.Table:
     """An expected table in memory, as `read_expected` gives one.
 
-    Args:
-        expected: rows as dicts, a column that a row lacks is NULL; or an Arrow table, or what becomes one.
-        schema: of the table.
-
-    Raises:
-        UsageError: it is none; a column is there twice; a value is not of its column's type.
+    Of rows as dicts, in which a column that a row lacks is NULL, or an Arrow table, or what becomes one. Raises
+    `UsageError`: it is none; a column is there twice; a value is not of its column's type.
     """
     place = Path("expected")
     try:

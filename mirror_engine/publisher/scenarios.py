@@ -12,8 +12,8 @@ import textwrap
 import threading
 import traceback
 from collections.abc import Callable, MutableMapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from functools import cache, partial
@@ -24,13 +24,12 @@ from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import needs_attention
+from mirror_engine.monitoring.words import as_json
 from mirror_engine.publisher.testing.mirror import MirrorInTest, described
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from typing_extensions import Self
 
     from mirror_engine.config import Config
 
@@ -262,7 +261,7 @@ class Source:
 Publish = Callable[[Source, ZoneFiles, MutableMapping[str, Any]], object]
 
 
-class Harness:
+class Harness(AbstractContextManager["Harness"]):
     """One variant's source, landing zone and mirror; a context manager that removes the zone at the end.
 
     Attributes:
@@ -283,9 +282,6 @@ class Harness:
         self._concurrent: list[threading.Thread] = []
         self._failure: BaseException | None = None
         self._has_succeeded = False
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self._mirror.close()
@@ -509,9 +505,7 @@ class ConformanceReport:
 
     def to_json(self) -> list[dict[str, Any]]:
         """The results as plain values."""
-        return [
-            asdict(result) | {"outcome": result.outcome.value, "help": result.help or None} for result in self.results
-        ]
+        return [as_json(result) for result in self.results]
 
 
 def check_publisher(publish: Publish, *, only: Collection[str] = (), config: Config | None = None) -> ConformanceReport:

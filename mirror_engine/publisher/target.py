@@ -97,9 +97,7 @@ def find_target(
 ) -> ValidationTarget:
     """Find what a path or URL is; `opened` returns the storage of a folder, of which what is below another is read.
 
-    Raises:
-        UsageError: there is no such path, it is no part of a landing zone, or Fabric ignores it.
-        StorageUnavailable: a folder cannot be listed.
+    Raises `StorageUnavailable`, and `UsageError` where it is absent, no part of a landing zone, or ignored by Fabric.
     """
     absolute: _Path
     if isinstance(path, StoreUrl):

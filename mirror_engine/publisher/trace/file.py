@@ -217,23 +217,23 @@ class WhatIf:
 
 
 def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | None = 20) -> WhatIf:
-    """Replay a table as it is, and with changes.
+    """Replay a table as it is, and with changes: `skip=FILE`, or `swap=A,B`, each of which takes the other's place.
 
-    Args:
-        trace: the table.
-        changes: `skip=FILE`, or `swap=A,B`: A takes the place of B, and B that of A.
-        limit: how many rows of each kind of difference to return; None for all.
-
-    Raises:
-        UsageError: a change is not valid, or about a file that is not replayed; neither replay has a table.
-        TransientError: something could not be read for now.
+    `limit` is how many rows of each kind of difference to return. Raises `TransientError`, and `UsageError` where a
+    change is not valid, or about a file that is not replayed, or neither replay has a table.
     """
     start = replay_start(trace)
     status, actual, applied = _replay(trace, start, trace.storage)
     order = _order(trace, applied, status, start)
     content: Content = {path: path for path in order}
     sentences = tuple(_change(text, trace, order, content) for text in changes)
-    other_status, other, _ = _replay(trace, start, _storage(trace, content))
+    folder, times = f"{trace.zone}/{trace.name.folder}", {file.path: file.modified_ns for file in trace.listing.files}
+    mapping = {
+        f"{folder}/{place}": Source(f"{folder}/{file}", times[place]) if file else None
+        for place, file in content.items()
+        if file != place
+    }
+    other_status, other, _ = _replay(trace, start, ZoneView(trace.storage, mapping))
     known = other if actual is None else actual
     if known is None:
         raise UsageError(f"{trace.name.normalized}: none of its files can be replayed", "see mirror-engine plan")
@@ -299,17 +299,6 @@ def _change(text: str, trace: TraceContext, order: Sequence[str], content: Conte
         raise UsageError(f"--swap {first},{second}: they are in this order already", "name the later one first")
     content |= {places[first]: second, places[second]: first}
     return f"{first} and {second} exchanged"
-
-
-def _storage(trace: TraceContext, content: Content) -> Storage:
-    folder = f"{trace.zone}/{trace.name.folder}"
-    times = {file.path: file.modified_ns for file in trace.listing.files}
-    mapping = {
-        f"{folder}/{place}": Source(f"{folder}/{file}", times[place]) if file else None
-        for place, file in content.items()
-        if file != place
-    }
-    return ZoneView(trace.storage, mapping)
 
 
 def _described(trace: TraceContext, order: Sequence[str], content: Content, state: TableState) -> str:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import defaultdict
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,8 +44,6 @@ from mirror_engine.tables.reading.request import ReadRequest, TableContext
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from typing_extensions import Self
-
     from mirror_engine.config import Config
     from mirror_engine.engine.plan import Plan
     from mirror_engine.engine.planner import MirrorSnapshot
@@ -65,7 +63,7 @@ MAX_RETRY_SECONDS = 4.0
 _VERSION = 1  # of the writer's table once it has these rows
 
 
-class DryRun:
+class DryRun(AbstractContextManager["DryRun"]):
     """An engine over a landing zone that it only reads, with a ledger in memory: no progress by default.
 
     `mode`, which says how thoroughly files are read and where their rows go, must suit the writer. Options about
@@ -97,9 +95,6 @@ class DryRun:
 
         reader = BatchReader(ChangeFileReader(storage, config, mode), config, emit, writer.prepare)
         self.engine = Engine(self.context, self.poller, reader, Janitor(storage, config, clock))
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self._is_over = True
