@@ -449,13 +449,15 @@ def latest_external_change(folder: TablePath, since: int, until: int | None = No
     Args:
         folder: of the table.
         since: a version.
-        until: the newest that counts.
+        until: the newest that counts; nothing newer is asked for.
     """
     found = -1
     with reading_log(folder), contextlib.suppress(FileNotFoundError):
-        for version, stamp in commits_from(folder, since + 1) if until is None or since < until else ():
-            if (until is None or version <= until) and _changes(folder, version, stamp):
-                found = max(found, version)
+        commits = commits_from(folder, since + 1)
+        if until is not None:
+            commits = ((each, f"{commit_file(folder, each).stat()}") for each in range(since + 1, until + 1))
+        for version, stamp in commits:
+            found = max(found, version) if _changes(folder, version, stamp) else found
     return found
 
 
