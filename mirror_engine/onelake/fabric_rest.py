@@ -139,9 +139,11 @@ class _Operations:
 
     def list_items(self, workspace: Workspace, query: Mapping[str, str]) -> dict[str, Any]:
         """Each database after its SQL endpoint of the same name, as Fabric lists them."""
-        pairs = ((_endpoint_json(item), _item_json(item)) for item in self._items.items(workspace))
-        kind = query.get("type")
-        return {"value": [found for pair in pairs for found in pair if kind in (None, found["type"])]}
+        found: list[dict[str, Any]] = []
+        for item in self._items.items(workspace):
+            database = _item_json(item)
+            found += [{**database, "id": _sql_endpoint_id(item), "type": "SQLEndpoint", "description": ""}, database]
+        return {"value": [each for each in found if query.get("type") in (None, each["type"])]}
 
     def list_mirrored_databases(self, workspace: Workspace, _: object) -> dict[str, Any]:
         return {"value": [_database_json(item) for item in self._items.items(workspace)]}
@@ -171,7 +173,8 @@ class _Operations:
     def _replace(self, item: Item, changed: Item) -> Item:
         """Change an item; where its engine runs and has another name or other options, it starts again with them."""
         was_running = self._pool.status(item)[0] in {DatabaseStatus.STARTING, DatabaseStatus.RUNNING}
-        if changed.name != item.name or (was_running and _options(changed) != _options(item)):
+        before, after = (read_definition(each.definition or PLAIN) for each in (item, changed))
+        if changed.name != item.name or (was_running and before != after):
             self._pool.forget(item)
         try:
             return self._items.change(changed)
@@ -287,10 +290,6 @@ def _item_json(item: Item) -> dict[str, Any]:
     }
 
 
-def _endpoint_json(item: Item) -> dict[str, Any]:
-    return {**_item_json(item), "id": _sql_endpoint_id(item), "type": "SQLEndpoint", "description": ""}
-
-
 def _database_json(item: Item) -> dict[str, Any]:
     sql = _sql_endpoint_id(item)
     return {
@@ -351,10 +350,6 @@ def _text(body: Mapping[str, Any], name: str, max_length: int, default: str | No
     if not isinstance(value, str) or len(value) > max_length or (not value and default is None):
         raise FabricApiError(FabricErrorCode.InvalidRequest, f"{name} is not a text of 1 to {max_length} characters.")
     return value
-
-
-def _options(item: Item) -> dict[str, Any]:
-    return read_definition(item.definition or PLAIN)
 
 
 def _schema(payload: bytes) -> str:

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-import unittest
 
 import adlfs  # noqa: F401 - before an emulator runs, as a publisher's module does
 import deltalake
@@ -20,7 +19,6 @@ from deltalake import DeltaTable
 from fsspec import filesystem
 from obstore.store import AzureStore
 
-from mirror_engine.config import Config
 from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.publisher.testing import onelake as started
 
@@ -195,18 +193,6 @@ def test_a_table_left_halted_fails_the_test_and_rejected_requests_are_reported(p
             "  rejected: PUT 127.0.0.1/Workspace/None.MountedRelationalDatabase/x: 400 MissingRequiredHeader",
         ]
     )
-
-
-class WithUnittest(unittest.TestCase):
-    def setUp(self):
-        context = started(config=Config(merge_engine="deltalake", default_schema="main"))
-        self.lake = context.__enter__()
-        self.addCleanup(context.__exit__, None, None, None)
-
-    def test_it(self):
-        publish([{"id": 1}])
-        self.lake.mirror.sync_until_caught_up()
-        self.assertEqual(self.lake.mirror.tables(), ["main/Orders"])  # noqa: PT009 - as its users write it
 
 
 def test_without_the_extra_it_says_what_to_install():

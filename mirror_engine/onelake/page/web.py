@@ -268,8 +268,8 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": "{:,}".format, "moment": _moment, "span": span, "iso": iso}
-    environment.filters |= {"prose": prose, "coded": coded}
+    environment.filters |= {"number": "{:,}".format, "span": span, "iso": iso, "prose": prose, "coded": coded}
+    environment.filters["moment"] = lambda seconds: (iso(seconds) or "")[:19].replace("T", " ")  # in UTC
     functions = (count, last_diagnostic, table_url)
     environment.globals |= {function.__name__: function for function in functions}
     limits = ("MAX_COLUMNS", "MAX_COMMITS", "MAX_FILES", "MAX_NAMED", "MAX_ROWS", "MAX_TABLES")
@@ -280,11 +280,6 @@ def templates() -> Environment:
 def _safe(value: object) -> object:
     """Replace control characters and lone surrogates in names; HTML is escaped afterwards."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _moment(seconds: float) -> str:
-    """`2026-11-02 08:15:29`, in UTC."""
-    return (iso(seconds) or "")[:19].replace("T", " ")
 
 
 _FAMILIES = {  # by name: type, meaning, labels after workspace and item
