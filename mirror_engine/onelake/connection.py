@@ -153,23 +153,16 @@ class ConnectionInfo:
 
 
 class StateFolder:
-    """The private folder of a STORE, `.mirror-engine`; nothing is created.
-
-    Attributes:
-        path: its own.
-        tls: certificates and key.
-        programs: prepended to a publisher's PATH.
-        lock: held while an emulator runs.
-        log: of a detached emulator.
-        info: connection info; present while requests are answered.
-        exports: its environment for a shell, `. FILE`; present as long.
-    """
+    """The private folder of a STORE, `.mirror-engine`; nothing is created."""
 
     def __init__(self, store: Path) -> None:
         self.path = store.absolute() / ENGINE
-        self.tls, self.programs = self.path / "tls", self.path / "bin"
-        files = (self.path / f"emulator.{kind}" for kind in ("lock", "log", "json", "sh"))
-        self.lock, self.log, self.info, self.exports = files
+        self.tls = self.path / "tls"  # certificates and key
+        self.programs = self.path / "bin"  # prepended to a publisher's PATH
+        self.lock = self.path / "emulator.lock"  # held while an emulator runs
+        self.log = self.path / "emulator.log"  # of a detached emulator
+        self.info = self.path / "emulator.json"  # connection info; present while requests are answered
+        self.exports = self.path / "emulator.sh"  # its environment for a shell, `. FILE`; present as long
 
     def create(self) -> None:
         """Create it for its owner alone, and outside of version control."""

@@ -249,11 +249,7 @@ logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # the emulator l
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """HTTP with heads of bounded length and time, whose target names no other host; else 400, as IIS answers.
-
-    Attributes:
-        lost: set when the connection has ended.
-    """
+    """HTTP with heads of bounded length and time, whose target names no other host; else 400, as IIS answers."""
 
     _head_bytes = 0
     _is_in_head = True
@@ -262,7 +258,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.access_log = False  # it would write queries, which may hold signatures
-        self.lost = asyncio.Event()
+        self.lost = asyncio.Event()  # set when the connection has ended
         self._start_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

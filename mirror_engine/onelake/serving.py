@@ -1,4 +1,4 @@
-"""The emulator: a STORE's listeners, page and engines, from the first request to the last."""
+"""The emulator: its services, the operations of storage, and the server that starts them with engines and page."""
 
 from __future__ import annotations
 

@@ -247,13 +247,9 @@ class MirroredTable:
 
 
 class Rows(SortedRows):
-    """Sorted rows, equal to a plain list of the same dicts, where NaN equals NaN (LZ-4.9).
+    """Sorted rows, equal to a plain list of the same dicts, where NaN equals NaN (LZ-4.9)."""
 
-    Attributes:
-        state: why the table has not caught up; `""` where it has.
-    """
-
-    state = ""
+    state = ""  # why the table has not caught up; empty where it has
 
     __hash__ = None  # type: ignore[assignment]
 
