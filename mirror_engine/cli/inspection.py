@@ -185,13 +185,12 @@ def history(mirror: Mirror, table: str, limit: int) -> None:
     folder = mirror.delta_folder(table)
     commits = mirror.history(folder, limit=limit or None)
     reference = out.delta_table_json(mirror, folder)
-    out.report({**reference, "commits": [_commit_json(entry) for entry in commits]}, [history_grid(commits)])
-
-
-def _commit_json(entry: HistoryEntry) -> dict[str, Any]:
     more = {"merge_plan": "plan", "passthrough_skipped_because": "passthrough_skipped"}
     names = ("version", "operation", "files", "rows", "engine", "metrics", "applied_by")
-    return {**fields_json(entry, *names, **more), "committed_at": iso(entry.timestamp_ms / 1000)}
+    documents = [
+        {**fields_json(entry, *names, **more), "committed_at": iso(entry.timestamp_ms / 1000)} for entry in commits
+    ]
+    out.report({**reference, "commits": documents}, [history_grid(commits)])
 
 
 def history_grid(commits: Sequence[HistoryEntry]) -> Table:

@@ -53,6 +53,7 @@ KINDS: dict[type, tuple[LogLevel, str]] = {
     events.SetupProgress: ("info", "setup_progress"),
 }
 PLAIN_SECONDS = 10.0
+_NOTABLE = (events.BatchCommitted, events.RetryScheduled, events.TableDropped, events.ProgressRebuilt)
 RENAMED = {"batches": "commits", "seconds": "duration_seconds", "done": "completed"}
 
 progress_option = click.option(
@@ -170,10 +171,12 @@ def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[tuple[L
         from rich.live import Live
 
         pending: deque[RenderableType] = deque()
+        least_at = LEVELS.index(least or "info")
 
         def listen(event: Event) -> None:
             progress(event)
-            pending.extend(lines(event) if is_shown(event, least) else ())
+            is_notable = isinstance(event, _NOTABLE) if least is None else log_record(event)[0] in LEVELS[least_at:]
+            pending.extend(lines(event) if is_notable else ())
 
         def view() -> RenderableType:
             while pending:  # here, as lines of several threads would write over each other
@@ -182,15 +185,6 @@ def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[tuple[L
 
         with Live(console=console, get_renderable=view, refresh_per_second=10, transient=True):
             yield (listen,)
-
-
-def is_shown(event: Event, least: LogLevel | None) -> bool:
-    """Whether an event gets lines of its own on a terminal."""
-    if least is None:
-        return isinstance(
-            event, events.BatchCommitted | events.RetryScheduled | events.TableDropped | events.ProgressRebuilt
-        )
-    return log_record(event)[0] in LEVELS[LEVELS.index(least) :]
 
 
 def lines(event: Event) -> Iterator[RenderableType]:

@@ -72,7 +72,7 @@ def schema_of(name: str) -> Schema:
         return _config()
     found = _read(name)
     if name in OF_FILES:
-        found = _widened(found)
+        found = _each(_widened_part, found)
     else:
         document: Schema = {"schema_version": {"const": SCHEMA_VERSION}, "command": {"const": _OUTPUTS.get(name)}}
         if name == ERROR:
@@ -132,13 +132,8 @@ def _used(found: Schema, definitions: Mapping[str, Schema]) -> Schema:
     return {name: used[name] for name in definitions if name in used}
 
 
-def _widened(found: Schema) -> Schema:
-    """A schema of a publisher's file: names and words in any case, null, booleans as text (LZ-2.2, LZ-2.8)."""
-    widened: Schema = _each(_widened_part, found)
-    return widened
-
-
 def _widened_part(part: Schema) -> Schema:
+    """Part of a schema of a publisher's file: names and words in any case, null, booleans as text (LZ-2.2, LZ-2.8)."""
     if isinstance(properties := part.get("properties"), dict):
         properties = {name: inner if name == "$schema" else _or_null(inner) for name, inner in properties.items()}
         others = {f"^(?!{name}$){any_case(name)}$": inner for name, inner in properties.items() if name != "$schema"}

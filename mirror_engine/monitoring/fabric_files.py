@@ -409,7 +409,11 @@ def progress_of(
     first: dict[str, LandedFile] = {}  # by partition, in reading order
     for file in (*detection.ready, *detection.later):
         first.setdefault(file.partition, file)
-    newest = [file for file in first.values() if _is_kept(file, watermarks, synced_at)]
+    newest = [  # the newest applied one is not archived: it follows those that are, or it was synced
+        file
+        for file in first.values()
+        if number_of(file.path) == watermarks.get(file.partition, -1) + 1 or file.modified_ns / 1e9 <= synced_at
+    ]
     numbers = {file.partition: number_of(file.path) for file in newest if is_sequential}
     return replace(
         progress,
@@ -419,11 +423,6 @@ def progress_of(
             **{file.path: AppliedFile(file.etag, "", _UNKNOWN_VERSION, 0, file.modified_ns) for file in newest},
         },
     )
-
-
-def _is_kept(file: LandedFile, watermarks: Mapping[str, int], synced_at: float) -> bool:
-    """Whether the first file that is not archived is the newest applied one: it follows those, or it was synced."""
-    return number_of(file.path) == watermarks.get(file.partition, -1) + 1 or file.modified_ns / 1e9 <= synced_at
 
 
 def _snapshots(writer: DeltaWriter) -> tuple[dict[str, TableSnapshot], dict[str, TransientError]]:

@@ -132,22 +132,11 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
     zone: Storage | None = None,
     allow: Callable[[str], None] = lambda _: None,
 ) -> Iterator[TableComparison]:
-    """Compare table by table; both sides are only read.
+    """Compare the tables `fabric` below ROOT, `source`, with replays of the landing zone; both sides are only read.
 
-    Args:
-        source: ROOT.
-        fabric: the tables below it.
-        config: options of the replay.
-        work: a folder of this machine for the replayed tables.
-        tables: by name; all where there are none.
-        limit: how many keys of each finding are returned.
-        listen: called with the events of the replays.
-        zone: the same to replay from, as it is at the first look; `source` by default.
-        allow: called before a table is read, with its folder; whatever it raises ends the comparison.
-
-    Raises:
-        UnknownTable: no such table.
-        TransientError: the zone or a table cannot be read.
+    Replayed tables are in `work`, a folder of this machine. The replay reads `zone`, which is as at the first look, or
+    else `source`. Each finding has `limit` keys. `allow` is called before a table is read, with its folder; whatever it
+    raises ends the comparison. Raises `UnknownTable`, and `TransientError` where zone or table cannot be read.
     """
     schema = config.delta_default_schema
     processed = {entry.get("normalizedTableName"): entry.get("metrics") for entry in read_tables(source)}

@@ -154,15 +154,11 @@ def match(table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, toler
 def compare(
     table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, tolerance: float = 0.0, limit: int | None = 20
 ) -> Difference:
-    """Compare a table with the expected one.
+    """Compare a table with the expected one, which has columns in its spelling and types, as of `read_expected`.
 
-    Args:
-        table: the table.
-        expected: with columns in the table's spelling and types, as `read_expected` returns them.
-        key: columns by which rows are matched, in any case, also as `Id,Line`; none: rows are compared as multisets.
-        tolerance: by how much two floats may differ and count as equal. Rows without a key are then matched by their
-            other columns, several of the same ones in the order of their floats.
-        limit: how many rows of each kind to return; None for all.
+    Rows are matched by the columns of `key`, in any case, also as `Id,Line`; without one they are compared as
+    multisets. Two floats that differ by `tolerance` count as equal; rows without a key are then matched by their other
+    columns, several of the same ones in the order of their floats. `limit` rows of each kind are returned.
 
     Raises:
         UsageError: a key column is missing in one of the tables, or they have no column in common.

@@ -73,6 +73,14 @@ def arrow_rows(rows: Iterable[Row], types: Mapping[str, Any] | None = None) -> p
     return pa.Table.from_arrays(arrays, names=names)
 
 
+def remove(path: Path) -> None:
+    """Delete a file, or a folder with all in it; absent is no error."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 class LandingZoneWriter:
     """Writer of one mirrored database's landing zone (LZ-1.1), which may be used as the zone's path itself."""
 
@@ -140,11 +148,7 @@ class LandingZoneWriter:
 
     def remove(self, path: str) -> None:
         """Delete a file, or a folder with all in it; absent is no error."""
-        target = self.path / path
-        if target.is_dir():
-            shutil.rmtree(target)
-        else:
-            target.unlink(missing_ok=True)
+        remove(self.path / path)
 
 
 class TableFolder:

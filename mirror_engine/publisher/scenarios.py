@@ -25,6 +25,7 @@ from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import needs_attention
 from mirror_engine.monitoring.words import as_json
+from mirror_engine.publisher.landing_zone_writer import remove
 from mirror_engine.publisher.testing.mirror import MirrorInTest, described
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -89,11 +90,7 @@ class ZoneFiles:
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with all in it; absent is no error."""
-        target = self.path / path
-        if target.is_dir():
-            shutil.rmtree(target)
-        else:
-            target.unlink(missing_ok=True)
+        remove(self.path / path)
 
     def _target(self, path: str) -> Path:
         target = self.path / path
