@@ -115,27 +115,24 @@ class Output:
             Output._passing = None
             passing.write(ERASE_LINE)
             passing.flush()
-        try:
-            return self._stream.write(text)
-        except OSError as error:
-            self._fail(error)
-            return len(text)
+        self._attempt(self._stream.write, text)
+        return len(text)
 
     def flush(self) -> None:
         """Write what is buffered."""
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self._fail(error)
+        self._attempt(self._stream.flush)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def _fail(self, error: OSError) -> None:
-        if self._is_result and isinstance(error, BrokenPipeError):
-            raise error
-        self.failure = error
-        _write_nowhere(self._stream)
+    def _attempt(self, call: Callable[..., object], *arguments: str) -> None:
+        try:
+            call(*arguments)
+        except OSError as error:
+            if self._is_result and isinstance(error, BrokenPipeError):
+                raise
+            self.failure = error
+            _write_nowhere(self._stream)
 
 
 def _write_nowhere(stream: TextIO) -> None:

@@ -109,7 +109,8 @@ def log_record(event: Event) -> tuple[LogLevel, str, dict[str, Any]]:
     """Level, name and fields of an event."""
     level, name = KINDS[type(event)]
     fields: dict[str, Any] = {}
-    for attribute, value in _facts(event):
+    facts = {name: value for name, value in vars(event).items() if value is not None or name != "scan_requests"}
+    for attribute, value in facts.items():
         match attribute:
             case "table":
                 fields["table"] = value.normalized if value else None
@@ -134,11 +135,6 @@ def log_record(event: Event) -> tuple[LogLevel, str, dict[str, Any]]:
         case events.RetryScheduled():
             fields["code"] = "ME072"
     return level, name, fields
-
-
-def _facts(event: Event) -> Iterator[tuple[str, Any]]:
-    """The event's attributes, but requests to a store where there is none."""
-    return ((name, value) for name, value in vars(event).items() if value is not None or name != "scan_requests")
 
 
 def _text(record: dict[str, Any]) -> str:

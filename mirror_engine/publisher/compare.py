@@ -26,9 +26,9 @@ from mirror_engine.landing_zone.states import Halted, Unconfigured
 from mirror_engine.monitoring.fabric_files import read_tables
 from mirror_engine.publisher.diff import MatchedRows, match
 from mirror_engine.publisher.replays import LastChanges, Order, Replays, causes, cell_cause, guesses, likely, row_hashes
-from mirror_engine.publisher.trace.replay import first_numbers
+from mirror_engine.publisher.trace.replay import first_numbers, listing_of
 from mirror_engine.publisher.trace.row import plain_rows
-from mirror_engine.storage.zone_view import RestoredView
+from mirror_engine.storage.zone_view import RestoredView, ZoneView
 from mirror_engine.tables.arrow_types import delta_type
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class _Comparison:
     """Fabric's rows, None without a table, against replays; `processed` is how many rows Fabric says it has applied."""
 
     def __init__(self, replays: Replays, theirs: pa.Table | None, processed: int | None, limit: int) -> None:
-        files = replays.listing()
+        files = listing_of(ZoneView(replays.view, replays.others), replays.config, replays.name)
         self._files, self._metadata = files.files, files.usable or Metadata()
         is_numbered = self._metadata.strategy is Strategy.SEQUENTIAL
         first = first_numbers(file.path for file in self._files) if is_numbered and theirs is not None else {}

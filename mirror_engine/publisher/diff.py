@@ -158,10 +158,8 @@ def compare(
 
     Rows are matched by the columns of `key`, in any case, also as `Id,Line`; without one they are compared as
     multisets. Two floats that differ by `tolerance` count as equal; rows without a key are then matched by their other
-    columns, several of the same ones in the order of their floats. `limit` rows of each kind are returned.
-
-    Raises:
-        UsageError: a key column is missing in one of the tables, or they have no column in common.
+    columns, several of the same ones in the order of their floats. `limit` rows of each kind are returned. Raises
+    `UsageError` where a key column is missing in one of the tables, or they have no column in common.
     """
     found = match(table, expected, key, tolerance=tolerance)
     actual, wanted = table.take(found.first[:limit]).to_pylist(), expected.take(found.second[:limit]).to_pylist()

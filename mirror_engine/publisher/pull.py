@@ -108,8 +108,7 @@ class Pull:
     def run(self, confirm: Callable[[PullPlan], None] = lambda _: None) -> PullPlan:
         """Copy what is not here yet. Killed at any moment, the next run goes on.
 
-        Args:
-            confirm: called before anything is copied; whatever it raises ends the pull.
+        `confirm` is called before anything is copied; whatever it raises ends the pull.
 
         Raises:
             UsageError: there is no landing zone at the source, or the folder holds something else.

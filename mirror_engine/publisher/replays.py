@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.schema import folded
-from mirror_engine.publisher.trace.replay import DryRun, listing_of
+from mirror_engine.publisher.trace.replay import DryRun
 from mirror_engine.publisher.trace.row import ChangesWriter, one_key
 from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.arrow_types import delta_type
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.events import Listener
-    from mirror_engine.landing_zone.listing import TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import TableStatus
     from mirror_engine.publisher.trace.row import FileChange
@@ -97,10 +96,6 @@ class Replays:
     folder: str
     name: TableName
     listen: Listener
-
-    def listing(self) -> TableListing:
-        """List the table folder, archived files at their old paths."""
-        return listing_of(ZoneView(self.view, self.others), self.config, self.name)
 
     def is_archived(self, path: str) -> bool:
         """Whether a file was moved after it was applied."""
