@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import re
 import threading
@@ -29,6 +30,7 @@ UNREACHABLE_LOGIN = "UnreachableLogin"  # our own code, too
 _AUTHORITY_CODE = re.compile(r"AADSTS\d+")
 _NO_CONNECTION = re.compile("connect|proxy|certificate_verify|ssl|timed out|resolve|cannot be reached", re.IGNORECASE)
 _REFUSED_CREDENTIAL = "AuthenticationFailed|InvalidAuthentication|SignatureDoesNotMatch|InvalidAccessKeyId|Expired"
+_SIGNATURE = re.compile("[?&](X-Amz-Signature|sig)=")
 # status (None: any, 0: no answer), pattern of the code, finding, help; the first that fits
 _ABOUT_ROOT = (
     (None, NO_CREDENTIAL, "no credential was found", "{login}"),
@@ -83,6 +85,15 @@ _ROLES = {
     "s3": "s3:ListBucket, s3:GetObject, and to write s3:PutObject and s3:DeleteObject",
     "gs": "the role Storage Object User (Viewer to read)",
 }
+
+
+def _is_unsigned(record: logging.LogRecord) -> bool:
+    """Whether a log's line holds no signed URL: of S3, or with a SAS."""
+    return not _SIGNATURE.search(record.getMessage())
+
+
+for _name in ("urllib3.connectionpool", "urllib3.util.retry"):  # which quote URLs, where a retry begins as a warning
+    logging.getLogger(_name).addFilter(_is_unsigned)
 
 
 class Requests:

@@ -125,13 +125,14 @@ class Telling(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def codes(tmp_path, emulator, monkeypatch, capfd):
-    """Exit codes of commands; at the end no output, and no file of this machine or of the store, holds `planted`."""
+def codes(tmp_path, emulator, monkeypatch, capfd, caplog):
+    """Exit codes of commands; at the end no output, log, file of this machine or of the store holds `planted`."""
     for folder in ("MIRROR_ENGINE_STATE", "MIRROR_ENGINE_CACHE", "HOME", "TMPDIR"):
         monkeypatch.setenv(folder, str(tmp_path / folder))
     (tmp_path / "TMPDIR").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(run, "MAX_SYNC_ATTEMPTS", 1)
+    caplog.set_level("DEBUG", "urllib3")
     printed = ""
 
     def codes(root):
@@ -140,7 +141,7 @@ def codes(tmp_path, emulator, monkeypatch, capfd):
         first = (f"sync --merge-engine deltalake -C {root}", f"status -C {root}")
         for words in (*first, f"validate {root} --json", pull, f"compare {root} --json", history):
             codes.add(main([*words.split(), "-v"]))
-            printed += "".join(capfd.readouterr())
+            printed += "".join(capfd.readouterr()) + caplog.text
         return codes
 
     yield codes
