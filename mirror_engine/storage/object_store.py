@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from io import BytesIO
@@ -43,15 +44,17 @@ if TYPE_CHECKING:
     from mirror_engine.storage.remote import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
-NOT_FOUND, EMPTY, NOT_IMPLEMENTED = 404, 416, 501
-SECONDS = 60  # that an answer may take
+DELETED, NOT_FOUND, EMPTY, NOT_IMPLEMENTED = 204, 404, 416, 501
+TIMEOUT = (10, 60)  # seconds: to connect, and for an answer
 RETRIED = Retry(
     8,
+    read=2,
     status_forcelist={409, 429, 500, 502, 503, 504},
     allowed_methods=None,
     backoff_factor=0.2,
     backoff_max=15,
     raise_on_status=False,
+    respect_retry_after_header=False,
 )
 INVALID_PATH = "InvalidPath"  # one that obstore cannot send: a control character
 NO_NAME = re.compile(f"{INVALID_PATH}|KeyTooLong|InvalidURI|InvalidUri|OutOfRangeInput|InvalidResourceName")
@@ -244,25 +247,29 @@ class S3Storage(ObjectStorage):
         super().__init__(url, store, counter)
         self._signing, self._session = store, requests.Session()
         self._session.auth = lambda request: request  # nothing of ~/.netrc: the URL is signed
+        self._authorities = ssl.get_default_verify_paths().cafile or True  # SSL_CERT_FILE or the system's, as obstore
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=32, max_retries=RETRIED))
 
     def remove(self, path: str, etag: str = "") -> None:
-        answer = self._delete_signed(path, {"If-Match": f'"{etag}"'} if etag else {})
-        if answer.status_code == NOT_IMPLEMENTED:
-            answer = self._delete_signed(path, {})
-        if not answer.ok and answer.status_code != NOT_FOUND:
-            words = _words(Exception(f"status code: {answer.status_code} {answer.text}"))
-            raise unavailable(self._url, path, "delete", *words)
+        status, code = self._delete_signed(path, {"If-Match": f'"{etag}"'} if etag else {})
+        if status == NOT_IMPLEMENTED:
+            status, code = self._delete_signed(path, {})
+        if status not in {DELETED, NOT_FOUND} or NO_CONTAINER.search(code):
+            raise unavailable(self._url, path, "delete", status, code)
 
-    def _delete_signed(self, path: str, headers: Mapping[str, str]) -> requests.Response:
+    def _delete_signed(self, path: str, headers: Mapping[str, str]) -> tuple[int, str]:
+        """Return status and code of the answer; 0 for none."""
         with store_errors("delete", path, self._url):
             signed = sign(self._signing, "DELETE", path, timedelta(minutes=15))
         self._requests.add("delete")
         try:
-            return self._session.delete(signed, headers=headers, timeout=SECONDS)
-        except requests.RequestException:  # its text quotes the signature
-            raise unavailable(self._url, path, "delete", 0) from None
+            answer = self._session.delete(
+                signed, headers=headers, timeout=TIMEOUT, allow_redirects=False, verify=self._authorities
+            )
+        except OSError:  # of requests, too; its text quotes the signature
+            return 0, ""
+        return answer.status_code, _code(answer.text)
 
 
 @contextmanager
@@ -299,7 +306,7 @@ def of_store(found: ObjectMeta) -> ObjectMeta:
 def _words(error: Exception) -> tuple[int, str]:
     """Status and code of an answer, from the text of an error: obstore has nothing else."""
     text = str(error)
-    status, code = _STATUS.search(text), _CODE.search(text)
+    status = _STATUS.search(text)
     by_kind = {PermissionDeniedError: 403, FileNotFoundError: 404}
     if "arsing Path" in text:
         return 400, INVALID_PATH
@@ -308,7 +315,12 @@ def _words(error: Exception) -> tuple[int, str]:
     if isinstance(error, UnauthenticatedError) and not status:
         return 0, login_failure(text)
     number = int(status[1] or status[2]) if status else by_kind.get(type(error), 0)
-    return number, next(filter(None, code.groups()), "") if code else ""
+    return number, _code(text)
+
+
+def _code(text: str) -> str:
+    code = _CODE.search(text)
+    return next(filter(None, code.groups()), "") if code else ""
 
 
 def _file(found: ObjectMeta) -> Entry:

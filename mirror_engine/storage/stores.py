@@ -58,7 +58,7 @@ def open_storage(place: Place, requests: Requests | None = None) -> Storage:
             return azure()
         from mirror_engine.storage.object_store import ObjectStorage, S3Storage  # noqa: PLC0415
 
-        if place.scheme == "s3":
+        if place.scheme == "s3" and not _is_set("AWS_SKIP_SIGNATURE"):
             return S3Storage(place, object_store(place), requests)
         return ObjectStorage(place, object_store(place), requests, azure if place.scheme == "az" else None)
     except ImportError:
@@ -104,9 +104,7 @@ def deltalake_options(url: StoreUrl) -> dict[str, str]:
     endpoint, secret = azure_endpoint(url), azure_secret(url) or {"token": _token(url).token}
     options = {"account_name": url.account, "endpoint": endpoint, **{name: str(text) for name, text in secret.items()}}
     allowed = {"allow_http": "true"} if endpoint.startswith("http://") else {}
-    if (
-        _uses_azurite()
-    ):  # its lists begin at their beginning, whatever they are asked for: without this no commit succeeds
+    if _is_set("AZURE_STORAGE_USE_EMULATOR"):  # its lists begin at their beginning: without this no commit succeeds
         allowed["azure_storage_use_emulator"] = "true"
     return {
         f"azure_storage_{name}" if name != "skip_signature" else f"azure_{name}": text for name, text in options.items()
@@ -142,17 +140,13 @@ def azure_endpoint(url: StoreUrl) -> str:
         UsageError: a token would be sent there without TLS.
     """
     named = os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
-    if not named and _uses_azurite():
+    if not named and _is_set("AZURE_STORAGE_USE_EMULATOR"):
         named = f"{os.environ.get('AZURITE_BLOB_STORAGE_URL', AZURITE)}/{AZURITE_ACCOUNT}"
     if named and named.startswith("http://") and not azure_secret(url).keys() - {"token"}:
         raise UsageError(
             f"{named} has no TLS, so no token is sent there", "Name an https:// address, or set a key or SAS."
         )
     return (named or f"https://{url.host.replace('.dfs.', '.blob.', 1)}").rstrip("/")
-
-
-def _uses_azurite() -> bool:
-    return os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() in {"1", "true"}
 
 
 def azure_secret(url: StoreUrl) -> dict[str, Any]:
@@ -169,7 +163,7 @@ def azure_secret(url: StoreUrl) -> dict[str, Any]:
         return {"sas_token": sas.lstrip("?")}
     if token := os.environ.get("AZURE_STORAGE_TOKEN"):
         return {"token": token}
-    return {"skip_signature": True} if os.environ.get("AZURE_SKIP_SIGNATURE", "").lower() in {"1", "true"} else {}
+    return {"skip_signature": True} if _is_set("AZURE_SKIP_SIGNATURE") else {}
 
 
 @cache
@@ -245,6 +239,10 @@ def _obstore_token(url: StoreUrl) -> dict[str, Any]:
     """Return a token as obstore wants it; asked again before it expires."""
     token = _token(url)
     return {"token": token.token, "expires_at": datetime.fromtimestamp(token.expires_on, timezone.utc)}
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "").lower() in {"1", "true", "on", "yes", "y"}  # as obstore reads it
 
 
 def _first(names: tuple[str, ...]) -> str:

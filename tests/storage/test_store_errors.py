@@ -19,7 +19,7 @@ from mirror_engine.engine import run
 from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake.faults import parse_fault
-from mirror_engine.storage import object_store as object_store_module
+from mirror_engine.onelake.network import create_authority
 from mirror_engine.storage import stores
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
@@ -202,38 +202,107 @@ def test_a_credential_of_azure_is_in_requests_alone(request, emulator, codes, pl
         assert codes(root) == {4}
 
 
-def test_a_credential_of_s3_is_in_requests_alone(telling, codes, monkeypatch):
+@pytest.fixture
+def telling_s3(telling, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", telling)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "planted")
-    assert codes(StoreUrl("s3", "bucket", "", "shop")) == {4}
+    return StoreUrl("s3", "bucket", "", "shop")
 
 
-def test_a_deletion_in_s3_that_is_refused_says_why(s3_server, telling, monkeypatch):
-    monkeypatch.setattr(object_store_module, "RETRIED", 0)
-    with s3_server.in_use():
-        for address, message in (
-            (telling, "the credential is not accepted"),
-            ("http://127.0.0.1:9", "cannot be reached"),
-        ):
-            monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-            check(f"^s3://.*: .*{message}", lambda: open_storage(s3_server.new_root()).remove("1.csv", "etag"))
+@pytest.fixture
+def deletions(monkeypatch):
+    """Makes the telling server answer each deletion so: status, code, or nothing; gives their conditions."""
 
+    def play(*answers):
+        def answer(self):
+            status, code = answers[min(len(asked), len(answers) - 1)]
+            asked.append(self.headers["If-Match"])
+            if not status:
+                self.close_connection = True
+                return
+            body = b"" if status == 204 else f"<Error><Code>{code}</Code></Error>".encode()
+            self.send_response(status)
+            for name, text in (("Location", "/login"), ("Retry-After", "60"), ("Content-Length", str(len(body)))):
+                self.send_header(name, text)
+            self.end_headers()
+            self.wfile.write(body)
 
-def test_a_store_of_s3s_protocol_that_knows_no_conditional_deletion_deletes_without_it(s3_server, telling, monkeypatch):
-    def answer(self):
-        asked.append(self.headers["If-Match"])
-        self.send_response(501 if asked[-1] else 204)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        monkeypatch.setattr(Telling, "do_DELETE", answer)
+        return asked
 
     asked = []
-    monkeypatch.setattr(Telling, "answer", answer)
-    with s3_server.in_use():
-        monkeypatch.setenv("AWS_ENDPOINT_URL", telling)
-        open_storage(s3_server.new_root()).remove("1.csv", "etag")
+    return play
+
+
+def test_a_credential_of_s3_is_in_requests_alone(telling_s3, codes):
+    assert codes(telling_s3) == {4}
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        (403, "AuthenticationFailed", "^s3://.*: the credential is not accepted"),
+        (404, "NoSuchBucket", "^s3://.*: there is no such bucket: bucket"),
+        (301, "PermanentRedirect", "^s3://.*: the bucket is in another region"),
+        (302, "", "^1.csv: cannot delete it: the store answers 302"),
+        (200, "", "^1.csv: cannot delete it: the store answers 200"),  # a login page
+        (0, "", "^s3://.*: the store cannot be reached"),
+    ],
+)
+def test_a_deletion_in_s3_that_is_refused_says_why(telling_s3, deletions, status, code, message):
+    asked = deletions((status, code), (status, code), (status, code), (204, ""))
+    check(message, lambda: open_storage(telling_s3).remove("1.csv", "etag"))
+    assert asked == ['"etag"'] * (1 if status else 3)
+
+
+def test_a_store_of_s3s_protocol_that_knows_no_conditional_deletion_deletes_without_it(telling_s3, deletions):
+    asked = deletions((501, "NotImplemented"), (204, ""))
+    open_storage(telling_s3).remove("1.csv", "etag")
     assert asked == ['"etag"', None]
+
+
+def test_a_deletion_in_s3_is_asked_again_soon_and_no_log_has_its_signature(telling_s3, deletions, caplog):
+    caplog.set_level("DEBUG")
+    begun = time.monotonic()
+    asked = deletions((0, ""), (503, "SlowDown"), (409, "ConditionalRequestConflict"), (204, ""))
+    open_storage(telling_s3).remove("1.csv", "etag")
+    assert len(asked) == 4
+    assert time.monotonic() - begun < 5
+    assert "planted" not in caplog.text
+
+
+def test_without_a_credential_nothing_is_signed(telling_s3, monkeypatch):
+    def answer(self):
+        asked.append(self.path)
+        self.answer()
+
+    asked = []
+    monkeypatch.setattr(Telling, "do_POST", answer)
+    monkeypatch.setenv("AWS_SKIP_SIGNATURE", "true")
+    with pytest.raises(MirrorError):
+        open_storage(telling_s3).remove("1.csv", "etag")
+    assert asked == ["/bucket?delete"]
+
+
+def test_a_deletion_in_s3_trusts_the_authorities_that_all_requests_trust(telling_s3, deletions, tmp_path, monkeypatch):
+    authority = create_authority(tmp_path / "authority")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "of another program"))
+    asked = deletions((204, ""))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Telling) as server:
+        server.socket = authority.context().wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{server.server_port}")
+        try:
+            check("the credential is not accepted", lambda: open_storage(telling_s3).list(""))
+            open_storage(telling_s3).remove("1.csv", "etag")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert asked == ['"etag"']
 
 
 @pytest.mark.filterwarnings("ignore:.*<socket:pytest.PytestUnraisableExceptionWarning")  # Azure's library leaves one
