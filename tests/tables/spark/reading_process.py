@@ -15,7 +15,7 @@ import sys
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
-PAUSE_SECONDS = 0.15  # five readers without a pause leave the engine no time on a small machine
+PAUSE_SECONDS = 0.15  # readers without a pause leave the engine no time on a small machine
 
 
 def read_until_input_ends(folder, way):

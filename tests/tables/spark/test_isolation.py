@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 COMMITS = int(os.environ.get("MIRROR_TEST_COMMITS", "10"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 BEFORE = 2  # commits that are there when the readers come
-WAYS = ("poll", "poll", "poll", "hold", "travel")
+WAYS = ("poll", "hold", "travel")
 RETENTION_HOURS = 24.0
 TEN_DAYS_SECONDS = 10 * 24 * 3600
 START_SECONDS = 60
