@@ -9,6 +9,8 @@ from mirror_engine.errors import CommitFailed, StorageUnavailable
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = schema_of("Id", "City:string", partitions=["City"])
 
 
