@@ -37,7 +37,7 @@ HONEST = {
     ("met", "mirror_engine/onelake/requests.py"): "Azure's code ConditionNotMet",
     ("met", "mirror_engine/onelake/errors.py"): "Azure's code ConditionNotMet",
     ("met", "mirror_engine/onelake/lake.py"): "Azure's code ConditionNotMet",
-    ("the service", "mirror_engine/onelake/fabric_rest.py"): "Fabric's own message",
+    ("the service", "mirror_engine/onelake/errors.py"): "Fabric's own message",
 }
 PLACES = ("mirror_engine", "docs", "README.md")
 

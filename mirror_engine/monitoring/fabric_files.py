@@ -364,7 +364,7 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
 def refuse_fabrics(root: Place, storage: Storage, writer: DeltaWriter) -> None:
     """Refuse a mirrored database that Fabric mirrors: an engine would replace its files and move those it reads.
 
-    Raises `StorageUnavailable`, and `UsageError` where no Delta table beside its files has progress of this engine.
+    Raises `StorageUnavailable`, and `UsageError` where no Delta table next to its files has progress of this engine.
     """
     if _read_json(storage, REPLICATOR_FILE) and not any(each.record for each in _snapshots(writer)[0].values()):
         help = "look at it with status, plan or compare, or copy its landing zone with pull and sync the copy"
