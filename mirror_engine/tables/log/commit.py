@@ -315,7 +315,7 @@ def _information(
     if metadata is not None:
         information["userMetadata"] = metadata
     if log and configuration.get("delta.enableInCommitTimestamps") == "true":
-        before = read_commit(log.folder, log.version).in_commit_timestamp
+        before = int(read_commit(log.folder, log.version).information.get("inCommitTimestamp") or 0)
         information["inCommitTimestamp"] = max(now_ms(), before + 1)  # they rise, whatever the clock says
     return {"commitInfo": information}
 
@@ -340,7 +340,7 @@ def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Pa
         StorageUnavailable: a file cannot be moved or written; nothing was committed.
     """
     known, wanted = ([(column.name, column.type) for column in each.columns] for each in (log.schema, schema))
-    if not log.takes_files or known != wanted:
+    if not log.can_add_files(log.schema) or known != wanted:
         raise CommitConflict(f"{table}: its columns or features have changed", "The next cycle reads the state again.")
     columns, properties = indexed_columns(log.table.metadata().configuration, schema), commit_properties(record)
     with _moved(table, parts, log.folder, columns) as files, committing(table, log, record):

@@ -180,12 +180,6 @@ class Commit:
         """Its `userMetadata`; None for none."""
         return self.information.get("userMetadata")
 
-    @property
-    def in_commit_timestamp(self) -> int:
-        """The time it says it was made, where the table has in-commit timestamps; else 0."""
-        moment = self.information.get("inCommitTimestamp")
-        return moment if isinstance(moment, int) else 0
-
 
 def commit_file(folder: TablePath, version: int) -> TablePath:
     """The path of a commit in its table's folder."""

@@ -198,13 +198,8 @@ class DeltaLog:
             for action in actions.to_pylist()
         ]
 
-    @property
-    def takes_files(self) -> bool:
-        """Whether data files can be added by deltalake, with nothing to check or compute for their rows."""
-        return self.can_add_files(self.schema)
-
     def can_add_files(self, schema: TableSchema) -> bool:
-        """The same once the table has these columns.
+        """Whether data files can be added by deltalake once the table has these columns, and nothing checks their rows.
 
         Partitions, mapped columns, constraints and generated columns are left to Spark, and so are the features that
         deltalake refuses to write (in-commit timestamps, row tracking, clustering ...).
@@ -232,8 +227,9 @@ class DeltaLog:
         with reading_log(self.folder):
             is_on = self.table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
             feeds = is_on or "changeDataFeed" in (self.table.protocol().writer_features or ())
-            rows = partial(count_rows, self)
-            return TableSnapshot(self.version, self.schema, record, version, self.takes_files, feeds, rows, self)
+            schema, rows = self.schema, partial(count_rows, self)
+            takes_files = self.can_add_files(schema)
+            return TableSnapshot(self.version, schema, record, version, takes_files, feeds, rows, self)
 
     def newest_record(self) -> tuple[BatchRecord | None, int, str]:
         """The newest record back to where the log was cleaned up, the version that holds its files, and its text.

@@ -7,6 +7,7 @@ value), of decimals that Kernel would round, and of what has no order in both.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,7 +19,7 @@ from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from mirror_engine.landing_zone.schema import Column
 
@@ -28,7 +29,6 @@ MAX_TEXT = 32  # characters of text that statistics hold
 _LIFTS = ("\ufffd", "\U0010ffff")  # one of them, put after cut text, makes it the higher one
 _EXACT_DIGITS = 15  # so many survive Kernel's reading of a JSON number
 _DAY_MS = 86_400_000
-_WHOLE = frozenset({"byte", "short", "integer", "long"})
 
 Json = dict[str, Any]
 
@@ -52,40 +52,43 @@ def statistics_of(footer: Any, columns: Sequence[Column]) -> str:  # noqa: ANN40
         if all(stated is not None and stated.has_null_count for _, stated in chunks):
             nulls[column.name] = sum(stated.null_count for _, stated in chunks)
             filled = [stated for rows, stated in chunks if stated.null_count < rows]
-            _note_bounds(column, filled, lowest, highest)
+            with suppress(UnicodeDecodeError):
+                if filled and all(stated.has_min_max for stated in filled):
+                    low, high = _bounds(column.type, filled)
+                    lowest |= {} if low is None else {column.name: low}
+                    highest |= {} if high is None else {column.name: high}
     said: Json = {"numRecords": footer.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _note_bounds(column: Column, filled: Sequence[Any], lowest: Json, highest: Json) -> None:
-    """Note a column's bounds where every row group with values has them, and they mean in Delta what Parquet means."""
-    ways = _WAYS.get(column.type.partition("(")[0])
-    if ways is None or not filled or not all(stated.has_min_max for stated in filled):
-        return
-    lows, highs = [stated.min_raw for stated in filled], [stated.max_raw for stated in filled]
-    try:
-        bounds = (min(_value(low, column.type) for low in lows), max(_value(high, column.type) for high in highs))
-    except UnicodeDecodeError:
-        return
-    for noted, way, bound in zip((lowest, highest), ways, bounds, strict=True):
-        if (value := way(bound)) is not None:
-            noted[column.name] = value
+def _bounds(word: str, filled: Sequence[Any]) -> tuple[Any, Any]:
+    """A column's bounds over row groups as Delta writes them; None for one that would not mean what Parquet means."""
+    kind = word.partition("(")[0]
+    low = min(_value(stated.min_raw, kind, word) for stated in filled)
+    high = max(_value(stated.max_raw, kind, word) for stated in filled)
+    match kind:
+        case "byte" | "short" | "integer" | "long":
+            return low, high
+        case "string":
+            return low[:MAX_TEXT], _highest_text(high)
+        case "date":
+            return _day(low), _day(high)
+        case "decimal":
+            return _exact(low), _exact(high)
+        case "timestamp" | "timestamp_ntz":
+            zone = "Z" if kind == "timestamp" else ""
+            return _moment(low, zone), _moment(high + 999, zone)  # rounded up, so that it bounds all
+    return None, None
 
 
-def _value(bound: Any, word: str) -> Any:  # noqa: ANN401 - as the column's physical type has it
-    if word == "string":
-        return bound.decode()
-    return decimal_of(bound, word) if word.startswith("decimal") else bound
+def _value(bound: Any, kind: str, word: str) -> Any:  # noqa: ANN401 - as the column's physical type has it
+    return bound.decode() if kind == "string" else decimal_of(bound, word) if kind == "decimal" else bound
 
 
 def decimal_of(stored: int | bytes, word: str) -> Decimal:
     """A decimal of a Delta type from what Parquet stores; exactly, where arithmetic rounds to 28 digits."""
     digits = int.from_bytes(stored, "big", signed=True) if isinstance(stored, bytes) else stored
     return Decimal(f"{digits}E{-arrow_type(word).scale}")
-
-
-def _lowest_text(text: str) -> str:
-    return text[:MAX_TEXT]
 
 
 def _highest_text(text: str) -> str:
@@ -105,49 +108,24 @@ def _exact(number: Decimal) -> float | None:
     return float(number) if len(number.as_tuple().digits) <= _EXACT_DIGITS else None
 
 
-def _moment(zone: str, rounding: int) -> Callable[[int], str | None]:
-    """A time in microseconds as text in milliseconds: the highest rounded up, so that it bounds all."""
-
-    def text(microseconds: int) -> str | None:
-        milliseconds = (microseconds + rounding) // 1000
-        is_in_range = FIRST_DAY <= milliseconds // _DAY_MS <= LAST_DAY
-        return f"{np.datetime64(milliseconds, 'ms')}{zone}" if is_in_range else None
-
-    return text
-
-
-def _same(value: int) -> int:
-    return value
-
-
-_WAYS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    **dict.fromkeys(_WHOLE, (_same, _same)),
-    "string": (_lowest_text, _highest_text),
-    "date": (_day, _day),
-    "decimal": (_exact, _exact),
-    "timestamp": (_moment("Z", 0), _moment("Z", 999)),
-    "timestamp_ntz": (_moment("", 0), _moment("", 999)),
-}
-
-
-def is_bounded(kind: pa.DataType) -> bool:
-    """Whether statistics of a column are exact enough: of whole numbers and text.
-
-    Text is cut off in statistics, the highest upwards: still a bound.
-    """
-    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind))
+def _moment(microseconds: int, zone: str) -> str | None:
+    milliseconds = microseconds // 1000
+    is_in_range = FIRST_DAY <= milliseconds // _DAY_MS <= LAST_DAY
+    return f"{np.datetime64(milliseconds, 'ms')}{zone}" if is_in_range else None
 
 
 def bounds_of(rows: pa.Table) -> Bounds:
-    """The extremes of columns that statistics bound."""
-    found = {}
-    for name in rows.column_names:
-        column = rows.column(name)
-        if is_bounded(column.type):
-            extremes = pc.min_max(column)
-            if extremes["min"].is_valid:
-                found[name] = (extremes["min"], extremes["max"])
-    return found
+    """The extremes of columns whose statistics are exact enough: of whole numbers and text.
+
+    Text is cut off in statistics, the highest upwards: still a bound.
+    """
+    wanted = {
+        name: column
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+        if pa.types.is_integer(column.type) or pa.types.is_string(column.type)
+    }
+    extremes = {name: pc.min_max(column) for name, column in wanted.items()}
+    return {name: (found["min"], found["max"]) for name, found in extremes.items() if found["min"].is_valid}
 
 
 def may_hold(actions: pa.Table, bounds: Bounds) -> pa.ChunkedArray[Any]:
