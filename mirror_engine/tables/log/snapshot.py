@@ -212,11 +212,6 @@ class DeltaLog:
         is_plain = not schema.partition_columns and not needs_mapping(schema)
         return is_known and is_plain and not any(field["metadata"] for field in self.fields.values())
 
-    @property
-    def marks_rows(self) -> bool:
-        """Whether changes mark rows as deleted instead of rewriting whole files (deletion vectors)."""
-        return self.table.metadata().configuration.get("delta.enableDeletionVectors") == "true"
-
     def snapshot(self) -> TableSnapshot:
         """The version, its schema and the newest record.
 

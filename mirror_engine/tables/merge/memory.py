@@ -155,8 +155,8 @@ class MemoryDeltaWriter(InProcessWriter):
         commit = commits[-1 if version is None else version]
         schema = arrow_schema(commit.schema.columns)
         if where is None:
-            return _as_table(commit.rows[:limit], schema)
-        batches = _as_table(commit.rows, schema).to_batches()
+            return pa.Table.from_pylist(commit.rows[:limit], schema)
+        batches = pa.Table.from_pylist(commit.rows, schema).to_batches()
         return pa.Table.from_batches([batch.filter(where(batch)) for batch in batches], schema).slice(0, limit)
 
     def row_count(self, table: str) -> int | None:
@@ -211,28 +211,6 @@ def _replayed(rows: Iterable[Row], batch: ChangeBatch) -> tuple[tuple[Row, ...],
 def _changes(file: FileRows, batch: ChangeBatch) -> Iterator[Change]:
     for rows in file.rows.batches():
         markers = rows.column(rows.schema.get_field_index(MARKER_COLUMN)).to_pylist()
-        for marker, row in zip(markers, _plain_rows(rows), strict=True):
+        for marker, row in zip(markers, rows.to_pylist(), strict=True):
             whole = {name: row.get(name) for name in batch.schema.names}
             yield Change(RowMarker(marker), tuple(whole[name] for name in batch.key_columns), whole)
-
-
-def _plain_rows(rows: pa.RecordBatch) -> list[Row]:
-    """Rows as dicts, points in time as integers: Python's own begin at year 1 and end at 9999."""
-    columns = [
-        column.cast(_carrier(column.type)).to_pylist() if pa.types.is_temporal(column.type) else column.to_pylist()
-        for column in rows.columns
-    ]
-    return [dict(zip(rows.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
-def _as_table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
-    columns = [
-        pa.array([row.get(field.name) for row in rows], _carrier(field.type)).cast(field.type) for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _carrier(kind: pa.DataType) -> pa.DataType:
-    if not pa.types.is_temporal(kind):
-        return kind
-    return pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64()

@@ -11,7 +11,7 @@ from mirror_engine.tables.arrow_types import quoted, spark_type
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
 from mirror_engine.tables.changes.staged import ROLE, stage_here
-from mirror_engine.tables.log.commit import allow_vectors
+from mirror_engine.tables.log.commit import VECTORS, allow_vectors
 from mirror_engine.tables.log.record import to_metadata
 from mirror_engine.tables.log.snapshot import count_rows, refuse_external_change
 from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
@@ -113,9 +113,9 @@ class SparkDeltaWriter(LocalDeltaWriter):
                     refuse_external_change(table, folder, since)
                     _append(spark, spark_path(folder), batch, reached, record)
                     return
-                marks_rows = log.marks_rows or rows >= MARKED_FROM_ROWS
-                if marks_rows and not log.marks_rows:
-                    since = allow_vectors(log)
+                marks_rows = log.table.metadata().configuration.get(VECTORS) == "true"
+                if not marks_rows and rows >= MARKED_FROM_ROWS:
+                    marks_rows, since = True, allow_vectors(log)
                 plan = _merge_plan(batch, reached, marks_rows=marks_rows)
                 refuse_external_change(table, folder, since)
                 _merge(spark, spark_path(folder), batch, reached, replace(record, plan=plan))
