@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 ROLE = "role"  # the last column of the staged Parquet: a `net_changes.Role`
 _FILE_ROWS = 2_000_000
 _GROUP_BYTES = 16 * 1024 * 1024  # in memory
+_WHOLE_NUMBERS = {"byte", "short", "integer", "long"}
+_MAX_BOUND = 512  # characters of text; Delta's statistics know the first 32
 _BATCH_ROWS = 524_288  # of the table's keys; each batch is filtered by all keys of the changes
 
 
@@ -71,6 +73,23 @@ class StagedChanges:
     def matches(self) -> bool:
         """Whether any row may meet a row of the table."""
         return bool(self.roles - {Role.INSERT})
+
+    def key_bounds(self, batch: ChangeBatch) -> dict[str, tuple[Any, Any]]:
+        """Bounds of key columns whose literals an engine compares exactly: whole numbers, and text that can be shown.
+
+        About the target alone, they let a MERGE pass over files.
+        """
+        types = {column.name: column.type for column in batch.schema.columns}
+        found = {
+            name: (low.as_py(), high.as_py()) for name, (low, high) in zip(batch.key_columns, self.bounds, strict=True)
+        }
+        return {name: ends for name, ends in found.items() if all(_is_exact(end, types[name]) for end in ends)}
+
+
+def _is_exact(value: object, word: str) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _MAX_BOUND and value.isprintable()
+    return isinstance(value, int) and word in _WHOLE_NUMBERS
 
 
 @contextmanager

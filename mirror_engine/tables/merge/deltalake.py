@@ -42,7 +42,6 @@ _LISTED_WRITER = 7  # the protocol version with a list of features
 _MISREAD = frozenset("%\\[]?*#")  # in a folder's path
 _TARGET_BYTES = 128 * 1024 * 1024
 _EXACT_DIGITS = 15
-_MAX_BOUND = 512  # characters of text
 _NAN = "cast('NaN' as double)"
 _SPARK_HELP = "Use the Spark engine for this table: pip install 'mirror-engine[spark]'."
 
@@ -142,7 +141,7 @@ def _has_int96(data_file: TablePath) -> bool:
 
 
 def _condition(batch: ChangeBatch, changes: StagedChanges) -> str:
-    """Equal keys, among rows that match; bounds on the target alone let deltalake skip files."""
+    """Equal keys within bounds, among rows that match."""
     types = {column.name: column.type for column in batch.schema.columns}
     terms = [f"s.{ROLE} <> {Role.INSERT:d}"]
     for name in batch.key_columns:
@@ -151,17 +150,13 @@ def _condition(batch: ChangeBatch, changes: StagedChanges) -> str:
             terms.append(f"nanvl(cast({target} as double), {_NAN}) = nanvl(cast({source} as double), {_NAN})")
         else:
             terms.append(f"{target} = {source}")
-    for name, bounds in zip(batch.key_columns, changes.bounds, strict=True):
-        low, high = (_literal(bound.as_py()) for bound in bounds)
-        if low and high:
-            terms.append(f"t.{_quoted(name)} BETWEEN {low} AND {high}")
+    for name, (low, high) in changes.key_bounds(batch).items():
+        terms.append(f"t.{_quoted(name)} BETWEEN {_literal(low)} AND {_literal(high)}")
     return " AND ".join(terms)
 
 
-def _literal(value: object) -> str | None:
-    if isinstance(value, str) and len(value) <= _MAX_BOUND and value.isprintable():
-        return "'" + value.replace("'", "''") + "'"
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+def _literal(value: int | str) -> str:
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def _quoted(name: str) -> str:

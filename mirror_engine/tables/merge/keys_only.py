@@ -223,27 +223,17 @@ def _numbers(part: pa.Array) -> Hashes:
 
 def _of_bytes(part: pa.Array) -> Hashes:
     """Text, bytes and decimals: a sum over bytes, each with its own number times a power of its place."""
-    offsets, content = _bytes_of(part)
-    lengths = np.diff(offsets)
-    starts = offsets - offsets[0]
+    if pa.types.is_decimal(part.type):
+        part = part.view(pa.binary(part.type.byte_width)).cast(pa.large_binary())
+    filled: Any = part.fill_null(b"" if pa.types.is_large_binary(part.type) else "")
+    offsets = np.frombuffer(filled.buffers()[1], dtype=np.int64)[filled.offset : filled.offset + len(filled) + 1]
+    content = np.frombuffer(filled.buffers()[2] or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
+    lengths, starts = np.diff(offsets), offsets - offsets[0]
     places = np.arange(len(content), dtype=np.int64) - np.repeat(starts[:-1], lengths)
     powers = np.cumprod(np.full(max(int(lengths.max(initial=0)), 1), _BASE), dtype=np.uint64)
     terms = _byte_numbers()[content] * powers[places]
     sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(terms, dtype=np.uint64)])
     return _mixed(sums[starts[1:]] - sums[starts[:-1]] + lengths.astype(np.uint64))
-
-
-def _bytes_of(part: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    if pa.types.is_decimal(part.type):
-        width = part.type.byte_width
-        offsets = np.arange(len(part) + 1, dtype=np.int64) * width
-        start = part.offset * width
-        return offsets, np.frombuffer(part.buffers()[1], dtype=np.uint8)[start : start + len(part) * width]
-    filled: Any = part.fill_null(b"" if pa.types.is_large_binary(part.type) else "")
-    offsets = np.frombuffer(filled.buffers()[1], dtype=np.int64)[filled.offset : filled.offset + len(filled) + 1]
-    data = filled.buffers()[2]
-    content = np.frombuffer(data, dtype=np.uint8) if data is not None else np.empty(0, dtype=np.uint8)
-    return offsets, content[offsets[0] : offsets[-1]]
 
 
 @cache

@@ -20,7 +20,7 @@ from mirror_engine.tables.spark.session import Sessions, confs, store_settings
 from mirror_engine.tables.writer import LocalDeltaWriter, record_again
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import Column as SparkColumn
@@ -38,7 +38,6 @@ DRIVER_BATCH_BYTES = 512 * 1024 * 1024  # 16 million rows, whose keys, markers a
 MARKED_FROM_ROWS = 1_000_000  # of a table: from here on marking rows costs less than rewriting their files
 SMALL_ROWS = 50_000
 _BROADCAST_BYTES = 32 * 1024 * 1024  # of staged Parquet: in memory a few times as much, in each executor
-_MAX_BOUND = 512  # characters; Delta's statistics know the first 32
 _INTEGER_SUFFIXES = {"byte": "Y", "short": "S", "integer": "", "long": "L"}
 
 _INSERTING = {Role.SET, Role.INSERT}
@@ -196,7 +195,7 @@ def _merge(spark: SparkSession, target: str, batch: ChangeBatch, changes: Staged
 
 def _merge_plan(batch: ChangeBatch, changes: StagedChanges, *, marks_rows: bool) -> str:
     """How `_merge` works, for people who read the table's history."""
-    bounded = _bounded_keys(batch, changes)
+    bounded = changes.key_bounds(batch)
     return "; ".join(
         [
             "broadcast" if _is_broadcast(changes) else "shuffled",
@@ -218,35 +217,18 @@ def _staged_rows(spark: SparkSession, batch: ChangeBatch, changes: StagedChanges
 
 
 def _condition(batch: ChangeBatch, changes: StagedChanges) -> SparkColumn:
-    """Equal keys, among rows that match; bounds about the target alone let Delta pass over files."""
+    """Equal keys within bounds, among rows that match."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
     condition = f.expr(f"s.{ROLE} <> {Role.INSERT:d}")
-    bounded = _bounded_keys(batch, changes)
+    bounded = changes.key_bounds(batch)
     for name in batch.key_columns:
-        column = f.col(f"t.{quoted(name)}")
-        condition &= column == f.col(f"s.c{batch.schema.names.index(name)}")
+        place, column = batch.schema.names.index(name), f.col(f"t.{quoted(name)}")
+        condition &= column == f.col(f"s.c{place}")
         if name in bounded:
-            word, low, high = bounded[name]
-            condition &= (column >= _literal(low, word)) & (column <= _literal(high, word))
+            low, high = (_literal(end, batch.schema.columns[place].type) for end in bounded[name])
+            condition &= (column >= low) & (column <= high)
     return condition
-
-
-def _bounded_keys(batch: ChangeBatch, changes: StagedChanges) -> Mapping[str, tuple[str, int | str, int | str]]:
-    """Type and extremes of the key columns whose literals are exactly of their type, as Delta compares them."""
-    words = {column.name: column.type for column in batch.schema.columns}
-    found = {}
-    for name, bounds in zip(batch.key_columns, changes.bounds, strict=True):
-        low, high = (bound.as_py() for bound in bounds)
-        if _is_exact(low, words[name]) and _is_exact(high, words[name]):
-            found[name] = words[name], low, high
-    return found
-
-
-def _is_exact(value: object, word: str) -> bool:
-    if isinstance(value, str):
-        return len(value) <= _MAX_BOUND
-    return isinstance(value, int) and word in _INTEGER_SUFFIXES
 
 
 def _literal(value: int | str, word: str) -> SparkColumn:
