@@ -137,17 +137,12 @@ def may_hold(actions: pa.Table, bounds: Bounds) -> pa.ChunkedArray[Any]:
     """
     chosen = pa.chunked_array([pa.repeat(True, actions.num_rows)])
     for name, (low, high) in bounds.items():
-        lowest, highest = _extreme(actions, "min", name), _extreme(actions, "max", name)
-        if lowest is None or highest is None or lowest.type != low.type or highest.type != high.type:
+        try:
+            lowest, highest = (pc.struct_field(actions.column(which), name) for which in ("min", "max"))
+        except (KeyError, pa.ArrowException):  # no file has statistics of it
+            continue
+        if lowest.type != low.type or highest.type != high.type:
             continue
         within = pc.and_(pc.less_equal(lowest, high), pc.greater_equal(highest, low))
         chosen = pc.and_(chosen, pc.fill_null(within, True))
     return chosen
-
-
-def _extreme(actions: pa.Table, which: str, name: str) -> pa.ChunkedArray[Any] | None:
-    if which not in actions.column_names:
-        return None
-    column = actions.column(which)
-    known = pa.types.is_struct(column.type) and column.type.get_field_index(name) >= 0
-    return pc.struct_field(column, name) if known else None

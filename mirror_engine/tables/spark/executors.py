@@ -14,6 +14,7 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
@@ -225,12 +226,7 @@ class ExecutorReader:
 
     def _numbers(self, pending: PendingFiles, first: int, context: TableContext, limit: int) -> range:
         """The files of a wave; the first file of a table always changes its context, and is read alone."""
-        last = first + 1
-        size = pending.files[first].size
-        end = min(len(pending.files), first + min(limit, self.config.max_batch_files))
-        while context.schema is not None and last < end:
-            size += pending.files[last].size
-            if size > self.config.max_batch_size:
-                break
-            last += 1
-        return range(first, last)
+        most = min(limit, self.config.max_batch_files) if context.schema is not None else 1
+        sizes = accumulate(file.size for file in pending.files[first : first + most])
+        fitting = sum(size <= self.config.max_batch_size for size in sizes)
+        return range(first, first + max(fitting, 1))
