@@ -20,12 +20,21 @@ if TYPE_CHECKING:
 MIN_ACCOUNTED_ROW_BYTES = 32  # a row counts for so much at least: its key is in memory however well the file is packed
 
 
-class RowSource(Protocol):
-    """Typed rows in file order, readable more than once, never all in memory at once unless they are few."""
+class RowStore(Protocol):
+    """Typed rows in file order: filled first, then readable more than once; in memory at once only where they are few.
+
+    `close` may come at any time.
+    """
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of every record batch."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the next rows."""
+
+    def finish(self) -> None:
+        """Take no more rows."""
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows in order, all columns or those named."""
@@ -59,7 +68,7 @@ class FileRows:
     etag: str
     digest: str
     modified_ns: int
-    rows: RowSource
+    rows: RowStore
     markers: Mapping[int, int]
     has_marker: bool
     byte_count: int

@@ -47,7 +47,7 @@ KEYS: dict[str, list[Any]] = {
 
 @dataclass(frozen=True)
 class TableRows:
-    """A `RowSource` over rows in memory."""
+    """A `RowStore` over rows in memory, to be read."""
 
     table: pa.Table
 

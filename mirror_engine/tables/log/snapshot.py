@@ -343,15 +343,13 @@ _BATCH_ROWS = 65_536
 
 def read_rows(log: DeltaLog, limit: int | None = None, where: Chosen | None = None) -> pa.Table:
     """All rows of a version, or those chosen; all of them, or the first that come."""
-    schema = arrow_schema(log.schema.columns)
-    batches, wanted = [], limit
-    for batch in scan(log, log.schema.names) if limit != 0 else ():
-        if wanted is not None and wanted <= 0:
+    found, rows = [], 0
+    for batch in scan(log, log.schema.names):
+        if limit is not None and rows >= limit:
             break
-        found = batch if where is None else batch.filter(where(batch))
-        batches.append(found.slice(0, wanted))
-        wanted = None if wanted is None else wanted - found.num_rows
-    return pa.Table.from_batches(batches, schema)
+        found.append(batch if where is None else batch.filter(where(batch)))
+        rows += found[-1].num_rows
+    return pa.Table.from_batches(found, arrow_schema(log.schema.columns)).slice(0, limit)
 
 
 def byte_count(log: DeltaLog, limit: int | None = None) -> int:

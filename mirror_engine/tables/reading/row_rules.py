@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mirror_engine.landing_zone.schema import Incoming, Merged
-    from mirror_engine.tables.base import RowSource
     from mirror_engine.tables.reading.request import OpenFile
     from mirror_engine.tables.reading.spill import ReadMode
 
@@ -101,14 +100,13 @@ class IngestedRows:
         self._filled = [column.name for column in known.columns if not column.nullable and column.name in names]
         self._schema = pa.schema([*((name, types[name]) for name in names), (MARKER_COLUMN, pa.int8())])
 
-        store = mode.store(self._schema, contract.key_columns)
-        self.rows: RowSource = store
+        self.rows = mode.store(self._schema, contract.key_columns)
         try:
             for batch in file.batches(columns):
-                store.add(self._checked(batch))
-            store.finish()
+                self.rows.add(self._checked(batch))
+            self.rows.finish()
         except BaseException:
-            store.close()
+            self.rows.close()
             raise
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -6,36 +6,24 @@ import math
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.ipc
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.tables.base import RowSource
 from mirror_engine.tables.log.tables_folder import PROCESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
+    from mirror_engine.tables.base import RowStore
+
 MEMORY_BYTES = 256 * 1024  # of one file's rows; a change batch holds up to a thousand files
 # Arrow's own format: written four times as fast as Parquet, and only read back here.
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
-
-
-class RowStore(RowSource, Protocol):
-    """A `RowSource` that is filled first: `add` for each batch in file order, then `finish`, then it is read.
-
-    `close` may come at any time.
-    """
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take the next rows, in the schema that the store was made for."""
-
-    def finish(self) -> None:
-        """Take no more rows."""
 
 
 @dataclass(frozen=True)
