@@ -65,6 +65,16 @@ def store_jars(tmp_path_factory):
     return fetch
 
 
+@pytest.fixture(autouse=True)
+def environment():
+    """What a test sets in this process's environment ends with it, in whatever order its parts end."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
 @pytest.fixture
 def no_pauses(monkeypatch):
     """What failed is tried again at once."""
