@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_key
+from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import DeltaWriter, MatchCounts, Outcome, TableSnapshot, with_method
 from mirror_engine.tables.log.record import (
@@ -184,28 +185,27 @@ class MemoryDeltaWriter(InProcessWriter):
 
 
 def _replayed(rows: Iterable[Row], batch: ChangeBatch) -> tuple[tuple[Row, ...], tuple[MatchCounts, ...]]:
-    """Rows after a batch, and what each of its files matched: `replay` of each key's own rows and changes."""
-    by_key: defaultdict[Any, tuple[list[Row], list[tuple[int, Change]]]] = defaultdict(lambda: ([], []))
+    """Rows after a batch, and what each of its files matched; means what `landing_zone.change.replay` means."""
+    by_key: defaultdict[Any, list[Row]] = defaultdict(list)
     for row in rows:
         whole = {name: row.get(name) for name in batch.schema.names}
-        by_key[same_key(tuple(whole[name] for name in batch.key_columns))][0].append(whole)
-    for at, file in enumerate(batch.files):
+        by_key[same_key(tuple(whole[name] for name in batch.key_columns))].append(whole)
+    matches = []
+    for file in batch.files:
+        duplicates = copies = 0
         for change in _changes(file, batch):
-            by_key[same_key(change.key)][1].append((at, change))
-    left: list[Row] = []
-    duplicates: Counter[int] = Counter()
-    copies: Counter[int] = Counter()
-    for key, (own, changes) in by_key.items():
-        if key is None:  # they match nothing
-            left += [*own, *(change.row for _, change in changes if change.marker is not RowMarker.DELETE)]
-            continue
-        remaining, effects = replay(own, [change for _, change in changes], batch.key_columns)
-        left += remaining
-        for (at, change), effect in zip(changes, effects, strict=True):
-            is_insert = change.marker is RowMarker.INSERT
-            duplicates[at] += is_insert and effect.matched > 0
-            copies[at] += not is_insert and effect.matched > 1
-    return tuple(left), tuple(MatchCounts(duplicates[at], copies[at]) for at in range(len(batch.files)))
+            key = same_key(change.key)
+            own = by_key[key]
+            matched = len(own) if key is not None else 0  # without a key it matches nothing
+            is_insert, is_delete = change.marker is RowMarker.INSERT, change.marker is RowMarker.DELETE
+            if is_insert or not (is_delete or matched):
+                own.append(change.row)
+            elif matched:
+                own[:] = () if is_delete else [change.row] * matched
+            duplicates += is_insert and matched > 0
+            copies += not is_insert and matched > 1
+        matches.append(MatchCounts(duplicates, copies))
+    return tuple(itertools.chain.from_iterable(by_key.values())), tuple(matches)
 
 
 def _changes(file: FileRows, batch: ChangeBatch) -> Iterator[Change]:
