@@ -10,7 +10,7 @@ from mirror_engine._version import __version__
 
 if TYPE_CHECKING:
     from mirror_engine.config import Config
-    from mirror_engine.engine.run import RunResult, SyncReport
+    from mirror_engine.engine.cycle import RunResult, SyncReport
     from mirror_engine.errors import MirrorError
     from mirror_engine.publisher.mirror import Mirror
 
@@ -20,8 +20,8 @@ _HOMES = {
     "Config": "config",
     "Mirror": "publisher.mirror",
     "MirrorError": "errors",
-    "RunResult": "engine.run",
-    "SyncReport": "engine.run",
+    "RunResult": "engine.cycle",
+    "SyncReport": "engine.cycle",
 }
 
 

@@ -13,7 +13,7 @@ from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
 from mirror_engine.engine.batch_reader import BatchReader
 from mirror_engine.engine.context import EngineContext
-from mirror_engine.engine.cycle import Engine
+from mirror_engine.engine.cycle import Engine, RunResult, SyncReport
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.maintenance import MaintenanceScheduler
@@ -22,7 +22,6 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.rebuild import TableRebuild, rebuild
 from mirror_engine.engine.recovery import for_readers, note_logs, recover
 from mirror_engine.engine.root_identity import is_locked, lease_of, lock_root
-from mirror_engine.engine.run import EngineRun, RunResult, SyncReport
 from mirror_engine.errors import RootLocked, TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES, ZONE
@@ -149,7 +148,7 @@ class Mirror:
         """
         stop = stop or threading.Event()
 
-        def work(running: EngineRun) -> SyncReport:
+        def work(running: Engine) -> SyncReport:
             report = running.sync(stop)
             if not running.last.failures:
                 note_logs(running.context)
@@ -169,7 +168,7 @@ class Mirror:
         self._is_lasting = True
         watched = self.root if isinstance(self.root, Path) and self.config.timing == "immediate" else None
 
-        def work(running: EngineRun) -> SyncReport:
+        def work(running: Engine) -> SyncReport:
             with (
                 ZoneWatcher(watched, stop, self._clock) as self._watcher,
                 MaintenanceScheduler(running.context, self._watcher.wake) as maintenance,
@@ -330,10 +329,7 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
         """
         with self._engine() as running:
-            drop = running.engine.drop
-            return rebuild(
-                running.context, self.root, drop, tables, replay=replay, lose_rows=lose_rows, confirm=confirm
-            )
+            return rebuild(running.context, self.root, tables, replay=replay, lose_rows=lose_rows, confirm=confirm)
 
     def close(self) -> None:
         """End the Spark session, if one was started."""
@@ -389,7 +385,7 @@ class Mirror:
                 refuse_fabrics(self.root, self._storage, self._writer)
         return lock_root(self.root, self._emit, stop)
 
-    def _work(self, work: Callable[[EngineRun], SyncReport], stop: threading.Event) -> SyncReport:
+    def _work(self, work: Callable[[Engine], SyncReport], stop: threading.Event) -> SyncReport:
         """Work with the engine, unless `stop` is set while it waits for ROOT."""
         is_held = False
         try:
@@ -402,7 +398,7 @@ class Mirror:
             return SyncReport(RunResult.RETRY, 0, 0, 0, 0.0)
 
     @contextmanager
-    def _engine(self, stop: threading.Event | None = None) -> Iterator[EngineRun]:
+    def _engine(self, stop: threading.Event | None = None) -> Iterator[Engine]:
         self._found = frozenset()
         state = state_folder(self.root)
         with self._lock(stop) as check_lock:
@@ -418,7 +414,7 @@ class Mirror:
             )
             try:
                 with Heartbeat(context):
-                    yield EngineRun(context, engine)
+                    yield engine
             finally:
                 engine.close()
                 ledger.close()

@@ -84,7 +84,7 @@ def no_pauses(monkeypatch):
 @pytest.fixture
 def one_attempt(no_pauses, monkeypatch):  # noqa: ARG001 - a run is short
     """A run of the engine ends after the first cycle in which something failed."""
-    monkeypatch.setattr("mirror_engine.engine.run.MAX_SYNC_ATTEMPTS", 1)
+    monkeypatch.setattr("mirror_engine.engine.cycle.MAX_SYNC_ATTEMPTS", 1)
 
 
 def pytest_configure():

@@ -74,7 +74,7 @@ class HeldShop(Shop):
         """One cycle, as an event calls for it, and those that the engine goes on with by itself."""
         while True:
             running.cycle(NO_STOP, None, self.stuck(running))
-            if running.engine.next_cycle_seconds(SECONDS) == SECONDS:
+            if running.next_cycle_seconds(SECONDS) == SECONDS:
                 return running.last
 
     def stuck(self, running):
@@ -82,7 +82,7 @@ class HeldShop(Shop):
         workers = self.config.workers
 
         def is_stuck():
-            busy = running.engine.in_progress
+            busy = running.in_progress
             return bool(busy) and len(self.writer.blocked) == min(workers, len(busy))
 
         return is_stuck

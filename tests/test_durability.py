@@ -68,7 +68,7 @@ def in_order(happened, *wanted):
 def commit_and_be_killed(lake):
     lake.land()
     with lake.mirror() as mirror, mirror._engine() as running:
-        running.engine._janitor.clean = lambda *_: 0
+        running._janitor.clean = lambda *_: 0
         running.cycle(threading.Event())
 
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_brought_to_the_disk_is_not_done(lake, monkeypatch):
     lake.land()
     with monkeypatch.context() as patch:
         patch.setattr(mirror_engine.tables.writer, "make_durable", refused)
-        patch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 2)
+        patch.setattr(mirror_engine.engine.cycle, "MAX_SYNC_ATTEMPTS", 2)
         patch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
         lake.events.clear()
         assert lake.sync().result is RunResult.RETRY

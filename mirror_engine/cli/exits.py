@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from mirror_engine.engine.run import RunResult
+    from mirror_engine.engine.cycle import RunResult
 
     Error = dict[str, Any]  # its code, message and help
 

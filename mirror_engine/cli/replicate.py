@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mirror_engine.config import Config
-    from mirror_engine.engine.run import SyncReport
+    from mirror_engine.engine.cycle import SyncReport
     from mirror_engine.events import Listener
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.mirror import Mirror

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mirror_engine.config import Config
+    from mirror_engine.engine.cycle import SyncReport
     from mirror_engine.engine.rebuild import TableRebuild
-    from mirror_engine.engine.run import SyncReport
     from mirror_engine.mirror import Mirror
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.spark.doctor import Check

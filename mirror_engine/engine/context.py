@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mirror_engine.events import DiagnosticRaised, Event
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from mirror_engine.clock import Clock
     from mirror_engine.config import Config
     from mirror_engine.engine.ledger import Ledger
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.events import Listener
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import DeltaWriter
@@ -41,7 +39,7 @@ class EngineContext:
     ledger: Ledger
     config: Config
     clock: Clock
-    emit: Callable[[Event], None]
+    emit: Listener
     is_lasting: bool = False
     check_lock: Callable[[], None] = lambda: None
     look_seconds: float = 0.0
@@ -50,19 +48,3 @@ class EngineContext:
     def delta_folder(self, table: TableName) -> str:
         """Return the folder of a table's Delta table, from `ROOT/Tables` (LZ-1.4)."""
         return table.delta_folder(self.config.delta_default_schema)
-
-
-class DiagnosticNotifier:
-    """Emits diagnostics when they appear; None is the landing zone as a whole."""
-
-    def __init__(self, emit: Callable[[Event], None]) -> None:
-        self._emit = emit
-        self._current: dict[TableName | None, frozenset[Diagnostic]] = {}
-
-    def update(self, table: TableName | None, diagnostics: Sequence[Diagnostic]) -> None:
-        """Emit the diagnostics that are new, and forget those that no longer hold."""
-        before = self._current.get(table, frozenset())
-        self._current[table] = frozenset(diagnostics)
-        for diagnostic in diagnostics:
-            if diagnostic not in before:
-                self._emit(DiagnosticRaised(table, diagnostic))

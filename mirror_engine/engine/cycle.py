@@ -1,40 +1,82 @@
-"""The replication cycle: scan, plan, apply a batch per table, clean up; schedules retries of plans and cleaning."""
+"""The engine: cycles (scan, plan, apply a batch per table, clean up) until all is applied, or until it is stopped."""
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from mirror_engine.engine.context import DiagnosticNotifier
+from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.planner import REFUSED_COMMIT, ZonePlanner
 from mirror_engine.engine.recovery import recover, rescan
 from mirror_engine.engine.replayer import Replayer, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
-from mirror_engine.errors import StorageUnavailable, TableDamaged, TransientError
-from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, RetryScheduled
+from mirror_engine.errors import InternalError, StorageUnavailable, TableDamaged, TransientError
+from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, DiagnosticRaised, RetryScheduled
+from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import diagnose, printable
+from mirror_engine.landing_zone.states import CaughtUp, needs_attention
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from mirror_engine.engine.batch_reader import BatchReader
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.janitor import Janitor
+    from mirror_engine.engine.maintenance import MaintenanceScheduler
     from mirror_engine.engine.plan import Plan
     from mirror_engine.engine.poller import Poller
     from mirror_engine.engine.recovery import DeltaFolders
+    from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.states import TableState
 
 Failures: TypeAlias = "dict[TableName | None, TransientError]"  # None is the landing zone as a whole
 
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 300.0
+MAX_SYNC_ATTEMPTS = 4  # with pauses of 1, 2 and 4 seconds between failed cycles
+
+
+class RunResult(str, Enum):
+    """How a run ended, worst first; the command line's exit codes."""
+
+    FAILED = "failed"  # an internal error: exit 1
+    RETRY = "retry"  # storage or a conflict: exit 4
+    NEEDS_ATTENTION = "needs_attention"  # a table is halted or blocked: exit 3
+    CAUGHT_UP = "caught_up"  # exit 0
+
+
+@dataclass(frozen=True)
+class SyncReport:
+    """What `sync` or `run` did.
+
+    Attributes:
+        result: the worst state of the last cycle.
+        commits: Delta commits made.
+        files_applied: change files applied.
+        rows_applied: rows applied.
+        duration_seconds: from start to end.
+        states: of every table after the last cycle.
+        failures: by table, why it was to be tried again after the last cycle; None is the landing zone as a whole.
+        ignored: the same way, why data that landed is never read.
+    """
+
+    result: RunResult
+    commits: int
+    files_applied: int
+    rows_applied: int
+    duration_seconds: float
+    states: Mapping[TableName, TableState] = field(default_factory=dict)
+    failures: Failures = field(default_factory=dict)
+    ignored: Mapping[TableName | None, Sequence[Diagnostic]] = field(default_factory=dict)
 
 
 @dataclass
@@ -56,9 +98,30 @@ class CycleResult:
     failures: Failures = field(default_factory=dict)
     outdated: set[TableName] = field(default_factory=set)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the zone was listed, and no folder is missing whose table is about to be dropped."""
+        return self.zone is not None and self.plans.keys() <= {listing.name for listing in self.zone.tables}
+
+    @property
+    def run_result(self) -> RunResult:
+        """The worst result of a table."""
+        if any(isinstance(failure, InternalError) for failure in self.failures.values()):
+            return RunResult.FAILED
+        if self.failures:
+            return RunResult.RETRY
+        if any(needs_attention(plan.state) for plan in self.plans.values()):
+            return RunResult.NEEDS_ATTENTION
+        return RunResult.CAUGHT_UP
+
 
 class Engine:
-    """Runs cycles over one landing zone; `publish` gets the plans of each before they are carried out."""
+    """Runs cycles over one landing zone; `publish` gets the plans of each before they are carried out.
+
+    Attributes:
+        context: what its parts share.
+        last: what the last cycle saw and did.
+    """
 
     def __init__(
         self,
@@ -68,13 +131,14 @@ class Engine:
         janitor: Janitor,
         publish: Callable[[Mapping[TableName, Plan]], None] = lambda _: None,
     ) -> None:
-        self._context = context
+        self.context = context
+        self.last = CycleResult()
         self._poller = poller
         self._janitor = janitor
         self._publish = publish
         self._replayer = Replayer(context, reader, janitor)
         self._scheduler = TableScheduler(context.config.workers, self._replayer.run)
-        self._notifier = DiagnosticNotifier(context.emit)
+        self._reported: dict[TableName | None, frozenset[Diagnostic]] = {}  # None is the landing zone as a whole
         self._backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
         # of cleaning: such a table can still be read
         self._cleaning_backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
@@ -83,13 +147,80 @@ class Engine:
         self._delta_folders: DeltaFolders | None = None
         self._damaged: Mapping[str, TableDamaged] = {}  # found by the last plans
         self._carried_out: Mapping[TableName, Plan] = {}  # in the last cycle: none is repeated without a pause
-        self._cycles = 0
-        self._is_outdated = False
+        self._started = time.monotonic()
+        self._cycles = self._commits = self._files = self._rows = 0
 
     @property
     def in_progress(self) -> Collection[TableName]:
         """Tables whose plans are being carried out."""
         return self._scheduler.in_progress.keys()
+
+    def sync(self, stop: threading.Event) -> SyncReport:
+        """Run cycles until one finds nothing to do; after a failing one, retry a few times, with pauses."""
+        failed = 0
+        while not stop.is_set():
+            self.cycle(stop)
+            if self.last.outdated:
+                continue
+            failed += 1
+            if not self.last.failures or failed == MAX_SYNC_ATTEMPTS:
+                break
+            stop.wait(self.next_cycle_seconds(2.0 ** (failed - 1)))
+        return self.finish(stop)
+
+    def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> SyncReport:
+        """Run cycles until `stop` is set: at each poll interval, file-system event or due retry."""
+        clock, idle_scans = self.context.clock, 0
+        while not stop.is_set():
+            lead_seconds = clock.lead_seconds
+            self.cycle(stop, maintenance.in_progress, watcher.is_due)
+            maintenance.start(self.idle_tables, is_busy=self.is_busy)
+            is_idle = not self.is_busy and self.last.is_complete
+            idle_scans = idle_scans + 1 if is_idle else 0
+            pause = self.next_cycle_seconds(self.context.config.scan_pause(idle_scans))
+            pause -= clock.lead_seconds - lead_seconds  # the cycle was planned by an earlier time
+            with suppress(StorageUnavailable):  # it is only shown
+                self.context.ledger.set_property(NEXT_POLL, str(clock() + pause))
+                if self.last.zone and self.last.zone.requests:
+                    self.context.ledger.set_property(SCAN_REQUESTS, json.dumps(self.last.zone.requests))
+            watcher.wait(pause)
+        return self.finish(stop)
+
+    def finish(self, stop: threading.Event) -> SyncReport:
+        """Once `stop` is set, wait for the tables in progress, and plan what is left, for the report."""
+        while stop.is_set() and self.last.outdated:
+            self.cycle(stop)
+        return self.report()
+
+    def report(self) -> SyncReport:
+        """What has been done so far."""
+        seconds = time.monotonic() - self._started
+        found: dict[TableName | None, Sequence[Diagnostic]] = {
+            None: self.last.zone.diagnostics if self.last.zone else (),
+            **{table: plan.diagnostics for table, plan in self.last.plans.items()},
+        }
+        ignored = {
+            table: lost
+            for table, diagnostics in found.items()
+            if (lost := tuple(each for each in diagnostics if each.code in IGNORED and never_arrives(each)))
+        }
+        states = {table: plan.state for table, plan in self.last.plans.items()}
+        numbers = self._commits, self._files, self._rows, seconds
+        return SyncReport(self.last.run_result, *numbers, states, self.last.failures, ignored)
+
+    @property
+    def idle_tables(self) -> list[TableName]:
+        """Tables that have caught up."""
+        return [
+            table
+            for table, plan in self.last.plans.items()
+            if isinstance(plan.state, CaughtUp) and not plan.steps and table not in self.last.outdated
+        ]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any table was just worked on, or has something to do."""
+        return bool(self.last.outdated) or any(plan.steps for plan in self.last.plans.values())
 
     def cycle(
         self, stop: threading.Event, maintained: TableName | None = None, is_called: Callable[[], bool] | None = None
@@ -104,34 +235,33 @@ class Engine:
         """
         self._cycles += 1
         started = time.monotonic()
-        self._context.emit(CycleStarted(self._cycles))
+        self.context.emit(CycleStarted(self._cycles))
         earlier = self._scheduler.in_progress
-        result = CycleResult()
+        self.last = result = CycleResult()
         try:
-            self._context.check_lock()
+            self.context.check_lock()
             result.zone = zone = self._poller.scan()
             folders = self._scan_delta_folders(earlier, self._damaged)
-            planner = ZonePlanner(self._context, folders, zone)
+            planner = ZonePlanner(self.context, folders, zone)
             plans, self._damaged = planner.plans(except_for=earlier), planner.damaged
         except StorageUnavailable as error:
             if result.zone is None:
-                self._notifier.update(None, [diagnose("ME070", "")])
-            self._is_outdated = False
-            result = CycleResult(failures={None: self._retry(None, error)})
-            self._leave_failures(result)
-            return result
+                self._notify(None, [diagnose("ME070", "")])
+            self.last = CycleResult(failures={None: self._retry(None, error)})
+            self._leave_failures()
+            return self.last
         is_due = partial(self._is_due, is_called, started, time.monotonic()) if is_called else None
         result.plans = {**plans, **{table: task.plan for table, task in earlier.items()}}
-        self._notifier.update(None, zone.diagnostics)
+        self._notify(None, zone.diagnostics)
         for table, plan in plans.items():
-            self._notifier.update(table, plan.diagnostics)
+            self._notify(table, plan.diagnostics)
         self._note_failures_before(result, zone, folders)
         try:
             self._publish(result.plans)
         except StorageUnavailable as error:  # the next cycle publishes again
-            self._context.emit(RetryScheduled(None, str(error), 0.0))
+            self.context.emit(RetryScheduled(None, str(error), 0.0))
             result.failures[None] = error
-        waiting = {*self._backoff.waiting, *(t for t in plans if self._context.delta_folder(t) in folders.unread)}
+        waiting = {*self._backoff.waiting, *(t for t in plans if self.context.delta_folder(t) in folders.unread)}
         self._submit(zone, plans, waiting | {maintained}, str(planner.root.now), stop)
         finished, failed = self._collect(result, is_due)
         in_progress = self._scheduler.in_progress
@@ -144,21 +274,19 @@ class Engine:
         self._carried_out = {table: result.plans[table] for table in finished}
         result.outdated |= {*earlier, *in_progress, *(finished - repeated)}
         result.outdated |= {commit.table for commit in result.commits}
-        self._is_outdated = bool(result.outdated)
         paused = self._backoff.tables | self._cleaning_backoff.tables
         self._failures = {table: error for table, error in self._failures.items() if table in paused}
-        self._leave_failures(result)
+        self._leave_failures()
+        self._commits += len(result.commits)
+        self._files += sum(len(commit.files) for commit in result.commits)
+        self._rows += sum(commit.rows for commit in result.commits)
         seconds, requests = time.monotonic() - started, sum(zone.requests.values()) or None
-        self._context.emit(CycleEnded(self._cycles, len(result.commits), seconds, requests))
+        self.context.emit(CycleEnded(self._cycles, len(result.commits), seconds, requests))
         return result
 
     def next_cycle_seconds(self, longest: float) -> float:
         """Seconds until the next cycle: 0 where it would plan otherwise, less than `longest` where a retry is due."""
-        return 0.0 if self._is_outdated else self._next_retry_seconds(longest)
-
-    def drop(self, table: TableName, reason: Diagnostic) -> None:
-        """Remove a Delta table and its progress."""
-        self._replayer.drop(table, reason)
+        return 0.0 if self.last.outdated else self._next_retry_seconds(longest)
 
     def close(self) -> None:
         """End the workers, after their present batches."""
@@ -172,24 +300,24 @@ class Engine:
         The logs of `busy` tables are not read; `damaged` folders were found so since the last scan.
         """
         if self._delta_folders is None:
-            self._delta_folders = recover(self._context, skip_unchanged=True)
-            for table, progress in self._context.ledger.tables().items():
+            self._delta_folders = recover(self.context, skip_unchanged=True)
+            for table, progress in self.context.ledger.tables().items():
                 if progress.rejection and progress.rejection.diagnostic.code == REFUSED_COMMIT:  # it may do by now
-                    self._context.ledger.record(table, replace(progress, rejection=None))
+                    self.context.ledger.record(table, replace(progress, rejection=None))
             if not self._delta_folders.damaged:
                 return self._delta_folders
         known = replace(self._delta_folders, damaged={**self._delta_folders.damaged, **(damaged or {})})
-        for folder in known.damaged.keys() - set(map(self._context.delta_folder, busy)):
+        for folder in known.damaged.keys() - set(map(self.context.delta_folder, busy)):
             with suppress(TransientError):  # a drop's commit that came late damages the next table
-                self._context.writer.finish_drop(folder, self._context.check_lock)
-        self._delta_folders = rescan(self._context, known, busy)
+                self.context.writer.finish_drop(folder, self.context.check_lock)
+        self._delta_folders = rescan(self.context, known, busy)
         return self._delta_folders
 
     def _note_failures_before(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:
         """Note the tables that wait for their next try, and what of the zone and of Delta logs could not be read."""
         waiting = self._backoff.waiting
         for table in result.plans:
-            unread = folders.unread.get(self._context.delta_folder(table))
+            unread = folders.unread.get(self.context.delta_folder(table))
             if unread:  # its progress is not known for certain
                 result.failures[table] = unread if table in waiting else self._retry(table, unread)
             elif table in waiting | self._cleaning_backoff.waiting:
@@ -228,7 +356,7 @@ class Engine:
         not_cleaned: set[TableName] = set()
         untried = self._cleaning_backoff.waiting
         for task, outcome in self._scheduler.results(is_due):
-            folder, busy = self._context.delta_folder(task.table), self._scheduler.in_progress
+            folder, busy = self.context.delta_folder(task.table), self._scheduler.in_progress
             if (
                 isinstance(outcome, TableDamaged)
                 and folder in self._scan_delta_folders(busy, {folder: outcome}).damaged
@@ -254,24 +382,32 @@ class Engine:
         Never before as much time was spent on batches as on the scan.
         """
         now = time.monotonic()
-        left = started + self._context.config.scan_pause(0) - now
+        left = started + self.context.config.scan_pause(0) - now
         return now - scanned >= scanned - started and (is_called() or self._next_retry_seconds(left) <= 0)
 
     def _next_retry_seconds(self, longest: float) -> float:
         busy = self._scheduler.in_progress
         return self._cleaning_backoff.next_seconds(self._backoff.next_seconds(longest, busy), busy)
 
-    def _leave_failures(self, result: CycleResult) -> None:
+    def _notify(self, table: TableName | None, diagnostics: Sequence[Diagnostic]) -> None:
+        """Emit the diagnostics that are new, and forget those that no longer hold."""
+        before = self._reported.get(table, frozenset())
+        self._reported[table] = frozenset(diagnostics)
+        for diagnostic in diagnostics:
+            if diagnostic not in before:
+                self.context.emit(DiagnosticRaised(table, diagnostic))
+
+    def _leave_failures(self) -> None:
         """Leave what is tried again, by table folder, in the ledger, for `status` of another process."""
-        failures = {**self._failures, **result.failures}
+        failures = {**self._failures, **self.last.failures}
         left = {table.folder if table else "": error.to_json() for table, error in failures.items()}
         if left != self._left_failures:
             with suppress(StorageUnavailable):  # they are only shown
-                self._context.ledger.set_failures(left)
+                self.context.ledger.set_failures(left)
                 self._left_failures = left
 
     def _retry(self, table: TableName | None, error: TransientError, backoff: Backoff | None = None) -> TransientError:
         error.__cause__ = error.__context__ = error.__traceback__ = None  # their frames hold the rows of a batch
         self._failures[table] = error
-        self._context.emit(RetryScheduled(table, str(error), (backoff or self._backoff).failed(table)))
+        self.context.emit(RetryScheduled(table, str(error), (backoff or self._backoff).failed(table)))
         return error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import recover
+from mirror_engine.engine.replayer import drop_table
 from mirror_engine.engine.root_identity import has_content
 from mirror_engine.errors import StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.events import DiagnosticRaised
@@ -54,7 +55,6 @@ class TableRebuild:
 def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's parts
     context: EngineContext,
     root: Place,
-    drop: Callable[[TableName, Diagnostic], None],
     names: Sequence[str],
     *,
     replay: bool,
@@ -94,7 +94,7 @@ def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's p
     for plan in plans:
         if plan.table in known:
             context.check_lock()
-            drop(plan.table, diagnose("ME065", plan.table.folder))
+            drop_table(context, plan.table, diagnose("ME065", plan.table.folder))
     return sorted(plan.table for plan in plans if plan.table in known and known[plan.table].has_table)
 
 

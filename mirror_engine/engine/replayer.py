@@ -101,6 +101,16 @@ def for_ledger(
     return replace(progress, applied=applied, delta_version=outcome.version, diagnostics=counts)
 
 
+def drop_table(context: EngineContext, table: TableName, reason: Diagnostic) -> None:
+    """Drop a Delta table, then its progress (LZ-7.2); one that another folder owns is kept (LZ-1.5)."""
+    folder = context.delta_folder(table)
+    others = {name: known for name, known in context.ledger.tables().items() if name != table}
+    if not any(known.has_table and context.delta_folder(name) == folder for name, known in others.items()):
+        context.writer.drop(folder, context.check_lock)
+    context.ledger.forget(table)
+    context.emit(TableDropped(table, reason.full_message))
+
+
 @dataclass(eq=False)
 class TableTask:
     """One table's plan in progress.
@@ -206,7 +216,7 @@ class Replayer:
         known = ledger.progress(table)
         match step:
             case DropTable(diagnostic):
-                self.drop(table, diagnostic)
+                drop_table(self._context, table, diagnostic)
             case StartGeneration(identity):
                 ledger.record(table, Progress(uuid.uuid4().hex, identity))
             case UpdateFolderIdentity():
@@ -220,15 +230,6 @@ class Replayer:
                     ledger.record(table, replace(known, missing_since=at))
             case _:
                 assert_never(step)
-
-    def drop(self, table: TableName, reason: Diagnostic) -> None:
-        """Drop a Delta table, then its progress (LZ-7.2); one that another folder owns is kept (LZ-1.5)."""
-        folder = self._context.delta_folder(table)
-        others = {name: known for name, known in self._context.ledger.tables().items() if name != table}
-        if not any(known.has_table and self._context.delta_folder(name) == folder for name, known in others.items()):
-            self._context.writer.drop(folder, self._context.check_lock)
-        self._context.ledger.forget(table)
-        self._context.emit(TableDropped(table, reason.full_message))
 
     def _record_folder_state(self, table: TableName, known: Progress, step: RecordFolderState) -> None:
         noted = replace(

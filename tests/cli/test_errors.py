@@ -14,7 +14,7 @@ import pytest
 from mirror_engine import errors
 from mirror_engine.cli import exits
 from mirror_engine.cli.main import main
-from mirror_engine.engine.run import RunResult
+from mirror_engine.engine.cycle import RunResult
 from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
 
 FULL = Path("/dev/full")

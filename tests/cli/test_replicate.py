@@ -41,7 +41,7 @@ def test_a_second_engine_ends_with_4(shop, cli, command, monkeypatch):
 )
 def test_sync_says_why_a_table_was_not_applied(shop, cli, monkeypatch, case):
     call, table, unapplied = case
-    monkeypatch.setattr("mirror_engine.engine.run.MAX_SYNC_ATTEMPTS", 1)
+    monkeypatch.setattr("mirror_engine.engine.cycle.MAX_SYNC_ATTEMPTS", 1)
     script = Failing(call, lambda text: StorageUnavailable(text, "give it back"))
     monkeypatch.setattr("mirror_engine.mirror.open_storage", lambda place, *_: faulty(LocalStorage(place), script))
     printed = cli("sync", shop.root)  # the other table is applied, and this one waits meanwhile

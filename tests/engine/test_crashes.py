@@ -17,7 +17,6 @@ from quick_folder import quick_folder
 from scripted_faults import Fault, Script, faulty
 
 import mirror_engine.engine.cycle
-import mirror_engine.engine.run
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
@@ -185,7 +184,7 @@ def test_every_method_of_both_ports_is_among_the_failing_calls(ram):
 def test_a_failure_at_any_call_loses_and_doubles_nothing(ram, monkeypatch, case, fault):
     """LZ-4.18."""
     port, before, *shape = case
-    monkeypatch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 1)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "MAX_SYNC_ATTEMPTS", 1)
     made = World.made(ram, *shape)
     total = len(calls_of(made, ram / "counting", port, before))
     assert 10 < total < MAX_CALLS

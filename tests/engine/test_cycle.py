@@ -7,11 +7,8 @@ import threading
 import pytest
 from shop import Shop, row
 
-from mirror_engine.engine.context import DiagnosticNotifier
 from mirror_engine.engine.replayer import Replayer
 from mirror_engine.errors import TableDamaged
-from mirror_engine.landing_zone.diagnostics import diagnose
-from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import Halted
 
 NO_STOP = threading.Event()
@@ -28,7 +25,7 @@ def test_a_cycle_follows_at_once_until_one_finds_nothing_to_do(shop):
         waits = []
         for _ in range(2):
             running.cycle(NO_STOP)
-            waits.append(running.engine.next_cycle_seconds(60.0))
+            waits.append(running.next_cycle_seconds(60.0))
     assert waits == [0.0, 60.0]
 
 
@@ -39,7 +36,7 @@ def test_a_plan_that_changes_nothing_is_not_repeated_without_a_pause(shop, monke
         waits = []
         for _ in range(3):
             running.cycle(NO_STOP)
-            waits.append(running.engine.next_cycle_seconds(60.0))
+            waits.append(running.next_cycle_seconds(60.0))
     assert waits == [0.0, 60.0, 60.0]
 
 
@@ -63,12 +60,10 @@ def test_a_table_found_damaged_is_halted_by_the_next_cycle_without_a_retry(shop,
     assert plan.state.diagnostic.code == "ME081"
 
 
-def test_a_diagnostic_is_reported_when_it_appears_and_when_it_comes_back():
-    events = []
-    notifier = DiagnosticNotifier(events.append)
-    sub_folder, upper = diagnose("ME074", "Orders/a"), diagnose("ME005", "_Orders")
-    for diagnostics in ([sub_folder], [sub_folder, upper], [upper], [sub_folder, upper]):
-        notifier.update(TableName("", "Orders"), diagnostics)
-    assert [event.diagnostic for event in events] == [sub_folder, upper, sub_folder]
-    notifier.update(None, [upper])
-    assert events[-1].table is None
+def test_a_diagnostic_is_reported_when_it_appears_and_when_it_comes_back(shop):
+    stray = shop.publisher.path / "stray.txt"
+    with shop.engine() as running:
+        for is_there in (True, True, False, True):
+            stray.touch() if is_there else stray.unlink()
+            running.cycle(NO_STOP)
+    assert shop.said() == ["ME002", "ME002"]

@@ -113,14 +113,14 @@ def test_a_failure_that_is_over_hastens_no_further_cycle(shop):
     script = Failing("move .*Orders")
     with shop.engine(storage=faulty(LocalStorage(shop.root), script)) as running:
         running.cycle(NO_STOP)
-        assert running.engine.next_cycle_seconds(15.0) == 0.0
+        assert running.next_cycle_seconds(15.0) == 0.0
         orders.insert(row(3))  # a janitor that fails keeps no file from the table
         running.cycle(NO_STOP)
         assert shop.ids() == [1, 2, 3]
         script.is_over = True
         for _ in range(2):
             running.cycle(NO_STOP)
-        assert running.engine.next_cycle_seconds(15.0) == 15.0
+        assert running.next_cycle_seconds(15.0) == 15.0
 
 
 def test_a_fault_of_the_engine_is_reported_from_a_failure(shop):
@@ -165,11 +165,11 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path):
         folder.mkdir()
         for file in (tmp_path / "before").iterdir():
             file.rename(folder / file.name)
-        running.engine._backoff = Backoff(60.0, 60.0, Clock())
+        running._backoff = Backoff(60.0, 60.0, Clock())
         for _ in range(2):
             running.cycle(NO_STOP)
             assert all((shop.publisher.path / path).exists() for path in paths)
-        running.engine._backoff = Backoff(0.0, 0.0, Clock())
+        running._backoff = Backoff(0.0, 0.0, Clock())
         dropping.is_over = True
         running.cycle(NO_STOP)
     assert shop.ids() == [1, 2]

@@ -134,7 +134,7 @@ def test_a_file_that_lands_while_its_table_is_cleaned_is_applied_at_once(shop, m
         orders.insert(row(2))
         threading.Timer(0.1, gate.set).start()  # the earlier batch ends in the middle of a cycle
         running.cycle(threading.Event(), None, lambda: False)
-        assert running.engine.next_cycle_seconds(60.0) == 0.0
+        assert running.next_cycle_seconds(60.0) == 0.0
         assert running.idle_tables == []
         shop.settle(running)
     assert shop.ids() == [1, 2]
@@ -171,8 +171,8 @@ def test_a_batch_that_ends_between_two_cycles_is_counted_when_the_engine_stops(s
     shop.writer.hold(ORDERS)
     stop = threading.Event()
     with shop.engine() as running:
-        while not running.engine.in_progress:
-            running.cycle(stop, None, lambda: bool(running.engine.in_progress))
+        while not running.in_progress:
+            running.cycle(stop, None, lambda: bool(running.in_progress))
         stop.set()
         shop.writer.let_go(ORDERS)
         running.finish(stop)
@@ -193,13 +193,13 @@ def test_a_cycle_waits_for_batches_until_the_next_scan_or_retry_is_due(tmp_path,
         monkeypatch.setattr(shop.writer, "apply", lambda table, *more: fail_once(refused, table) or apply(table, *more))
     with shop.engine() as running:
         running.cycle(threading.Event(), None, lambda: False)
-        assert running.engine.in_progress
-        assert running.engine.next_cycle_seconds(15.0) == 0.0
+        assert running.in_progress
+        assert running.next_cycle_seconds(15.0) == 0.0
         running.cycle(threading.Event(), None, lambda: False) if due == "a poll" else None
         shop.writer.let_go(ORDERS)
         running.cycle(threading.Event())
         running.cycle(threading.Event())
-        assert running.engine.next_cycle_seconds(15.0) == 15.0
+        assert running.next_cycle_seconds(15.0) == 15.0
     assert shop.ids() == [1]
 
 
@@ -248,10 +248,10 @@ def test_a_due_retry_calls_for_no_cycle_while_its_table_is_maintained(shop, monk
         with monkeypatch.context() as patch:
             patch.setattr(shop.writer, "apply", refuse)
             running.cycle(threading.Event())
-        assert running.engine.next_cycle_seconds(60.0) == 0.0
+        assert running.next_cycle_seconds(60.0) == 0.0
         (shop.publisher.path / second).unlink()
         running.cycle(threading.Event(), next(iter(running.last.plans)))
-        assert running.engine.next_cycle_seconds(60.0) == 60.0
+        assert running.next_cycle_seconds(60.0) == 60.0
 
 
 def stop_and_finish(running):

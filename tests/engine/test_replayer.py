@@ -11,7 +11,7 @@ import pytest
 from scripted_faults import Failing, faulty
 from shop import Shop, name, row
 
-from mirror_engine.engine.run import RunResult
+from mirror_engine.engine.cycle import RunResult
 from mirror_engine.errors import CommitFailed
 from mirror_engine.events import BatchCommitted, FileRead
 from mirror_engine.landing_zone.names import TableName
@@ -156,13 +156,13 @@ def test_after_a_refusal_only_the_refused_batch_is_committed_file_by_file(tmp_pa
     with shop.engine() as running:
         while shop.writer.tries < 2:
             running.cycle(NO_STOP)
-        assert list(running.engine._failures) == [ORDERS]
-        assert not running.engine._failures[ORDERS].__traceback__
+        assert list(running._failures) == [ORDERS]
+        assert not running._failures[ORDERS].__traceback__
         shop.writer.refused = ()
         while shop.ids() != [*range(1, 10)]:
             running.cycle(NO_STOP)
         running.cycle(NO_STOP)
-        assert not running.engine._failures
+        assert not running._failures
     commits = [len(entry.files) for entry in reversed(shop.writer.history("dbo/Orders")) if entry.files]
     assert commits == [1, 1, 1, 3, 3]
 
@@ -172,7 +172,7 @@ def test_a_file_that_cannot_be_read_now_is_no_refused_commit(tmp_path):
     shop.orders().insert(row(1))
     with shop.engine() as running:
         failure = CommitFailed("dbo/Orders: reading failed in Spark: X")
-        running.engine._replayer._reader.next_batch = Mock(side_effect=failure)
+        running._replayer._reader.next_batch = Mock(side_effect=failure)
         for _ in range(9):
             running.cycle(NO_STOP)
             assert set(running.last.failures) == {ORDERS}

@@ -17,7 +17,6 @@ from shop import TYPES, row
 from store_publisher import StorePublisher
 
 import mirror_engine.engine.cycle
-import mirror_engine.engine.run
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.storage.stores import open_storage
@@ -36,7 +35,7 @@ SYNCS = 4  # a fault may take the first one, and what it left the second
 def state(tmp_path, monkeypatch):
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path))
     monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(mirror_engine.engine.run, "MAX_SYNC_ATTEMPTS", 1)
+    monkeypatch.setattr(mirror_engine.engine.cycle, "MAX_SYNC_ATTEMPTS", 1)
 
 
 class World:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from shop import Shop, name
 
-from mirror_engine.engine.run import RunResult
+from mirror_engine.engine.cycle import RunResult
 from mirror_engine.errors import UnknownTable
 from mirror_engine.landing_zone.layout import LEDGER, SCRATCH, TABLES
 from mirror_engine.landing_zone.states import CaughtUp, Loading

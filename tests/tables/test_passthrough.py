@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import mirror_engine.engine.cycle
-import mirror_engine.engine.run
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN, same_rows

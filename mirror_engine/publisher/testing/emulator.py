@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from mirror_engine.config import Config
-from mirror_engine.engine.run import RunResult, SyncReport
+from mirror_engine.engine.cycle import RunResult, SyncReport
 from mirror_engine.events import BatchCommitted, CycleEnded, RetryScheduled
 from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS
 from mirror_engine.landing_zone.states import Behind, Loading, needs_attention

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.engine.run import RunResult
+from mirror_engine.engine.cycle import RunResult
 from mirror_engine.errors import UnknownTable
 from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.diagnostics import CATALOG, SEVERITY_ORDER, Severity
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.clock import Clock
     from mirror_engine.config import Config
-    from mirror_engine.engine.run import SyncReport
+    from mirror_engine.engine.cycle import SyncReport
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.monitoring.status import TableStatus

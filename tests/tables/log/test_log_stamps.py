@@ -82,7 +82,7 @@ def test_a_commit_that_the_ledger_missed_is_not_noted(lake, monkeypatch):
 
     lake.land()
     monkeypatch.setattr(Ledger, "record", record)
-    monkeypatch.setattr("mirror_engine.engine.run.MAX_SYNC_ATTEMPTS", 1)
+    monkeypatch.setattr("mirror_engine.engine.cycle.MAX_SYNC_ATTEMPTS", 1)
     lake.sync()
     assert lake.commit(3).exists()
     assert Ledger.read(lake.root / LEDGER).get_property(f"log {ORDERS}").split()[2] == "2"
