@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
-from mirror_engine.engine.batch_reader import BatchReader
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine, RunResult, SyncReport
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import Ledger
+from mirror_engine.engine.lock import is_locked, lease_of, lock_root
 from mirror_engine.engine.maintenance import MaintenanceScheduler
-from mirror_engine.engine.planner import MirrorSnapshot, ZonePlanner
+from mirror_engine.engine.planner import ZonePlanner
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.rebuild import TableRebuild, rebuild
 from mirror_engine.engine.recovery import for_readers, note_logs, recover
-from mirror_engine.engine.root_identity import is_locked, lease_of, lock_root
+from mirror_engine.engine.replayer import BatchReader
 from mirror_engine.errors import RootLocked, TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES, ZONE
@@ -44,8 +44,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
+    from mirror_engine.engine.lock import Holder
+    from mirror_engine.engine.planner import Plan
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.events import Event, Listener
+    from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
@@ -61,6 +64,23 @@ if TYPE_CHECKING:
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files: below, a JVM that warms up sooner is done sooner
 LOOK_SECONDS = 600.0  # in a store, where a look at each table is a request
+
+
+@dataclass(frozen=True)
+class MirrorSnapshot:
+    """Read-only view of a mirror: landing zone, progress and plans.
+
+    Attributes:
+        context: storage, tables, and a copy of the ledger that is reconciled with the Delta logs.
+        zone: the listing.
+        plans: per table.
+        holder: who has the lease of a ROOT in a store, or had it last.
+    """
+
+    context: EngineContext
+    zone: ZoneListing
+    plans: Mapping[TableName, Plan]
+    holder: Holder | None = None
 
 
 class Mirror:

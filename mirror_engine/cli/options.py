@@ -219,7 +219,7 @@ def _folder(values: Mapping[str, Any]) -> Place:
 
 def _effective(root: Place) -> Config | None:
     """Options of the engine of this machine that runs on ROOT; None if none runs."""
-    from mirror_engine.engine.root_identity import is_locked
+    from mirror_engine.engine.lock import is_locked
 
     return read_effective(state_folder(root) / OPTIONS) if is_locked(root) else None
 

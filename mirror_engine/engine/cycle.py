@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from mirror_engine.engine.batch_reader import BatchReader
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.janitor import Janitor
     from mirror_engine.engine.maintenance import MaintenanceScheduler
-    from mirror_engine.engine.plan import Plan
+    from mirror_engine.engine.planner import Plan
     from mirror_engine.engine.poller import Poller
     from mirror_engine.engine.recovery import DeltaFolders
+    from mirror_engine.engine.replayer import BatchReader
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import ZoneListing
@@ -267,7 +267,7 @@ class Engine:
         in_progress = self._scheduler.in_progress
         self._backoff.keep({*waiting, *in_progress, *failed})
         try:
-            planner.root.remember(result.plans.values(), {task.root_identity for task in in_progress.values()})
+            planner.remember_root(result.plans.values(), {task.root_identity for task in in_progress.values()})
         except StorageUnavailable as error:
             result.failures[None] = self._retry(None, error)
         repeated = {table for table in finished if self._carried_out.get(table) == result.plans[table]}

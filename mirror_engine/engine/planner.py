@@ -7,16 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from mirror_engine.engine.plan import (
-    ApplyBatch,
-    DropTable,
-    MarkFolderMissing,
-    Plan,
-    RecordFolderState,
-    StartGeneration,
-    Step,
-    UpdateFolderIdentity,
-)
+from mirror_engine.engine.ledger import ROOT_IDENTITY
 from mirror_engine.engine.recovery import latest_external_change, owner_of
 from mirror_engine.engine.root_identity import FolderChange, RootIdentityCheck
 from mirror_engine.errors import StorageUnavailable, TableDamaged, TransientError
@@ -42,16 +33,90 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.engine.lease import Holder
     from mirror_engine.engine.recovery import DeltaFolders
     from mirror_engine.landing_zone.detection import Detection
-    from mirror_engine.landing_zone.listing import ZoneListing
+    from mirror_engine.landing_zone.listing import LandedFile, ZoneListing
 
 REFUSED_COMMIT = "ME086"
 STICKY_CODES = frozenset({"ME025", "ME028", "ME029", "ME071"})  # reported once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
 ARRIVAL_SECONDS = 60.0  # from a file's creation, with 0 bytes, to its content
 QUIET_SECONDS = 7 * 86_400.0  # folders are created before their first files land
+
+
+@dataclass(frozen=True)
+class DropTable:
+    """Drop the Delta table and its progress (LZ-7.2, LZ-7.3)."""
+
+    diagnostic: Diagnostic
+
+
+@dataclass(frozen=True)
+class StartGeneration:
+    """Start the progress of a new generation of the table folder."""
+
+    identity: str
+
+
+@dataclass(frozen=True)
+class UpdateFolderIdentity:
+    """Record the new identity of a known folder: ROOT was copied, moved or restored."""
+
+    identity: str
+
+
+@dataclass(frozen=True)
+class RecordFolderState:
+    """Record the state of the folder, without any effect on the Delta table.
+
+    Attributes:
+        is_configured: whether it has usable metadata.
+        pending_etags: of files not applied, by path.
+        rejection: the rejection in force.
+        diagnostics: those that are reported once, and are to be kept.
+    """
+
+    is_configured: bool
+    pending_etags: Mapping[str, str]
+    rejection: Rejection | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True)
+class MarkFolderMissing:
+    """Record that the folder is missing; its table is dropped after the delay (LZ-7.4)."""
+
+    at: float
+
+
+@dataclass(frozen=True)
+class ApplyBatch:
+    """Apply change files, in order; the replayer divides them into commits."""
+
+    files: tuple[LandedFile, ...]
+    metadata: Metadata
+
+
+Step = DropTable | StartGeneration | UpdateFolderIdentity | RecordFolderState | MarkFolderMissing | ApplyBatch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done for one table, and its state.
+
+    Attributes:
+        table: its name.
+        state: before the steps.
+        steps: in order.
+        detection: how its files were classified; None where they were not.
+        diagnostics: all that hold now, except those of applied files.
+    """
+
+    table: TableName
+    state: TableState
+    steps: tuple[Step, ...] = ()
+    detection: Detection | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -291,23 +356,6 @@ def is_error(diagnostic: Diagnostic) -> bool:
     return diagnostic.severity is Severity.ERROR
 
 
-@dataclass(frozen=True)
-class MirrorSnapshot:
-    """Read-only view of a mirror: landing zone, progress and plans.
-
-    Attributes:
-        context: storage, tables, and a copy of the ledger that is reconciled with the Delta logs.
-        zone: the listing.
-        plans: per table.
-        holder: who has the lease of a ROOT in a store, or had it last.
-    """
-
-    context: EngineContext
-    zone: ZoneListing
-    plans: Mapping[TableName, Plan]
-    holder: Holder | None = None
-
-
 class ZonePlanner:
     """Plans all tables of a listing; reads the landing zone and the tables, changes nothing.
 
@@ -342,6 +390,24 @@ class ZonePlanner:
             table for table in known if table not in listings and table not in left_out and self._is_missing(table)
         ]
         return plans | {table: plan_missing(table, known[table], circumstances) for table in missing}
+
+    def remember_root(self, plans: Iterable[Plan], in_progress: Iterable[str]) -> None:
+        """Store the identity of ROOT as the known one, once the listing is certain and all moved folders are recorded.
+
+        `in_progress`: the root identities that the tasks in progress were planned with.
+
+        Raises:
+            StorageUnavailable: the ledger cannot be written.
+        """
+        ledger, root = self._context.ledger, self.root
+        updates = {
+            (p.table, step.identity) for p in plans for step in p.steps if isinstance(step, UpdateFolderIdentity)
+        }
+        is_recorded = updates <= {(table, progress.identity) for table, progress in ledger.tables().items()}
+        is_certain = self._zone.identity and not self._zone.unlisted and not root.is_mount_lost
+        is_new = str(root.now) != ledger.get_property(ROOT_IDENTITY)
+        if is_new and is_certain and is_recorded and {*in_progress} <= {str(root.now)}:
+            ledger.set_property(ROOT_IDENTITY, str(root.now))
 
     def _plan(self, listing: TableListing, circumstances: Circumstances) -> Plan:
         progress = self._context.ledger.progress(listing.name)

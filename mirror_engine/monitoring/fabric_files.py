@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.engine.plan import Plan
+    from mirror_engine.engine.planner import Plan
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile, TableListing, ZoneListing
     from mirror_engine.landing_zone.states import TableState

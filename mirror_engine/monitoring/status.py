@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
-from mirror_engine.engine.plan import StartGeneration
+from mirror_engine.engine.planner import StartGeneration
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.engine.lease import Holder
-    from mirror_engine.engine.plan import Plan
+    from mirror_engine.engine.lock import Holder
+    from mirror_engine.engine.planner import Plan
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile, ZoneListing
     from mirror_engine.landing_zone.metadata import PartnerEvents

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.engine.root_identity import lock_root
+from mirror_engine.engine.lock import lock_root
 from mirror_engine.errors import ConcurrentModification, UsageError
 from mirror_engine.events import SetupProgress, ignore
 from mirror_engine.landing_zone.diagnostics import count

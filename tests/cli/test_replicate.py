@@ -14,7 +14,7 @@ from filelock import FileLock
 from scripted_faults import Failing, Fault, faulty
 
 from mirror_engine.config import Config, write_effective
-from mirror_engine.engine import root_identity
+from mirror_engine.engine import lock
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import LOCK, OPTIONS
 from mirror_engine.mirror import Mirror
@@ -25,7 +25,7 @@ FIRST = f"Items/{1:020}.parquet"
 
 @pytest.mark.parametrize("command", [("sync",), ("maintain", "-C")])
 def test_a_second_engine_ends_with_4(shop, cli, command, monkeypatch):
-    monkeypatch.setattr(root_identity, "LOCK_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(lock, "LOCK_TIMEOUT_SECONDS", 0.01)
     (shop.root / LOCK).parent.mkdir()
     with FileLock(shop.root / LOCK):
         printed = cli(*command, shop.root)

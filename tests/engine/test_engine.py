@@ -13,7 +13,7 @@ from shop import TYPES, Shop, row
 import mirror_engine.engine.cycle
 from mirror_engine import Config, RunResult
 from mirror_engine.clock import Clock
-from mirror_engine.engine import root_identity
+from mirror_engine.engine import lock
 from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import BatchStarted, TableHalted, ignore
@@ -224,9 +224,9 @@ def test_a_zone_made_again_with_one_file_as_before_is_rebuilt(tmp_path):
 
 
 def test_a_second_engine_says_so_and_stops(shop, monkeypatch):
-    monkeypatch.setattr(root_identity, "LOCK_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(lock, "LOCK_TIMEOUT_SECONDS", 0.01)
     shop.orders().insert(row(1))
-    with shop.mirror() as second, root_identity.lock_root(shop.root, ignore):
+    with shop.mirror() as second, lock.lock_root(shop.root, ignore):
         with pytest.raises(RootLocked, match="another engine"):
             second.sync()
         assert second.status().engine_running

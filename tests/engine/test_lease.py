@@ -13,8 +13,8 @@ from functools import partial
 import pytest
 from obstore.store import MemoryStore
 
-from mirror_engine.engine import lease as leases
-from mirror_engine.engine.lease import hold_lease, holder_of
+from mirror_engine.engine import lock as leases
+from mirror_engine.engine.lock import hold_lease, holder_of
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import SetupProgress
 from mirror_engine.storage.conditional import ConditionalFile

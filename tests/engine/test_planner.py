@@ -7,15 +7,19 @@ from dataclasses import replace
 import pytest
 
 from mirror_engine.config import Config
-from mirror_engine.engine.plan import (
+from mirror_engine.engine.planner import (
+    FAILED_AFTER_SECONDS,
     ApplyBatch,
+    Circumstances,
     DropTable,
     MarkFolderMissing,
     RecordFolderState,
     StartGeneration,
     UpdateFolderIdentity,
+    plan,
+    plan_missing,
+    with_identity,
 )
-from mirror_engine.engine.planner import FAILED_AFTER_SECONDS, Circumstances, plan, plan_missing, with_identity
 from mirror_engine.engine.root_identity import FolderChange
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.listing import (

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from mirror_engine.clock import Clock
-from mirror_engine.engine.plan import Plan
+from mirror_engine.engine.planner import Plan
 from mirror_engine.engine.replayer import TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
 from mirror_engine.errors import InternalError, SetupError, StorageUnavailable

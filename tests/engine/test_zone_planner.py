@@ -10,8 +10,14 @@ import pytest
 from shop import Shop, name, row
 
 from mirror_engine import Config
-from mirror_engine.engine.plan import DropTable, StartGeneration, UpdateFolderIdentity
-from mirror_engine.engine.planner import ZonePlanner, overlapping_tables, ownership_conflicts
+from mirror_engine.engine.planner import (
+    DropTable,
+    StartGeneration,
+    UpdateFolderIdentity,
+    ZonePlanner,
+    overlapping_tables,
+    ownership_conflicts,
+)
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import DeltaFolders
 from mirror_engine.engine.root_identity import FolderChange, RootIdentity, RootIdentityCheck
@@ -80,18 +86,18 @@ def test_a_moved_root_is_remembered_once_it_is_certain_and_recorded(tmp_path):
         elsewhere = replace(
             zone, identity="other", tables=tuple(replace(table, identity="other") for table in zone.tables)
         )
-        RootIdentityCheck.at(context, replace(elsewhere, unlisted=frozenset({"Orders"}))).remember([], [])
-        RootIdentityCheck.at(context, replace(elsewhere, tables=())).remember([], [])
+        ZonePlanner(context, DeltaFolders(), replace(elsewhere, unlisted=frozenset({"Orders"}))).remember_root([], [])
+        ZonePlanner(context, DeltaFolders(), replace(elsewhere, tables=())).remember_root([], [])
         zone_planner = ZonePlanner(context, DeltaFolders(), elsewhere)
         plan = zone_planner.plans()[ORDERS]
         assert isinstance(plan.steps[0], UpdateFolderIdentity)  # byte for byte what was applied
-        zone_planner.root.remember([plan], [])  # its folder's identity is not recorded yet
-        zone_planner.root.remember([], [str(zone_planner.root.before)])  # a task in progress was planned before
+        zone_planner.remember_root([plan], [])  # its folder's identity is not recorded yet
+        zone_planner.remember_root([], [str(zone_planner.root.before)])  # a task in progress was planned before
         still = RootIdentityCheck.at(context, elsewhere)
         assert still.now != still.before
         known = context.ledger.progress(ORDERS)
         context.ledger.record(ORDERS, replace(known, identity="other"))
-        zone_planner.root.remember([plan], [str(zone_planner.root.now)])
+        zone_planner.remember_root([plan], [str(zone_planner.root.now)])
         after = RootIdentityCheck.at(context, elsewhere)
         assert after.now == after.before
 

@@ -15,7 +15,7 @@ from scripted_faults import Failing, Script, faulty
 from shop import TYPES, Shop, name, row
 
 from mirror_engine.cli.main import main
-from mirror_engine.engine.root_identity import lock_root
+from mirror_engine.engine.lock import lock_root
 from mirror_engine.errors import ConcurrentModification, RootLocked, StorageUnavailable, UnknownTable, UsageError
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from typing_extensions import assert_never
 
-from mirror_engine.engine import plan
-from mirror_engine.engine.batch_reader import is_full
+from mirror_engine.engine import planner as plan
+from mirror_engine.engine.replayer import is_full
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.detection import number_of, sequence_of
 from mirror_engine.landing_zone.diagnostics import count, printable

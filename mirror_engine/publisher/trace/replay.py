@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mirror_engine.clock import Clock
-from mirror_engine.engine.batch_reader import BatchReader
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import Ledger
-from mirror_engine.engine.plan import StartGeneration
+from mirror_engine.engine.planner import StartGeneration
 from mirror_engine.engine.poller import Poller
+from mirror_engine.engine.replayer import BatchReader
 from mirror_engine.engine.root_identity import has_content
 from mirror_engine.errors import ConcurrentModification, InternalError, TableDamaged, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from mirror_engine.config import Config
-    from mirror_engine.engine.plan import Plan
-    from mirror_engine.engine.planner import MirrorSnapshot
+    from mirror_engine.engine.planner import Plan
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.mirror import MirrorSnapshot
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import Chosen, DeltaWriter, HistoryEntry, TableSnapshot

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 
 from mirror_engine import Config, Mirror
-from mirror_engine.engine.batch_reader import LARGE_FILE_BYTES
+from mirror_engine.engine.replayer import LARGE_FILE_BYTES
 from mirror_engine.errors import SparkFailed
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter

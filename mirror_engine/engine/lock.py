@@ -1,4 +1,4 @@
-"""The lease of a ROOT in a store: one file there, by which one engine at a time holds it (decision 42)."""
+"""Who holds ROOT: one engine at a time, by a locked file, in a store also by a lease there (decision 42)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,29 @@ import time
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from filelock import FileLock, Timeout
+
+from mirror_engine.engine.ledger import Ledger
 from mirror_engine.errors import RootLocked, StorageUnavailable
-from mirror_engine.events import SetupProgress
+from mirror_engine.events import SetupProgress, ignore
 from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.landing_zone.layout import LEASE
-from mirror_engine.storage.conditional import ConditionalFile
+from mirror_engine.landing_zone.layout import LEASE, LEASE_ID, LEDGER, LOCK, TABLES
+from mirror_engine.storage.roots import check_place, state_folder
 from mirror_engine.storage.stores import object_store
+from mirror_engine.tables.log.durability import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from mirror_engine.events import Listener
-    from mirror_engine.storage.conditional import StoredVersion
-    from mirror_engine.storage.store_url import StoreUrl
+    from mirror_engine.storage.conditional import ConditionalFile, StoredVersion
+    from mirror_engine.storage.store_url import Place, StoreUrl
 
+LOCK_TIMEOUT_SECONDS = 0.5  # `status` holds the lock for a moment, too
 RENEW_SECONDS = 10.0  # between two renewals
 EXPIRE_SECONDS = 30.0  # without a renewal; then another engine may take the lease
 WATCH_SECONDS = 2.0  # between two looks at a lease that may have expired
@@ -154,6 +160,73 @@ class Lease:
 
 
 @contextmanager
+def lock_root(
+    root: Place, emit: Listener = ignore, stop: threading.Event | None = None
+) -> Iterator[Callable[[], None]]:
+    """Hold ROOT for one engine, and make the folders that an engine needs; `emit` gets the event of a wait.
+
+    Yields what makes certain that it is still held, or raises `RootLocked` or `StorageUnavailable`. A wait ends with
+    `RootLocked` once `stop` is set. The ledger of this machine is removed where another machine's engine has run since.
+
+    Raises:
+        UsageError: it is a folder of another ROOT.
+        RootLocked: another engine is running on it.
+        StorageUnavailable: it cannot be written.
+    """
+    check_place(root)
+    state = state_folder(root)
+    lock = FileLock(state / LOCK, timeout=LOCK_TIMEOUT_SECONDS)
+    try:
+        if isinstance(root, Path):
+            (root / TABLES).mkdir(exist_ok=True)
+            sync_folder(root)  # makes the folder of all tables durable
+            (root / LOCK).parent.mkdir(exist_ok=True)
+        else:
+            (state / LOCK).parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise RootLocked(f"{root}: another engine is running here", "Stop it first, or wait for it.") from None
+    except OSError as error:
+        message = f"{state}: cannot be written: {error.strerror or error}"
+        raise StorageUnavailable(message, "An engine needs a ROOT it can write to.") from error
+    try:
+        if isinstance(root, Path):
+            yield lambda: None
+            return
+        discard = partial(Ledger.discard, state / LEDGER)
+        with hold_lease(root, lease_file(root), state / LEASE_ID, emit, discard, stop) as lease:
+            yield lease.check
+    finally:
+        lock.release()
+
+
+def is_locked(root: Place) -> bool:
+    """Whether an engine of this machine is running on ROOT; False where this cannot be asked."""
+    lock = state_folder(root) / LOCK
+    if not lock.exists():
+        return False
+    try:
+        with FileLock(lock, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # without the right to write, the lock cannot be tried
+        return False
+
+
+def lease_of(root: Place) -> tuple[Holder | None, bool]:
+    """Return who holds the lease of a ROOT in a store, and whether this machine's ledger is that engine's.
+
+    Raises:
+        StorageUnavailable: it cannot be read.
+    """
+    if isinstance(root, Path):
+        return None, True
+    holder = holder_of(lease_file(root).read())
+    return holder, holder is not None and holder.id == last_id(state_folder(root) / LEASE_ID)
+
+
+@contextmanager
 def hold_lease(  # noqa: PLR0913, PLR0917 - as `lock_root`
     root: StoreUrl,
     file: ConditionalFile,
@@ -201,6 +274,8 @@ def hold_lease(  # noqa: PLR0913, PLR0917 - as `lock_root`
 
 def lease_file(root: StoreUrl) -> ConditionalFile:
     """Return the lease of a ROOT."""
+    from mirror_engine.storage.conditional import ConditionalFile  # noqa: PLC0415 - an optional library
+
     return ConditionalFile(object_store(root), LEASE, root)
 
 
