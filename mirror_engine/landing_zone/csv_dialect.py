@@ -10,29 +10,14 @@ from __future__ import annotations
 import codecs
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
-from mirror_engine.landing_zone.json_reader import (
-    JsonObject,
-    Unreadable,
-    boolean,
-    by_name,
-    either,
-    json_object,
-    name,
-    text,
-)
-from mirror_engine.landing_zone.schema import Column, folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from mirror_engine.landing_zone.json_reader import PropertyReader
 
 Record = list["str | None"]
 
@@ -274,122 +259,3 @@ def decoded(chunks: Iterable[bytes], codec: str) -> Iterator[str]:
             raise
         yield text.removeprefix(BOM) if first else text
         first = first and not text
-
-
-TYPES = {
-    "String": "string",
-    "Int16": "short",
-    "Int32": "integer",
-    "Int64": "long",
-    "Single": "float",
-    "Double": "double",
-    "Boolean": "boolean",
-    "DateTime": "timestamp",
-    "IDate": "date",
-    "ITime": "string",
-    "ByteArray": "binary",
-}
-OPTIONS = frozenset(
-    {
-        "FirstRowAsHeader",
-        "RowSeparator",
-        "ColumnSeparator",
-        "QuoteCharacter",
-        "EscapeCharacter",
-        "NullValue",
-        "Encoding",
-    }
-)
-# Publishers also write the escapes of these characters instead of the characters; nothing else could be meant.
-_ROW_SEPARATORS = {spelling: end for end in ("\r\n", "\n", "\r") for spelling in (end, repr(end)[1:-1])}
-_COLUMN_SEPARATORS = {",": ",", ";": ";", "|": "|", "\t": "\t", "\\t": "\t", "tab": "\t"}
-_QUOTES = {'"': '"', "'": "'", "": ""}
-_ESCAPES = {"\\": "\\", "/": "/", '"': '"', "": ""}
-
-
-def read_dialect(reader: PropertyReader, properties: JsonObject) -> TextDialect:
-    """The text options, nested in `FileFormatTypeProperties` or flat next to it (LZ-2.7)."""
-    nested = reader.property(properties, "FileFormatTypeProperties", json_object, JsonObject())
-    note_unknown(reader, nested, OPTIONS, "FileFormatTypeProperties.")
-    places = (nested, properties)
-    default = TextDialect()
-    reader.option(places, "FirstRowAsHeader", _header, True)
-    return TextDialect(
-        reader.option(places, "RowSeparator", by_name(_ROW_SEPARATORS, "\\r\\n, \\n or \\r"), default.row_separator),
-        reader.option(places, "ColumnSeparator", by_name(_COLUMN_SEPARATORS, ", ; | or tab"), default.column_separator),
-        reader.option(places, "QuoteCharacter", by_name(_QUOTES, "\" ' or empty"), default.quote),
-        reader.option(places, "EscapeCharacter", by_name(_ESCAPES, '\\ / " or empty'), default.escape),
-        reader.option(places, "NullValue", text, default.null_value),
-        reader.option(places, "Encoding", _encoding, default.encoding),
-    )
-
-
-def read_columns(reader: PropertyReader, properties: JsonObject) -> tuple[tuple[Column, ...], frozenset[str]]:
-    """The declared columns without the row marker (LZ-6.6), and the names of those with times of day.
-
-    A repeated name is an error, ignoring case. ME056 if none are declared (LZ-6.1).
-    """
-    definition = reader.property(properties, "SchemaDefinition", json_object, JsonObject())
-    note_unknown(reader, definition, {"Columns"}, "SchemaDefinition.")
-    entries: list[JsonObject] = reader.property(definition, "Columns", _objects, [], called="SchemaDefinition.Columns")
-    if not entries and not reader.errors:
-        found = "empty" if definition.names else "absent"
-        reader.reject("ME056", option="SchemaDefinition", found=found, known="the columns of the text")
-    columns: dict[str, Column] = {}
-    times = set()
-    for number, entry in enumerate(entries, 1):
-        column = _read_column(reader, entry, number)
-        if column is None or folded(column.name) == folded(MARKER_COLUMN):
-            continue
-        if any(isinstance(kind, str) and kind.casefold() == "itime" for kind in entry.values("DataType")):
-            times.add(column.name)
-        if (other := columns.setdefault(folded(column.name), column)) is not column:
-            known = "different names, ignoring case"
-            reader.reject("ME011", property=f"column {other.name}", found="declared twice", known=known)
-    return tuple(columns.values()), frozenset(times)
-
-
-def note_unknown(
-    reader: PropertyReader, properties: JsonObject, known: set[str] | frozenset[str], place: str = ""
-) -> None:
-    """Warn of unknown properties (LZ-2.8)."""
-    by_name = {one.casefold(): one for one in known}
-    for spelled in properties.names:
-        if spelled.casefold() not in by_name:
-            near = get_close_matches(spelled.casefold(), by_name, n=1)
-            meant = by_name[near[0]] if near else ""
-            help = f"did you mean `{meant}`?" if meant else "remove it, or check the spelling"
-            reader.note("ME012", property=f"{place}{spelled}", meant=meant, help=help)
-
-
-def _read_column(reader: PropertyReader, entry: JsonObject, number: int) -> Column | None:
-    note_unknown(reader, entry, {"Name", "DataType", "IsNullable"}, "SchemaDefinition.Columns.")
-    if not entry.values("Name"):
-        reader.reject("ME011", property=f"Name of column {number}", found="absent", known="a name")
-        return None
-    called = reader.property(entry, "Name", name, "", called=f"Name of column {number}")
-    if folded(called) == folded(MARKER_COLUMN):
-        return Column(called, "integer")
-    if not entry.values("DataType"):
-        reader.reject("ME011", property=f"DataType of column {called}", found="absent", known=either(TYPES))
-    kind = reader.property(entry, "DataType", by_name(TYPES), "string", called=f"DataType of column {called}")
-    nullable = reader.property(entry, "IsNullable", boolean, False, called=f"IsNullable of column {called}")
-    return Column(called, kind, nullable) if called else None
-
-
-def _header(value: object) -> bool:
-    if boolean(value):
-        return True
-    raise Unreadable("true")
-
-
-def _encoding(value: object) -> str:
-    if isinstance(value, str) and (codec := codec_of(value)) is not None:
-        return codec
-    raise Unreadable("UTF-8 or another .NET name")
-
-
-def _objects(value: object) -> list[JsonObject]:
-    if isinstance(value, list) and all(isinstance(entry, JsonObject) for entry in value):
-        return value
-    raise Unreadable("an array of objects")

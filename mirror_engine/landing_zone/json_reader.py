@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
+
+T = TypeVar("T")
 
 MAX_DEPTH = 32  # of objects and arrays; a `_metadata.json` has four
 _MAX_SHOWN = 60  # characters of a value or word in a message
@@ -135,12 +137,17 @@ def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:
     return JsonFault(text, at, f"{error.msg[:1].lower()}{error.msg[1:]}", help)
 
 
-Meaning = TypeVar("Meaning")
-Member = TypeVar("Member", bound=Enum)
+@dataclass(frozen=True)
+class Meaning(Generic[T]):
+    """What a value may mean.
 
+    Attributes:
+        expected: in words.
+        of: gives the meaning of a value; None where it has none.
+    """
 
-class Unreadable(Exception):
-    """A value without a meaning here; says the expected values, in words."""
+    expected: str
+    of: Callable[[object], T | None]
 
 
 @dataclass
@@ -169,40 +176,34 @@ class PropertyReader:
         if diagnostic not in self.notes:
             self.notes.append(diagnostic)
 
-    def property(
-        self,
-        properties: JsonObject,
-        name: str,
-        meaning: Callable[[object], Meaning],
-        default: Meaning,
-        *,
-        called: str = "",
-    ) -> Meaning:
-        """A property's meaning; ME011 if it has none, or two (LZ-2.6). `called` names it in messages."""
-        return self._one("ME011", called or name, properties.values(name), meaning, default)
+    def note_unknown(self, properties: JsonObject, known: Iterable[str], place: str = "") -> None:
+        """Warn of properties that are not among the known ones (LZ-2.8)."""
+        by_name = {one.casefold(): one for one in known}
+        for spelled in properties.names:
+            if spelled.casefold() not in by_name:
+                near = get_close_matches(spelled.casefold(), by_name, n=1)
+                meant = by_name[near[0]] if near else ""
+                help = f"did you mean `{meant}`?" if meant else "remove it, or check the spelling"
+                self.note("ME012", property=f"{place}{spelled}", meant=meant, help=help)
 
-    def option(
-        self, objects: Sequence[JsonObject], name: str, meaning: Callable[[object], Meaning], default: Meaning
-    ) -> Meaning:
-        """A text option's meaning, nested or flat; ME056 if it has none (LZ-6.2)."""
-        values = [value for properties in objects for value in properties.values(name)]
-        return self._one("ME056", name, values, meaning, default)
+    def read(
+        self, name: str, meaning: Meaning[T], default: T, *objects: JsonObject, called: str = "", code: str = "ME011"
+    ) -> T:
+        """A property's meaning in one of the objects; `code` if it has none, ME011 if it has two (LZ-2.6, LZ-6.2).
 
-    def _one(
-        self, code: str, called: str, values: list[object], meaning: Callable[[object], Meaning], default: Meaning
-    ) -> Meaning:
-        meanings: list[Meaning] = []
-        for value in values:
-            try:
-                meant = meaning(value)
-            except Unreadable as error:
+        `called` names it in messages.
+        """
+        called = called or name
+        meanings: list[T] = []
+        for value in (value for properties in objects for value in properties.values(name)):
+            meant = meaning.of(value)
+            if meant is None:
                 named = {"option" if code == "ME056" else "property": called}
-                self.reject(code, **named, found=shown(value), known=str(error))
-                continue
+                self.reject(code, **named, found=shown(value), known=meaning.expected)
+            elif meant not in meanings:
+                meanings.append(meant)
             if isinstance(meant, bool) and isinstance(value, str):
                 self.note("ME013", property=called)
-            if meant not in meanings:
-                meanings.append(meant)
         if len(meanings) > 1:
             self.reject("ME011", property=called, found="given twice with two values", known="one value")
         return meanings[0] if meanings else default
@@ -227,47 +228,25 @@ def either(known: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def boolean(value: object) -> bool:
-    """true, false, or either as text (LZ-2.8)."""
-    if isinstance(value, str) and value.casefold() in {"true", "false"}:
-        return value.casefold() == "true"
-    if isinstance(value, bool):
-        return value
-    raise Unreadable("true or false")
-
-
-def _any(kind: type[Meaning], known: str) -> Callable[[object], Meaning]:
-    def meaning(value: object) -> Meaning:
-        if isinstance(value, kind):
-            return value
-        raise Unreadable(known)
-
-    return meaning
-
-
-text = _any(str, "text")
-json_object = _any(JsonObject, "an object")
-
-
-def name(value: object) -> str:
-    """Any text but the empty one."""
-    if isinstance(value, str) and value:
-        return value
-    raise Unreadable("a name")
-
-
-def one_of(known: type[Member]) -> Callable[[object], Member]:
-    """A member of an enumeration by its value in any case (LZ-2.2)."""
-    return by_name({member.value: member for member in known})
-
-
-def by_name(known: Mapping[str, Meaning], allowed: str = "") -> Callable[[object], Meaning]:
-    """The meaning of a text, in any case; `allowed` says which there are, in words."""
+def one_of(known: Mapping[str, T], expected: str = "") -> Meaning[T]:
+    """The meaning of a text, in any case (LZ-2.2)."""
     folded = {name.casefold(): meaning for name, meaning in known.items()}
+    return Meaning(
+        expected or either(known), lambda value: folded.get(value.casefold()) if isinstance(value, str) else None
+    )
 
-    def meaning(value: object) -> Meaning:
-        if isinstance(value, str) and value.casefold() in folded:
-            return folded[value.casefold()]
-        raise Unreadable(allowed or either(known))
 
-    return meaning
+def _of_kind(kind: type[T], expected: str) -> Meaning[T]:
+    return Meaning(expected, lambda value: value if isinstance(value, kind) else None)
+
+
+def _boolean(value: object) -> bool | None:
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.casefold())
+    return value if isinstance(value, bool) else None
+
+
+TEXT = _of_kind(str, "text")
+OBJECT = _of_kind(JsonObject, "an object")
+NAME = Meaning("a name", lambda value: value if isinstance(value, str) and value else None)
+BOOLEAN = Meaning("true or false", _boolean)  # or either as text (LZ-2.8)

@@ -5,30 +5,57 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.csv_dialect import OPTIONS, TextDialect, note_unknown, read_columns, read_dialect
+from mirror_engine.landing_zone.csv_dialect import TextDialect, codec_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.json_reader import (
+    BOOLEAN,
+    NAME,
+    OBJECT,
+    TEXT,
     JsonFault,
     JsonObject,
+    Meaning,
     PropertyReader,
-    Unreadable,
-    boolean,
+    either,
     one_of,
     read_json,
     shown,
 )
 from mirror_engine.landing_zone.names import METADATA_FILE, TableName
-from mirror_engine.landing_zone.schema import folded, type_mismatch
+from mirror_engine.landing_zone.schema import Column, folded, type_mismatch
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Progress
-    from mirror_engine.landing_zone.schema import Column
 
 MAX_BYTES = 1024 * 1024  # of a _metadata.json; no table needs a tenth of it
 WIDE_KEY = 5  # columns, from which on Fabric recommends a narrower one (LZ-2.14)
+TYPES = {
+    "String": "string",
+    "Int16": "short",
+    "Int32": "integer",
+    "Int64": "long",
+    "Single": "float",
+    "Double": "double",
+    "Boolean": "boolean",
+    "DateTime": "timestamp",
+    "IDate": "date",
+    "ITime": "string",
+    "ByteArray": "binary",
+}
+OPTIONS = frozenset(
+    {
+        "FirstRowAsHeader",
+        "RowSeparator",
+        "ColumnSeparator",
+        "QuoteCharacter",
+        "EscapeCharacter",
+        "NullValue",
+        "Encoding",
+    }
+)
 PROPERTIES = OPTIONS | {
     "$schema",  # for editors
     "keyColumns",
@@ -142,12 +169,11 @@ def _read_object(reader: PropertyReader, content: bytes) -> JsonObject | None:
 
 
 def _read_metadata(reader: PropertyReader, properties: JsonObject) -> Metadata:
-    no_keys: tuple[str, ...] = ()
-    note_unknown(reader, properties, PROPERTIES)
+    reader.note_unknown(properties, PROPERTIES)
     if properties.values("ConditionalUpdateColumn"):
         reader.note("ME014")
-    declared_extension = reader.property(properties, "FileExtension", _extension, "")
-    known_format = reader.property(properties, "FileFormat", one_of(FileFormat), None)
+    declared_extension = reader.read("FileExtension", _EXTENSION, "", properties)
+    known_format = reader.read("FileFormat", _FORMAT, None, properties)
     file_format = known_format or FileFormat.PARQUET
     if not properties.values("FileFormat") and _looks_like_text(properties, declared_extension):
         file_format = FileFormat.CSV
@@ -163,16 +189,16 @@ def _read_metadata(reader: PropertyReader, properties: JsonObject) -> Metadata:
     if file_format is FileFormat.DELIMITED_TEXT and not properties.values("FileExtension"):
         reader.reject("ME056", option="FileExtension", found="absent", known="the extension of the change files")
     extension = "csv" if file_format is FileFormat.CSV else "parquet"
-    columns, times = ((), frozenset[str]()) if is_parquet else read_columns(reader, properties)
+    columns, times = ((), frozenset[str]()) if is_parquet else _read_columns(reader, properties)
     return Metadata(
-        key_columns=reader.property(properties, "keyColumns", _key_columns, no_keys),
-        strategy=reader.property(properties, "fileDetectionStrategy", one_of(Strategy), Strategy.SEQUENTIAL),
-        upsert_default=reader.property(properties, "isUpsertDefaultRowMarker", boolean, False),
-        partitioned=reader.property(properties, "isPartitionEnabled", boolean, False),
+        key_columns=reader.read("keyColumns", _KEY_COLUMNS, (), properties),
+        strategy=reader.read("fileDetectionStrategy", _STRATEGY, Strategy.SEQUENTIAL, properties),
+        upsert_default=reader.read("isUpsertDefaultRowMarker", BOOLEAN, False, properties),
+        partitioned=reader.read("isPartitionEnabled", BOOLEAN, False, properties),
         file_format=file_format,
         extension=declared_extension or extension,
         declared_columns=columns,
-        dialect=TextDialect() if is_parquet else read_dialect(reader, properties),
+        dialect=TextDialect() if is_parquet else _read_dialect(reader, properties),
         time_columns=times,
     )
 
@@ -184,25 +210,100 @@ def _looks_like_text(properties: JsonObject, extension: str) -> bool:
     return is_declared and parts.isdisjoint({"parquet", "pq"})
 
 
-def _key_columns(value: object) -> tuple[str, ...]:
-    known = "an array of column names"
-    if not isinstance(value, list):
-        raise Unreadable(known)
-    if value == [""]:
-        return ()
+def _key_columns(value: object) -> tuple[str, ...] | None:
     keys: dict[str, str] = {}
-    for key in value:
+    for key in value if isinstance(value, list) and value != [""] else ():
         if not isinstance(key, str) or not key or folded(key) == folded(MARKER_COLUMN):
-            raise Unreadable(known)
+            return None
         keys.setdefault(folded(key), key)
-    return tuple(keys.values())
+    return tuple(keys.values()) if isinstance(value, list) else None
 
 
-def _extension(value: object) -> str:
+def _extension(value: object) -> str | None:
     extension = value.removeprefix(".").casefold() if isinstance(value, str) else ""
-    if not extension or "/" in extension or extension != extension.strip():
-        raise Unreadable("a file extension")
-    return extension
+    return None if "/" in extension or extension != extension.strip() else extension or None
+
+
+def _read_dialect(reader: PropertyReader, properties: JsonObject) -> TextDialect:
+    """The text options, nested in `FileFormatTypeProperties` or flat next to it (LZ-2.7)."""
+    nested = reader.read("FileFormatTypeProperties", OBJECT, JsonObject(), properties)
+    reader.note_unknown(nested, OPTIONS, "FileFormatTypeProperties.")
+
+    def option(name: str, meaning: Meaning[str], default: str) -> str:
+        return reader.read(name, meaning, default, nested, properties, code="ME056")
+
+    default = TextDialect()
+    reader.read("FirstRowAsHeader", _HEADER, True, nested, properties, code="ME056")
+    return TextDialect(
+        option("RowSeparator", _ROW_SEPARATOR, default.row_separator),
+        option("ColumnSeparator", _COLUMN_SEPARATOR, default.column_separator),
+        option("QuoteCharacter", _QUOTE, default.quote),
+        option("EscapeCharacter", _ESCAPE, default.escape),
+        option("NullValue", TEXT, default.null_value),
+        option("Encoding", _ENCODING, default.encoding),
+    )
+
+
+def _read_columns(reader: PropertyReader, properties: JsonObject) -> tuple[tuple[Column, ...], frozenset[str]]:
+    """The declared columns without the row marker (LZ-6.6), and the names of those with times of day.
+
+    A repeated name is an error, ignoring case. ME056 if none are declared (LZ-6.1).
+    """
+    definition = reader.read("SchemaDefinition", OBJECT, JsonObject(), properties)
+    reader.note_unknown(definition, {"Columns"}, "SchemaDefinition.")
+    entries = reader.read("Columns", _OBJECTS, [], definition, called="SchemaDefinition.Columns")
+    if not entries and not reader.errors:
+        found = "empty" if definition.names else "absent"
+        reader.reject("ME056", option="SchemaDefinition", found=found, known="the columns of the text")
+    columns: dict[str, Column] = {}
+    times = set()
+    for number, entry in enumerate(entries, 1):
+        column = _read_column(reader, entry, number)
+        if column is None or folded(column.name) == folded(MARKER_COLUMN):
+            continue
+        if any(isinstance(kind, str) and kind.casefold() == "itime" for kind in entry.values("DataType")):
+            times.add(column.name)
+        if (other := columns.setdefault(folded(column.name), column)) is not column:
+            known = "different names, ignoring case"
+            reader.reject("ME011", property=f"column {other.name}", found="declared twice", known=known)
+    return tuple(columns.values()), frozenset(times)
+
+
+def _read_column(reader: PropertyReader, entry: JsonObject, number: int) -> Column | None:
+    reader.note_unknown(entry, {"Name", "DataType", "IsNullable"}, "SchemaDefinition.Columns.")
+    if not entry.values("Name"):
+        reader.reject("ME011", property=f"Name of column {number}", found="absent", known="a name")
+        return None
+    name = reader.read("Name", NAME, "", entry, called=f"Name of column {number}")
+    if folded(name) == folded(MARKER_COLUMN):
+        return Column(name, "integer")
+    if not entry.values("DataType"):
+        reader.reject("ME011", property=f"DataType of column {name}", found="absent", known=either(TYPES))
+    kind = reader.read("DataType", _TYPE, "string", entry, called=f"DataType of column {name}")
+    nullable = reader.read("IsNullable", BOOLEAN, False, entry, called=f"IsNullable of column {name}")
+    return Column(name, kind, nullable) if name else None
+
+
+def _objects(value: object) -> list[JsonObject] | None:
+    is_list = isinstance(value, list) and all(isinstance(entry, JsonObject) for entry in value)
+    return cast("list[JsonObject]", value) if is_list else None
+
+
+_KEY_COLUMNS = Meaning("an array of column names", _key_columns)
+_STRATEGY = one_of({strategy.value: strategy for strategy in Strategy})
+_FORMAT: Meaning[FileFormat | None] = one_of({known.value: known for known in FileFormat})
+_EXTENSION = Meaning("a file extension", _extension)
+_OBJECTS = Meaning("an array of objects", _objects)
+_TYPE = one_of(TYPES)
+_HEADER = Meaning("true", lambda value: BOOLEAN.of(value) or None)
+_ENCODING = Meaning("UTF-8 or another .NET name", lambda value: codec_of(value) if isinstance(value, str) else None)
+# Publishers also write the escapes of these characters instead of the characters; nothing else could be meant.
+_ROW_SEPARATOR = one_of(
+    {spelling: end for end in ("\r\n", "\n", "\r") for spelling in (end, repr(end)[1:-1])}, "\\r\\n, \\n or \\r"
+)
+_COLUMN_SEPARATOR = one_of({",": ",", ";": ";", "|": "|", "\t": "\t", "\\t": "\t", "tab": "\t"}, ", ; | or tab")
+_QUOTE = one_of({'"': '"', "'": "'", "": ""}, "\" ' or empty")
+_ESCAPE = one_of({"\\": "\\", "/": "/", '"': '"', "": ""}, '\\ / " or empty')
 
 
 def forbidden_change(table: TableName, progress: Progress | None, metadata: Metadata) -> Diagnostic | None:

@@ -14,8 +14,7 @@ from jsonschema import Draft202012Validator
 from mirror_engine.cli.schema import NAMES, schema_of
 from mirror_engine.config import CONFIG_FILE, load, option_name, options
 from mirror_engine.errors import ConfigError
-from mirror_engine.landing_zone.csv_dialect import TYPES
-from mirror_engine.landing_zone.metadata import PROPERTIES, FileFormat, Strategy, parse, parse_partner_events
+from mirror_engine.landing_zone.metadata import PROPERTIES, TYPES, FileFormat, Strategy, parse, parse_partner_events
 from mirror_engine.landing_zone.states import TableState
 
 if sys.version_info >= (3, 11):
