@@ -33,7 +33,7 @@ from mirror_engine.landing_zone.partitions import MAX_DEPTH, parse_name
 from mirror_engine.storage.base import Entry, Kind, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
@@ -70,102 +70,6 @@ def read_unchanged(storage: Storage, path: str, entry: Entry) -> bytes | None:
     return content if storage.stat(path) == entry else None
 
 
-class TableFolders:
-    """Scans table folders, and reads again only what changed since the last scan."""
-
-    def __init__(self, storage: Storage, *, strict: bool) -> None:
-        self.storage = storage  # or one scan of it
-        self._strict = strict
-        self._scanned: dict[TableName, tuple[Listings, TableListing]] = {}  # as they were at the last scan
-
-    def scan(self, zone: str, name: TableName, entry: Entry) -> TableListing | None:
-        """List a table folder of a zone in one state; None where it disappeared, or changed during each scan.
-
-        Raises:
-            StorageUnavailable: the folder could not be listed, or its metadata not be read.
-        """
-        folder, here = f"{zone}/{name.folder}", entry
-        for _ in range(MAX_SCANS):
-            known_listings, known = self._scanned.get(name, (None, None))
-            listings = self._listings(folder)
-            if listings and known and known.identity == here.identity and known_listings == listings:
-                return known
-            metadata = self._metadata(folder, name, listings[""]) if listings else None
-            now = self.storage.stat(folder)
-            if now is None or now.kind is not Kind.FOLDER:
-                return None
-            if listings and metadata and now.identity == here.identity:
-                listing = self._listing(zone, name, here.identity, metadata, listings)
-                self._scanned[name] = listings, listing
-                return listing
-            here = now
-        return None
-
-    def keep(self, names: Collection[TableName]) -> None:
-        """Forget all other tables."""
-        self._scanned = {name: scanned for name, scanned in self._scanned.items() if name in names}
-
-    def _listings(self, folder: str) -> Listings | None:
-        """List the folder and all Hive folders below it; None where one disappeared meanwhile (LZ-3.7)."""
-        listings: Listings = {}
-        pending = [""]
-        while pending:
-            below = pending.pop()
-            entries = self.storage.list(joined(folder, below))
-            if entries is None:
-                return None
-            listings[below] = entries
-            if below.count("/") + bool(below) < MAX_DEPTH:
-                folders = [entry.name for entry in entries if entry.kind is Kind.FOLDER]
-                pending += [joined(below, name) for name in folders if parse_name(name)]
-        return listings
-
-    def _metadata(self, folder: str, name: TableName, entries: Sequence[Entry]) -> MetadataListing | None:
-        """Return the folder's metadata, read only if it changed; None where it changed while it was read (LZ-2.1)."""
-        entry = next((entry for entry in entries if entry.name == METADATA_FILE and entry.kind is Kind.FILE), None)
-        if entry is None:
-            return MetadataAbsent()
-        etag = landed_file(METADATA_FILE, entry).etag
-        known = self._scanned[name][1].metadata if name in self._scanned else MetadataAbsent()
-        if not isinstance(known, MetadataAbsent) and known.etag == etag:
-            return known
-        content = read_unchanged(self.storage, f"{folder}/{METADATA_FILE}", entry)
-        if content is None:
-            return None
-        metadata, diagnostics = parse(content, f"{name.folder}/{METADATA_FILE}", strict=self._strict)
-        return MetadataUsable(etag, metadata, diagnostics) if metadata else MetadataUnusable(etag, diagnostics)
-
-    def _listing(
-        self, zone: str, name: TableName, identity: str, metadata: MetadataListing, listings: Listings
-    ) -> TableListing:
-        files: list[LandedFile] = []
-        diagnostics: list[Diagnostic] = []
-        for below, entries in listings.items():
-            for entry in entries:
-                path = joined(below, entry.name)
-                place = f"{name.folder}/{path}"
-                code = None if path in listings else _ignored_in_table(entry, path)
-                if code:
-                    more = self._nested(zone, name, path) if code == "ME003" else {"first": entry.name[0]}
-                    diagnostics.append(diagnose(code, place, strict=self._strict, **more))
-                elif entry.kind is Kind.FILE and path != METADATA_FILE:
-                    files.append(landed_file(path, entry))
-        files.sort(key=lambda file: file.path)
-        diagnostics.sort(key=lambda diagnostic: diagnostic.path)
-        return TableListing(name, identity, metadata, tuple(files), tuple(diagnostics))
-
-    def _nested(self, zone: str, name: TableName, path: str) -> dict[str, Any]:
-        """Details of ME003: what a sub-folder of a table folder seems to be, and what to do."""
-        try:
-            entries = self.storage.list(f"{zone}/{name.folder}/{path}") or ()
-        except StorageUnavailable:
-            entries = ()
-        if not any(entry.name == METADATA_FILE or is_data(entry.name) for entry in entries):
-            return {"kind": "unexpected subfolder", "help": "put change files directly into the table folder"}
-        schema = f"if `{name.table}` is a schema, rename it to `{name.table}.schema`; otherwise "
-        return {"kind": NESTED_TABLE, "help": f"{'' if name.schema else schema}move its files into a table folder"}
-
-
 def _ignored_in_table(entry: Entry, path: str) -> str | None:
     """Return the diagnostic for an entry that is ignored; None for possible change files and the engine's folders."""
     is_hidden = entry.name[0] in "._"
@@ -188,7 +92,7 @@ class Poller:
         self._requests = requests
         self._view = storage  # one scan of it
         self._strict = config.strict
-        self._table_folders = TableFolders(storage, strict=config.strict)
+        self._scanned: dict[TableName, tuple[Listings, TableListing]] = {}  # as they were at the last scan
         self._partner_etag = ""
         self._partner: PartnerEvents | None = None
 
@@ -199,24 +103,22 @@ class Poller:
             StorageUnavailable: the zone could not be listed; nothing is known of any table (ME070).
         """
         before = self._requests.by_kind() if self._requests else {}
-        self._view = self._table_folders.storage = self._storage.scan(ZONE)
+        self._view = self._storage.scan(ZONE)
         scan, zone = self._zone()
-        if zone is None:
-            requests = self._requests.since(before) if self._requests else {}
-            return ZoneListing(ZONE, "", diagnostics=tuple(scan.diagnostics), requests=requests)
-        entries = self._listed(scan.zone, zone)
+        entries = self._listed(scan.zone, zone) if zone else ()
         if entries is None:  # nothing follows about deletions
             raise StorageUnavailable(f"{scan.zone}: disappeared during the scan", "Check the mount of ROOT.")
         for entry in entries:
             self._add(scan, entry)
         tables = [listing for name in sorted(scan.tables, key=ownership_order) if (listing := self._table(scan, name))]
-        self._table_folders.keep(scan.tables)
+        self._scanned = {name: scanned for name, scanned in self._scanned.items() if name in scan.tables}
         if (count := len(scan.tables)) >= MAX_FABRIC_TABLES:  # Fabric already speaks of the 1,000th (LZ-7.10)
             is_beyond = self._strict and count > MAX_FABRIC_TABLES
             scan.diagnostics.append(diagnose("ME007", scan.zone, strict=is_beyond, count=count))
         unlisted, diagnostics = frozenset(scan.unlisted), tuple(scan.diagnostics)
         requests = self._requests.since(before) if self._requests else {}
-        return ZoneListing(scan.zone, zone.identity, tuple(tables), unlisted, diagnostics, scan.partner, requests)
+        identity = zone.identity if zone else ""
+        return ZoneListing(scan.zone, identity, tuple(tables), unlisted, diagnostics, scan.partner, requests)
 
     def _zone(self) -> tuple[_Scan, Entry | None]:
         """Choose which of the two layouts is read (LZ-1.1)."""
@@ -265,13 +167,93 @@ class Poller:
                 scan.tables[TableName(schema, entry.name)] = entry
 
     def _table(self, scan: _Scan, name: TableName) -> TableListing | None:
+        """List a table folder in one state, reading again only what changed since the last scan."""
         try:
-            listing = self._table_folders.scan(scan.zone, name, scan.tables[name])
+            listing = self._unchanging(scan.zone, name, scan.tables[name])
         except StorageUnavailable:
             listing = None
         if listing is None:
             scan.leave_out(name.folder)
         return listing
+
+    def _unchanging(self, zone: str, name: TableName, entry: Entry) -> TableListing | None:
+        """List a table folder; None where it disappeared, or changed during each scan."""
+        folder, here = f"{zone}/{name.folder}", entry
+        for _ in range(MAX_SCANS):
+            known_listings, known = self._scanned.get(name, (None, None))
+            listings = self._listings(folder)
+            if listings and known and known.identity == here.identity and known_listings == listings:
+                return known
+            metadata = self._metadata(folder, name, listings[""]) if listings else None
+            now = self._view.stat(folder)
+            if now is None or now.kind is not Kind.FOLDER:
+                return None
+            if listings and metadata and now.identity == here.identity:
+                listing = self._listing(zone, name, here.identity, metadata, listings)
+                self._scanned[name] = listings, listing
+                return listing
+            here = now
+        return None
+
+    def _listings(self, folder: str) -> Listings | None:
+        """List the folder and all Hive folders below it; None where one disappeared meanwhile (LZ-3.7)."""
+        listings: Listings = {}
+        pending = [""]
+        while pending:
+            below = pending.pop()
+            entries = self._view.list(joined(folder, below))
+            if entries is None:
+                return None
+            listings[below] = entries
+            if below.count("/") + bool(below) < MAX_DEPTH:
+                folders = [entry.name for entry in entries if entry.kind is Kind.FOLDER]
+                pending += [joined(below, name) for name in folders if parse_name(name)]
+        return listings
+
+    def _metadata(self, folder: str, name: TableName, entries: Sequence[Entry]) -> MetadataListing | None:
+        """Return the folder's metadata, read only if it changed; None where it changed while it was read (LZ-2.1)."""
+        entry = next((entry for entry in entries if entry.name == METADATA_FILE and entry.kind is Kind.FILE), None)
+        if entry is None:
+            return MetadataAbsent()
+        etag = landed_file(METADATA_FILE, entry).etag
+        known = self._scanned[name][1].metadata if name in self._scanned else MetadataAbsent()
+        if not isinstance(known, MetadataAbsent) and known.etag == etag:
+            return known
+        content = read_unchanged(self._view, f"{folder}/{METADATA_FILE}", entry)
+        if content is None:
+            return None
+        metadata, diagnostics = parse(content, f"{name.folder}/{METADATA_FILE}", strict=self._strict)
+        return MetadataUsable(etag, metadata, diagnostics) if metadata else MetadataUnusable(etag, diagnostics)
+
+    def _listing(
+        self, zone: str, name: TableName, identity: str, metadata: MetadataListing, listings: Listings
+    ) -> TableListing:
+        files: list[LandedFile] = []
+        diagnostics: list[Diagnostic] = []
+        for below, entries in listings.items():
+            for entry in entries:
+                path = joined(below, entry.name)
+                place = f"{name.folder}/{path}"
+                code = None if path in listings else _ignored_in_table(entry, path)
+                if code:
+                    more = self._nested(zone, name, path) if code == "ME003" else {"first": entry.name[0]}
+                    diagnostics.append(diagnose(code, place, strict=self._strict, **more))
+                elif entry.kind is Kind.FILE and path != METADATA_FILE:
+                    files.append(landed_file(path, entry))
+        files.sort(key=lambda file: file.path)
+        diagnostics.sort(key=lambda diagnostic: diagnostic.path)
+        return TableListing(name, identity, metadata, tuple(files), tuple(diagnostics))
+
+    def _nested(self, zone: str, name: TableName, path: str) -> dict[str, Any]:
+        """Details of ME003: what a sub-folder of a table folder seems to be, and what to do."""
+        try:
+            entries = self._view.list(f"{zone}/{name.folder}/{path}") or ()
+        except StorageUnavailable:
+            entries = ()
+        if not any(entry.name == METADATA_FILE or is_data(entry.name) for entry in entries):
+            return {"kind": "unexpected subfolder", "help": "put change files directly into the table folder"}
+        schema = f"if `{name.table}` is a schema, rename it to `{name.table}.schema`; otherwise "
+        return {"kind": NESTED_TABLE, "help": f"{'' if name.schema else schema}move its files into a table folder"}
 
     def _ignored_in_zone(self, path: str, entry: Entry) -> str | None:
         """Return the diagnostic for an entry next to table folders (LZ-1.6 to LZ-1.9); None for table and schema."""

@@ -81,43 +81,22 @@ def replay(
     effects = []
     for change in changes:
         key = same_key(change.key)
-        hits = [
-            index
-            for index, row in enumerate(table)
-            if key is not None and same_key(tuple(row[name] for name in key_columns)) == key
-        ]
-        table = _applied(table, change, hits)
-        effects.append(Effect(len(hits), _remaining(change.marker, len(hits))))
+        matches = [key is not None and same_key(tuple(row[name] for name in key_columns)) == key for row in table]
+        matched = sum(matches)
+        match change.marker:
+            case RowMarker.DELETE:
+                table = [row for row, is_match in zip(table, matches, strict=True) if not is_match]
+                effects.append(Effect(matched, 0))
+            case RowMarker.UPDATE | RowMarker.UPSERT if matched:
+                table = [dict(change.row) if is_match else row for row, is_match in zip(table, matches, strict=True)]
+                effects.append(Effect(matched, matched))
+            case RowMarker.INSERT | RowMarker.UPDATE | RowMarker.UPSERT:
+                table.append(dict(change.row))
+                effects.append(Effect(matched, matched + 1))
+            case _:
+                assert_never(change.marker)
     return table, effects
 
 
 def _content(row: Mapping[str, Any]) -> Hashable:
     return frozenset((name, comparable(value)) for name, value in row.items() if value is not None)
-
-
-def _applied(table: list[dict[str, Any]], change: Change, hits: list[int]) -> list[dict[str, Any]]:
-    match change.marker:
-        case RowMarker.INSERT:
-            return [*table, dict(change.row)]
-        case RowMarker.DELETE:
-            gone = set(hits)
-            return [row for index, row in enumerate(table) if index not in gone]
-        case RowMarker.UPDATE | RowMarker.UPSERT:
-            if not hits:
-                return [*table, dict(change.row)]
-            replaced = set(hits)
-            return [dict(change.row) if index in replaced else row for index, row in enumerate(table)]
-        case _:
-            assert_never(change.marker)
-
-
-def _remaining(marker: RowMarker, matched: int) -> int:
-    match marker:
-        case RowMarker.INSERT:
-            return matched + 1
-        case RowMarker.DELETE:
-            return 0
-        case RowMarker.UPDATE | RowMarker.UPSERT:
-            return max(matched, 1)
-        case _:
-            assert_never(marker)
