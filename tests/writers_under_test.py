@@ -69,4 +69,4 @@ def without_spark(tmp_path):
 @pytest.fixture
 def tables(spark_writer):
     """The folder below which the Spark writer's tables lie."""
-    return spark_writer._tables._root
+    return spark_writer._root

@@ -92,9 +92,6 @@ def validate(
     temporary: storage; retry
     """
     gc.set_threshold(MIN_NEW_OBJECTS)
-    from mirror_engine.tables.arrow_types import without_pandas
-
-    without_pandas()
     from mirror_engine.cli import reports as forms
     from mirror_engine.cli.reading import Downloads
     from mirror_engine.publisher import validate as checks

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -67,18 +65,3 @@ def quoted(name: str) -> str:
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     """The Arrow schema of a table's rows."""
     return pa.schema([pa.field(column.name, arrow_type(column.type), column.nullable) for column in columns])
-
-
-def without_pandas() -> None:
-    """Let Arrow ask for pandas now, once for the whole process, and not find it; others find it afterwards."""
-
-    def not_found(name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name)
-
-    finder: Any = SimpleNamespace(find_spec=not_found)
-    sys.meta_path.insert(0, finder)
-    try:
-        pa.scalar(0)
-    finally:
-        sys.meta_path.remove(finder)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import TransientError
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.tables_folder import TablesFolder, commits_from, log_stamp
+from mirror_engine.tables.log.tables_folder import TablesFolder, commits_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,7 +52,7 @@ class DeferredWriter:
         return self._tables.tables()
 
     def log_stamp(self, table: str, since: int) -> str:
-        return log_stamp(self._tables.path(table), since)
+        return self._tables.log_stamp(table, since)
 
     def latest_external_change(self, table: str, since: int) -> int:
         with suppress(OSError):  # the real writer raises the error that names the table

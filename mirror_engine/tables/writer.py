@@ -28,7 +28,7 @@ from mirror_engine.tables.log.record import (
 from mirror_engine.tables.log.snapshot import count_rows, latest_external_change, open_known, open_log, read_rows, scan
 from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.log.table_path import StorePath
-from mirror_engine.tables.log.tables_folder import LOG_FOLDER, TablesFolder, log_stamp
+from mirror_engine.tables.log.tables_folder import LOG_FOLDER, TablesFolder
 from mirror_engine.tables.merge.keys_only import KeyIndex, KeyRows
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     Maintenance: TypeAlias = tuple[Callable[[], tuple[int, int]], Callable[[], object]]  # compact: files added, removed
 
 
-class LocalDeltaWriter(DeltaWriter):
+class LocalDeltaWriter(TablesFolder, DeltaWriter):
     """`DeltaWriter` over a folder, here or in a store, without the merging.
 
     Args:
@@ -57,8 +57,7 @@ class LocalDeltaWriter(DeltaWriter):
     """
 
     def __init__(self, tables: Place, scratch: Path, change_data_feed: ChangeDataFeed = "keep") -> None:
-        self._tables = TablesFolder(tables, scratch)
-        self._scratch = scratch
+        super().__init__(tables, scratch)
         self._feed = change_data_feed
 
     @abstractmethod
@@ -94,18 +93,12 @@ class LocalDeltaWriter(DeltaWriter):
     def close(self) -> None:
         """Nothing is held."""
 
-    def tables(self) -> Sequence[str]:
-        return self._tables.tables()
-
     def snapshot(self, table: str) -> TableSnapshot | None:
-        log = open_log(self._tables.path(table))
+        log = open_log(self.path(table))
         return None if log is None else log.snapshot()
 
-    def log_stamp(self, table: str, since: int) -> str:
-        return log_stamp(self._tables.path(table), since)
-
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
-        folder = self._tables.path(table)
+        folder = self.path(table)
         if (known := open_log(folder)) is not None:
             return Outcome(known.version)
         _refuse_misread(table, folder)
@@ -118,8 +111,8 @@ class LocalDeltaWriter(DeltaWriter):
     def apply(
         self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
     ) -> Outcome:
-        self._tables.clear_leftovers()
-        folder = self._tables.path(table)
+        self.clear_leftovers()
+        folder = self.path(table)
         log: DeltaLog | None = snapshot.log if snapshot else open_log(folder)
         if log:
             refuse_repeated(table, record, log.table.transaction_version(record.application))
@@ -141,7 +134,7 @@ class LocalDeltaWriter(DeltaWriter):
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         if log is None:
             self.create(table, batch.schema, creation_record(record))
-            log = open_known(table, self._tables.path(table))
+            log = open_known(table, self.path(table))
         with staged(batch, log, *self.stage(batch)) as changes:
             log = self._evolved(table, log, batch)
             if not changes.rows:
@@ -162,7 +155,7 @@ class LocalDeltaWriter(DeltaWriter):
         """Add passthrough files to a table, or create it with them."""
         matches, record = count_matches(batch, log), with_method(record, "STAGE")
         if log is None:
-            folder = self._tables.path(table)
+            folder = self.path(table)
             _refuse_misread(table, folder)
             create_with_files(table, folder, batch, record, self._feed)
             self.forget(folder)
@@ -183,22 +176,19 @@ class LocalDeltaWriter(DeltaWriter):
         return evolved
 
     def latest_external_change(self, table: str, since: int) -> int:
-        return latest_external_change(self._tables.path(table), since)
+        return latest_external_change(self.path(table), since)
 
     def make_durable(self, table: str, since: int) -> None:
-        make_durable(self._tables.path(table), since)
+        make_durable(self.path(table), since)
 
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        self._tables.retire(table, check)
-        self.forget(self._tables.path(table))
-
-    def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        self._tables.finish_drop(table, check)
+        super().drop(table, check)
+        self.forget(self.path(table))
 
     def maintain(
         self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
     ) -> Mapping[str, Any]:
-        log = open_log(self._tables.path(table))
+        log = open_log(self.path(table))
         if log is None:
             return {}
         folder, since = log.folder, log.version
@@ -215,15 +205,15 @@ class LocalDeltaWriter(DeltaWriter):
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
     ) -> pa.Table | None:
-        log = open_log(self._tables.path(table), version)
+        log = open_log(self.path(table), version)
         return None if log is None else read_rows(log, limit, where)
 
     def row_count(self, table: str) -> int | None:
-        log = open_log(self._tables.path(table))
+        log = open_log(self.path(table))
         return None if log is None else count_rows(log)
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
-        log = open_log(self._tables.path(table))
+        log = open_log(self.path(table))
         return () if log is None else log.history(limit)
 
 

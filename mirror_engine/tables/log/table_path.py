@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, cast
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.remote import RangedReader
@@ -35,29 +35,12 @@ REQUESTS = 16  # to a store, at once
 MAX_KEPT = 4  # commits of a log that are read more than once: the newest
 
 
-@dataclass(frozen=True)
-class FileStatus:
-    """What is known of a file in a store, by the names of `os.stat_result`.
-
-    Attributes:
-        st_size: bytes.
-        st_mtime_ns: nanoseconds since 1970.
-        etag: of this content, without quotes; `""` where the store has none.
-    """
+class FileStatus(NamedTuple):
+    """What is known of a file in a store, by the names of `os.stat_result`; an ETag without quotes, `""` for none."""
 
     st_size: int
     st_mtime_ns: int
     etag: str
-
-    @property
-    def st_mtime(self) -> float:
-        """Seconds since 1970."""
-        return self.st_mtime_ns / 1e9
-
-    @classmethod
-    def of(cls, entry: Mapping[str, Any]) -> FileStatus:
-        """Take over an entry of obstore's listings."""
-        return cls(entry["size"], int(entry["last_modified"].timestamp() * 1e9), (entry["e_tag"] or "").strip('"'))
 
 
 @dataclass(frozen=True)
@@ -65,7 +48,8 @@ class StorePath:
     """A file or folder in a store, with the methods of `pathlib.Path` that tables use.
 
     A file is there whole or not at all, and durable once it was written. A folder is the beginning of its files'
-    names. Every method raises `StorageUnavailable` where the store cannot be asked.
+    names. Every method raises `StorageUnavailable` where the store cannot be asked; those that read a file raise
+    FileNotFoundError where it is absent.
 
     Attributes:
         place: the folder that `path` is below.
@@ -86,7 +70,7 @@ class StorePath:
     def __str__(self) -> str:
         return str(self.url)
 
-    def __reduce__(self) -> tuple[Callable[..., StorePath], tuple[StoreUrl, str]]:
+    def __reduce__(self) -> tuple[Callable[..., TablePath], tuple[StoreUrl, str]]:
         """Pickle where it is, for another process, which finds credentials of its own."""
         return _reopened, (self.place, self.path)
 
@@ -95,7 +79,6 @@ class StorePath:
 
     @property
     def url(self) -> StoreUrl:
-        """Its URL."""
         return self.place / self.path
 
     @property
@@ -105,17 +88,14 @@ class StorePath:
 
     @property
     def name(self) -> str:
-        """The last part."""
         return self.path.rpartition("/")[2]
 
     @property
     def parent(self) -> Self:
-        """The folder that it is in."""
         return replace(self, path=self.path.rpartition("/")[0], listed=None)
 
     @property
     def stem(self) -> str:
-        """The name without its last suffix."""
         return Path(self.name).stem
 
     def errors(self, operation: str, *, is_conditional: bool = False) -> AbstractContextManager[None]:
@@ -125,46 +105,31 @@ class StorePath:
         return store_errors(operation, self.path, self.place, is_conditional=is_conditional)
 
     def stat(self) -> FileStatus:
-        """Look a file up.
-
-        Raises:
-            FileNotFoundError: it is absent.
-        """
         if self.listed:
             return self.listed
         if self.commits and self.path in self.commits:
             return self.commits[self.path][1]
         with self.errors("check"):
-            return FileStatus.of(self.store.head(self.path))
+            return _status(self.store.head(self.path))
 
     def exists(self) -> bool:
-        """Whether the file is there."""
         with suppress(FileNotFoundError):
             replace(self, listed=None, commits=None).stat()
             return True
         return False
 
     def read_bytes(self) -> bytes:
-        """The whole file.
-
-        Raises:
-            FileNotFoundError: it is absent.
-        """
         if self.commits and self.path in self.commits:
             return self.commits[self.path][0]
         with self.errors("read"):
             found = self.store.get(self.path)
             content = bytes(found.bytes())
         if self.commits is not None and len(self.commits) < MAX_KEPT and self.name.endswith(".json"):
-            self.commits[self.path] = content, FileStatus.of(found.meta)
+            self.commits[self.path] = content, _status(found.meta)
         return content
 
     def open(self) -> BinaryIO:
-        """A seekable reader that asks for ranges of the file, which nothing replaces.
-
-        Raises:
-            FileNotFoundError: it is absent.
-        """
+        """A seekable reader that asks for ranges of the file, which nothing replaces."""
 
         def fetch(start: int, end: int) -> bytes:
             with self.errors("read"):
@@ -193,7 +158,7 @@ class StorePath:
                 yield from self._matching(page, pattern)
 
     def _matching(self, entries: Iterable[Mapping[str, Any]], pattern: str) -> Iterator[Self]:
-        files = (replace(self, path=entry["path"], listed=FileStatus.of(entry)) for entry in entries)
+        files = (replace(self, path=entry["path"], listed=_status(entry)) for entry in entries)
         return (file for file in files if fnmatchcase(file.name, pattern))
 
     def create(self, content: bytes) -> None:
@@ -248,13 +213,16 @@ def remove_folder(folder: StorePath, but: str = "") -> None:
             list(pool.map(StorePath.unlink, [file for file in folder.rglob("*") if file.name != but]))
 
 
-@cache
-def _opened(place: StoreUrl) -> StorePath:
-    return StorePath(place, "", object_store(place), open_storage(place))
+_opened = cache(table_path)
 
 
-def _reopened(place: StoreUrl, path: str) -> StorePath:
-    return replace(_opened(place), path=path)
+def _reopened(place: StoreUrl, path: str) -> TablePath:
+    return _opened(place) / path
+
+
+def _status(entry: Mapping[str, Any]) -> FileStatus:
+    modified_ns = int(entry["last_modified"].timestamp() * 1e9)
+    return FileStatus(entry["size"], modified_ns, (entry["e_tag"] or "").strip('"'))
 
 
 def create_file(target: TablePath, content: bytes) -> None:

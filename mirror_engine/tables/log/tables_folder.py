@@ -62,12 +62,19 @@ class TablesFolder:
             found = [folder for folder, is_table in zip(folders, are_tables, strict=True) if is_table]
         return sorted("/".join(folder.parts[len(self._root.parts) :]) for folder in found)
 
-    def retire(self, table: str, check: Callable[[], None] = lambda: None) -> None:
+    def log_stamp(self, table: str, since: int) -> str:
+        """Version, size and modification time of a table's newest commit from `since` on; `""` for none or unknown."""
+        try:
+            return max(commits_from(self.path(table), since), default=(0, ""))[1]
+        except (OSError, StorageUnavailable):
+            return ""
+
+    def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         """Take a table away in one step, then delete it; absent is no error.
 
         Args:
             table: by folder.
-            check: raises where another engine may have taken over; called before each step of a drop in a store.
+            check: raises where another engine may have taken over; called before each step in a store.
 
         Raises:
             StorageUnavailable: it is still there.
@@ -94,7 +101,7 @@ class TablesFolder:
         shutil.rmtree(goes, ignore_errors=True)  # what stays is cleared at the next start
 
     def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        """Delete what is left of a table that was taken away in a store, or its late commit; `check` as of `retire`."""
+        """Delete what is left of a table that was taken away in a store, or its late commit; `check` as of `drop`."""
         folder = self.path(table)
         if isinstance(folder, StorePath):
             _retire_in_store(folder, check, is_begun=True)
@@ -205,14 +212,6 @@ def _has_table(log: Iterable[StorePath]) -> bool:
         if (newest and _stamp(newest) == mark[2]) or (commits and min(commits)[:20] > mark[1][:20]):
             return False
     return bool(commits)
-
-
-def log_stamp(folder: TablePath, since: int) -> str:
-    """Version, size and modification time of a table's newest commit from `since` on; `""` for none or unknown."""
-    try:
-        return max(commits_from(folder, since), default=(0, ""))[1]
-    except (OSError, StorageUnavailable):
-        return ""
 
 
 def commits_from(folder: TablePath, version: int) -> Iterator[tuple[int, str]]:

@@ -55,7 +55,7 @@ def maker(table):
 def test_every_row_is_found_by_the_edges_that_statistics_know(fresh, spark, monkeypatch):
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "2")
     table = Scenario(fresh, TYPED, ["Id"])
-    folder = fresh._tables.path(table.table)
+    folder = fresh.path(table.table)
     table.change((0, 1, *ROW), (0, 2, *[None] * 7), (0, 3, "", *[None] * 4, -0.0, None))
     table.change((0, 4, *["A", *[None] * 6]))
     assert maker(table).startswith("delta-rs")
@@ -90,7 +90,7 @@ def test_tables_with_features_that_deltalake_cannot_write_are_left_to_spark(fres
     table = Scenario(fresh, schema_of(*columns, partitions=["day"] if "day:string" in columns else []), ["Id"])
     table.create()
     if properties:
-        spark.sql(f"ALTER TABLE delta.`{fresh._tables.path(table.table)}` {properties}")
+        spark.sql(f"ALTER TABLE delta.`{fresh.path(table.table)}` {properties}")
     table.change((0, 1, "x"))
     assert maker(table).startswith("Apache-Spark")
     assert table.found() == [(1, "x")]
@@ -101,7 +101,7 @@ def test_tables_with_deletion_vectors_get_files_from_deltalake(fresh, spark):
     """LZ-1.11."""
     table = Scenario(fresh, schema_of("Id", "On:timestamp_ntz"), ["Id"])
     table.create()
-    folder = fresh._tables.path(table.table)
+    folder = fresh.path(table.table)
     spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     table.change((0, 1, MOMENT))
     assert maker(table).startswith("delta-rs")
@@ -120,7 +120,7 @@ def table(without_spark):
 
 
 def opened(table):
-    return known_log(table.writer._tables.path(table.table))  # type: ignore[attr-defined]
+    return known_log(table.writer.path(table.table))  # type: ignore[attr-defined]
 
 
 def add_a_part(table, log, schema=SIMPLE):

@@ -233,7 +233,7 @@ def test_change_data_is_on_the_disk_with_its_commit_and_must_be_there_in_full(tm
 @pytest.mark.spark
 def test_all_that_spark_wrote_is_on_the_disk_when_a_commit_returns(spark_writer, synced):
     table = Scenario(spark_writer, schema_of("Id", "day:string", partitions=["day"]), ["Id"], "dbo/Durable")
-    folder = spark_writer._tables.path("dbo/Durable")
+    folder = spark_writer.path("dbo/Durable")
     seen: set[Path] = set()
     for changes in ([(0, 1, "mon"), (0, 2, "tue")], [(1, 1, "wed"), (2, 2, None), (0, 3, "mon")]):
         synced.clear()

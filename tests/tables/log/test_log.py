@@ -28,7 +28,7 @@ SIMPLE = schema_of("Id", "City:string")
 def test_the_folder_of_a_schema_stays_when_its_last_table_is_dropped(tmp_path):
     """An empty schema stays visible in Fabric, too (LZ-7.2)."""
     (tmp_path / "Tables/S/T/_delta_log").mkdir(parents=True)
-    TablesFolder(tmp_path / "Tables", tmp_path / "engine/scratch").retire("S/T")
+    TablesFolder(tmp_path / "Tables", tmp_path / "engine/scratch").drop("S/T")
     assert [path.name for path in (tmp_path / "Tables").rglob("*")] == ["S"]
 
 
@@ -172,7 +172,7 @@ def test_a_key_far_to_the_right_has_statistics(tmp_path):
 
 
 def test_rows_of_foreign_writers_are_read_with_their_partitions(without_spark):
-    folder = without_spark._tables.path("dbo/T")
+    folder = without_spark.path("dbo/T")
     values = ["x y", "a%20b", "k=v", None, "ü/\\"]
     table = pa.table({"Id": pa.array(range(5), pa.int32()), "p q": values})
     write_deltalake(str(folder), table, partition_by=["p q"])
@@ -184,7 +184,7 @@ def test_rows_of_foreign_writers_are_read_with_their_partitions(without_spark):
 
 
 def test_a_missing_data_file_is_told_by_name(without_spark):
-    folder = without_spark._tables.path("dbo/T")
+    folder = without_spark.path("dbo/T")
     write_deltalake(str(folder), pa.table({"Id": [1]}))
     (gone,) = folder.glob("*.parquet")
     gone.unlink()
@@ -196,7 +196,7 @@ def test_a_missing_data_file_is_told_by_name(without_spark):
 
 
 def test_rows_are_counted_in_footers_where_the_log_has_no_statistics(without_spark):
-    folder = without_spark._tables.path("dbo/T")
+    folder = without_spark.path("dbo/T")
     write_deltalake(str(folder), pa.table({"Id": [1, 2, 3]}))
     lines = [json.loads(line) for line in commit(folder, 0).read_text().splitlines()]
     for line in lines:
@@ -206,7 +206,7 @@ def test_rows_are_counted_in_footers_where_the_log_has_no_statistics(without_spa
 
 
 def test_a_column_no_file_has_is_null_in_every_row(without_spark):
-    folder = without_spark._tables.path("dbo/T")
+    folder = without_spark.path("dbo/T")
     write_deltalake(str(folder), pa.table({"old": [1, 2, 3]}))
     evolve(known_log(folder), schema_of("new"))
     found = without_spark.rows("dbo/T")
@@ -235,7 +235,7 @@ def test_a_table_that_cannot_be_renamed_away_stays_whole(without_spark, monkeypa
     ],
 )
 def test_a_commit_of_another_program_may_say_anything_of_itself(without_spark, line):
-    folder = made(without_spark._tables.path("dbo/T"))
+    folder = made(without_spark.path("dbo/T"))
     foreign_append(folder, 1)
     kept = [each for each in commit(folder, 1).read_bytes().splitlines() if b"commitInfo" not in each]
     write_checkpoint(folder)  # deltalake reads no further back
@@ -245,7 +245,7 @@ def test_a_commit_of_another_program_may_say_anything_of_itself(without_spark, l
 
 
 def test_a_damaged_line_of_an_older_commit_is_told_of_the_table(without_spark):
-    folder = made(without_spark._tables.path("dbo/T"))
+    folder = made(without_spark.path("dbo/T"))
     foreign_append(folder, 1)
     write_checkpoint(folder)
     commit(folder, 1).write_bytes(b'{"commitInfo": {')
@@ -255,7 +255,7 @@ def test_a_damaged_line_of_an_older_commit_is_told_of_the_table(without_spark):
 
 @pytest.mark.slow
 def test_whatever_byte_of_a_checkpoints_footer_is_wrong_only_damage_is_told(without_spark):
-    folder = made(without_spark._tables.path("dbo/T"))
+    folder = made(without_spark.path("dbo/T"))
     write_checkpoint(folder)
     (checkpoint,) = folder.glob("_delta_log/*.checkpoint.parquet")
     good = checkpoint.read_bytes()
@@ -272,7 +272,7 @@ def test_whatever_byte_of_a_checkpoints_footer_is_wrong_only_damage_is_told(with
 
 def test_a_panic_of_deltalake_over_a_damaged_log_is_damage(without_spark, monkeypatch):
     """As it meets a checkpoint whose footer tells a negative offset; its class is no Exception and cannot be named."""
-    made(without_spark._tables.path("dbo/T"))
+    made(without_spark.path("dbo/T"))
 
     def panicking(*_, **__):
         raise type("PanicException", (BaseException,), {})("crashed")
@@ -284,7 +284,7 @@ def test_a_panic_of_deltalake_over_a_damaged_log_is_damage(without_spark, monkey
 
 def test_a_table_that_goes_while_it_is_read_is_unavailable(without_spark, monkeypatch):
     """`status` looks on while the engine drops tables."""
-    folder = made(without_spark._tables.path("dbo/T"))
+    folder = made(without_spark.path("dbo/T"))
 
     def gone(*_, **__):
         shutil.rmtree(folder)

@@ -33,7 +33,7 @@ from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.record import commits_after
 from mirror_engine.tables.log.snapshot import DeltaLog, reading_log
 from mirror_engine.tables.log.table_path import StorePath, parquet_source
-from mirror_engine.tables.log.tables_folder import TablesFolder, is_table, log_stamp
+from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 URL = StoreUrl("s3", "bucket", "", "root/Tables")
@@ -107,13 +107,13 @@ def test_what_is_not_there(tables):
     assert not is_table(folder)
     assert list(folder.iterdir()) == list(folder.rglob("*")) == list(folder.glob("*/*/")) == []
     assert not folder.exists()
-    assert log_stamp(folder, 0) == ""
+    assert tables.log_stamp("dbo/T", 0) == ""
     assert list(commits_after(folder, -1)) == []
     for read in (folder.stat, folder.read_bytes, folder.open):
         with pytest.raises(FileNotFoundError):
             read()
     folder.unlink()
-    tables.retire("dbo/T")
+    tables.drop("dbo/T")
 
 
 def test_a_version_is_written_by_one_writer_only(tables):
@@ -137,10 +137,9 @@ def test_a_commit_that_failed_is_made_where_only_its_answer_was_lost(tables, sto
 def test_a_stamp_of_a_log_that_cannot_be_looked_through_is_none(tables, store, disk):
     for number in range(3):
         append(disk / "dbo/T", number)
-    folder = tables.path("dbo/T")
-    assert log_stamp(folder, 0).startswith("2 ")
+    assert tables.log_stamp("dbo/T", 0).startswith("2 ")
     store.fails_at = {len(store.calls) + 1}
-    assert log_stamp(folder, 0) == ""
+    assert tables.log_stamp("dbo/T", 0) == ""
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["refused", "answer lost"])
@@ -254,14 +253,14 @@ def test_a_drop_shows_the_table_whole_or_not_at_all_wherever_it_ends(tables, sto
         store.calls.clear()
         store.fails_at, store.is_done = {steps}, is_done
         try:
-            tables.retire("dbo/T")
+            tables.drop("dbo/T")
             ended = len(store.calls) < steps
         except StorageUnavailable:
             assert seen(folder) in (whole, None)
             store.fails_at = ()
             if is_table(tables.path("dbo/T")):
                 assert seen(folder) == whole
-                tables.retire("dbo/T")
+                tables.drop("dbo/T")
             else:
                 assert "dbo/T" not in tables.tables()
                 tables.finish_drop("dbo/T")
@@ -295,7 +294,7 @@ def test_from_the_first_commit_of_a_drop_on_no_reader_opens_the_table(tables, di
         states.append((seen(folder), is_table(tables.path("dbo/T"))))
 
     monkeypatch.setattr(StorePath, "remove", watched)
-    tables.retire("dbo/T")
+    tables.drop("dbo/T")
     assert len(states) > 10
     assert set(states) == {(None, False)}
 
@@ -315,7 +314,7 @@ class Stalled:
 
     def work(self):
         self._tables.finish_drop("dbo/T")
-        self._tables.retire("dbo/T")
+        self._tables.drop("dbo/T")
         for number in range(100, 100 + self._commits):
             append(self._folder, number)
 
@@ -328,13 +327,13 @@ def test_a_drop_that_was_overtaken_leaves_the_next_engines_table_whole(tables, d
         folder = log_of(disk, checkpoint=checkpoint)
         stalled = Stalled(tables, at, folder, commits)
         try:
-            tables.retire("dbo/T", stalled)
+            tables.drop("dbo/T", stalled)
         except RootLocked:
             assert seen(folder) == list(range(100, 100 + commits))
             assert tables.tables() == ["dbo/T"]
             tables.finish_drop("dbo/T")
             assert seen(folder) == list(range(100, 100 + commits))
-            tables.retire("dbo/T")
+            tables.drop("dbo/T")
             assert not list(tables.path("dbo/T").rglob("*"))
         else:
             break
@@ -369,7 +368,7 @@ def test_a_step_that_comes_after_the_drop_it_is_of_is_taken_back(tables, disk, s
             tables_folder._retire_in_store(taken, overtaken, is_begun=False)
         assert seen(folder) == list(range(100, 100 + commits))
         assert is_table(tables.path("dbo/T"))
-        tables.retire("dbo/T")
+        tables.drop("dbo/T")
         assert not list(tables.path("dbo/T").rglob("*"))
 
 

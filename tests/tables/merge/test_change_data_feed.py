@@ -45,16 +45,16 @@ class Turns:
     """Two engines on the same tables, each of which applies every other batch."""
 
     def __init__(self, writer, scratch):
-        local = DeltalakeWriter(writer._tables._root, scratch, "on")
+        local = DeltalakeWriter(writer._root, scratch, "on")
         self._turns = itertools.cycle([local, writer])
-        self._tables = writer._tables
+        self.path = writer.path
 
     def apply(self, *arguments):
         return next(self._turns).apply(*arguments)
 
 
 def folder_of(table):
-    return table.writer._tables.path(table.table)
+    return table.writer.path(table.table)
 
 
 def replayed(table, *batches, rows=()):

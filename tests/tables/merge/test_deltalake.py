@@ -61,7 +61,7 @@ def test_no_bounds_are_stated_where_they_mislead_readers(writer, name, kind, val
     [data_file] = files_of(writer, table)
     column = pq.read_metadata(data_file).row_group(0).column(1)
     assert column.statistics is None or not column.statistics.has_min_max
-    actions = pa.table(DeltaTable(str(writer._tables.path(table.table))).get_add_actions(flatten=True))
+    actions = pa.table(DeltaTable(str(writer.path(table.table))).get_add_actions(flatten=True))
     maxima = [found for found in actions.column_names if found.startswith("max.")]
     assert sum(actions[found].null_count < actions.num_rows for found in maxima) <= 1  # that of Id
 
@@ -73,12 +73,12 @@ def test_tables_below_a_folder_with_letters_that_need_escaping_are_merged(tmp_pa
     table.change((1, 2, "Enns"))
     rows = writer.rows(table.table)
     assert sorted(tuple(row.values()) for row in rows.to_pylist()) == [(1, "Linz"), (2, "Enns")]
-    assert list(writer._tables.path(table.table).glob("*.parquet"))
+    assert list(writer.path(table.table).glob("*.parquet"))
     writer.maintain(table.table, 168.0)
 
 
 def files_of(writer, table):
-    folder = writer._tables.path(table.table)
+    folder = writer.path(table.table)
     names = {uri.rpartition("/")[2] for uri in DeltaTable(str(folder)).file_uris()}
     return [path for path in folder.rglob("*.parquet") if path.name in names]
 
@@ -90,7 +90,7 @@ def test_tables_with_features_of_spark_are_refused_by_name(writer, feature):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["domainMetadata", feature]}
-    put_commit(writer._tables.path(table.table), 2, [{"protocol": protocol}])
+    put_commit(writer.path(table.table), 2, [{"protocol": protocol}])
     table.version = 2
     with pytest.raises(CommitFailed, match=feature) as refused:
         table.change((1, 1, "Wels"))
@@ -144,7 +144,7 @@ def test_rows_added_since_the_snapshot_are_a_conflict(writer, monkeypatch):
 
     def check_then_lose(*arguments):
         rows = pa.table({"Id": pa.array([1], pa.int32()), "City": ["Graz"]})
-        write_deltalake(writer._tables.path(table.table), rows, mode="append")
+        write_deltalake(writer.path(table.table), rows, mode="append")
         return check(*arguments)
 
     monkeypatch.setattr(table_writer, "evolve", check_then_lose)
@@ -161,7 +161,7 @@ def test_a_commit_whose_checkpoint_failed_is_a_commit(writer, monkeypatch, chang
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "3")
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    (writer._tables.path(table.table) / "_delta_log" / f"{2:020}.checkpoint.parquet" / "in the way").mkdir(parents=True)
+    (writer.path(table.table) / "_delta_log" / f"{2:020}.checkpoint.parquet" / "in the way").mkdir(parents=True)
     assert table.change(change).version == 2
     assert writer.snapshot(table.table).record_version == 2  # type: ignore[union-attr]
 
@@ -181,7 +181,7 @@ def test_a_missing_data_file_is_damage_whatever_is_done(writer):
 def test_rows_that_a_constraint_refuses_are_told_without_their_values(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    DeltaTable(str(writer._tables.path(table.table))).alter.add_constraint({"short": "City <> 'Wels'"})
+    DeltaTable(str(writer.path(table.table))).alter.add_constraint({"short": "City <> 'Wels'"})
     with pytest.raises(CommitFailed, match="constraint") as refused:
         table.change((1, 1, "Wels"))
     assert "Spark" not in str(refused.value)
@@ -201,7 +201,7 @@ def test_vacuum_takes_what_no_commit_names_once_it_is_old_and_nothing_that_is_us
     table = Scenario(writer, schema, ["Id"])
     table.change((0, 1, "St. Pölten %20"), (0, 2, "Wels"))
     table.change((1, 2, "Enns/Lorch"))
-    folder = writer._tables.path(table.table)
+    folder = writer.path(table.table)
     used = sorted(set(folder.rglob("*.parquet")) - set((folder / "_change_data").rglob("*")))
     vector = folder / "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
     orphans = [used[0].with_name("part-old.parquet"), folder / "part-old.parquet"]
@@ -250,7 +250,7 @@ def test_a_deletion_vector_is_never_vacuumed_nor_the_file_that_it_belongs_to(tmp
 def test_what_a_killed_deltalake_left_goes_once_it_is_old(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    folder = writer._tables.path(table.table)
+    folder = writer.path(table.table)
     left = [folder / "part-1.parquet#1", folder / "_delta_log" / f"{9:020}.json#1"]
     for path in left:
         path.touch()

@@ -44,7 +44,7 @@ def test_a_name_that_deltalake_would_decode_is_refused_before_anything_is_writte
     for call in (table.create, lambda: table.change((0, 1, "Linz"))):
         with pytest.raises(CommitFailed, match=f"{name}: .* percent-encoded"):
             call()
-    assert list(writer._tables.path("dbo").rglob("*")) == []
+    assert list(writer.path("dbo").rglob("*")) == []
 
 
 def test_a_table_with_a_blank_in_its_name_is_written_changed_and_compacted(writer):
@@ -60,7 +60,7 @@ def test_a_table_with_a_blank_in_its_name_is_written_changed_and_compacted(write
 def test_vacuum_takes_what_no_commit_names_and_nothing_that_is_used(writer):
     table = Scenario(writer, SCHEMA, ["Id"])
     table.change((0, 1, "St. Pölten %20"), (0, 2, "Wels"), (0, 3, "Enns/Lorch"))
-    folder = writer._tables.path(table.table)
+    folder = writer.path(table.table)
     orphan, vector = folder / "part-old.parquet", folder / "deletion_vector_1.bin"
     for path in (orphan, vector):
         path.create(b"x")

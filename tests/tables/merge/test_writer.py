@@ -40,7 +40,7 @@ def test_spark_reads_what_was_written(fresh, spark):
     table.change((0, 1, "x", "m o"), (0, 2, "y", None))
     table.schema = schema_of("Id!", "a b:string", "n:timestamp_ntz", "day:string", partitions=["day"])
     table.change((1, 2, "z", None, "%"))
-    found = spark.read.format("delta").load(str(fresh._tables.path("dbo/T")))
+    found = spark.read.format("delta").load(str(fresh.path("dbo/T")))
     assert sorted(map(tuple, found.collect())) == table.found()
     assert found.columns == ["Id", "a b", "n", "day"]
 
@@ -49,7 +49,7 @@ def test_spark_reads_what_was_written(fresh, spark):
 def test_rows_a_foreign_writer_deleted_with_a_vector_are_gone(fresh, spark):
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.change(*[(0, number, "x") for number in range(8)])
-    path = fresh._tables.path("dbo/T")
+    path = fresh.path("dbo/T")
     spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     spark.sql(f"DELETE FROM delta.`{path}` WHERE Id IN (0, 5, 7)")  # noqa: S608 - a path of our own
     assert list(path.glob("deletion_vector*.bin"))
@@ -71,7 +71,7 @@ def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(fresh,
     snapshot = fresh.snapshot("dbo/T")
     file = table.file(SIMPLE.names, row)
     table.batch = 2
-    record_only(known_log(fresh._tables.path("dbo/T")), table.record())
+    record_only(known_log(fresh.path("dbo/T")), table.record())
     with pytest.raises(CommitConflict):
         fresh.apply("dbo/T", ChangeBatch((file,), SIMPLE, ("Id",)), table.record(file), snapshot)
     assert table.found() == [(1, "a")]
@@ -151,7 +151,7 @@ def test_a_large_tables_rows_are_marked_instead_of_rewritten(fresh, monkeypatch)
     assert fresh.row_count(table.table) == 5
     plans = {entry.operation: entry.plan for entry in reversed(fresh.history(table.table)) if entry.plan}
     assert plans == {"MERGE": "broadcast; rows are marked; with inserts; bounds on Id"}
-    folder = fresh._tables.path(table.table)
+    folder = fresh.path(table.table)
     log = known_log(folder)
     assert any(file.kept is not None for file in log.data_files())
     marked = sorted((row["Id"], row["City"]) for row in by_deltalake(DeltaTable(str(folder))))
