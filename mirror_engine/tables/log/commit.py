@@ -6,12 +6,12 @@ against the very snapshot that the batch was counted against, and another commit
 The two or three lines of JSON of a table's creation, of columns it did not have before, and of batches that change
 nothing are written here: Spark would take a second for them, its SQL cannot add a NOT NULL column to an empty table,
 and deltalake forgets table features (both measured). A function that raises has committed nothing: `CommitConflict`
-where another writer was first, `StorageUnavailable` where the log cannot be written.
+where another writer was first, `CommitFailed` where deltalake could not, `StorageUnavailable` where files or the log
+cannot be written.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import shutil
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.table_path import TablePath
 
 _log = logging.getLogger(__name__)
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems without hard links
+Json = dict[str, Any]
 
 
 class CommitInDoubt(Exception):
@@ -58,12 +58,7 @@ def put_commit(folder: TablePath, version: int, actions: Iterable[dict[str, Any]
     except StorageUnavailable as error:
         raise error from CommitInDoubt(error.message)  # it may still arrive
     except OSError as error:
-        help = "Check the disk and the rights on the folder."
-        if error.errno in _NO_LINKS:
-            help = "Put ROOT on a file system with hard links, such as ext4, xfs, btrfs, APFS or NFS."
-        raise StorageUnavailable(
-            f"{folder}: the Delta log cannot be written: {error.strerror or error}", help
-        ) from error
+        raise _unavailable(str(folder), folder, error) from error
 
 
 VECTORS = "delta.enableDeletionVectors"  # rows are marked as deleted
@@ -92,52 +87,36 @@ _PROPERTIES = {
 
 _IN_STORE = {_CHECKPOINT_INTERVAL: "10"}  # each commit since the last checkpoint is read by a request
 
-Json = dict[str, Any]
-
 
 def create_table(  # noqa: PLR0913 - what a table begins with
     folder: TablePath,
     schema: TableSchema,
     record: BatchRecord,
-    files: Sequence[AddAction] = (),
+    files: Sequence[Json] = (),
     keys: Sequence[str] = (),
     *,
     change_data_feed: ChangeDataFeed = "keep",
 ) -> bool:
-    """Create a table in one commit.
+    """Create a table in one commit; False where there is one already.
 
     Args:
         folder: of the table; made if need be.
         schema: its columns.
         record: of the batch.
-        files: its first data files, in the folder.
+        files: the `add` actions of its first data files, which are in the folder.
         keys: its key columns, which get statistics.
         change_data_feed: whether it has one; with `keep`, none.
-
-    Returns:
-        Whether it was created; False where there is one already.
     """
     configuration = properties_of(schema, keys) | _FEED[change_data_feed]
     if isinstance(folder, StorePath):
         configuration |= _IN_STORE
     fields = _fields(schema, {}, configuration)
     identity = {"id": str(uuid.uuid4()), "createdTime": now_ms()}
-    added = [
-        {
-            "path": file.path,
-            "partitionValues": file.partition_values,
-            "size": file.size,
-            "modificationTime": file.modification_time,
-            "dataChange": file.data_change,
-            "stats": file.stats,
-        }
-        for file in files
-    ]
     actions = [
         _information("CREATE TABLE", configuration, to_metadata(record)),
         {"protocol": _protocol({"minReaderVersion": 1, "minWriterVersion": 2}, fields, configuration)},
         _metadata(identity, fields, schema.partition_columns, configuration),
-        *({"add": action} for action in added),
+        *({"add": file} for file in files),
         _transaction(record),
     ]
     try:
@@ -169,10 +148,7 @@ def evolve(
     """Give a table what it lacks in one commit: columns, its keys' statistics, the change data feed as it is wanted.
 
     Nothing is written where it has all. Old rows have NULL in new columns, so one that is NOT NULL comes only where
-    the table holds no row (LZ-5.5).
-
-    Returns:
-        The table's version after it.
+    the table holds no row (LZ-5.5). Returns the table's version after it.
     """
     known, before = log.fields, dict(log.table.metadata().configuration)
     has_all = known.keys() >= set(schema.names)
@@ -333,11 +309,6 @@ def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Pa
         schema: its columns, in the files under the same names and in the same types.
         parts: the files.
         record: of the batch.
-
-    Raises:
-        CommitConflict: another writer was first; nothing was committed.
-        CommitFailed: deltalake could not commit; nothing was committed.
-        StorageUnavailable: a file cannot be moved or written; nothing was committed.
     """
     known, wanted = ([(column.name, column.type) for column in each.columns] for each in (log.schema, schema))
     if not log.can_add_files(log.schema) or known != wanted:
@@ -345,19 +316,18 @@ def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Pa
     columns, properties = indexed_columns(log.table.metadata().configuration, schema), commit_properties(record)
     with _moved(table, parts, log.folder, columns) as files, committing(table, log, record):
         log.table.create_write_transaction(
-            [*files], mode="append", schema=log.table.schema(), partition_by=[], commit_properties=properties
+            [AddAction(*file.values()) for file in files],
+            mode="append",
+            schema=log.table.schema(),
+            partition_by=[],
+            commit_properties=properties,
         )
 
 
 def create_with_files(
     table: str, folder: TablePath, batch: ChangeBatch, record: BatchRecord, change_data_feed: ChangeDataFeed
 ) -> None:
-    """Create a table whose first version holds a batch's passthrough files.
-
-    Raises:
-        CommitConflict: another writer created one first; nothing was committed.
-        StorageUnavailable: a file cannot be moved or written; nothing was committed.
-    """
+    """Create a table whose first version holds a batch's passthrough files."""
     wanted = indexed_columns(properties_of(batch.schema, batch.key_columns), batch.schema)
     with _moved(table, batch.passthrough, folder, wanted) as files:
         if not create_table(folder, batch.schema, record, files, batch.key_columns, change_data_feed=change_data_feed):
@@ -365,17 +335,23 @@ def create_with_files(
 
 
 @contextmanager
-def _moved(
-    table: str, parts: Iterable[Path], folder: TablePath, columns: Sequence[Column]
-) -> Iterator[list[AddAction]]:
-    """Files moved into a table's folder for a commit; they are deleted again where nothing was committed."""
-    files: list[AddAction] = []
+def _moved(table: str, parts: Iterable[Path], folder: TablePath, columns: Sequence[Column]) -> Iterator[list[Json]]:
+    """The `add` actions of files moved into a table's folder; they are deleted again where nothing was committed."""
+    files: list[Json] = []
     try:
         try:
             for part in parts:
                 status, statistics = part.stat(), statistics_of(pq.read_metadata(part), columns)
-                name, modified_ms = f"part-00000-{uuid.uuid4()}-c000.parquet", status.st_mtime_ns // 1_000_000
-                files.append(AddAction(name, status.st_size, {}, modified_ms, True, statistics))
+                name = f"part-00000-{uuid.uuid4()}-c000.parquet"
+                action = {  # in the order of `AddAction`
+                    "path": name,
+                    "size": status.st_size,
+                    "partitionValues": {},
+                    "modificationTime": status.st_mtime_ns // 1_000_000,
+                    "dataChange": True,
+                    "stats": statistics,
+                }
+                files.append(action)
                 if isinstance(folder, StorePath):
                     (folder / name).upload(part)
                 else:
@@ -389,7 +365,7 @@ def _moved(
             raise  # the log may name the files; VACUUM deletes them where it does not
         with suppress(OSError, StorageUnavailable):
             for file in files:
-                (folder / file.path).unlink(missing_ok=True)
+                (folder / file["path"]).unlink(missing_ok=True)
             if not isinstance(folder, StorePath):
                 folder.rmdir()  # of a table that was not created; any other is not empty
         raise
@@ -408,11 +384,8 @@ def commit_properties(record: BatchRecord) -> CommitProperties:
 def committing(table: str, log: DeltaLog, record: BatchRecord, help: str = _REPORT) -> Iterator[None]:
     """Commit a batch through deltalake; one that failed after it was made counts as made.
 
-    Raises:
-        CommitConflict: another writer was first.
-        CommitFailed: deltalake could not do it.
-        StorageUnavailable: the disk failed, or it is not known whether the commit was made.
-        TableDamaged: a data file of the table is missing.
+    Raises `StorageUnavailable`, too, where it is not known whether it was made; `TableDamaged` where a data file of the
+    table is missing.
     """
     try:
         yield
@@ -474,5 +447,6 @@ def _unavailable(table: str, folder: TablePath, error: Exception) -> StorageUnav
     reason = first_line(error)
     return StorageUnavailable(
         f"{table}: the table cannot be written: {reason}",
-        "Check the disk and the rights on the folder; commits need a file system with hard links.",
+        "Check the disk and the rights on the folder; commits need a file system with hard links, such as ext4, xfs, "
+        "btrfs, APFS or NFS.",
     )

@@ -1,4 +1,8 @@
-"""Snapshots of Delta tables, opened through deltalake without a JVM: version, schema, files, rows, record, history."""
+"""Snapshots of Delta tables, opened through deltalake without a JVM: version, schema, files, rows, record, history.
+
+What reads raises `TableDamaged` where the log is wrong, or a data file that it names is missing or unreadable, and
+`StorageUnavailable` where the disk or the store fails.
+"""
 
 from __future__ import annotations
 
@@ -52,12 +56,8 @@ _WITHOUT_CHECKPOINT = (
 def damaged(folder: TablePath, words: str) -> TableDamaged:
     """The error to raise for a table whose log cannot be read.
 
-    Args:
-        folder: of the table.
-        words: the message of the log's reader, used where nothing better is found.
-
-    Raises:
-        OSError: the log's folder cannot be read at all.
+    `words` are those of the log's reader, used where nothing better is found. Raises OSError where the log's folder
+    cannot be read at all.
     """
     names = sorted(entry.name for entry in (folder / LOG_FOLDER).iterdir())
     commits, checkpoints = (
@@ -147,7 +147,6 @@ class DeltaLog:
 
     @property
     def version(self) -> int:
-        """The version that is looked at."""
         return int(self.table.version() or 0)
 
     @property
@@ -157,7 +156,6 @@ class DeltaLog:
 
     @property
     def schema(self) -> TableSchema:
-        """Columns in order."""
         columns = []
         for name, field in self.fields.items():
             word = field["type"] if isinstance(field["type"], str) else json.dumps(field["type"])
@@ -170,11 +168,7 @@ class DeltaLog:
         return {name: str(field["metadata"].get(_PHYSICAL_NAME, name)) for name, field in self.fields.items()}
 
     def data_files(self, bounds: Bounds | None = None) -> Sequence[DataFile]:
-        """The files that make up this version, or those of them that may hold rows within some bounds.
-
-        Raises:
-            TableDamaged: the log cannot be read.
-        """
+        """The files that make up this version, or those of them that may hold rows within some bounds."""
         with reading_log(self.folder):
             actions = pa.table(self.table.get_add_actions())
             is_mapped = any(name != physical for name, physical in self.physical_names.items())
@@ -213,11 +207,7 @@ class DeltaLog:
         return is_known and is_plain and not any(field["metadata"] for field in self.fields.values())
 
     def snapshot(self) -> TableSnapshot:
-        """The version, its schema and the newest record.
-
-        Raises:
-            TableDamaged: the log cannot be read.
-        """
+        """The version, its schema and the newest record."""
         record, version, _ = self.newest_record()
         with reading_log(self.folder):
             is_on = self.table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
@@ -227,12 +217,7 @@ class DeltaLog:
             return TableSnapshot(self.version, schema, record, version, takes_files, feeds, rows, self)
 
     def newest_record(self) -> tuple[BatchRecord | None, int, str]:
-        """The newest record back to where the log was cleaned up, the version that holds its files, and its text.
-
-        Raises:
-            TableDamaged: a commit cannot be read.
-            StorageUnavailable: it cannot be read now.
-        """
+        """The newest record back to where the log was cleaned up, the version that holds its files, and its text."""
         with reading_log(self.folder), contextlib.suppress(FileNotFoundError):
             for version in range(self.version, -1, -1):
                 metadata = read_commit(self.folder, version).metadata
@@ -242,11 +227,7 @@ class DeltaLog:
         return None, -1, ""
 
     def history(self, limit: int | None) -> Sequence[HistoryEntry]:
-        """The commits up to this version, newest first.
-
-        Raises:
-            TableDamaged: a commit cannot be read.
-        """
+        """The commits up to this version, newest first."""
         with reading_log(self.folder), ThreadPoolExecutor(REQUESTS) as pool:
             versions = [version for version in commits_in(self.folder) if version <= self.version][::-1][:limit]
             read = pool.map if isinstance(self.folder, StorePath) else map
@@ -258,8 +239,6 @@ def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
     """A table's log at its newest version, or at another; None where there is no table.
 
     Raises:
-        TableDamaged: the log cannot be read.
-        StorageUnavailable: the folder cannot be read.
         UsageError: the table has no such version, or no longer.
     """
     with reading_log(folder):
@@ -295,12 +274,7 @@ def open_delta(folder: TablePath, version: int | None = None) -> DeltaTable:
 
 @contextlib.contextmanager
 def reading_log(folder: TablePath) -> Iterator[None]:
-    """What is raised while a table's log is read, in the error tree's words.
-
-    Raises:
-        TableDamaged: its content is wrong.
-        StorageUnavailable: the disk, the rights, or its removal by another program.
-    """
+    """What is raised while a table's log is read, in the error tree's words."""
     try:
         try:
             yield
@@ -370,12 +344,7 @@ def count_rows(log: DeltaLog) -> int:
 def scan(
     log: DeltaLog, names: Sequence[str], bounds: Bounds | None = None, batch_rows: int = _BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The named columns of every row, or of the files that may hold rows within bounds, in no order.
-
-    Raises:
-        TableDamaged: a data file is missing or unreadable.
-        StorageUnavailable: it could not be read.
-    """
+    """The named columns of every row, or of the files that may hold rows within bounds, in no order."""
     schema = arrow_schema(tuple(column for name in names for column in log.schema.columns if column.name == name))
     known = log.physical_names
     physical = [known[name] for name in schema.names]
@@ -398,12 +367,7 @@ def scan(
 
 
 def read_footer(data_file: TablePath) -> pq.FileMetaData:
-    """The footer of a data file that the log names.
-
-    Raises:
-        TableDamaged: the file is missing or unreadable.
-        StorageUnavailable: it could not be read.
-    """
+    """The footer of a data file that the log names."""
     with _reading_file(data_file), parquet_source(data_file) as source:
         return pq.read_metadata(source)
 
