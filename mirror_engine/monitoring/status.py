@@ -259,7 +259,8 @@ def _row_count(context: EngineContext, table: TableName) -> int | None:
     if not progress or not progress.has_table:  # another folder may own the Delta table
         return None
     try:
-        return context.writer.row_count(context.delta_folder(table))
+        found = context.writer.snapshot(context.delta_folder(table))
+        return found.count_rows() if found else None
     except TransientError:  # the plan says what is wrong with it
         return None
 

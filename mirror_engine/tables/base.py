@@ -236,9 +236,6 @@ class DeltaWriter(Protocol):
             UsageError: the table has no such version.
         """
 
-    def row_count(self, table: str) -> int | None:
-        """How many rows the table holds now; None where there is no table."""
-
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         """The table's commits, newest first."""
 

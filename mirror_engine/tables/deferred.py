@@ -112,10 +112,6 @@ class TablesReadOnce:
             return latest_external_change(log.folder, since, log.version)
         return self._writer.latest_external_change(table, since)
 
-    def row_count(self, table: str) -> int | None:
-        found = self.snapshot(table)
-        return found.count_rows() if found and found.log else self._writer.row_count(table)
-
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         if log := self._log(table):
             commits: Sequence[HistoryEntry] = log.history(limit)

@@ -25,7 +25,7 @@ from mirror_engine.tables.log.record import (
     from_metadata,
     refuse_repeated,
 )
-from mirror_engine.tables.log.snapshot import count_rows, latest_external_change, open_known, open_log, read_rows, scan
+from mirror_engine.tables.log.snapshot import latest_external_change, open_known, open_log, read_rows, scan
 from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.log.table_path import StorePath
 from mirror_engine.tables.log.tables_folder import LOG_FOLDER, TablesFolder
@@ -207,10 +207,6 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
     ) -> pa.Table | None:
         log = open_log(self.path(table), version)
         return None if log is None else read_rows(log, limit, where)
-
-    def row_count(self, table: str) -> int | None:
-        log = open_log(self.path(table))
-        return None if log is None else count_rows(log)
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         log = open_log(self.path(table))

@@ -109,7 +109,7 @@ def test_run_on_a_terminal_logs_where_a_format_is_asked_for(shop, cli, terminal)
 
 def run_until_applied(shop, cli, *more, number=signal.SIGTERM, words=("--log-format", "json", "--json")):
     def stop_when_applied():
-        while shop.writer.row_count("dbo/Items") is None or shop.writer.row_count("Sales/Orders") is None:
+        while shop.writer.snapshot("dbo/Items") is None or shop.writer.snapshot("Sales/Orders") is None:
             pause.wait(0.01)
         os.kill(os.getpid(), number)
 
@@ -125,7 +125,7 @@ def test_run_retries_a_zone_that_cannot_be_listed_and_logs_it(shop, cli):
     shop.faults[1] = Fault.REFUSED
     events = [json.loads(line) for line in run_until_applied(shop, cli).err.splitlines()]
     assert [event.get("code") for event in events if event["level"] == "warning"][:2] == ["ME070", "ME072"]
-    assert shop.writer.row_count("dbo/Items") == 2
+    assert shop.writer.snapshot("dbo/Items").count_rows() == 2
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])

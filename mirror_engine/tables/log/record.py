@@ -58,10 +58,8 @@ def from_metadata(metadata: object) -> BatchRecord | None:
     Raises:
         TableDamaged: the record has another format.
     """
-    if not isinstance(metadata, str) or _FORMAT_KEY not in metadata:
-        return None
+    value = _parsed(metadata)
     try:
-        value = json.loads(metadata)
         if isinstance(found := value[_FORMAT_KEY], int) and found != FORMAT:
             raise TableDamaged(
                 "userMetadata",
@@ -73,22 +71,25 @@ def from_metadata(metadata: object) -> BatchRecord | None:
         if not all(isinstance(text, str) for text in texts):
             return None
         progress = Progress.from_json(value["progress"])
-        files = tuple(value["files"])
         plan = str(value.get("plan", ""))
-        return BatchRecord(value["mirror"], value["root_identity"], progress, files, value["folder"], plan)
+        return BatchRecord(texts[0], texts[1], progress, tuple(texts[3:]), texts[2], plan)
     except _NO_RECORD:
         return None
 
 
 def carried_from(metadata: object) -> int | None:
     """The version whose record a commit says again; None for a commit that holds its own."""
-    if not isinstance(metadata, str) or _CARRIED_KEY not in metadata:
-        return None
-    try:
-        version = json.loads(metadata)[_CARRIED_KEY]
-    except _NO_RECORD:
-        return None
+    value = _parsed(metadata)
+    version = value.get(_CARRIED_KEY) if isinstance(value, dict) else None
     return version if isinstance(version, int) else None
+
+
+def _parsed(metadata: object) -> Any:  # noqa: ANN401 - what JSON holds
+    """What a record's text says; None for another program's, which need not be JSON."""
+    if isinstance(metadata, str) and _FORMAT_KEY in metadata:
+        with suppress(ValueError, RecursionError):
+            return json.loads(metadata)
+    return None
 
 
 def now_ms() -> int:

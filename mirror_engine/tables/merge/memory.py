@@ -89,7 +89,7 @@ class MemoryDeltaWriter(InProcessWriter):
         records = ((from_metadata(commits[at].metadata), at) for at in reversed(range(len(commits))))
         record, version = next((found for found in records if found[0]), (None, -1))
         newest = len(commits) - 1
-        return TableSnapshot(newest, commits[-1].schema, record, version, count_rows=lambda: self.row_count(table))
+        return TableSnapshot(newest, commits[-1].schema, record, version, count_rows=lambda: len(commits[-1].rows))
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         with self._lock:
@@ -159,10 +159,6 @@ class MemoryDeltaWriter(InProcessWriter):
             return pa.Table.from_pylist(commit.rows[:limit], schema)
         batches = pa.Table.from_pylist(commit.rows, schema).to_batches()
         return pa.Table.from_batches([batch.filter(where(batch)) for batch in batches], schema).slice(0, limit)
-
-    def row_count(self, table: str) -> int | None:
-        commits = self._tables.get(table)
-        return None if commits is None else len(commits[-1].rows)
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         entries = [

@@ -178,7 +178,7 @@ def test_rows_of_foreign_writers_are_read_with_their_partitions(without_spark):
     write_deltalake(str(folder), table, partition_by=["p q"])
     found = without_spark.rows("dbo/T")
     assert sorted(found.to_pylist(), key=lambda row: row["Id"]) == table.to_pylist()
-    assert without_spark.row_count("dbo/T") == 5
+    assert without_spark.snapshot("dbo/T").count_rows() == 5
     state = without_spark.snapshot("dbo/T")
     assert state.record is None
 
@@ -202,7 +202,7 @@ def test_rows_are_counted_in_footers_where_the_log_has_no_statistics(without_spa
     for line in lines:
         line.get("add", {}).pop("stats", None)
     commit(folder, 0).write_text("\n".join(map(json.dumps, lines)))
-    assert without_spark.row_count("dbo/T") == 3
+    assert without_spark.snapshot("dbo/T").count_rows() == 3
 
 
 def test_a_column_no_file_has_is_null_in_every_row(without_spark):
@@ -223,7 +223,7 @@ def test_a_table_that_cannot_be_renamed_away_stays_whole(without_spark, monkeypa
     with pytest.raises(StorageUnavailable, match="cannot be removed") as failed:
         without_spark.drop("dbo/T")
     assert "file system" in failed.value.help
-    assert without_spark.row_count("dbo/T") == 0
+    assert without_spark.snapshot("dbo/T").count_rows() == 0
 
 
 @pytest.mark.parametrize(

@@ -70,4 +70,4 @@ def test_vacuum_takes_what_no_commit_names_and_nothing_that_is_used(writer):
         vacuum()
     assert not orphan.exists()
     assert all(file.exists() for file in used)
-    assert writer.row_count(table.table) == 3
+    assert writer.snapshot(table.table).count_rows() == 3

@@ -54,7 +54,7 @@ def test_rows_a_foreign_writer_deleted_with_a_vector_are_gone(fresh, spark):
     spark.sql(f"DELETE FROM delta.`{path}` WHERE Id IN (0, 5, 7)")  # noqa: S608 - a path of our own
     assert list(path.glob("deletion_vector*.bin"))
     assert [row[0] for row in table.found()] == [1, 2, 3, 4, 6]
-    assert fresh.row_count("dbo/T") == 5
+    assert fresh.snapshot("dbo/T").count_rows() == 5
     state = fresh.snapshot("dbo/T")
     assert (state.record.progress.batch, state.record_version) == (1, 1)
     outcome = table.change((0, 5, "new"), (0, 1, "second"), (2, 7, None))
@@ -87,7 +87,7 @@ def test_large_tables_are_merged_as_small_ones(fresh, monkeypatch):
     table = Scenario(fresh, schema_of("Id", "d:double", "b c:string", "n:timestamp_ntz"), ["Id", "d"])
     table.change(*[(0, place, place / 3, "x", None) for place in range(100)], (0, 7, math.nan, "y", None))
     table.change(*[(2, place, place / 3, None, None) for place in range(0, 100, 2)], (1, 7, math.nan, "z", None))
-    assert fresh.row_count("dbo/T") == 51
+    assert fresh.snapshot("dbo/T").count_rows() == 51
     assert [row[2] for row in table.found() if row[0] == 7] == ["x", "z"]
 
 
@@ -148,7 +148,7 @@ def test_a_large_tables_rows_are_marked_instead_of_rewritten(fresh, monkeypatch)
     table.change((1, 2, "B"), (2, 3, None), (2, 9, None))
     table.change((4, 4, "D"), (4, 5, "E"))
     assert table.found() == [(1, "A"), (2, "B"), (4, "D"), (4, "D"), (5, "E")]
-    assert fresh.row_count(table.table) == 5
+    assert fresh.snapshot(table.table).count_rows() == 5
     plans = {entry.operation: entry.plan for entry in reversed(fresh.history(table.table)) if entry.plan}
     assert plans == {"MERGE": "broadcast; rows are marked; with inserts; bounds on Id"}
     folder = fresh.path(table.table)

@@ -39,7 +39,6 @@ def test_where_nothing_was_made_there_is_no_table(writer):
     assert writer.tables() == []
     assert writer.snapshot("dbo/T") is None
     assert writer.rows("dbo/T") is None
-    assert writer.row_count("dbo/T") is None
     assert list(writer.history("dbo/T")) == []
     assert writer.maintain("dbo/T", 168) == {}
     writer.drop("dbo/T")
@@ -52,7 +51,7 @@ def test_a_created_table_is_empty_and_carries_its_record(writer):
     state = writer.snapshot("dbo/T")
     assert (state.version, state.schema, state.record_version) == (0, table.schema, 0)
     assert state.record == table.record()
-    assert writer.row_count("dbo/T") == 0
+    assert writer.snapshot("dbo/T").count_rows() == 0
     rows = writer.rows("dbo/T")
     assert (rows.num_rows, rows.schema.names) == (0, ["Id", "n", "day"])
 
@@ -274,7 +273,7 @@ def test_rows_may_be_chosen_of_any_version_and_limited(writer):
     for first in (0, 4, 7):
         table.change(*[(0, number, "x") for number in range(first, first + 3)])
     table.change((2, 8, None), (1, 5, "y"))
-    assert writer.row_count("dbo/T") == 8
+    assert writer.snapshot("dbo/T").count_rows() == 8
     assert [len(table.found(version)) for version in range(5)] == [0, 3, 6, 9, 8]
     for missing in (-1, 5, 10**9):
         with pytest.raises(UsageError, match="no version"):
