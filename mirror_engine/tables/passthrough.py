@@ -11,7 +11,6 @@ import uuid
 import weakref
 from bisect import bisect
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -128,9 +127,8 @@ class PassthroughReader:
         return file, contract
 
     def _verified(self, copy: Path, request: ReadRequest) -> ReadFile:
-        """Read every row of the copy through the row rules, while its digest is ingested."""
-        with copy.open("rb") as handle, copy.open("rb") as hashed, ThreadPoolExecutor(1) as pool:
-            hashing = pool.submit(digest, hashed)
+        """Read every row of the copy through the row rules."""
+        with copy.open("rb") as handle:
             file, contract = self._opened(handle, request)
             metadata = file.parquet.metadata
             rows = CopiedRows(copy, [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)])
@@ -140,7 +138,7 @@ class PassthroughReader:
             for group, columns in rows.facts.items():
                 for at, column in enumerate(file.columns):
                     _check_chunk(column, metadata.row_group(group).column(at), columns[column.name])
-            read = read_file(file, contract, ingested, request, hashing.result())
+            read = read_file(file, contract, ingested, request, digest(handle))
             return replace(read, rows=replace(read.rows, passthrough=copy))
 
 

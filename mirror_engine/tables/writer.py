@@ -277,5 +277,5 @@ def _sweep(folder: TablePath, retention_hours: float) -> None:
     )
     for file in [*unfinished, *(folder / "_change_data").rglob("*.parquet")]:
         with suppress(OSError):
-            if time.time() - file.stat().st_mtime >= retention_hours * 3600:
+            if time.time() - file.stat().st_mtime_ns / 1e9 >= retention_hours * 3600:
                 file.unlink()
