@@ -34,7 +34,6 @@ from mirror_engine.storage.roots import check_place, root_of, state_folder
 from mirror_engine.storage.store_url import parse_place
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.deferred import DeferredWriter, TablesReadOnce
-from mirror_engine.tables.reading.request import LazyReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -428,7 +427,7 @@ class Mirror:
             engine = Engine(
                 context,
                 self._poller(),
-                BatchReader(LazyReader(self._reader), self.config, self._emit, self._writer.prepare, self._passthrough),
+                BatchReader(self._reader, self.config, self._emit, self._writer.prepare, self._passthrough),
                 Janitor(self._storage, self.config, self._clock, check_lock),
                 MonitoringFiles(context).write,
             )

@@ -164,7 +164,7 @@ def command(
                     state_folder(folder), flags, os.environ, shared["config_file"], effective=effective
                 )
                 if "memory_limit" in config and given["config"].memory_limit != "none":
-                    from mirror_engine.tables.reading.limits import limit_memory  # imports Arrow
+                    from mirror_engine.tables.reading.open_file import limit_memory  # imports Arrow
 
                     limit_memory(given["config"].memory_limit)
             with ExitStack() as stack:

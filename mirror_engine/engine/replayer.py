@@ -108,20 +108,21 @@ class BatchReader:
     """Reads change files one after the other until a limit is reached (LZ-4.16) or one is rejected (LZ-4.17).
 
     Args:
+        reader: makes the reader of rows, once a file's rows are read.
         prepare: called, more than once, while files are still read, where the batch probably needs a MERGE.
         passthrough: makes the reader of files that are added unchanged; None where rows are always read.
     """
 
     def __init__(
         self,
-        reader: OrderedReader,
+        reader: Callable[[], OrderedReader],
         config: Config,
         emit: Callable[[Event], None],
         prepare: Callable[[], None],
         passthrough: Callable[[], PassthroughReader] | None = None,
     ) -> None:
         self._passthrough = cache(passthrough) if passthrough else None
-        self._reader = reader
+        self._reader = cache(reader)
         self._config = config
         self._emit = emit
         self._prepare = prepare
@@ -175,7 +176,7 @@ class BatchReader:
     def _read_run(self, pending: PendingFiles, reason: str) -> Iterator[ReadFile]:
         """Yield files whose rows are applied, up to one that is added unchanged."""
         size, facts = 0, pending.facts
-        with closing(self._reader.in_order(pending)) as reading:
+        with closing(self._reader().in_order(pending)) as reading:
             for place, file in enumerate(pending.files):
                 passthrough = self._try_passthrough(pending, place, facts) if place else reason
                 if is_full(self._config, place, size, file) or isinstance(passthrough, ReadFile):

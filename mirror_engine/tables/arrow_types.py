@@ -26,6 +26,9 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 _WORDS = {arrow: word for word, arrow in _PLAIN.items()}
 _DDL = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
+# pyarrow raises these for bytes that it cannot parse
+PARSE_ERRORS = (pa.ArrowException, OSError, MemoryError, OverflowError, ValueError, TypeError, NotImplementedError)
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 

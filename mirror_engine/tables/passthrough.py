@@ -26,8 +26,7 @@ from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.log.snapshot import needs_mapping
 from mirror_engine.tables.log.statistics import decimal_of
 from mirror_engine.tables.log.tables_folder import PROCESS
-from mirror_engine.tables.reading.parquet import DICTIONARY_ENCODINGS, ParquetChangeFile
-from mirror_engine.tables.reading.parquet_types import parquet_type
+from mirror_engine.tables.reading.parquet import DICTIONARY_ENCODINGS, ParquetChangeFile, parquet_type
 from mirror_engine.tables.reading.reader import file_contract, read_file
 from mirror_engine.tables.reading.request import digest, listed_now, open_listed
 from mirror_engine.tables.reading.row_rules import IngestedRows

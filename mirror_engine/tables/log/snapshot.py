@@ -23,7 +23,7 @@ from deltalake.exceptions import DeltaError
 from mirror_engine.errors import RESTORE_HELP, CommitConflict, StorageUnavailable, TableDamaged, UsageError, is_panic
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.storage.stores import deltalake_options
-from mirror_engine.tables.arrow_types import arrow_schema
+from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_schema
 from mirror_engine.tables.base import TableSnapshot
 from mirror_engine.tables.log.record import (
     carried_from,
@@ -37,7 +37,6 @@ from mirror_engine.tables.log.record import (
 from mirror_engine.tables.log.statistics import may_hold
 from mirror_engine.tables.log.table_path import REQUESTS, StorePath, parquet_source
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, LOG_FOLDER, commits_from, is_table, plain_folder
-from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

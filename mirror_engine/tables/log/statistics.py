@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading.parquet_types import FIRST_DAY, LAST_DAY
+from mirror_engine.tables.arrow_types import FIRST_DAY, LAST_DAY, arrow_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -105,17 +105,14 @@ class KeyIndex:
 
     def _add_inserts(self, keys: Hashes) -> ChangeEffects:
         """Inserts of a large file; its keys are sorted in place, and joined where they come behind all others."""
-        if not (is_rising := (keys[1:] > keys[:-1]).all()):
+        if not (keys[1:] > keys[:-1]).all():
             keys.sort()
-        if is_rising or (keys[1:] > keys[:-1]).all():
-            if not len(self._keys):
-                self._keys = keys
-                return ChangeEffects(inserted=len(keys))
-            if keys[0] > self._keys[-1]:
-                self._keys = np.concatenate([self._keys, keys])
-                if self._rows is not None:
-                    self._rows = np.concatenate([self._rows, np.ones(len(keys), self._rows.dtype)])
-                return ChangeEffects(inserted=len(keys))
+        is_first = not len(self._keys)
+        if (keys[1:] > keys[:-1]).all() and (is_first or keys[0] > self._keys[-1]):
+            self._keys = keys if is_first else np.concatenate([self._keys, keys])
+            if self._rows is not None:
+                self._rows = np.concatenate([self._rows, np.ones(len(keys), self._rows.dtype)])
+            return ChangeEffects(inserted=len(keys))
         distinct, rows = np.unique(keys, return_counts=True)
         prior = self._rows_of(distinct)
         self._take(distinct, prior + rows)

@@ -1,4 +1,4 @@
-"""Opens a Parquet change file: its columns as Parquet itself types them, and its rows in bounded batches.
+"""Parquet change files: the Delta types that columns are read as, and rows in bounded batches.
 
 Arrow parses the bytes and guards itself against sizes that a footer or a page header claims. What it is not asked:
 `buffer_size` (a buffer of whatever size a page header claims) and, before a row of its row group was read,
@@ -7,24 +7,25 @@ Arrow parses the bytes and guards itself against sizes that a footer or a page h
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose, without_errors
+from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
 from mirror_engine.landing_zone.schema import VOID, Column, same_name
-from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading.limits import broken, check_lengths, check_total, out_of_memory, too_large
-from mirror_engine.tables.reading.parquet_types import PARSE_ERRORS, OutOfRange, ParquetType, converted, parquet_type
-from mirror_engine.tables.reading.request import OpenFile
+from mirror_engine.tables.arrow_types import FIRST_DAY, LAST_DAY, PARSE_ERRORS, arrow_type
+from mirror_engine.tables.reading.open_file import OpenFile
 from mirror_engine.tables.reading.row_rules import effective_markers
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from mirror_engine.config import Config
 
@@ -49,9 +50,78 @@ _DOCUMENTED_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _MARKER_TYPES = frozenset({"byte", "short", "integer", "long", "string", VOID})
 _UNSIGNED = frozenset({"UINT8", "UINT16", "UINT32", "UINT64"})
 
+_SIGNED = {8: "byte", 16: "short", 32: "integer", 64: "long"}
+_UNSIGNED_BITS = {8: "short", 16: "integer", 32: "long", 64: "decimal(20,0)"}
+_WIDEST_DECIMAL = 38
+_DAY = 24 * 60 * 60 * 1_000_000
+
+
+@dataclass(frozen=True)
+class ParquetType:
+    """The type of a Parquet column, and the Delta type it is read as (LZ-5.8).
+
+    Attributes:
+        spelling: the type in Parquet's words.
+        word: the type in Delta's words; None where the protocol has none (ME049).
+        taken_as: what it is taken as, where it is not read exactly as it is (ME050).
+        zone: whether times carry one; `unsaid` for all else, and for INT96.
+    """
+
+    spelling: str
+    word: str | None
+    taken_as: str | None = None
+    zone: Literal["naive", "utc", "unsaid"] = "unsaid"
+
+
+_ANNOTATED = {
+    "String": ParquetType("STRING", "string"),
+    "Enum": ParquetType("ENUM", "string"),
+    "JSON": ParquetType("JSON", "string"),
+    "Date": ParquetType("DATE", "date"),
+    "Null": ParquetType("NULL", VOID),
+    "UUID": ParquetType("UUID", "binary", taken_as="binary"),
+}
+_BARE = {
+    "BOOLEAN": ParquetType("BOOLEAN", "boolean"),
+    "INT32": ParquetType("INT32", "integer"),
+    "INT64": ParquetType("INT64", "long"),
+    "INT96": ParquetType("INT96", "timestamp", taken_as="timestamp in microseconds"),
+    "FLOAT": ParquetType("FLOAT", "float"),
+    "DOUBLE": ParquetType("DOUBLE", "double"),
+    "BYTE_ARRAY": ParquetType("BYTE_ARRAY", "binary"),
+}
+
+
+def parquet_type(leaf: Any) -> ParquetType:  # noqa: ANN401 - pyarrow's ColumnSchema is no public type
+    """The type of one column of the Parquet schema that is neither nested nor repeated (LZ-5.8)."""
+    return _typed(leaf.logical_type.to_json(), leaf.physical_type, leaf.length)
+
+
+@lru_cache(maxsize=1_000)
+def _typed(annotation: str, physical: str, length: int) -> ParquetType:
+    logical = json.loads(annotation)
+    kind = logical["Type"]
+    foreign = "binary" if physical == "BYTE_ARRAY" else None  # BSON, geometry and geography are bytes (LZ-5.11)
+    found = _ANNOTATED.get(kind, ParquetType(kind.upper(), foreign, taken_as=foreign))
+    match logical:
+        case {"Type": "None"}:
+            fixed = ParquetType(f"FIXED_LEN_BYTE_ARRAY({length})", "binary", taken_as="binary")
+            found = _BARE.get(physical, fixed)
+        case {"Type": "Int", "bitWidth": bits, "isSigned": True}:
+            found = ParquetType(f"INT{bits}", _SIGNED[bits])
+        case {"Type": "Int", "bitWidth": bits}:
+            found = ParquetType(f"UINT{bits}", _UNSIGNED_BITS[bits], taken_as=_UNSIGNED_BITS[bits])
+        case {"Type": "Decimal", "precision": precision, "scale": scale}:
+            fits = 0 < precision <= _WIDEST_DECIMAL and 0 <= scale <= precision
+            found = ParquetType(f"DECIMAL({precision},{scale})", f"decimal({precision},{scale})" if fits else None)
+        case {"Type": "Timestamp", "timeUnit": unit, "isAdjustedToUTC": is_utc}:
+            taken_as = "timestamp in microseconds" if unit == "nanoseconds" else None
+            found = ParquetType(f"TIMESTAMP in {unit}", "timestamp", taken_as, "utc" if is_utc else "naive")
+    return found
+
 
 class Field(NamedTuple):
-    """A column of the file, the marker included."""
+    """A column of the file, or the marker."""
 
     name: str
     type: ParquetType
@@ -78,15 +148,15 @@ class ParquetChangeFile(OpenFile):
         footer = self._read_footer()
         try:
             self.parquet = _opened(handle, footer)
-            _check_metadata(self.parquet.metadata, path)
-            self._fields = fields = _fields(self.parquet, path)
+            self._check_metadata(self.parquet.metadata)
+            self._fields = fields = self._read_fields()
         except PARSE_ERRORS as error:
-            raise broken(path, "its footer cannot be understood") from error
-        self._marker_at = _marker_position(fields, path)
+            raise self._broken("its footer cannot be understood") from error
+        self._marker_at = self._marker_position()
         self.promised_rows = rows = int(self.parquet.metadata.num_rows)
         self.has_rows = rows > 0
         self._fixed_width = _fixed_width(self.parquet.schema)
-        check_total(rows * self._fixed_width, rows, self._size, path, config)
+        self._check_total(rows * self._fixed_width, rows)
         self.marker = None if self._marker_at is None else fields[self._marker_at].name
         data = {at: field for at, field in enumerate(fields) if at != self._marker_at}
         self._data = {at: Column(field.name, self._word(field), field.nullable) for at, field in data.items()}
@@ -113,47 +183,79 @@ class ParquetChangeFile(OpenFile):
             names = [self._fields[at].name for at in read]
         for group in range(self.parquet.num_row_groups):
             for raw in self._raw_batches(group, names):
-                unfolded += check_lengths(raw, self._path, rows + 1, self._config)
+                unfolded += self._check_lengths(raw, rows + 1)
                 yield self._typed(dict(zip(read, raw.columns, strict=False)), rows + 1)
                 rows += raw.num_rows
-                check_total(unfolded, rows, self._size, self._path, self._config)
+                self._check_total(unfolded, rows)
             self._note_codecs(group, read)
         if rows != self.promised_rows:
-            raise broken(self._path, "it holds fewer rows than its footer says")
+            raise self._broken("it holds fewer rows than its footer says")
 
     def _read_footer(self) -> bytes:
-        """Read the footer's bytes.
-
-        Raises:
-            RejectedFile: ME023 for 0 bytes, ME024 for an incomplete file, ME075 for a footer beyond `max_row_size`.
-        """
-        path, source, limit = self._path, self._handle, self._config.max_row_size
+        """The footer's bytes; ME023 for no bytes, ME024 for an incomplete file, ME075 beyond `max_row_size`."""
+        source, limit = self._handle, self._config.max_row_size
         if self._size == 0:
-            raise RejectedFile(diagnose("ME023", path))
+            raise self._rejected("ME023")
         source.seek(0)
         head = source.read(len(_MAGIC))
         source.seek(max(self._size - _TAIL_BYTES, 0))
         tail = source.read(_TAIL_BYTES)
         length = int.from_bytes(tail[:4], "little")
         if _ENCRYPTED_MAGIC in {head, tail[-4:]}:
-            raise broken(path, "it is encrypted")
+            raise self._broken("it is encrypted")
         if head != _MAGIC[: len(head)]:
-            raise broken(path, "it does not begin as a Parquet file does")
+            raise self._broken("it does not begin as a Parquet file does")
         if self._size < len(_MAGIC) + _TAIL_BYTES or tail[-4:] != _MAGIC:
-            raise broken(path, "it does not end as a Parquet file does")
+            raise self._broken("it does not end as a Parquet file does")
         if length > self._size - _TAIL_BYTES - len(_MAGIC):
-            raise broken(path, "its footer is said to be longer than the file")
+            raise self._broken("its footer is said to be longer than the file")
         if length > limit:
-            raise too_large(path, f"a footer of {length:,} bytes", limit)
+            raise self._too_large(f"a footer of {length:,} bytes", limit)
         source.seek(self._size - _TAIL_BYTES - length)
         return source.read(length)
+
+    def _check_metadata(self, metadata: Any) -> None:  # noqa: ANN401 - pyarrow's FileMetaData
+        groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+        rows = [group.num_rows for group in groups]
+        if metadata.num_rows < 0 or min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
+            raise self._broken("its footer contradicts itself about the number of rows")
+        if not {group.num_columns for group in groups} <= {metadata.num_columns}:
+            raise self._broken("its footer contradicts itself about the number of columns")
+        if b"ARROW:schema" in (metadata.metadata or {}):  # in another spelling than writers use
+            raise self._broken("its footer cannot be understood")
+
+    def _read_fields(self) -> list[Field]:
+        """The file's columns; a nested one is refused at once (ME049)."""
+        fields: list[Field] = []
+        for at, column in enumerate(self.parquet.schema_arrow):
+            is_nested = pa.types.is_nested(column.type)
+            kind = "LIST" if pa.types.is_list(column.type) else "MAP" if pa.types.is_map(column.type) else "STRUCT"
+            found = ParquetType(kind, None) if is_nested else parquet_type(self.parquet.schema.column(at))
+            if found.word is None and not same_name(column.name, MARKER_COLUMN):
+                raise self._rejected("ME049", column=column.name, found=found.spelling)
+            fields.append(Field(column.name, found, column.nullable))
+            if is_nested:
+                break  # behind it, the places of columns and of leaves differ
+        return fields
+
+    def _marker_position(self) -> int | None:
+        """The marker's place (LZ-4.10); two of them, or one of another type, are refused (LZ-4.11)."""
+        fields = self._fields
+        places = [at for at, field in enumerate(fields) if same_name(field.name, MARKER_COLUMN)]
+        if not places:
+            return None
+        first = fields[places[0]].type
+        if len(places) > 1 or not (first.word in _MARKER_TYPES or first.spelling in _UNSIGNED):
+            kinds = " and ".join(fields[at].type.spelling for at in places)
+            raise self._rejected("ME036", column=MARKER_COLUMN, found=kinds)
+        return places[0]
 
     def _raw_batches(self, group: int, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """A row group as Parquet types it, in batches of about `BATCH_BYTES`."""
         described = self.parquet.metadata.row_group(group)
         encoded = max(described.total_byte_size, 0)
         unfolded = described.num_rows * self._fixed_width + encoded
-        check_total(unfolded, self.promised_rows, self._size, self._path, self._config)
+        self._check_total(unfolded, self.promised_rows)
         try:
             width = self._fixed_width + encoded // max(described.num_rows, 1)
             if described.num_rows * encoded > BATCH_BYTES:
@@ -165,7 +267,10 @@ class ParquetChangeFile(OpenFile):
                 use_threads=self._threads and unfolded > _THREADED_BYTES,
             )
         except MemoryError as error:
-            raise out_of_memory(self._path, f"row group {group + 1}", self._config) from error
+            limit, option = "the memory of this process", "it"
+            if self._config.memory_limit != "none":
+                limit, option = f"{self._config.memory_limit:,} bytes", "memory_limit"
+            raise self._rejected("ME075", reason=f"row group {group + 1}", limit=limit, option=option) from error
         except PARSE_ERRORS as error:
             raise self._unreadable(group, names, str(error)) from error
 
@@ -176,10 +281,10 @@ class ParquetChangeFile(OpenFile):
             for _ in self._raw_batches(group, [name]):
                 pass
         if "crypt" in error:
-            return broken(self._path, "it is encrypted")
+            return self._broken("it is encrypted")
         if len(names) == 1 and _ENCODING_FAULTS.search(error):
-            return RejectedFile(self._diagnostic("ME087", column=names[0], reason=error))
-        return broken(self._path, f"the pages of row group {group + 1} cannot be read")
+            return self._rejected("ME087", column=names[0], reason=error)
+        return self._broken(f"the pages of row group {group + 1} cannot be read")
 
     def _longest_text(self, group: int, names: Collection[str] | None) -> int:
         """Bytes of the longest row that text and binary columns of a row group can make out of few bytes.
@@ -227,7 +332,7 @@ class ParquetChangeFile(OpenFile):
             return converted(cells, arrow_type(column.type))
         except OutOfRange as error:
             row = first_row + error.position if error.position >= 0 else None
-            raise RejectedFile(self._diagnostic("ME060", row, column=column.name, type=error.expected)) from error
+            raise self._rejected("ME060", row, column=column.name, type=error.expected) from error
 
     def _word(self, field: Field) -> str:
         is_ntz = self._config.naive_timestamps == "ntz" and field.type.zone == "naive"
@@ -271,44 +376,6 @@ def _opened(source: BinaryIO, footer: bytes) -> pq.ParquetFile:
     )
 
 
-def _check_metadata(metadata: Any, path: str) -> None:  # noqa: ANN401 - pyarrow's FileMetaData
-    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
-    rows = [group.num_rows for group in groups]
-    if metadata.num_rows < 0 or min(rows, default=0) < 0 or sum(rows) != metadata.num_rows:
-        raise broken(path, "its footer contradicts itself about the number of rows")
-    if not {group.num_columns for group in groups} <= {metadata.num_columns}:
-        raise broken(path, "its footer contradicts itself about the number of columns")
-    if b"ARROW:schema" in (metadata.metadata or {}):  # in another spelling than writers use
-        raise broken(path, "its footer cannot be understood")
-
-
-def _fields(file: pq.ParquetFile, path: str) -> list[Field]:
-    """The file's columns; a nested one is refused at once (ME049)."""
-    fields: list[Field] = []
-    for at, column in enumerate(file.schema_arrow):
-        is_nested = pa.types.is_nested(column.type)
-        kind = "LIST" if pa.types.is_list(column.type) else "MAP" if pa.types.is_map(column.type) else "STRUCT"
-        found = ParquetType(kind, None) if is_nested else parquet_type(file.schema.column(at))
-        if found.word is None and not same_name(column.name, MARKER_COLUMN):
-            raise RejectedFile(diagnose("ME049", path, column=column.name, found=found.spelling))
-        fields.append(Field(column.name, found, column.nullable))
-        if is_nested:
-            break  # behind it, the places of columns and of leaves differ
-    return fields
-
-
-def _marker_position(fields: Sequence[Field], path: str) -> int | None:
-    """The marker's place (LZ-4.10); two of them, or one of another type, are refused (LZ-4.11)."""
-    places = [at for at, field in enumerate(fields) if same_name(field.name, MARKER_COLUMN)]
-    if not places:
-        return None
-    first = fields[places[0]].type
-    if len(places) > 1 or not (first.word in _MARKER_TYPES or first.spelling in _UNSIGNED):
-        kinds = " and ".join(fields[at].type.spelling for at in places)
-        raise RejectedFile(diagnose("ME036", path, column=MARKER_COLUMN, found=kinds))
-    return places[0]
-
-
 def _fixed_width(schema: Any) -> int:  # noqa: ANN401 - pyarrow's ParquetSchema
     """Bytes of one row's values in memory, text and binary not counted."""
     leaves = [schema.column(at) for at in range(len(schema))]
@@ -318,3 +385,63 @@ def _fixed_width(schema: Any) -> int:  # noqa: ANN401 - pyarrow's ParquetSchema
 def _first_row(file: pq.ParquetFile, group: int, columns: Iterable[str]) -> list[pa.Array]:
     first = next(file.iter_batches(batch_size=1, row_groups=[group], columns=list(columns), use_threads=False), None)
     return [] if first is None else first.columns
+
+
+class OutOfRange(ValueError):
+    """A cell outside its own type: its position in the array (-1: unknown), and what was expected."""
+
+    def __init__(self, expected: str, position: int = -1) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.position = position
+
+
+def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
+    """Convert a column's cells from Parquet's type to the Arrow type that the engine uses.
+
+    Times are cut to microseconds towards the past, also before 1970.
+
+    Raises:
+        OutOfRange: text that is not UTF-8, a date or time outside the years 1 to 9999, too wide a decimal.
+    """
+    if isinstance(cells, pa.ExtensionArray):
+        cells = cells.storage
+    if pa.types.is_timestamp(target):
+        expected = "a time in the years 1 to 9999"
+        naive = cells.view(pa.timestamp(cells.type.unit))
+        if cells.type.unit == "ns":
+            naive = pc.floor_temporal(naive, unit="microsecond")
+        values = _read(naive, lambda some: some.cast(pa.timestamp("us")), expected)
+        _check_years(values.view(pa.int64()), FIRST_DAY * _DAY, (LAST_DAY + 1) * _DAY - 1, expected)
+        return values.view(target)
+    expected = "text in UTF-8" if pa.types.is_string(target) else str(target)
+    values = _read(cells, lambda some: _cast(some, target), expected)
+    if pa.types.is_date32(target):
+        _check_years(values.view(pa.int32()), FIRST_DAY, LAST_DAY, "a date in the years 1 to 9999")
+    return values
+
+
+def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array:
+    values = cells.cast(target)
+    values.validate(full=True)
+    return values
+
+
+def _read(cells: pa.Array, reading: Callable[[pa.Array], pa.Array], expected: str) -> pa.Array:
+    """Convert all cells at once; one by one where that fails, to find the position."""
+    try:
+        return reading(cells)
+    except pa.ArrowInvalid as error:
+        position = -1
+        try:
+            for position in range(len(cells)):
+                reading(cells.slice(position, 1))
+        except pa.ArrowInvalid:
+            raise OutOfRange(expected, position) from error
+        raise OutOfRange(expected) from error
+
+
+def _check_years(counts: pa.Array, first: int, last: int, expected: str) -> None:
+    outside = pc.index(pc.or_(pc.less(counts, first), pc.greater(counts, last)), True).as_py()
+    if outside >= 0:
+        raise OutOfRange(expected, outside)

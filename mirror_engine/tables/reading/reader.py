@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.reading.request import OpenFile, PendingFiles, ReadRequest
+    from mirror_engine.tables.reading.open_file import OpenFile
+    from mirror_engine.tables.reading.request import PendingFiles, ReadRequest
     from mirror_engine.tables.reading.spill import ReadMode
 
 IN_MEMORY_BYTES = 1 << 20

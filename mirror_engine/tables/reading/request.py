@@ -5,28 +5,20 @@ Imports no Arrow: a start that reads no rows goes without.
 
 from __future__ import annotations
 
-import os
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from mirror_engine.errors import ConcurrentModification
-from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
-    import pyarrow as pa
-
-    from mirror_engine.config import Config
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.schema import Column, TableSchema
+    from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import FileRows
 
@@ -141,64 +133,6 @@ def digest(handle: BinaryIO) -> str:
     return hasher.hexdigest()
 
 
-class OpenFile(ABC):
-    """An open change file.
-
-    Args:
-        handle: its bytes, seekable; stays open, and is the caller's to close after the last batch.
-        path: for messages, from the landing zone's top.
-        config: all options.
-
-    Attributes:
-        columns: data columns in file order, without the marker; observed types in Delta's words, `VOID` for a
-            null-typed one. For text: the declared columns that the header names.
-        marker: the marker column's name as spelled; None for a marker-free file.
-        naive_columns, utc_columns: timestamp columns without and with a time zone.
-        has_rows: whether it may hold a row.
-    """
-
-    columns: Sequence[Column] = ()
-    marker: str | None = None
-    naive_columns: frozenset[str] = frozenset()
-    utc_columns: frozenset[str] = frozenset()
-    has_rows: bool = True
-
-    def __init__(self, handle: BinaryIO, path: str, config: Config) -> None:
-        self._handle = handle
-        self._size = handle.seek(0, os.SEEK_END)
-        self._path = path
-        self._config = config
-        self._noted: dict[Diagnostic, None] = {}
-
-    @property
-    def diagnostics(self) -> list[Diagnostic]:
-        """Warnings and information; grows while rows are read."""
-        return list(self._noted)
-
-    def _note(self, code: str, **details: object) -> None:
-        """Add a diagnostic, once: rows are read more than once."""
-        self._noted[self._diagnostic(code, **details)] = None
-
-    def _diagnostic(self, code: str, row: int | None = None, /, **details: object) -> Diagnostic:
-        return diagnose(code, self._path, row=row, strict=self._config.strict, **details)
-
-    @abstractmethod
-    def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Rows in file order, in bounded batches, readable more than once.
-
-        Args:
-            columns: those that must be read, by the file's own names; all, where it is None. A format that cannot
-                leave columns out gives all.
-
-        Columns under the file's own names, in file order, each in the Arrow type of its observed Delta type (see
-        `arrow_types`), then, where there is a marker, `MARKER_COLUMN` as int8, each of them one the protocol knows.
-
-        Raises:
-            RejectedFile: a row, cell or page cannot be read (ME024, ME037 for a marker outside int8, ME060,
-                ME061, ME075).
-        """
-
-
 class OrderedReader(Protocol):
     """Reads pending files, each against the context after the one before."""
 
@@ -210,13 +144,3 @@ class OrderedReader(Protocol):
             ConcurrentModification: a file was replaced or removed since it was listed.
             StorageUnavailable: the storage or the scratch folder failed.
         """
-
-
-class LazyReader:
-    """`OrderedReader` that imports and makes another one for the first file."""
-
-    def __init__(self, make: Callable[[], OrderedReader]) -> None:
-        self._reader = cache(make)
-
-    def in_order(self, pending: PendingFiles) -> Generator[ReadFile, None, None]:
-        return self._reader().in_order(pending)

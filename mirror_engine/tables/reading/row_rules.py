@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mirror_engine.landing_zone.schema import Incoming, Merged
-    from mirror_engine.tables.reading.request import OpenFile
+    from mirror_engine.tables.reading.open_file import OpenFile
     from mirror_engine.tables.reading.spill import ReadMode
 
 _MARKERS = tuple(marker.value for marker in RowMarker)

@@ -16,8 +16,7 @@ from mirror_engine.landing_zone.csv_values import CellFault, parser
 from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
 from mirror_engine.landing_zone.schema import Column, folded
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading.limits import broken, check_total
-from mirror_engine.tables.reading.request import OpenFile
+from mirror_engine.tables.reading.open_file import OpenFile
 from mirror_engine.tables.reading.row_rules import effective_markers
 
 if TYPE_CHECKING:
@@ -98,32 +97,6 @@ _MAX_FRAME = 65536
 _COMPRESSED, _UNCOMPRESSED, _FIRST_SKIPPABLE = 0x00, 0x01, 0x80  # kinds of chunks in Snappy's framing format
 
 
-def text_bytes(handle: BinaryIO, path: str, encoding: str) -> Iterator[bytes]:
-    """Yield the decompressed text from its start; GZIP, ZSTD and framed Snappy are known by their first bytes.
-
-    Raises:
-        RejectedFile: ME024.
-        StorageUnavailable: reading failed.
-    """
-    handle.seek(0)
-    head = handle.read(_HEAD_BYTES)
-    handle.seek(0)
-    codec = next((codec for magic, codec in _CODECS.items() if head.startswith(magic)), "")
-    if not codec and encoding == "utf-8" and head.startswith(b"\0"):  # Hadoop's blocks of Snappy begin so
-        raise broken(path, "it is neither text nor compressed with GZIP, ZSTD or Snappy's framing format")
-    read = handle.read
-    try:
-        if codec == "snappy":
-            yield from _snappy_frames(handle)
-            return
-        if codec:
-            kept_open = SimpleNamespace(read=handle.read, close=lambda: None, closed=False)  # it is read again
-            read = pa.CompressedInputStream(pa.PythonFile(kept_open, mode="r"), codec).read
-        yield from iter(partial(read, CHUNK_BYTES), b"")
-    except (OSError, EOFError, pa.ArrowException) as error:
-        raise broken(path, f"its {codec} data is damaged or ends early") from error
-
-
 def _snappy_frames(source: BinaryIO) -> Iterator[bytes]:
     """Decode https://github.com/google/snappy/blob/main/framing_format.txt; EOFError where it is damaged."""
     while head := source.read(4):
@@ -170,12 +143,15 @@ class TextChangeFile(OpenFile):
     def __init__(self, handle: BinaryIO, path: str, metadata: Metadata, config: Config) -> None:
         super().__init__(handle, path, config)
         self._metadata = metadata
-        if next(text_bytes(handle, path, metadata.dialect.encoding), None) is None:
+        if next(self._text_bytes(), None) is None:
             raise self._rejected("ME023")
         first = next(self._records(self._reader()), None)
         if first is None:
             raise self._rejected("ME061", reason="there is no header")
-        fields = self._matched([name or "" for name in first[0]])
+        try:
+            fields = self._matched([name or "" for name in first[0]])
+        except RejectedFile as error:
+            raise RejectedFile(error.diagnostic, self.diagnostics) from None
         self._fields = sorted(fields, key=lambda field: field.kind == _MARKER)
         self.columns = tuple(field.column for field in fields if field.kind != _MARKER)
         without_errors(self._noted)
@@ -196,7 +172,7 @@ class TextChangeFile(OpenFile):
                 batch = self._batch(rows, first_row)
                 first_row += len(rows)
                 expanded += batch.nbytes
-                check_total(expanded, first_row - 1, self._size, self._path, self._config)
+                self._check_total(expanded, first_row - 1)
                 yield batch
         if reader.other_line_ends:
             self._note("ME062")
@@ -208,8 +184,29 @@ class TextChangeFile(OpenFile):
         return RecordReader(self._metadata.dialect, self._path, config.max_row_size, strict=config.strict)
 
     def _records(self, reader: RecordReader) -> Iterator[list[Record]]:
-        encoding = self._metadata.dialect.encoding
-        return reader.records(decoded(text_bytes(self._handle, self._path, encoding), encoding))
+        return reader.records(decoded(self._text_bytes(), self._metadata.dialect.encoding))
+
+    def _text_bytes(self) -> Iterator[bytes]:
+        """Yield the decompressed text; GZIP, ZSTD and framed Snappy are known by their first bytes (ME024)."""
+        handle = self._handle
+        handle.seek(0)
+        head = handle.read(_HEAD_BYTES)
+        handle.seek(0)
+        codec = next((codec for magic, codec in _CODECS.items() if head.startswith(magic)), "")
+        is_utf8 = self._metadata.dialect.encoding == "utf-8"
+        if not codec and is_utf8 and head.startswith(b"\0"):  # Hadoop's blocks of Snappy begin so
+            raise self._broken("it is neither text nor compressed with GZIP, ZSTD or Snappy's framing format")
+        read = handle.read
+        try:
+            if codec == "snappy":
+                yield from _snappy_frames(handle)
+                return
+            if codec:
+                kept_open = SimpleNamespace(read=handle.read, close=lambda: None, closed=False)  # it is read again
+                read = pa.CompressedInputStream(pa.PythonFile(kept_open, mode="r"), codec).read
+            yield from iter(partial(read, CHUNK_BYTES), b"")
+        except (OSError, EOFError, pa.ArrowException) as error:
+            raise self._broken(f"its {codec} data is damaged or ends early") from error
 
     def _matched(self, header: list[str]) -> list[_Field]:
         """The marker and the declared columns among a header's names (LZ-4.10, LZ-6.5)."""
@@ -269,11 +266,8 @@ class TextChangeFile(OpenFile):
         except CellFault as cell:
             row = first_row + cell.position
             details = {"column": field.column.name, "type": field.kind, "fault": cell.fault}
-            raise RejectedFile(self._diagnostic("ME060", row, **details)) from None
+            raise self._rejected("ME060", row, **details) from None
         if values.null_count and not field.column.nullable:
             row = first_row + values.is_valid().index(pa.scalar(False)).as_py()
-            raise RejectedFile(self._diagnostic("ME048", row, column=field.column.name))
+            raise self._rejected("ME048", row, column=field.column.name)
         return values
-
-    def _rejected(self, code: str, **details: object) -> RejectedFile:
-        return RejectedFile(self._diagnostic(code, **details), self.diagnostics)

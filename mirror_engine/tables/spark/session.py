@@ -26,7 +26,7 @@ from mirror_engine.errors import JarsMissing, MirrorError, SetupError, SparkFail
 from mirror_engine.events import SetupProgress, ignore
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import hadoop_options
-from mirror_engine.tables.reading.limits import unlimited_memory
+from mirror_engine.tables.reading.open_file import unlimited_memory
 from mirror_engine.tables.spark import jars
 from mirror_engine.tables.spark.java import find_java
 

@@ -24,7 +24,7 @@ READ = """
 import sys
 from peak_memory import peak_bytes
 from mirror_engine.config import Config
-from mirror_engine.tables.reading.limits import limit_memory
+from mirror_engine.tables.reading.open_file import limit_memory
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
 
 path, more = sys.argv[1], int(sys.argv[2])
