@@ -57,11 +57,9 @@ if TYPE_CHECKING:
     from mirror_engine.tables.reading.request import OrderedReader
     from mirror_engine.tables.rows import Rows
     from mirror_engine.tables.spark.backend import SparkBackend
-    from mirror_engine.tables.spark.session import Profile
 
     _Failed = Callable[[str, TransientError], None]
 
-BRIEF_BYTES = 64 * 1024 * 1024  # of change files: below, a JVM that warms up sooner is done sooner
 LOOK_SECONDS = 600.0  # in a store, where a look at each table is a request
 
 
@@ -370,14 +368,7 @@ class Mirror:
     def _spark_backend(self) -> SparkBackend:
         from mirror_engine.tables.spark.backend import SparkBackend  # noqa: PLC0415 - a caught-up zone needs no Arrow
 
-        return SparkBackend(self.root, self.config, self._storage, self._spark, self._emit, self._load)
-
-    def _load(self) -> Profile:
-        """What a JVM of our own is set up for: long work, or a little that is soon over."""
-        if self.config.spark_profile == "ci":
-            return "brief"
-        pending = sum(file.size for listing in self._poller().scan().tables for file in listing.files)
-        return "steady" if self._is_lasting or pending > BRIEF_BYTES else "brief"
+        return SparkBackend(self.root, self.config, self._storage, self._spark, self._emit)
 
     def _reader(self) -> OrderedReader:
         return self._spark_backend.reader() if self._has_own_writer else self._spark_backend.reader_here()

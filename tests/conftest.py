@@ -26,9 +26,7 @@ def spark(tmp_path_factory):
     from mirror_engine.tables.spark.session import end_session, start_session  # noqa: PLC0415 - only Spark's tests need it
 
     folder = tmp_path_factory.mktemp("spark")
-    session = start_session(
-        Config(spark_profile="ci"), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief"
-    )
+    session = start_session(Config(spark_profile="ci"), scratch=folder / "scratch", log_file=folder / "spark.log")
     yield session
     end_session(session)
 

@@ -89,9 +89,7 @@ def _mirror_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     from mirror_engine.tables.spark.session import end_session, start_session  # noqa: PLC0415 - as above
 
     folder = tmp_path_factory.mktemp("spark")
-    spark = start_session(
-        Config(spark_profile="ci"), scratch=folder / "scratch", log_file=folder / "spark.log", profile="brief"
-    )
+    spark = start_session(Config(spark_profile="ci"), scratch=folder / "scratch", log_file=folder / "spark.log")
     yield
     end_session(spark)
 

@@ -17,10 +17,9 @@ from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWrite
 from mirror_engine.tables.passthrough import PassthroughReader
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.spill import all_rows
-from mirror_engine.tables.spark.session import adopted, is_cluster, is_distributed, merges_with_spark, start_session
+from mirror_engine.tables.spark.session import adopted, is_distributed, merges_with_spark, start_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.reading.request import OrderedReader
-    from mirror_engine.tables.spark.session import Profile
     from mirror_engine.tables.writer import LocalDeltaWriter
 
 
@@ -42,7 +40,6 @@ class SparkBackend:
     Attributes:
         spark: the session of the caller's program; None starts one, or joins a running one.
         listen: gets `SetupProgress` events.
-        load: how much work a local JVM is started for; called when it is started.
     """
 
     root: Place
@@ -50,7 +47,6 @@ class SparkBackend:
     storage: Storage
     spark: SparkSession | None
     listen: Listener
-    load: Callable[[], Profile]
 
     @cached_property
     def _state(self) -> Path:
@@ -107,8 +103,5 @@ class SparkBackend:
         if self.spark is not None:
             return adopted(self.spark)
         scratch, log_file = self._state / SCRATCH, self._state / LOGS / "spark.log"
-        profile = "cluster" if is_cluster(self.config) else self.load()
         scheme = self.root.scheme if isinstance(self.root, StoreUrl) else ""
-        return start_session(
-            self.config, scratch=scratch, log_file=log_file, listen=self.listen, profile=profile, scheme=scheme
-        )
+        return start_session(self.config, scratch=scratch, log_file=log_file, listen=self.listen, scheme=scheme)

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import JarsMissing, MirrorError, SetupError, SparkFailed
 from mirror_engine.events import SetupProgress, ignore
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.events import Listener
     from mirror_engine.storage.store_url import Place
-
-Profile = Literal["steady", "brief", "cluster"]  # long work, a little work, and a Spark that is set up elsewhere
 
 _EXTENSIONS, _DELTA = "spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"
 _END_SECONDS = 20.0
@@ -101,15 +99,15 @@ _TABLES_HERE = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
-# one task a stage and no plan made again between stages: a third less for a MERGE of a few rows
-_BRIEF_SETTINGS = {
+# of the profile `ci`: one task a stage and no plan made again between stages
+_CI_SETTINGS = {
     "spark.default.parallelism": "1",
     "spark.sql.shuffle.partitions": "1",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.adaptive.enabled": "false",
 }
 # warm after half the time and half as fast afterwards; the compiler's default of 48 MB fills up and is cleared for ever
-_BRIEF_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m")
+_CI_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m")
 # passed on the command line; others when the context is made
 _AT_LAUNCH = ("spark.master", "spark.driver.", "spark.jars", "spark.local.", "spark.ui.show")
 _NO_MEMORY = re.compile("Could not reserve enough space|insufficient memory for|Too small maximum heap")
@@ -120,33 +118,35 @@ _NO_DELTA_HELP = (
 )
 
 
-def spark_settings(profile: Profile, scratch: Path, driver_memory: str, scheme: str = "") -> dict[str, str]:
-    """Spark's configuration; `cluster` leaves master, folders, memory and parallelism to Spark's own settings.
+def spark_settings(config: Config, scratch: Path, scheme: str = "") -> dict[str, str]:
+    """Spark's configuration, by the scheme of the store that tables are in.
 
-    `scheme` is that of the store that tables are in.
+    A Spark that is set up elsewhere keeps its master, folders, memory and parallelism.
     """
+    is_here = not is_distributed(config, None)
+    is_ci = is_here and config.spark_profile == "ci"
     options = ["-Duser.timezone=UTC", "-Duser.language=en", f"-Djava.io.tmpdir={scratch / 'tmp'}"]
     options += [f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'}"]
-    options += _BRIEF_OPTIONS if profile == "brief" else ()
+    options += _CI_OPTIONS if is_ci else ()
     settings = {
         **_SETTINGS,
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         "spark.driver.extraJavaOptions": " ".join(map(_quoted_option, options)),
     }
-    if profile == "cluster":
-        return settings
+    if not is_here:
+        return settings | ({"spark.master": config.spark_master} if config.spark_master else {})
     cores = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     return {
         **settings,
         **_LOCAL_SETTINGS,
         **({"spark.hadoop.hadoop.tmp.dir": str(scratch / "tmp")} if scheme else _TABLES_HERE),
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop's own is 022, whatever this process's
-        "spark.master": f"local[{cores}]",
+        "spark.master": config.spark_master or f"local[{cores}]",
         "spark.default.parallelism": cores,
         "spark.sql.shuffle.partitions": cores,
-        "spark.driver.memory": driver_memory.rstrip("bB"),  # Java knows no `2gb`
+        "spark.driver.memory": config.driver_memory.rstrip("bB"),  # Java knows no `2gb`
         "spark.local.dir": str(scratch / "local"),
-        **(_BRIEF_SETTINGS if profile == "brief" else {}),
+        **(_CI_SETTINGS if is_ci else {}),
     }
 
 
@@ -163,7 +163,7 @@ def _quoted_option(option: str) -> str:
     return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def launch_environment(profile: Profile, java_home: Path) -> dict[str, str | None]:
+def launch_environment(config: Config, java_home: Path) -> dict[str, str | None]:
     """Environment variables while Spark starts; None for those that are removed."""
     values: dict[str, str | None] = {
         "JAVA_HOME": str(java_home),
@@ -172,7 +172,7 @@ def launch_environment(profile: Profile, java_home: Path) -> dict[str, str | Non
         **dict.fromkeys(("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_TESTING")),
         "SPARK_CONNECT_MODE_ENABLED": None,
     }
-    if profile == "cluster":
+    if is_cluster(config):
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)  # of the executors
         return {**values, "SPARK_HOME": os.environ.get("SPARK_HOME", str(spark_home())), "PYSPARK_PYTHON": python}
     return {
@@ -215,23 +215,16 @@ _lock = threading.Lock()
 _running: list[_Jvm] = []  # none or one: Spark allows one context in a process
 
 
-def start_session(  # noqa: PLR0913 - all that a start depends on
-    config: Config,
-    *,
-    scratch: Path,
-    log_file: Path,
-    listen: Listener = ignore,
-    profile: Profile = "steady",
-    scheme: str = "",
+def start_session(
+    config: Config, *, scratch: Path, log_file: Path, listen: Listener = ignore, scheme: str = ""
 ) -> SparkSession:
     """A session of this process's one JVM, which is started if need be; `end_session` gives it back.
 
     Args:
-        config: `spark_master`, `driver_memory` and `delta_jars_dir` count; a JVM that already runs keeps its own.
+        config: its options of Spark count; a JVM that already runs keeps its own.
         scratch: a folder for temporary files, made if need be; the caller clears it after the JVM has ended.
         log_file: gets all output of Spark and Java, appended; nothing reaches the terminal.
         listen: gets `SetupProgress` events.
-        profile: `brief` warms up soon and is slow in bulk; `cluster` where Spark is set up elsewhere.
         scheme: of the store that tables are in; `""` for none.
 
     Raises:
@@ -252,8 +245,8 @@ def start_session(  # noqa: PLR0913 - all that a start depends on
         if is_submitted():
             from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
-            return adopted(_first_session(launch_gateway(), spark_settings("cluster", scratch, "")))
-        _running.append(_started(config, scratch.absolute(), log_file.absolute(), listen, profile, scheme))
+            return adopted(_first_session(launch_gateway(), spark_settings(config, scratch)))
+        _running.append(_started(config, scratch.absolute(), log_file.absolute(), listen, scheme))
         return _running[0].spark
 
 
@@ -301,22 +294,18 @@ def _configured(spark: SparkSession, settings: Mapping[str, str] | None = None) 
     return spark
 
 
-def _started(  # noqa: PLR0913, PLR0917 - as above
-    config: Config, scratch: Path, log_file: Path, listen: Listener, profile: Profile, scheme: str
-) -> _Jvm:
-    settings = spark_settings(profile, scratch, config.driver_memory, scheme)
-    if config.spark_master:
-        settings["spark.master"] = config.spark_master
+def _started(config: Config, scratch: Path, log_file: Path, listen: Listener, scheme: str) -> _Jvm:
+    settings = spark_settings(config, scratch, scheme)
     java_home = find_java().home
     for name in ("local", "tmp", "warehouse"):
         (scratch / name).mkdir(parents=True, exist_ok=True)
     (scratch / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
-    with jars.local_jars(config, scheme) as paths, _launch_state(launch_environment(profile, java_home)):
+    with jars.local_jars(config, scheme) as paths, _launch_state(launch_environment(config, java_home)):
         if not paths:
             listen(SetupProgress(f"Delta's jars from {jars.repository()}"))
             settings |= jars.download_settings(scheme)
             settings["spark.driver.extraJavaOptions"] += "".join(f" {_quoted_option(o)}" for o in jars.proxy_options())
-        elif profile == "cluster":
+        elif is_cluster(config):
             settings["spark.jars"] = ",".join(path.as_uri() for path in paths)
         else:
             settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, paths))

@@ -60,33 +60,36 @@ def test_the_line_shown_of_a_failed_start_is_the_last_cause(output, line):
 
 def test_a_local_spark_writes_to_scratch_and_reads_nobody_else_s_settings(tmp_path):
     scratch = tmp_path / 'a "b" c'
-    settings = spark_settings("steady", scratch, "3gb")
+    settings = spark_settings(Config(driver_memory="3gb"), scratch)
     assert (settings["spark.local.dir"], settings["spark.driver.memory"]) == (f"{scratch}/local", "3g")
     assert f'"-Djava.io.tmpdir={tmp_path}/a \\"b\\" c/tmp"' in settings["spark.driver.extraJavaOptions"]
-    environment = launch_environment("steady", tmp_path)
+    environment = launch_environment(Config(), tmp_path)
     assert not Path(str(environment["SPARK_CONF_DIR"])).exists()
     assert environment["HADOOP_CONF_DIR"] is None
-    options = {p: spark_settings(p, tmp_path, "2g")["spark.driver.extraJavaOptions"] for p in ("brief", "steady")}
-    assert ["-XX:TieredStopAtLevel=1" in text for text in options.values()] == [True, False]
+    options = [spark_settings(Config(spark_profile=profile), tmp_path) for profile in ("ci", "local", "cluster")]
+    found = ["-XX:TieredStopAtLevel=1" in each["spark.driver.extraJavaOptions"] for each in options]
+    assert found == [True, False, False]
     before = os.umask(0o027)
     try:
-        assert spark_settings("brief", scratch, "3gb")["spark.hadoop.fs.permissions.umask-mode"] == "027"
+        assert spark_settings(Config(), scratch)["spark.hadoop.fs.permissions.umask-mode"] == "027"
     finally:
         assert os.umask(before) == 0o027
 
 
 def test_for_tables_in_a_store_spark_buffers_in_scratch_by_hadoop_s_own_class_of_local_files(tmp_path):
     """S3A casts to it: a MERGE in S3 ended in a ClassCastException."""
-    here, store = (spark_settings("brief", tmp_path, "2g", scheme) for scheme in ("", "s3"))
+    here, store = (spark_settings(Config(), tmp_path, scheme) for scheme in ("", "s3"))
     assert set(here) - set(store) == {"spark.hadoop.fs.file.impl", "spark.hadoop.fs.AbstractFileSystem.file.impl"}
     assert store["spark.hadoop.hadoop.tmp.dir"] == str(tmp_path / "tmp")
 
 
 def test_on_a_cluster_master_folders_memory_and_parallelism_are_its_owner_s(tmp_path):
-    settings = spark_settings("cluster", tmp_path, "3g")
+    config = Config(spark_master="yarn")
+    settings = spark_settings(config, tmp_path)
+    assert settings.pop("spark.master") == "yarn"
     assert not {"spark.master", "spark.local.dir", "spark.driver.memory", "spark.driver.host"} & set(settings)
     assert "spark.sql.shuffle.partitions" not in settings
-    environment = launch_environment("cluster", tmp_path)
+    environment = launch_environment(config, tmp_path)
     assert not {"SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP"} & set(environment)
 
 
@@ -154,7 +157,7 @@ handler = signal.getsignal(signal.SIGINT)
 folder = Path(sys.argv[1])
 def start():
     files = {"scratch": folder / "scratch", "log_file": folder / "spark.log"}
-    return session.start_session(Config(spark_profile="ci"), **files, profile="brief")
+    return session.start_session(Config(spark_profile="ci"), **files)
 start()
 session._running[0].process.kill()
 session._running[0].process.wait()
@@ -252,7 +255,7 @@ def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch):
 def test_on_a_cluster_executors_read_and_make_net_changes_unless_options_say_otherwise(
     tmp_path, options, on_executors, driver_bytes
 ):
-    backend = SparkBackend(tmp_path, Config(**options), LocalStorage(tmp_path), None, ignore, lambda: "brief")
+    backend = SparkBackend(tmp_path, Config(**options), LocalStorage(tmp_path), None, ignore)
     assert isinstance(backend.reader(), ExecutorReader if on_executors else ChangeFileReader)
     assert backend.writer._driver_batch_bytes == driver_bytes
 
