@@ -35,20 +35,10 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class KeyCodes:
-    """The keys of a change batch as numbers.
-
-    Attributes:
-        codes: per row its key's code, 0 to `count` - 1; `NO_KEY` where a part is NULL.
-        first_position: per code the first row that has it.
-    """
+    """Per row of a batch its key's code, `NO_KEY` where a part is NULL; per code the first row that has it."""
 
     codes: Integers
     first_position: Integers
-
-    @property
-    def count(self) -> int:
-        """How many distinct keys there are."""
-        return len(self.first_position)
 
 
 @dataclass(frozen=True)
@@ -67,10 +57,9 @@ class NetChanges:
 
 
 def key_codes(keys: pa.Table) -> KeyCodes:
-    """Number the distinct keys, comparing parts by typed value, exactly (LZ-4.9).
+    """Number the distinct keys from 0, comparing parts by typed value, exactly (LZ-4.9).
 
-    Args:
-        keys: the key columns, one row per change; without columns (a keyless table) every row is `NO_KEY`.
+    Without columns (a keyless table) every row is `NO_KEY`.
     """
     codes = np.full(keys.num_rows, NO_KEY, dtype=np.int64)
     for index, column in enumerate(keys.columns):
@@ -90,11 +79,7 @@ def net_changes(codes: Integers, markers: Markers) -> NetChanges:
       n copies, and one more where no insert precedes the first S.
     - each insert after the last S (each one, where there is no S) is appended as it is.
 
-    A row without a key is appended, unless it deletes (LZ-4.8).
-
-    Args:
-        codes: per change its key's code, `NO_KEY` for none.
-        markers: per change its row marker.
+    A row without a key is appended, unless it deletes (LZ-4.8). `codes` and `markers` are those of each change.
     """
     sets, inserts = _sets(markers), markers == RowMarker.INSERT
     keyed = codes >= 0
@@ -121,10 +106,7 @@ def net_changes(codes: Integers, markers: Markers) -> NetChanges:
 def matched_rows(codes: Integers, markers: Markers, prior: Integers) -> Integers:
     """How many rows of its key each change finds in the table just before it: `replay`'s `Effect.matched`.
 
-    Args:
-        codes: per change its key's code, `NO_KEY` for none; such a change matches 0.
-        markers: per change its row marker.
-        prior: per code how many rows of the key the table held before the batch.
+    `codes` and `markers` are those of each change; `prior` is per code how many rows the table held before the batch.
     """
     found = np.zeros(len(codes), dtype=np.int64)
     if not len(prior):

@@ -89,18 +89,7 @@ _INSERTS = "SELECT {cells}, array(tinyint({INSERT})) AS roles FROM changes"
 
 
 def stage_on_executors(spark: SparkSession, batch: ChangeBatch, log: DeltaLog, folder: TablePath) -> StagedChanges:
-    """Stage the net changes of a batch as Parquet, as `staged` does in this process.
-
-    Args:
-        spark: a session that no other thread uses.
-        batch: the change files.
-        log: the table before the batch.
-        folder: is made; every executor must see it.
-
-    Raises:
-        RejectedFile: a file of the batch cannot be read after all.
-        OSError: the folder cannot be written.
-    """
+    """Stage a batch as `stage_here` does, in a folder that every executor sees; no other thread uses the session."""
     names = batch.schema.names
     keys = [f"c{names.index(name)}" for name in batch.key_columns]
     cells = [f"c{place}" for place in range(len(names))]

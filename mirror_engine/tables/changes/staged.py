@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
 
-    Stage: TypeAlias = Callable[
-        [ChangeBatch, DeltaLog, Any], "StagedChanges"
-    ]  # its folder is one of this machine, or shared
+    # stages a batch in a folder that it makes, of this machine or shared
+    Stage: TypeAlias = Callable[[ChangeBatch, DeltaLog, Any], "StagedChanges"]
 
 ROLE = "role"  # the last column of the staged Parquet: a `net_changes.Role`
 _FILE_ROWS = 2_000_000
@@ -93,16 +92,8 @@ def _is_exact(value: object, word: str) -> bool:
 
 
 @contextmanager
-def staged(
-    batch: ChangeBatch, log: DeltaLog, scratch: TablePath, stage: Stage | None = None
-) -> Iterator[StagedChanges]:
-    """Stage the net changes of a batch as Parquet; removed on leaving the context.
-
-    Args:
-        batch: the change files.
-        log: the table before the batch.
-        scratch: where passing files lie.
-        stage: writes the batch's net changes to a folder that it makes; by default in this process.
+def staged(batch: ChangeBatch, log: DeltaLog, scratch: TablePath, stage: Stage) -> Iterator[StagedChanges]:
+    """Stage the net changes of a batch, made against a snapshot, in a new folder; removed on leaving the context.
 
     Raises:
         RejectedFile: a file of the batch cannot be read after all.
@@ -111,8 +102,7 @@ def staged(
     folder = scratch / f"batch-{uuid.uuid4().hex}"
     try:
         with scratch_errors():
-            make: Stage = stage or stage_here
-            changes = make(batch, log, folder)
+            changes = stage(batch, log, folder)
         yield changes
     finally:
         if isinstance(folder, StorePath):
@@ -123,7 +113,7 @@ def staged(
 
 
 def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
-    """Make net changes of a batch in this process, and write them to Parquet."""
+    """Stage a batch in this process."""
     keys, markers, counts = _keys_and_markers(batch)
     codes = key_codes(keys)
     prior = prior_rows(keys, codes, log)
@@ -157,21 +147,16 @@ def _keys_and_markers(batch: ChangeBatch) -> tuple[pa.Table, Markers, Integers]:
 
 
 def prior_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog) -> Integers:
-    """Per key of a batch, how many rows of it the table holds before.
-
-    Args:
-        keys: the key columns, one row per change.
-        codes: of these keys.
-        log: the table before the batch.
-    """
-    prior = np.zeros(codes.count, dtype=np.int64)
-    if codes.count and set(keys.column_names) <= set(log.schema.names):
+    """Per key of a batch, how many rows of it the table holds before; `keys` has one row per change."""
+    count = len(codes.first_position)
+    prior = np.zeros(count, dtype=np.int64)
+    if count and set(keys.column_names) <= set(log.schema.names):
         wanted = keys.take(codes.first_position)
         for chunk in _tables(_possible_keys(log, wanted)):
             both = key_codes(pa.concat_tables([wanted, chunk.cast(wanted.schema)])).codes
-            seen = both[codes.count :]
+            seen = both[count:]
             found = np.bincount(seen[seen >= 0], minlength=int(both.max()) + 1)
-            prior += found[both[: codes.count]]
+            prior += found[both[:count]]
     return prior
 
 
@@ -204,11 +189,7 @@ def without_absent_keys(net: NetChanges, codes: Integers, prior: Integers) -> Ne
 
     Of a key it lacks a delete does nothing, `SET` inserts, `SET_ONLY` leaves its copies; of one it holds `SET` is
     `SET_ONLY`. So a batch whose keys are all new is an append, and one of held keys only needs no insert clause.
-
-    Args:
-        net: of the batch.
-        codes: per change of the batch its key's code.
-        prior: per code how many rows of the key the table holds.
+    `codes` are those of the batch's changes, `prior` is per code how many rows of the key the table holds.
     """
     matching = np.flatnonzero(net.role != Role.INSERT)
     held = np.zeros(len(net.role), dtype=np.bool_)

@@ -185,11 +185,8 @@ def _effects(markers: Markers, found: Integers, counts: Sequence[int]) -> list[C
 def key_hashes(columns: Sequence[pa.Array]) -> tuple[Hashes, NDArray[np.bool_]]:
     """Keys as numbers: equal where LZ-4.9 sees equal keys; else different but for one in about 10^19 pairs.
 
-    Args:
-        columns: the key columns, of one length; a single number becomes itself.
-
     Returns:
-        Per row its number, and whether every part of its key is there (LZ-4.8).
+        Per row its number (a key of one number is itself), and whether every part of its key is there (LZ-4.8).
     """
     parts = [comparable(pa.chunked_array([column])).combine_chunks() for column in columns]
     whole = np.ones(len(parts[0]), dtype=np.bool_)

@@ -68,15 +68,11 @@ _ODD_PARTITIONS = {"spark.databricks.delta.merge.repartitionBeforeWrite.enabled"
 
 
 class SparkDeltaWriter(LocalDeltaWriter):
-    """`DeltaWriter` that merges with Spark, which starts when a merge first needs it.
+    """`DeltaWriter` that merges with Spark, which starts when a merge first needs it, and is ended by `close`.
 
     Args:
-        session: starts Spark; what it gives is ended by `close`.
         driver_batch_bytes: larger batches are reduced to net changes by Spark.
         shared: a scratch folder that executors reach, too; `scratch` by default.
-
-    Attributes:
-        sessions: its own, to be lent to others.
     """
 
     def __init__(  # noqa: PLR0913 - what differs between ROOTs

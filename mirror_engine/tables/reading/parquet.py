@@ -129,10 +129,7 @@ class Field(NamedTuple):
 
 
 class ParquetChangeFile(OpenFile):
-    """An `OpenFile` over Parquet (LZ-3.10, LZ-5.1, LZ-5.8).
-
-    Args:
-        threads: whether Arrow may decode columns in parallel.
+    """An `OpenFile` over Parquet (LZ-3.10, LZ-5.1, LZ-5.8); with `threads` Arrow may decode columns in parallel.
 
     Attributes:
         parquet: the file as Arrow has opened it; ask for no column of a row group before a row of it was read.

@@ -39,13 +39,7 @@ IN_MEMORY_BYTES = 1 << 20
 
 
 class ChangeFileReader:
-    """Reads change files of one ROOT's landing zone; an `OrderedReader`.
-
-    Args:
-        storage: the landing zone's.
-        config: all options.
-        mode: how thoroughly files are read, and where their rows go.
-    """
+    """Reads change files of a landing zone; an `OrderedReader`. The mode says how thoroughly, and where rows go."""
 
     def __init__(self, storage: Storage, config: Config, mode: ReadMode) -> None:
         self._storage = storage

@@ -57,15 +57,7 @@ class ReadFile:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """One file to read.
-
-    Attributes:
-        zone: the landing zone, from ROOT.
-        table: the table folder.
-        file: the file as the poller listed it.
-        metadata: in force for it.
-        facts: the table's context before this file.
-    """
+    """One file to read, as the poller listed it: `zone` is the landing zone from ROOT, `facts` the context before."""
 
     zone: str
     table: TableName
@@ -81,11 +73,7 @@ class ReadRequest:
 
 @dataclass(frozen=True)
 class PendingFiles:
-    """Pending change files of one table folder, in detection order; see `ReadRequest`.
-
-    Attributes:
-        facts: the table's context before the first of them.
-    """
+    """Pending change files of one table folder, in detection order, and the context before the first of them."""
 
     zone: str
     table: TableName
@@ -94,7 +82,7 @@ class PendingFiles:
     facts: TableContext
 
     def request(self, place: int, facts: TableContext) -> ReadRequest:
-        """For the file at a place, with the context before it."""
+        """The request for the file at a place, with the context before it."""
         return ReadRequest(self.zone, self.table, self.files[place], self.metadata, facts)
 
 

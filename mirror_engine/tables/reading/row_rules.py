@@ -59,13 +59,7 @@ class FileContract:
 
 
 class IngestedRows:
-    """All rows of one file, each checked and stored.
-
-    Args:
-        file: as opened.
-        contract: see `file_contract`.
-        size: of the file, in bytes.
-        mode: how thoroughly it is read, and where the rows go.
+    """All rows of one file of `size` bytes, each checked and stored.
 
     Attributes:
         rows: typed, under the table's spelling, then the folder's columns, then `MARKER_COLUMN`.
@@ -196,12 +190,9 @@ def _first_unlike(cells: pa.Array, value: str | None) -> int:
 
 
 def effective_markers(markers: pa.Array, path: str, first_row: int) -> pa.Array:
-    """The markers as int8 (LZ-4.11).
+    """The markers as int8 (LZ-4.11): integers of any width, decimals without fraction, text, or all NULL.
 
-    Args:
-        markers: integers of any width, decimals without fraction, text, or all NULL.
-        path: for messages.
-        first_row: the number of the first of them within the file, from 1.
+    `first_row` is the first one's row within the file, from 1.
 
     Raises:
         RejectedFile: ME037, a marker is NULL or anything but 0, 1, 2, 4 (LZ-4.12).

@@ -46,17 +46,12 @@ class ReadMode:
 
 
 def all_rows(scratch: Path) -> ReadMode:
-    """Keep all rows: what is needed to apply a file."""
+    """What is needed to apply a file."""
     return ReadMode(lambda schema, _keys: RowSpill(schema, scratch))
 
 
 class RowSpill:
-    """A `RowStore` of all rows. What it holds on disk goes with `close`, or with the object.
-
-    Args:
-        schema: of every record batch.
-        scratch: folder of the scratch file.
-        memory_bytes: beyond which rows are written to it.
+    """A `RowStore` of all rows; more than `memory_bytes` are in a scratch file, which goes with `close` or the object.
 
     Raises:
         StorageUnavailable: from `add`, `finish` and `batches`, when the scratch folder fails.

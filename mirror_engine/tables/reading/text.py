@@ -56,11 +56,9 @@ _WHOLE: dict[str, tuple[str, Callable[[pa.Array], pa.Array]]] = {
 
 
 def column_array(cells: Sequence[str | None], kind: str) -> pa.Array:
-    """The values of a column (LZ-6.8, LZ-6.9).
+    """The values of a column of a declared type in Delta's words, or of `TIME` (LZ-6.8, LZ-6.9).
 
-    Args:
-        cells: in row order; `None` is NULL, and so is a quoted empty field but in a String.
-        kind: a declared type in Delta's words, or `TIME`.
+    `None` is NULL, and so is a quoted empty field but in a String.
 
     Raises:
         CellFault: the first cell that is not a value of the type, with its position.
@@ -131,9 +129,6 @@ class _Field(NamedTuple):
 
 class TextChangeFile(OpenFile):
     """An `OpenFile` over delimited text. Timestamps are UTC by rule, so that no column is naive.
-
-    Args:
-        metadata: of a text folder: its dialect and declared columns count here.
 
     Raises:
         RejectedFile: ME023, ME024, ME036, ME053, ME061, ME075; under `strict` also ME034 and ME052.
@@ -239,11 +234,7 @@ class TextChangeFile(OpenFile):
         return fields
 
     def _batch(self, rows: list[Record], first_row: int) -> pa.RecordBatch:
-        """Typed rows.
-
-        Raises:
-            RejectedFile: at the first row that is wrong, in its first column that is.
-        """
+        """Typed rows; a rejection names the first row that is wrong, and its first column that is."""
         by_column = list(zip(*rows, strict=True))
         arrays: list[pa.Array] = []
         rejections: list[RejectedFile] = []

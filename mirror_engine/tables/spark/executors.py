@@ -65,12 +65,9 @@ def file_name(number: int, token: str) -> str:
 
 
 class ParquetRows:
-    """A `RowStore` in a file that every node sees; it can be pickled once it is finished.
+    """A `RowStore` in a file that every node sees; it can be pickled once it is finished, and is in a store then.
 
-    Args:
-        schema: of its rows.
-        path: of the file; in a store it is there once it is finished.
-        number: of the change file in its batch, as in the file's name.
+    `number` is that of the change file in its batch, as in the file's name.
 
     Raises:
         StorageUnavailable: from every method, when the scratch folder fails.
@@ -156,12 +153,10 @@ class _Task:
 
 @dataclass(frozen=True)
 class ExecutorReader:
-    """`OrderedReader` on executors.
+    """`OrderedReader` on executors, which open the storage and see the scratch folder.
 
     Attributes:
-        storage: the landing zone's, as every node can open it; or where it is in a store.
-        config: all options.
-        scratch: for rows until they are applied; every node sees it.
+        storage: the landing zone's; or where it is in a store.
         session: lends a Spark session.
     """
 

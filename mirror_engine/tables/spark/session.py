@@ -221,7 +221,7 @@ def start_session(
     """A session of this process's one JVM, which is started if need be; `end_session` gives it back.
 
     Args:
-        config: its options of Spark count; a JVM that already runs keeps its own.
+        config: a JVM that already runs keeps its own.
         scratch: a folder for temporary files, made if need be; the caller clears it after the JVM has ended.
         log_file: gets all output of Spark and Java, appended; nothing reaches the terminal.
         listen: gets `SetupProgress` events.
@@ -350,7 +350,7 @@ def _launched(settings: Mapping[str, str], log_file: Path) -> tuple[SparkSession
 
 
 def _first_session(gateway: Any, settings: Mapping[str, str]) -> SparkSession:  # noqa: ANN401 - py4j has no types
-    """The first session of a JVM; the settings count where command line and `spark-defaults.conf` say nothing."""
+    """The settings count where command line and `spark-defaults.conf` say nothing."""
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - importing mirror_engine must not import Spark
     from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
 
@@ -478,9 +478,7 @@ def _foreign_session() -> SparkSession | None:
 class Sessions:
     """Sessions of one Spark, lent to worker threads: confs set for a commit must reach no other.
 
-    Args:
-        start: starts Spark; its session is ended by `close`.
-        settings: of these sessions, besides `SESSION_SETTINGS`.
+    Besides `SESSION_SETTINGS` they have `settings`. What `start` gives is ended by `close`.
     """
 
     def __init__(self, start: Callable[[], SparkSession], settings: Mapping[str, str] | None = None) -> None:

@@ -151,7 +151,7 @@ def test_two_rows_have_one_code_where_and_only_where_replay_sees_one_key(drawn):
     first_seen = {key: position for position, key in reversed(list(enumerate(keys))) if key is not None}
     code_of = {key: int(numbered.codes[place]) for key, place in first_seen.items()}
     assert numbered.codes.tolist() == [NO_KEY if key is None else code_of[key] for key in keys]
-    assert sorted(code_of.values()) == list(range(numbered.count))
+    assert sorted(code_of.values()) == list(range(len(numbered.first_position)))
     assert numbered.first_position.tolist() == sorted(first_seen.values(), key=lambda at: int(numbered.codes[at]))
     assert numbered.codes.dtype == np.int64
 

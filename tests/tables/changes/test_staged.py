@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
 from mirror_engine.tables.changes.net_changes import Role, key_codes
-from mirror_engine.tables.changes.staged import ROLE, prior_rows, staged
+from mirror_engine.tables.changes.staged import ROLE, prior_rows, stage_here, staged
 from mirror_engine.tables.log.commit import create_table
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.statistics import bounds_of
@@ -81,7 +81,7 @@ def test_staged_changes_do_to_any_table_what_replay_says(before, files):
         landed = tuple(file_rows(str(n), SCHEMA, SCHEMA.names, *file) for n, file in enumerate(changes))
         batch = ChangeBatch(landed, SCHEMA, KEYS)
         assert count_matches(ChangeBatch(landed, SCHEMA), log) == (MatchCounts(),) * len(files), "without keys"
-        with staged(batch, log, folder / "scratch") as ready:
+        with staged(batch, log, folder / "scratch", stage_here) as ready:
             found = merged(rows, ready)
         assert not list((folder / "scratch").iterdir())
         assert count_matches(batch, log) == ready.match_counts
@@ -106,7 +106,7 @@ def staged_over(folder, held, *changes, schema=SCHEMA):
     log = table_of(folder / "T", held)
     keys = KEYS if schema.find("b") else KEYS[:1]
     file = file_rows("f", schema, schema.names, *changes)
-    with staged(ChangeBatch((file,), schema, keys), log, folder / "scratch") as ready:
+    with staged(ChangeBatch((file,), schema, keys), log, folder / "scratch", stage_here) as ready:
         yield ready
 
 
@@ -165,7 +165,7 @@ def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path, monkeypatch):
     log = open_log(tmp_path / "T")
     assert log is not None
     file = file_rows("f", SCHEMA, SCHEMA.names, (0, 1, "x", 1), (0, 2, "x", 2), (0, 3, "x", 3))
-    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
+    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch", stage_here) as ready:
         assert [met.duplicate_inserts for met in ready.match_counts] == [2]
 
 
