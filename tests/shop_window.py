@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 
 import pyarrow as pa
+import pytest
+from wire import running
 
 from mirror_engine.mirror import Mirror
 from mirror_engine.onelake.engine_pool import DatabaseStatus, ShownItem
+from mirror_engine.onelake.page.web import Web
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -77,3 +81,16 @@ def shop(folder):
     publisher.table("Fresh", keys=["Id"]).insert({"Id": 1})
     orders.insert({"Id": 41, "Customer": "Customer 41", "Total": 1.0})
     return window
+
+
+@contextmanager
+def served(window):
+    """The page of a window, at its `address`, until left."""
+    page = Web(window.items)
+    with running(page.app, on_error=pytest.fail) as emulator:
+        page.port, page.address = emulator.http_port, f"http://127.0.0.1:{emulator.http_port}"
+        try:
+            yield page
+        finally:
+            page.end_streams()
+    page.close()

@@ -111,13 +111,13 @@ def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "--port",
     type=Value(whole("PORT", 0, MAX_PORT)),
     default=0,
-    help="Port of the proxy; HTTP, HTTPS and the page take the next three. 0: any four.",
+    help="Port of the proxy; HTTP (with the page) and HTTPS take the next two. 0: any three.",
 )
 @click.option(
     "is_single_port",
     "--single-port",
     is_flag=True,
-    help="Use one port for all four. With --allow-remote others reach HTTP there, too.",
+    help="Use one port for all three. With --allow-remote others reach HTTP there, too.",
 )
 @click.option(
     "names",

@@ -55,7 +55,7 @@ class Listening:
 
     address: str = LOOPBACK  # an IP address of this machine
     token: str | None = None  # which every request must carry; None where any passes
-    port: int = 0  # of the proxy; http, https and the page take the next three. 0 for any free ones
+    port: int = 0  # of the proxy; http and https take the next two. 0 for any free ones
     allow_remote: bool = False  # listen on an address that others can reach
     # other hosts that the proxy connects to; only on loopback, as it asks for no token
     pass_through: Sequence[PassedHost] = ()

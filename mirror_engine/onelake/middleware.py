@@ -109,7 +109,6 @@ def guarded(
     secret: str | None = None,
     *,
     allows_any_host: bool = False,
-    serves_production_names: bool = True,
     is_public: Callable[[Scope], bool] = is_entra,
 ) -> ASGIApp:
     """Access control by host, origin and token.
@@ -119,17 +118,15 @@ def guarded(
         secret: where set, all but public requests must carry it: as a token that the Entra stub issued for it, as it
             is, or as the password of HTTP Basic. The Entra stub demands it as the client secret.
         allows_any_host: it listens beyond loopback, where hosts may have any name.
-        serves_production_names: production's host names are answered, not only loopback's.
         is_public: whether a request needs no secret.
     """
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         answer = app
         host = host_of(scope["headers"])
-        is_production = serves_production_names and is_served(host or "")
         if host is None:
             answer = rejection(scope, 400, "InvalidHeaderValue", "A request needs exactly one Host header.")
-        elif not (allows_any_host or host in LOOPBACK_HOSTS or is_production):
+        elif not (allows_any_host or host in LOOPBACK_HOSTS or is_served(host)):
             answer = rejection(scope, 421, "InvalidUri", "The emulator does not serve that host name.")
         elif not _is_same_origin(scope):
             answer = rejection(scope, 403, "AuthorizationFailure", "Pages of other sites may not use the emulator.")

@@ -356,7 +356,7 @@ class Listeners:
             # tokens in the clear stay on this machine, but where one port was asked for
             addresses = [address] if is_single_port else [address, LOOPBACK, address]
             self._listeners = [
-                opened.enter_context(listening_socket(address, port + place if port else 0))
+                opened.enter_context(_listening_socket(address, port + place if port else 0))
                 for place, address in enumerate(addresses)
             ]
             opened.pop_all()
@@ -371,7 +371,20 @@ class Listeners:
         self._thread.join()
 
     async def _serve(self) -> None:
-        self._server = uvicorn.Server(http_config(self._app))
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self._app,
+                loop="asyncio",
+                http=LimitedProtocol,
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=IDLE_SECONDS,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            )
+        )
         serving = asyncio.create_task(self._server.serve(sockets=[]))
         while not self._server.started:  # noqa: ASYNC110 - it has no event for that
             await asyncio.sleep(0.001)
@@ -433,32 +446,7 @@ async def _kind_of(connection: socket.socket) -> Kind:
     return "https" if first == _HANDSHAKE else "proxy" if first == _CONNECT else "http"
 
 
-def http_config(
-    app: ASGIApp, *, idle_seconds: int = IDLE_SECONDS, max_concurrency: int | None = None
-) -> uvicorn.Config:
-    """Serve an application within limits, and log nothing of a request.
-
-    Args:
-        app: gets no lifespan events.
-        idle_seconds: between two requests of a connection.
-        max_concurrency: connections and responses in progress; None where the caller counts them.
-    """
-    return uvicorn.Config(
-        app,
-        loop="asyncio",
-        http=LimitedProtocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=max_concurrency,
-        timeout_keep_alive=idle_seconds,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-    )
-
-
-def listening_socket(address: str, port: int) -> socket.socket:
+def _listening_socket(address: str, port: int) -> socket.socket:
     """A non-blocking socket that listens; UsageError where the port or address cannot be used."""
     family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET  # noqa: PLR2004 - IPv6
     try:

@@ -165,20 +165,18 @@ def operation_of(request: LakeRequest) -> _Operation:
     raise StorageApiError(StorageErrorCode.UnsupportedHttpVerb)
 
 
-_STORAGE_QUERIES = frozenset({"resource", "restype", "comp"})
-
-
 class Services:
     """All services of an emulator as one ASGI application, by `Host`; at other names OneLake.
 
     Args:
         lake: the storage.
         engines: of its mirrored databases.
-        page: where it shares the port: at names that are not production's, a path of Entra's, Fabric's API's or the
-            page's own selects them.
+        page: at names that are not production's, its paths select it, on http alone but for a single port; there
+            paths select Entra and Fabric's API, too.
     """
 
     def __init__(self, lake: Lake, engines: EnginePool, page: Web | None = None) -> None:
+        self._is_single_port = engines.plan.listening.is_single_port
         self._entra = entra_app(engines.plan.listening.token)
         self._page = page
         self.serve(lake, engines)
@@ -201,23 +199,20 @@ class Services:
         return self._selected(scope) is self._entra
 
     def _selected(self, scope: Scope) -> ASGIApp:
-        host = host_of(scope["headers"]) or ""
+        """OneLake's paths begin with a workspace: one named as a path of others is reached by its GUID."""
+        host, path = host_of(scope["headers"]) or "", scope["path"]
         if host in LOGINS:
             return self._entra
         if host == FABRIC:
             return self._fabric
-        return self._onelake if self._page is None or is_served(host) else self._selected_by_path(scope, self._page)
-
-    def _selected_by_path(self, scope: Scope, page: Web) -> ASGIApp:
-        """OneLake's paths begin with a workspace: one named as a path below is reached by its GUID."""
-        path: str = scope["path"]
-        if any(route.matches(scope)[0] is not Match.NONE for route in self._entra.routes):
+        if is_served(host):
+            return self._onelake
+        if self._is_single_port and any(route.matches(scope)[0] is not Match.NONE for route in self._entra.routes):
             return self._entra
-        if path.startswith(f"{BASE}/"):
+        if self._is_single_port and path.startswith(f"{BASE}/"):
             return self._fabric
-        request = Request(scope)
-        is_storage = "x-ms-version" in request.headers or not _STORAGE_QUERIES.isdisjoint(request.query_params)
-        return page.app if page.has(path) and request.method in {"GET", "HEAD"} and not is_storage else self._onelake
+        page = self._page if self._is_single_port or scope["scheme"] == "http" else None
+        return page.app if page and page.answers(Request(scope)) else self._onelake
 
 
 LOCK_SECONDS = 0.5  # `connection.running` holds the lock for a moment, too
@@ -340,10 +335,9 @@ class Server:
             plan.options.clock,
             listening=listening,
             connection=lambda: getattr(self, "connection", None),
-            on_error=self.on_error,
         )
-        shared = page if listening.is_single_port else None
-        self._services = services = Services(lake, self._engines, shared)
+        stack.callback(page.close)
+        self._services = services = Services(lake, self._engines, page)
         fault_api = FaultApi(services, plan.options) if plan.has_fault_api else None
         listeners = Listeners(
             fault_api or services,
@@ -356,11 +350,7 @@ class Server:
         )
         listeners.start()
         stack.callback(listeners.stop)
-        if listening.is_single_port:
-            stack.callback(page.end_streams)
-        else:
-            page.start()
-            stack.callback(page.stop)
+        stack.callback(page.end_streams)
         install_az(self._state.programs)
         http = f"http://127.0.0.1:{listeners.http_port}"
         environment = self._environment(f"http://{listening.reached_at}:{listeners.proxy_port}", authority, item)
@@ -377,7 +367,7 @@ class Server:
             environment=environment,
             https=f"https://{listening.reached_at}:{listeners.https_port}",
             http=http,
-            page=f"{http}/" if listening.is_single_port else f"http://127.0.0.1:{page.port}/",
+            page=f"{http}/",
         )
 
     def _environment(self, proxy: str, authority: Authority, item: Item) -> dict[str, str]:

@@ -152,9 +152,10 @@ def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_
     assert {*connection.VARIABLES, "PATH"} == set(around)  # and `env --unset` removes them all
 
 
-def test_the_page_has_a_port_of_its_own_and_counts_requests(tmp_path):
+def test_the_page_is_at_the_address_of_http_and_counts_requests(tmp_path):
     with served(tmp_path, workspace="Sales", item="Orders") as server:
         page = server.connection.page
+        assert page == f"{server.connection.http}/"
         shown = asked(page).decode()
         assert "Sales" in shown
         assert "no engine is running, never ran here" in shown
@@ -168,9 +169,9 @@ def test_the_page_asks_for_the_token_and_stays_on_the_loopback(tmp_path):
     with served(tmp_path, listening=listening) as server:
         assert server.connection.page.startswith("http://127.0.0.1:")
         assert server.connection.environment["AZURE_CLIENT_SECRET"] == TOKEN
-        for url in (server.connection.page, server.connection.http):
-            assert status_of(asked(url)) == 401
-            assert status_of(asked(url, "/", AUTHORIZED)) != 401
+        for target in ("/", "/tables/none/none", "/metrics", "/healthz", "/readyz", "/assets/page.js"):
+            assert status_of(asked(server.connection.page, target)) == 401
+            assert status_of(asked(server.connection.page, target, AUTHORIZED)) != 401
 
 
 def test_a_second_answer_on_a_connection_waits_for_no_acknowledgement(tmp_path):

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from urllib.parse import quote, urlencode
 
 import prometheus_client
-import uvicorn
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -33,10 +32,9 @@ from mirror_engine.landing_zone.states import Blocked, Halted, TableState, Uncon
 from mirror_engine.monitoring.words import URGENCY, cell, iso, span
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.engine_pool import DatabaseStatus
-from mirror_engine.onelake.hosts import DFS, LOOPBACK
+from mirror_engine.onelake.hosts import DFS
 from mirror_engine.onelake.items import SUFFIXES
-from mirror_engine.onelake.middleware import bounded, guarded, observed
-from mirror_engine.onelake.network import http_config, listening_socket
+from mirror_engine.onelake.middleware import observed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -373,10 +371,8 @@ MAX_STREAMS = 32
 REFRESH_SECONDS = 1.0
 KEEP_ALIVE_REFRESHES = 15  # without a change, after which a comment keeps the connection open
 MAX_HEARTBEAT_AGE_SECONDS = 120.0  # an engine writes one every 30 s while it works, and once a cycle
-MAX_BODY_BYTES = 1024
-MAX_CONNECTIONS = 64
-IDLE_SECONDS = 30
 _SECRETS = ("AZURE_CLIENT_SECRET", "MIRROR_ENGINE_FAULT_API_TOKEN")  # variables that a page leaves out
+_STORAGE_QUERIES = frozenset({"resource", "restype", "comp"})
 EVENT_STREAM = "text/event-stream"
 ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 HEADERS = {  # no scripts or styles but the page's own, no framing, no embedding
@@ -394,19 +390,17 @@ _HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.i
 
 
 class Web:
-    """Page, metrics and probes, served on loopback, guarded and limited; templates render the pages.
+    """Page, metrics and probes; templates render the pages.
 
     Args:
         items: gives every mirrored database.
         clock: seconds since 1970.
         listening: of the emulator; other machines reach the page through it, if any.
         connection: gives the emulator as a publisher sees it; None where that is not known.
-        on_error: gets internal errors, without request content.
 
     Attributes:
-        app: the ASGI application behind the guard; gets no lifespan events.
+        app: the ASGI application, without access control; gets no lifespan events.
         metrics: count requests, too.
-        port: the one in use, once started.
     """
 
     def __init__(
@@ -416,11 +410,10 @@ class Web:
         *,
         listening: Listening | None = None,
         connection: Callable[[], ConnectionInfo | None] = lambda: None,
-        on_error: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._statuses = StatusCache(items)
         self._connection = connection
-        self._listening = listening = listening or Listening()
+        self._listening = listening or Listening()
         self._templates = templates()
         self._clock = clock
         self.metrics = Metrics(self._statuses)
@@ -437,33 +430,19 @@ class Web:
         ]
         self.app = _with_headers(Starlette(routes=routes))
         self._first_names = {route.path.split("/")[1] for route in routes}
-        self.port = listening.port and listening.port + 3
-        bounds = bounded(self.app, on_error, max_bytes=MAX_BODY_BYTES)
-        guard = guarded(bounds, listening.token, serves_production_names=False)
-        self._server = uvicorn.Server(http_config(guard, idle_seconds=IDLE_SECONDS, max_concurrency=MAX_CONNECTIONS))
 
-    def start(self) -> None:
-        """Listen; returns when requests are answered. UsageError where the port cannot be used."""
-        listener = listening_socket(LOOPBACK, self.port)
-        self.port = int(listener.getsockname()[1])
-        self._thread = threading.Thread(target=self._server.run, args=([listener],), name="page", daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.001)  # it has no event for that
-
-    def has(self, path: str) -> bool:
-        """Whether a path may be one of the page's, by its first name."""
-        return path.split("/")[1] in self._first_names
+    def answers(self, request: Request) -> bool:
+        """Whether a request is the page's, by its path's first name, and none of a storage client."""
+        is_storage = "x-ms-version" in request.headers or not _STORAGE_QUERIES.isdisjoint(request.query_params)
+        is_reading = request.method in {"GET", "HEAD"} and not is_storage
+        return is_reading and request.url.path.split("/")[1] in self._first_names
 
     def end_streams(self) -> None:
         """Let open pages get no more changes."""
         self._ended.set()
 
-    def stop(self) -> None:
-        """Stop; returns when nothing is answered any more."""
-        self.end_streams()
-        self._server.should_exit = True
-        self._thread.join()
+    def close(self) -> None:
+        """Wait for scans in progress; nothing may be asked any more."""
         self._statuses.close()
 
     def _overview(self, request: Request) -> Page:

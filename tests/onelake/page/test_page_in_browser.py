@@ -9,9 +9,8 @@ from urllib.parse import quote
 
 import pytest
 from browser import DESKTOP, PHONE, browser
-from shop_window import EVIL, EVIL_TABLE, SHOP, shop
+from shop_window import EVIL, EVIL_TABLE, SHOP, served, shop
 
-from mirror_engine.onelake.page.web import Web
 from mirror_engine.publisher.testing import onelake
 
 pytestmark = pytest.mark.slow
@@ -29,20 +28,10 @@ PAGES = {
 SIZES = {"phone": PHONE, "tablet": (800, 900), "wide": (1600, 1000)}
 
 
-@contextlib.contextmanager
-def served(window):
-    server = Web(window.items, on_error=pytest.fail)
-    server.start()
-    try:
-        yield f"http://127.0.0.1:{server.port}"
-    finally:
-        server.stop()
-
-
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    with served(shop(tmp_path_factory.mktemp("shop"))) as address:
-        yield address
+    with served(shop(tmp_path_factory.mktemp("shop"))) as page:
+        yield page.address
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +83,9 @@ def test_publisher_content_never_runs(opened, base, page):
 def test_the_page_moves_by_itself(opened, tmp_path):
     window = shop(tmp_path)
     with (
-        served(window) as base,
-        contextlib.closing(opened.open(base + PAGES["behind"], PHONE, scripts=True)) as table,
-        contextlib.closing(opened.open(f"{base}/", DESKTOP, scripts=True)) as overview,
+        served(window) as page,
+        contextlib.closing(opened.open(page.address + PAGES["behind"], PHONE, scripts=True)) as table,
+        contextlib.closing(opened.open(f"{page.address}/", DESKTOP, scripts=True)) as overview,
     ):
         assert "is behind by 1 file" in table.html
         window.apply()
@@ -108,7 +97,7 @@ def test_the_page_moves_by_itself(opened, tmp_path):
 
 def test_the_filter_keeps_its_focus_while_the_tables_follow_what_is_typed(opened, tmp_path):
     window = shop(tmp_path)
-    with served(window) as base, contextlib.closing(opened.open(f"{base}/", DESKTOP, scripts=True)) as tab:
+    with served(window) as page, contextlib.closing(opened.open(f"{page.address}/", DESKTOP, scripts=True)) as tab:
         tab.until(lambda: ">live<" in tab.html)
         tab.press("Tab")
         assert tab.evaluate("document.activeElement.textContent") == "Skip to the content"
@@ -165,8 +154,8 @@ def test_what_is_to_be_copied_is_copied_and_what_was_opened_stays_open(opened):
 
 
 def test_a_stopped_server_shows_as_disconnected(opened, tmp_path):
-    with served(shop(tmp_path)) as base:
-        tab = opened.open(f"{base}/", DESKTOP, scripts=True)
+    with served(shop(tmp_path)) as page:
+        tab = opened.open(f"{page.address}/", DESKTOP, scripts=True)
         tab.until(lambda: ">live<" in tab.html)
     with contextlib.closing(tab):
         tab.until(lambda: ">disconnected<" in tab.html)
