@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from mirror_engine.onelake.connection import Listening
+from mirror_engine.onelake.middleware import Gate
 from mirror_engine.onelake.network import Listeners, create_authority
 
 ONELAKE = "onelake.dfs.fabric.microsoft.com"
@@ -24,8 +25,9 @@ def shared_authority():
 @contextlib.contextmanager
 def running(app, on_error=lambda _: None, on_rejected=lambda _: None, **listening):
     """The emulator that serves an application, until left."""
-    context = shared_authority().context()
-    emulator = Listeners(app, context, Listening(**listening), on_error=on_error, on_rejected=on_rejected)
+    where = Listening(**listening)
+    gate = Gate(app, where, on_error=on_error, on_rejected=on_rejected)
+    emulator = Listeners(gate, shared_authority().context(), where, on_rejected)
     emulator.start()
     try:
         yield emulator

@@ -1,4 +1,4 @@
-"""ASGI middleware in front of all services: access control, body limits, internal errors, log of rejected requests."""
+"""What is in front of all services: access control, body limits, internal errors, log of rejected requests."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from mirror_engine.onelake.connection import Listening
 
 MAX_BODY_BYTES = 4 << 30  # of one request
 BODY_SECONDS = 60.0  # between two chunks of a body
@@ -70,33 +72,8 @@ def observed(send: Send, on_start: Callable[[Message], object]) -> Send:
     return send_observed
 
 
-def logged(
-    app: ASGIApp, on_rejected: Callable[[RejectedRequest], None], on_answered: Callable[[str, int], None]
-) -> ASGIApp:
-    """Report rejected requests, except HEAD that finds nothing, and writes that say nothing of their length.
-
-    Args:
-        app: answers.
-        on_rejected: gets each one; called on the event loop, so it must not block for long.
-        on_answered: gets every answer's method and status, on the event loop, too.
-    """
-
-    def report(scope: Scope, start: Message) -> None:
-        method, status = scope["method"], start["status"]
-        on_answered(method, status)
-        request = method, host_of(scope["headers"]) or "", scope["raw_path"].decode("latin-1")
-        if status >= _FIRST_ERROR:
-            if (method, status) != ("HEAD", _NOT_FOUND):
-                headers = {name: value.decode("latin-1") for name, value in start["headers"]}
-                code = next((headers[name] for name in _CODE_HEADERS if name in headers), "")
-                on_rejected(RejectedRequest(*request, status, code, headers.get(ALLOWED_BY.encode(), "")))
-        elif method in {"PUT", "PATCH"} and _LENGTH_HEADERS.isdisjoint(name for name, _ in scope["headers"]):
-            on_rejected(RejectedRequest(*request, _LENGTH_REQUIRED, "MissingContentLengthHeader", is_tolerated=True))
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        await app(scope, receive, observed(send, lambda start: report(scope, start)))
-
-    return answer
+class BodyTooLarge(Exception):
+    """A body has more bytes than allowed."""
 
 
 def is_entra(scope: Scope) -> bool:
@@ -104,38 +81,73 @@ def is_entra(scope: Scope) -> bool:
     return host_of(scope["headers"]) in LOGINS
 
 
-def guarded(
-    app: ASGIApp,
-    secret: str | None = None,
-    *,
-    allows_any_host: bool = False,
-    is_public: Callable[[Scope], bool] = is_entra,
-) -> ASGIApp:
-    """Access control by host, origin and token.
+@dataclass(frozen=True)
+class Gate:
+    """In front of an application: access control, bounds of bodies (413, 408), internal errors (500), and a log."""
 
-    Args:
-        app: the guarded application.
-        secret: where set, all but public requests must carry it: as a token that the Entra stub issued for it, as it
-            is, or as the password of HTTP Basic. The Entra stub demands it as the client secret.
-        allows_any_host: it listens beyond loopback, where hosts may have any name.
-        is_public: whether a request needs no secret.
-    """
+    app: ASGIApp
+    # All but public requests carry its token: one that the Entra stub issued for it, itself, or as a password of HTTP
+    # Basic. Beyond loopback hosts may have any name
+    listening: Listening
+    is_public: Callable[[Scope], bool] = is_entra  # whether a request needs no token
+    on_error: Callable[[str], None] = lambda _: None  # gets an internal error's type and place, no request content
+    on_answered: Callable[[str, int], None] = lambda *_: None  # gets every answer's method and status
+    # Gets rejected requests, except HEAD that finds nothing, and writes that say nothing of their length. Both are
+    # called on the event loop, so they must not block for long
+    on_rejected: Callable[[RejectedRequest], None] = lambda _: None
 
-    async def guard(scope: Scope, receive: Receive, send: Send) -> None:
-        answer = app
-        host = host_of(scope["headers"])
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        started: list[Message] = []
+
+        def note(start: Message) -> None:
+            started.append(start)
+            self._report(scope, start)
+
+        send = observed(send, note)
+        try:
+            await (self._refusal(scope) or self.app)(scope, _limited(receive), send)
+        except Exception as error:  # noqa: BLE001 - the outermost handler
+            match error:
+                case BodyTooLarge():
+                    rejected = 413, "RequestBodyTooLarge", "The request body is too large."
+                case asyncio.TimeoutError():
+                    rejected = 408, "OperationTimedOut", "The request body stopped arriving."
+                case _:
+                    rejected = 500, "InternalError", "Internal error of the emulator; see its log."
+                    self.on_error(_location(error))
+            if not started:
+                await rejection(scope, *rejected)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Why the application does not get a request; None where it does."""
+        host, secret = host_of(scope["headers"]), self.listening.token
         if host is None:
-            answer = rejection(scope, 400, "InvalidHeaderValue", "A request needs exactly one Host header.")
-        elif not (allows_any_host or host in LOOPBACK_HOSTS or is_served(host)):
-            answer = rejection(scope, 421, "InvalidUri", "The emulator does not serve that host name.")
-        elif not _is_same_origin(scope):
-            answer = rejection(scope, 403, "AuthorizationFailure", "Pages of other sites may not use the emulator.")
-        elif secret is not None and not _carries(scope, secret) and not is_public(scope):
+            return rejection(scope, 400, "InvalidHeaderValue", "A request needs exactly one Host header.")
+        if not (self.listening.is_remote or host in LOOPBACK_HOSTS or is_served(host)):
+            return rejection(scope, 421, "InvalidUri", "The emulator does not serve that host name.")
+        if not _is_same_origin(scope):
+            return rejection(scope, 403, "AuthorizationFailure", "Pages of other sites may not use the emulator.")
+        if secret is not None and not _carries(scope, secret) and not self.is_public(scope):
             message = "The emulator requires the token it was started with."
-            answer = rejection(scope, 401, "Unauthorized", message, **{"www-authenticate": CHALLENGE})
-        await answer(scope, receive, send)
+            return rejection(scope, 401, "Unauthorized", message, **{"www-authenticate": CHALLENGE})
+        announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if int(announced) > MAX_BODY_BYTES:  # digits alone, or the parser had rejected it
+            raise BodyTooLarge
+        return None
 
-    return guard
+    def _report(self, scope: Scope, start: Message) -> None:
+        method, status = scope["method"], start["status"]
+        self.on_answered(method, status)
+        request = method, host_of(scope["headers"]) or "", scope["raw_path"].decode("latin-1")
+        if status >= _FIRST_ERROR:
+            if (method, status) != ("HEAD", _NOT_FOUND):
+                headers = {name: value.decode("latin-1") for name, value in start["headers"]}
+                code = next((headers[name] for name in _CODE_HEADERS if name in headers), "")
+                self.on_rejected(RejectedRequest(*request, status, code, headers.get(ALLOWED_BY.encode(), "")))
+        elif method in {"PUT", "PATCH"} and _LENGTH_HEADERS.isdisjoint(name for name, _ in scope["headers"]):
+            length_is_missing = RejectedRequest(*request, _LENGTH_REQUIRED, "MissingContentLengthHeader", "", True)
+            self.on_rejected(length_is_missing)
 
 
 def _carries(scope: Scope, secret: str) -> bool:
@@ -160,52 +172,14 @@ def _is_same_origin(scope: Scope) -> bool:
         return False
 
 
-class BodyTooLarge(Exception):
-    """A body has more bytes than allowed."""
-
-
-def bounded(
-    app: ASGIApp,
-    on_error: Callable[[str], None],
-    *,
-    max_bytes: int = MAX_BODY_BYTES,
-    pause_seconds: float = BODY_SECONDS,
-) -> ASGIApp:
-    """Bound bodies in size and in the pauses of their chunks (413, 408), and catch internal errors (500).
-
-    `on_error` gets an internal error's type and code location; request content is never logged.
-    """
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        started: list[Message] = []
-        try:
-            announced = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-            if int(announced) > max_bytes:  # digits alone, or the parser had rejected it
-                raise BodyTooLarge  # noqa: TRY301 - answered below
-            await app(scope, _limited(receive, max_bytes, pause_seconds), observed(send, started.append))
-        except Exception as error:  # noqa: BLE001 - the outermost handler
-            match error:
-                case BodyTooLarge():
-                    rejected = 413, "RequestBodyTooLarge", "The request body is too large."
-                case asyncio.TimeoutError():
-                    rejected = 408, "OperationTimedOut", "The request body stopped arriving."
-                case _:
-                    rejected = 500, "InternalError", "Internal error of the emulator; see its log."
-                    on_error(_location(error))
-            if not started:
-                await rejection(scope, *rejected)(scope, receive, send)
-
-    return answer
-
-
-def _limited(receive: Receive, max_bytes: int, pause_seconds: float) -> Receive:
-    left, has_more = max_bytes, True
+def _limited(receive: Receive) -> Receive:
+    left, has_more = MAX_BODY_BYTES, True
 
     async def receive_bounded() -> Message:
         nonlocal left, has_more
         if not has_more:
             return await receive()
-        message = await asyncio.wait_for(receive(), pause_seconds)
+        message = await asyncio.wait_for(receive(), BODY_SECONDS)
         left -= len(message.get("body", b""))
         has_more = message.get("more_body", False)
         if left < 0:

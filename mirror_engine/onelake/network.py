@@ -47,13 +47,13 @@ from mirror_engine.onelake.hosts import (
     is_production,
     is_served,
 )
-from mirror_engine.onelake.middleware import RejectedRequest, bounded, guarded, is_entra, logged
+from mirror_engine.onelake.middleware import RejectedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from starlette.types import ASGIApp, Scope
+    from starlette.types import ASGIApp
 
     from mirror_engine.onelake.connection import Listening
     from mirror_engine.onelake.hosts import PassedHost
@@ -311,16 +311,13 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 class Listeners:
-    """An ASGI application on https, http and behind the proxy, guarded and limited.
+    """An ASGI application on https, http and behind the proxy.
 
     Args:
         app: speaks all dialects, selected by `Host`; gets no lifespan events.
-        tls: see `authority`.
-        listening: where, and with which token; http stays on loopback.
-        is_public: see `guarded`.
-        on_error: gets internal errors, without request content.
-        on_answered: gets every answer's method and status.
-        on_rejected: gets each rejected request and tunnel.
+        tls: see `Authority`.
+        listening: where; http stays on loopback.
+        on_rejected: gets each rejected tunnel.
 
     Attributes:
         https_port: for clients with tokens that address the emulator directly; known once started, as the others.
@@ -328,23 +325,14 @@ class Listeners:
         proxy_port: for clients with production URLs.
     """
 
-    def __init__(  # noqa: PLR0913 - the settings of a server
+    def __init__(
         self,
         app: ASGIApp,
         tls: ssl.SSLContext,
         listening: Listening,
-        *,
-        is_public: Callable[[Scope], bool] = is_entra,
-        on_error: Callable[[str], None] = lambda _: None,
-        on_answered: Callable[[str, int], None] = lambda *_: None,
         on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
     ) -> None:
-        allows_any_host = listening.is_remote
-        guard = guarded(bounded(app, on_error), listening.token, allows_any_host=allows_any_host, is_public=is_public)
-        self._app = logged(guard, on_rejected, on_answered)
-        self._on_rejected = on_rejected
-        self._tls = tls
-        self._listening = listening
+        self._app, self._tls, self._listening, self._on_rejected = app, tls, listening, on_rejected
         self._connections: set[asyncio.Task[None]] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="emulator", daemon=True)

@@ -34,6 +34,7 @@ from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, hold, with_fa
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, host_of, is_served
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
+from mirror_engine.onelake.middleware import Gate
 from mirror_engine.onelake.network import Listeners, create_authority
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.requests import LakeRequest, error_response, is_dfs, read_bounded, response_headers
@@ -339,15 +340,9 @@ class Server:
         stack.callback(page.close)
         self._services = services = Services(lake, self._engines, page)
         fault_api = FaultApi(services, plan.options) if plan.has_fault_api else None
-        listeners = Listeners(
-            fault_api or services,
-            authority.context(),
-            listening,
-            is_public=services.is_public,
-            on_error=self.on_error,
-            on_answered=page.metrics.count_request,
-            on_rejected=self.on_rejected,
-        )
+        log = self.on_error, page.metrics.count_request, self.on_rejected
+        gate = Gate(fault_api or services, listening, services.is_public, *log)
+        listeners = Listeners(gate, authority.context(), listening, self.on_rejected)
         listeners.start()
         stack.callback(listeners.stop)
         stack.callback(page.end_streams)

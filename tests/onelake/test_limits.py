@@ -12,9 +12,9 @@ from starlette.responses import Response
 from wire import connected, exchange, request, rest_of, running, status_of
 
 from mirror_engine.errors import UsageError
+from mirror_engine.onelake import middleware
 from mirror_engine.onelake import network as server
 from mirror_engine.onelake.connection import Listening
-from mirror_engine.onelake.middleware import bounded
 from mirror_engine.onelake.network import Listeners
 
 pytestmark = pytest.mark.slow
@@ -34,9 +34,11 @@ def emulator():
 
 
 @pytest.fixture
-def small():
+def small(monkeypatch):
     """Takes bodies of 1000 bytes, and waits a moment for their next piece."""
-    with running(bounded(counting, pytest.fail, max_bytes=1000, pause_seconds=0.3)) as started:
+    monkeypatch.setattr(middleware, "MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr(middleware, "BODY_SECONDS", 0.3)
+    with running(counting, pytest.fail) as started:
         yield started
 
 
