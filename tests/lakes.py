@@ -15,7 +15,7 @@ from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.options import EmulatorOptions
 from mirror_engine.onelake.requests import NONE, Conditions
-from mirror_engine.onelake.serving import onelake_app
+from mirror_engine.onelake.storage_api import onelake_app
 from mirror_engine.onelake.store import LocalStore
 
 DFS = "https://onelake.dfs.fabric.microsoft.com"

@@ -1,4 +1,4 @@
-"""The emulator: its services, the operations of storage, and the server that starts them with engines and page."""
+"""The emulator: its services, and the server that starts them with engines and page."""
 
 from __future__ import annotations
 
@@ -8,43 +8,34 @@ import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.routing import Match
 
-from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
+from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.onelake import blob, dfs
 from mirror_engine.onelake.connection import CA_VARIABLES, ConnectionInfo, StateFolder, write_private
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.entra import entra_app, install_az
-from mirror_engine.onelake.errors import (
-    ConnectionReset,
-    FabricApiError,
-    StorageApiError,
-    StorageErrorCode,
-    reset_connection,
-)
+from mirror_engine.onelake.errors import FabricApiError
 from mirror_engine.onelake.fabric_rest import BASE, fabric_app
-from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, hold, with_fabric_faults, with_faults
+from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, hold, with_fabric_faults
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, host_of, is_served
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.middleware import Gate
 from mirror_engine.onelake.network import Listeners, create_authority
 from mirror_engine.onelake.page.web import Web
-from mirror_engine.onelake.requests import LakeRequest, error_response, is_dfs, read_bounded, response_headers
+from mirror_engine.onelake.storage_api import onelake_app
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.roots import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from starlette.responses import Response
     from starlette.types import ASGIApp, Receive, Scope, Send
     from typing_extensions import Self
 
@@ -54,116 +45,6 @@ if TYPE_CHECKING:
     from mirror_engine.onelake.middleware import RejectedRequest
     from mirror_engine.onelake.network import Authority
     from mirror_engine.onelake.options import ServerPlan
-
-
-def onelake_app(lake: Lake) -> ASGIApp:
-    """The ASGI application for OneLake: both dialects over one lake."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        request = LakeRequest.of(Request(scope, receive))
-        try:
-            response = await _response(lake, request)
-        except ClientDisconnect:
-            return
-        except ConnectionReset:
-            await reset_connection(scope, receive)
-            return
-        await response(scope, receive, send)
-
-    return answer
-
-
-async def _response(lake: Lake, request: LakeRequest) -> Response:
-    try:
-        operation = operation_of(request)
-        handler = await with_faults(lake, request, operation.__call__, operation.name)
-        response = await handler(lake, request)
-    except StorageApiError as error:
-        return _refused(request, error)
-    except StorageUnavailable as problem:
-        return _refused(request, StorageApiError(StorageErrorCode.ServerBusy, str(problem)))
-    for name, value in response_headers(request).items():
-        response.headers.setdefault(name, value)
-    return response
-
-
-def _refused(request: LakeRequest, error: StorageApiError) -> Response:
-    code = error.code.dfs_code if is_dfs(request) else error.code.blob_code
-    return error_response(request, error.code.status, code, f"{error}\nRequestId:{request.id}", error.headers)
-
-
-class _Operation(NamedTuple):
-    """Which requests ask for it, and what answers them on a worker thread."""
-
-    methods: str  # with a blank between them
-    marks: str  # headers, query parameters, or some with their values, of which it has one; "" for any
-    run: Callable[..., Response]  # gets lake, request, and the body where it takes one
-    name: str = ""  # in fault rules; "" where none names it
-    takes: Literal["", "bytes", "staged"] = ""  # the form of the body: none, all its bytes, or a staged file
-
-    async def __call__(self, lake: Lake, request: LakeRequest) -> Response:
-        if not self.takes:
-            return await run_in_threadpool(self.run, lake, request)
-        if self.takes == "bytes":
-            return await run_in_threadpool(self.run, lake, request, await read_bounded(request.body))
-        with await run_in_threadpool(lake.receive) as body:
-            async for chunk in request.body:
-                await run_in_threadpool(body.write, chunk)
-            return await run_in_threadpool(self.run, lake, request, body)
-
-
-def _refusal(code: StorageErrorCode, message: str = "") -> Callable[..., Response]:
-    def refuse(*_: object) -> Response:
-        raise StorageApiError(code, message)
-
-    return refuse
-
-
-_ANY = "PUT PATCH POST"  # Hadoop's client sends actions by PUT, too
-_UNSUPPORTED = _refusal(StorageErrorCode.UnsupportedQueryParameter)
-_FABRIC_S = _refusal(StorageErrorCode.ArtifactIdMissing)  # only Fabric creates and deletes workspaces
-_UNMARKED = _refusal(StorageErrorCode.MissingRequiredHeader, "Neither resource nor x-ms-blob-type is there.")
-_OPERATIONS = (  # the first counts
-    _Operation("POST", "?comp=batch", blob.batch, "batch", "bytes"),
-    _Operation("POST", "?comp=userdelegationkey", blob.user_delegation_key, takes="bytes"),
-    _Operation("POST", "x-ms-lease-action", dfs.lease, "lease"),
-    _Operation("PUT", "x-ms-rename-source", dfs.rename, "rename"),
-    _Operation("PUT", "?resource", dfs.create, "create"),
-    _Operation(_ANY, "?action=append", dfs.append, "append", "staged"),
-    _Operation(_ANY, "?action=flush", dfs.flush, "flush"),
-    _Operation(_ANY, "?action=setproperties", dfs.set_properties, "metadata"),
-    _Operation(_ANY, "?action", _UNSUPPORTED),
-    _Operation("PUT DELETE", "?restype=container ?restype=account", _FABRIC_S),
-    _Operation("DELETE", "?resource=filesystem", _FABRIC_S),
-    _Operation("PUT", "?comp=block", blob.put_block, "block", "staged"),
-    _Operation("PUT", "?comp=blocklist", blob.put_block_list, "blocklist", "bytes"),
-    _Operation("PUT", "?comp=metadata ?comp=properties", dfs.set_properties, "metadata"),
-    _Operation("PUT", "?comp=lease", dfs.lease, "lease"),
-    _Operation("PUT DELETE", "?comp", _UNSUPPORTED),
-    _Operation("PUT", "x-ms-copy-source", blob.copy, "copy"),
-    _Operation("PUT", "x-ms-blob-type", blob.put, "put", "staged"),
-    _Operation("PUT", "", _UNMARKED),
-    _Operation("PATCH", "", _UNSUPPORTED),
-    _Operation("DELETE", "", blob.delete, "delete"),
-    _Operation("GET", "?resource=filesystem", dfs.list_paths, "list"),
-    _Operation("GET HEAD", "?restype=account", blob.account_properties),
-    _Operation("GET", "?comp=list", blob.list_blobs, "list"),
-    _Operation("GET", "?comp", _UNSUPPORTED),  # no block lists, no tags
-    _Operation("GET HEAD", "?restype=container ?resource=filesystem", dfs.get_filesystem_properties),
-    _Operation("GET", "", dfs.read, "read"),
-    _Operation("HEAD", "", dfs.get_properties, "head"),
-)
-
-
-def operation_of(request: LakeRequest) -> _Operation:
-    """The operation that a request asks for; UnsupportedHttpVerb where there is none."""
-    values = [f"?{name}={text.lower()}" for name, text in request.query.items()]
-    marks = {*request.headers, *(f"?{name}" for name in request.query), *values}
-    for operation in _OPERATIONS:
-        wanted = operation.marks.split()
-        if request.method in operation.methods.split() and (not wanted or not marks.isdisjoint(wanted)):
-            return operation
-    raise StorageApiError(StorageErrorCode.UnsupportedHttpVerb)
 
 
 class Services:

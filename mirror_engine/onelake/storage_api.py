@@ -1,0 +1,478 @@
+"""OneLake's storage API: the operations of DFS and Blob, which requests ask for them, and their answers."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from email.message import Message
+from email.parser import BytesParser
+from email.policy import compat32
+from http import HTTPStatus
+from secrets import token_bytes
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import quote
+from uuid import uuid4
+from xml.etree import ElementTree as ET
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.onelake import requests
+from mirror_engine.onelake.errors import (
+    ALLOWED_BY,
+    ConnectionReset,
+    StorageApiError,
+    StorageErrorCode,
+    reset_connection,
+)
+from mirror_engine.onelake.faults import with_faults
+from mirror_engine.onelake.options import HEAD
+from mirror_engine.onelake.requests import SOURCE, Conditions, LakeRequest, changed, is_dfs, path_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from mirror_engine.onelake.items import Address
+    from mirror_engine.onelake.lake import Lake
+    from mirror_engine.onelake.requests import Properties
+    from mirror_engine.onelake.store import StagedFile
+
+_LEASE_STATUSES = {"acquire": 201, "break": 202, "change": 200, "renew": 200, "release": 200}
+_FILESYSTEM = {  # Azure always sends all of these; its C++ library aborts where one is missing
+    "x-ms-namespace-enabled": "true",
+    "x-ms-has-legal-hold": "false",
+    "x-ms-has-immutability-policy": "false",
+    "x-ms-immutable-storage-with-versioning-enabled": "false",
+    "x-ms-default-encryption-scope": "$account-encryption-key",
+    "x-ms-deny-encryption-scope-override": "false",
+}
+DELIMITER = "/"
+MAX_PARTS = 256
+_ECHOED = {"prefix": "Prefix", "marker": "Marker", "maxresults": "MaxResults", "delimiter": "Delimiter"}
+_BLOCK_KINDS = frozenset({"Latest", "Uncommitted", "Committed"})
+_DELETED = {"x-ms-delete-type-permanent": "true"}
+
+
+def create(lake: Lake, request: LakeRequest) -> Response:
+    """Path Create: `PUT ?resource=directory|file`."""
+    resource = request.query["resource"].lower()
+    if resource == "filesystem":
+        raise StorageApiError(StorageErrorCode.ArtifactIdMissing)
+    if resource not in {"directory", "file"}:
+        raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "resource is neither file nor directory.")
+    _check_no_body(request)
+    create_path = lake.create_folder if resource == "directory" else lake.create_file
+    return changed(create_path(lake.destination(request.raw_path), request.conditions))
+
+
+def append(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
+    """Path Update: `PATCH ?action=append`, with `flush=true` also a flush."""
+    address, position = lake.items.address(request.raw_path), request.number("position")
+    properties = lake.append(address, position, body)
+    if request.flag("flush"):
+        properties = lake.flush(address, position + body.size, request.conditions)
+    return changed(properties, 202)
+
+
+def flush(lake: Lake, request: LakeRequest) -> Response:
+    """Path Update: `PATCH ?action=flush`."""
+    _check_no_body(request)
+    address = lake.items.address(request.raw_path)
+    return changed(lake.flush(address, request.number("position"), request.conditions), 200)
+
+
+def rename(lake: Lake, request: LakeRequest) -> Response:
+    """Path Create: `PUT` with `x-ms-rename-source`."""
+    source, target = request.source(lake.items, "x-ms-rename-source"), lake.destination(request.raw_path)
+    return changed(lake.rename(source, target, request.conditions, Conditions.of(request.headers, SOURCE)))
+
+
+def set_properties(lake: Lake, request: LakeRequest) -> Response:
+    """Path Update: `PATCH ?action=setProperties`; Set Blob Metadata and Properties: `PUT ?comp=metadata|properties`."""
+    return changed(lake.set_metadata(lake.items.address(request.raw_path), request.conditions), 200)
+
+
+def lease(lake: Lake, request: LakeRequest) -> Response:
+    """Path Lease; leases have no effect."""
+    properties = lake.properties(lake.items.address(request.raw_path))
+    status = _LEASE_STATUSES.get(request.headers.get("x-ms-lease-action", "").lower())
+    if status is None:
+        raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "x-ms-lease-action is unknown.")
+    proposed = request.headers.get("x-ms-proposed-lease-id") or request.headers.get("x-ms-lease-id") or ""
+    lease_id = proposed if proposed.isascii() and proposed.isprintable() and proposed else str(uuid4())
+    return changed(properties, status, {"x-ms-lease-id": lease_id, "x-ms-lease-time": "0"})
+
+
+def list_paths(lake: Lake, request: LakeRequest) -> Response:
+    """Path List: `GET {any depth}?resource=filesystem`; names relative to the workspace, in order.
+
+    `beginFrom` is a path in the folder, inclusive.
+    """
+    limit = request.page_size
+    try:
+        token = request.query.get("continuation", "").encode()
+        start_from = base64.b64decode(token, altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeError) as problem:
+        message = "continuation is not a token of this server."
+        raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, message) from problem
+    folder = lake.items.inside(lake.items.address(request.raw_path), request.query.get("directory", ""))
+    if begin_from := request.query.get("beginfrom"):
+        start_from = start_from or f"{folder.shown}/{begin_from}".lstrip("/")
+    paths = lake.list(folder, start_from, recursive=request.flag("recursive"), limit=limit + 1)
+    response = JSONResponse({"paths": [_path_json(*path) for path in paths[:limit]]})
+    if len(paths) > limit:
+        response.headers["x-ms-continuation"] = base64.urlsafe_b64encode(paths[limit][0].encode()).decode()
+    return response
+
+
+def _path_json(name: str, properties: Properties) -> dict[str, str]:
+    entry = {
+        "name": name,
+        "contentLength": str(properties.size),
+        "lastModified": properties.last_modified,
+        "etag": properties.etag.strip('"'),
+        "owner": "$superuser",
+        "group": "$superuser",
+        "permissions": "---------",
+    }
+    return entry | ({"isDirectory": "true"} if properties.is_folder else {})
+
+
+def get_properties(lake: Lake, request: LakeRequest) -> Response:
+    """Path Get Properties, Get Blob Properties: `HEAD`."""
+    address = lake.items.address(request.raw_path)
+    if lake.options.delays.is_hidden(address.path, HEAD):
+        raise StorageApiError(StorageErrorCode.PathNotFound)
+    properties = lake.properties(address)
+    request.conditions.check_read(properties)
+    return Response(headers={**path_headers(properties), "Content-Length": str(properties.size)})
+
+
+def get_filesystem_properties(lake: Lake, request: LakeRequest) -> Response:
+    """Filesystem Get Properties, Get Container Properties."""
+    properties = lake.properties(lake.items.address(request.raw_path))
+    return Response(headers={**path_headers(properties), **_FILESYSTEM})
+
+
+def read(lake: Lake, request: LakeRequest) -> Response:
+    """Path Read, Get Blob: a file's bytes, or a range of them."""
+    properties, file = lake.read(lake.items.address(request.raw_path), request.conditions)
+    try:
+        part = requests.requested_range(request.headers, properties.size)
+    except BaseException:
+        file.close()
+        raise
+    start, end = part or (0, properties.size)
+    headers = {**path_headers(properties), "Content-Length": str(end - start)}
+    if part:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{properties.size}"
+    return StreamingResponse(requests.file_chunks(file, start, end - start), 206 if part else 200, headers)
+
+
+def _check_no_body(request: LakeRequest) -> None:
+    if not request.is_empty:
+        raise StorageApiError(StorageErrorCode.ContentLengthMustBeZero)
+
+
+def list_blobs(lake: Lake, request: LakeRequest) -> Response:
+    """List Blobs: `GET /{ws}?restype=container&comp=list`; a page begins at `marker`, or at `startFrom`."""
+    query, limit = request.query, request.page_size
+    delimiter, start_from = query.get("delimiter", ""), query.get("marker") or query.get("startfrom", "")
+    if delimiter not in {"", DELIMITER}:
+        raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "The only delimiter is /.")
+    place = lake.items.address(request.raw_path)
+    blobs = _blobs(lake, place, query.get("prefix", ""), start_from, None if delimiter else limit + 1)
+    root = ET.Element("EnumerationResults", ContainerName=place.written[0])  # with more, adlfs sees nothing
+    for word, name in _ECHOED.items():
+        if word in query:
+            _text(root, name, query[word])
+    listed = ET.SubElement(root, "Blobs")
+    for name, properties in blobs[:limit]:
+        if not name.endswith(DELIMITER):
+            _blob(ET.SubElement(listed, "Blob"), name, properties)
+    for name, _ in blobs[:limit]:
+        if name.endswith(DELIMITER):
+            _text(ET.SubElement(listed, "BlobPrefix"), "Name", name)
+    _text(root, "NextMarker", blobs[limit][0] if len(blobs) > limit else "")
+    return Response(ET.tostring(root, "utf-8", xml_declaration=True), media_type="application/xml;charset=utf-8")
+
+
+def _blobs(
+    lake: Lake, place: Address, prefix: str, start_from: str, limit: int | None
+) -> Sequence[tuple[str, Properties]]:
+    """Names that begin with a prefix, in order; without a limit those of one level, a folder's with the delimiter."""
+    folder = lake.items.inside(place, prefix.rpartition(DELIMITER)[0])
+    whole = f"{place.shown}/{prefix}" if place.shown else prefix
+    try:
+        paths = lake.list(folder, start_from if limit else "", recursive=bool(limit), prefix=whole, limit=limit)
+    except StorageApiError as error:
+        if error.code is StorageErrorCode.PathNotFound:
+            return []
+        raise
+    if limit:
+        return paths
+    named = ((name + DELIMITER * properties.is_folder, properties) for name, properties in paths)
+    return sorted((pair for pair in named if pair[0] >= start_from), key=lambda pair: pair[0])
+
+
+def _blob(blob: ET.Element, name: str, properties: Properties) -> None:
+    _text(blob, "Name", name)
+    values = {
+        "Creation-Time": properties.last_modified,
+        "Last-Modified": properties.last_modified,
+        "Etag": properties.etag.strip('"'),
+        "ResourceType": "directory" if properties.is_folder else "file",
+        "Content-Length": str(properties.size),
+        "Content-Type": requests.CONTENT_TYPE,
+        "BlobType": "BlockBlob",
+        "LeaseStatus": "unlocked",
+        "LeaseState": "available",
+        "ServerEncrypted": "true",
+    }
+    element = ET.SubElement(blob, "Properties")
+    for key, value in values.items():
+        ET.SubElement(element, key).text = value
+    if properties.is_folder:
+        ET.SubElement(ET.SubElement(blob, "Metadata"), "hdi_isfolder").text = "true"
+
+
+def _text(parent: ET.Element, name: str, text: str) -> None:
+    """A name or prefix; percent-encoded with `Encoded="true"` where XML cannot hold its characters."""
+    element = ET.SubElement(parent, name)
+    if any(letter < " " or "\x7f" <= letter <= "\x9f" or "\ufffe" <= letter <= "\uffff" for letter in text):
+        element.set("Encoded", "true")
+        text = quote(text, safe="/")
+    element.text = text
+
+
+def put(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
+    """Put Blob; with `x-ms-meta-hdi_isfolder: true` a folder."""
+    if request.headers.get("x-ms-blob-type", "").lower() != "blockblob":
+        raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "x-ms-blob-type is not BlockBlob.")
+    address = lake.destination(request.raw_path)
+    if request.headers.get("x-ms-meta-hdi_isfolder", "").lower() == "true":
+        return changed(lake.create_folder(address, request.conditions))
+    return changed(lake.put(address, body, request.conditions))
+
+
+def put_block(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
+    """Put Block: `PUT ?comp=block&blockid=`."""
+    if not request.query.get("blockid"):
+        raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "blockid is missing.")
+    lake.put_block(lake.destination(request.raw_path), request.query["blockid"], body)
+    return Response(status_code=201, headers={"x-ms-request-server-encrypted": "true"})
+
+
+def put_block_list(lake: Lake, request: LakeRequest, document: bytes) -> Response:
+    """Put Block List: `PUT ?comp=blocklist`; InvalidXmlDocument."""
+    root = _parsed(document)
+    if root.tag != "BlockList" or any(block.tag not in _BLOCK_KINDS for block in root):
+        raise StorageApiError(StorageErrorCode.InvalidXmlDocument, "It is not a block list.")
+    block_ids = [(block.text or "").strip() for block in root]
+    return changed(lake.put_block_list(lake.destination(request.raw_path), block_ids, request.conditions))
+
+
+def _parsed(document: bytes) -> ET.Element:
+    try:
+        text = document.decode("utf-8-sig")
+        if "<!" in text:  # a DOCTYPE could declare entities
+            raise StorageApiError(StorageErrorCode.InvalidXmlDocument)
+        return ET.fromstring(text)  # noqa: S314 - without a DOCTYPE there are no entities
+    except (ET.ParseError, ValueError) as problem:
+        raise StorageApiError(StorageErrorCode.InvalidXmlDocument) from problem
+
+
+def user_delegation_key(_: Lake, __: LakeRequest, document: bytes) -> Response:
+    """Get User Delegation Key: `POST /?restype=service&comp=userdelegationkey`; no signature is checked."""
+    asked = _parsed(document)
+    if asked.tag != "KeyInfo" or not asked.findtext("Expiry"):
+        raise StorageApiError(StorageErrorCode.InvalidXmlDocument, "It is not a KeyInfo with an Expiry.")
+    values = {
+        "SignedOid": str(uuid4()),
+        "SignedTid": str(uuid4()),
+        "SignedStart": asked.findtext("Start") or "",
+        "SignedExpiry": asked.findtext("Expiry") or "",
+        "SignedService": "b",
+        "SignedVersion": requests.VERSION,
+        "Value": base64.b64encode(token_bytes(32)).decode(),
+    }
+    root = ET.Element("UserDelegationKey")
+    for name, text in values.items():
+        ET.SubElement(root, name).text = text
+    return Response(ET.tostring(root, "utf-8", xml_declaration=True), media_type="application/xml")
+
+
+def copy(lake: Lake, request: LakeRequest) -> Response:
+    """Copy Blob, and Put Blob From URL: `PUT` with `x-ms-copy-source`; complete when it is answered."""
+    source, target = request.source(lake.items, "x-ms-copy-source"), lake.destination(request.raw_path)
+    properties = lake.copy(source, target, request.conditions, Conditions.of(request.headers, SOURCE))
+    status = 201 if "x-ms-blob-type" in request.headers else 202
+    return changed(properties, status, {"x-ms-copy-id": str(uuid4()), "x-ms-copy-status": "success"})
+
+
+def delete(lake: Lake, request: LakeRequest) -> Response:
+    """Path Delete: `DELETE [?recursive=true]`; Delete Blob: a file, or an empty folder."""
+    is_path = is_dfs(request)
+    recursive = is_path and request.flag("recursive")
+    lake.delete(lake.items.address(request.raw_path), request.conditions, recursive=recursive)
+    return Response(status_code=200) if is_path else Response(status_code=202, headers=_DELETED)
+
+
+def account_properties(_: Lake, __: LakeRequest) -> Response:
+    """Get Account Information: `GET ?restype=account&comp=properties`."""
+    headers = {"x-ms-sku-name": "Standard_LRS", "x-ms-account-kind": "StorageV2", "x-ms-is-hns-enabled": "true"}
+    return Response(headers=headers)
+
+
+def batch(lake: Lake, request: LakeRequest, body: bytes) -> Response:
+    """Blob Batch: `POST ?comp=batch`; rejected as OneLake does, unless `blob_batch` is `accept`."""
+    if lake.options.blob_batch != "accept":
+        code = StorageErrorCode.ArtifactIdMissing
+        rejection = json.dumps({"error": {"code": code.blob_code, "message": code.message}})
+        headers = {"x-ms-error-code": code.blob_code, ALLOWED_BY: "--blob-batch accept"}
+        return Response(rejection, code.status, headers, media_type="application/json")
+    head = f"Content-Type: {request.headers.get('content-type', '')}\r\n\r\n".encode("latin-1", "replace")
+    try:
+        message = BytesParser(policy=compat32).parsebytes(head + body)  # newer policies reject a `/` in a boundary
+    except RecursionError:  # nested multipart
+        raise StorageApiError(StorageErrorCode.BadRequest, "A batch cannot hold batches.") from None
+    payload = message.get_payload() if message.is_multipart() else []
+    parts = [part for part in payload if isinstance(part, Message)]
+    if not 0 < len(parts) <= MAX_PARTS:
+        raise StorageApiError(StorageErrorCode.BadRequest, "A batch holds 1 to 256 requests.")
+    boundary = f"batchresponse_{uuid4()}"
+    lines = "".join(f"--{boundary}\r\n{_delete_part(lake, request, part)}\r\n" for part in parts)
+    return Response(f"{lines}--{boundary}--\r\n", 202, media_type=f"multipart/mixed; boundary={boundary}")
+
+
+def _delete_part(lake: Lake, request: LakeRequest, part: Message) -> str:
+    """Execute one request of a batch, which must be a delete; its answer."""
+    payload = part.get_payload(decode=True)
+    try:
+        match payload.split(b"\r\n", 1)[0].split() if isinstance(payload, bytes) else []:
+            case [b"DELETE", target, _]:
+                lake.delete(lake.items.address(bytes(target.partition(b"?")[0])))
+            case _:
+                raise StorageApiError(StorageErrorCode.BadRequest, "Only deletes go in a batch.")  # noqa: TRY301
+        status, headers = 202, _DELETED
+    except StorageApiError as error:
+        status, headers = error.code.status, {"x-ms-error-code": error.code.blob_code}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in {**requests.response_headers(request), **headers}.items())
+    content_id = f"Content-ID: {part['Content-ID']}\r\n" if part["Content-ID"] else ""
+    first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
+    return f"Content-Type: application/http\r\n{content_id}\r\n{first}\r\n{lines}\r\n"
+
+
+class _Operation(NamedTuple):
+    """Which requests ask for it, and what answers them on a worker thread."""
+
+    methods: str  # with a blank between them
+    marks: str  # headers, query parameters, or some with their values, of which it has one; "" for any
+    run: Callable[..., Response]  # gets lake, request, and the body where it takes one
+    name: str = ""  # in fault rules; "" where none names it
+    takes: Literal["", "bytes", "staged"] = ""  # the form of the body: none, all its bytes, or a staged file
+
+    async def __call__(self, lake: Lake, request: LakeRequest) -> Response:
+        if not self.takes:
+            return await run_in_threadpool(self.run, lake, request)
+        if self.takes == "bytes":
+            return await run_in_threadpool(self.run, lake, request, await requests.read_bounded(request.body))
+        with await run_in_threadpool(lake.receive) as body:
+            async for chunk in request.body:
+                await run_in_threadpool(body.write, chunk)
+            return await run_in_threadpool(self.run, lake, request, body)
+
+
+def _refusal(code: StorageErrorCode, message: str = "") -> Callable[..., Response]:
+    def refuse(*_: object) -> Response:
+        raise StorageApiError(code, message)
+
+    return refuse
+
+
+_ANY = "PUT PATCH POST"  # Hadoop's client sends actions by PUT, too
+_UNSUPPORTED = _refusal(StorageErrorCode.UnsupportedQueryParameter)
+_FABRIC_S = _refusal(StorageErrorCode.ArtifactIdMissing)  # only Fabric creates and deletes workspaces
+_UNMARKED = _refusal(StorageErrorCode.MissingRequiredHeader, "Neither resource nor x-ms-blob-type is there.")
+_OPERATIONS = (  # the first counts
+    _Operation("POST", "?comp=batch", batch, "batch", "bytes"),
+    _Operation("POST", "?comp=userdelegationkey", user_delegation_key, takes="bytes"),
+    _Operation("POST", "x-ms-lease-action", lease, "lease"),
+    _Operation("PUT", "x-ms-rename-source", rename, "rename"),
+    _Operation("PUT", "?resource", create, "create"),
+    _Operation(_ANY, "?action=append", append, "append", "staged"),
+    _Operation(_ANY, "?action=flush", flush, "flush"),
+    _Operation(_ANY, "?action=setproperties", set_properties, "metadata"),
+    _Operation(_ANY, "?action", _UNSUPPORTED),
+    _Operation("PUT DELETE", "?restype=container ?restype=account", _FABRIC_S),
+    _Operation("DELETE", "?resource=filesystem", _FABRIC_S),
+    _Operation("PUT", "?comp=block", put_block, "block", "staged"),
+    _Operation("PUT", "?comp=blocklist", put_block_list, "blocklist", "bytes"),
+    _Operation("PUT", "?comp=metadata ?comp=properties", set_properties, "metadata"),
+    _Operation("PUT", "?comp=lease", lease, "lease"),
+    _Operation("PUT DELETE", "?comp", _UNSUPPORTED),
+    _Operation("PUT", "x-ms-copy-source", copy, "copy"),
+    _Operation("PUT", "x-ms-blob-type", put, "put", "staged"),
+    _Operation("PUT", "", _UNMARKED),
+    _Operation("PATCH", "", _UNSUPPORTED),
+    _Operation("DELETE", "", delete, "delete"),
+    _Operation("GET", "?resource=filesystem", list_paths, "list"),
+    _Operation("GET HEAD", "?restype=account", account_properties),
+    _Operation("GET", "?comp=list", list_blobs, "list"),
+    _Operation("GET", "?comp", _UNSUPPORTED),  # no block lists, no tags
+    _Operation("GET HEAD", "?restype=container ?resource=filesystem", get_filesystem_properties),
+    _Operation("GET", "", read, "read"),
+    _Operation("HEAD", "", get_properties, "head"),
+)
+
+
+def operation_of(request: LakeRequest) -> _Operation:
+    """The operation that a request asks for; UnsupportedHttpVerb where there is none."""
+    values = [f"?{name}={text.lower()}" for name, text in request.query.items()]
+    marks = {*request.headers, *(f"?{name}" for name in request.query), *values}
+    for operation in _OPERATIONS:
+        wanted = operation.marks.split()
+        if request.method in operation.methods.split() and (not wanted or not marks.isdisjoint(wanted)):
+            return operation
+    raise StorageApiError(StorageErrorCode.UnsupportedHttpVerb)
+
+
+def onelake_app(lake: Lake) -> ASGIApp:
+    """The ASGI application for OneLake: both dialects over one lake."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        request = LakeRequest.of(Request(scope, receive))
+        try:
+            response = await _response(lake, request)
+        except ClientDisconnect:
+            return
+        except ConnectionReset:
+            await reset_connection(scope, receive)
+            return
+        await response(scope, receive, send)
+
+    return answer
+
+
+async def _response(lake: Lake, request: LakeRequest) -> Response:
+    try:
+        operation = operation_of(request)
+        handler = await with_faults(lake, request, operation.__call__, operation.name)
+        response = await handler(lake, request)
+    except StorageApiError as error:
+        return _refused(request, error)
+    except StorageUnavailable as problem:
+        return _refused(request, StorageApiError(StorageErrorCode.ServerBusy, str(problem)))
+    for name, value in requests.response_headers(request).items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+def _refused(request: LakeRequest, error: StorageApiError) -> Response:
+    code = error.code.dfs_code if is_dfs(request) else error.code.blob_code
+    return requests.error_response(request, error.code.status, code, f"{error}\nRequestId:{request.id}", error.headers)
