@@ -102,7 +102,6 @@ class TableStatus:
 
     @property
     def message(self) -> str:
-        """The state in a sentence, whether there is a table (LZ-5.13), ignored data, and the last failure."""
         is_bare = isinstance(self.state, CaughtUp) and self.delta_version is None
         bare = "; no table yet: no file gives a column a type" if is_bare else ""
         lost = f"; {count(self.lost_files, 'lost file')} [{LOST_FILE}]" if self.lost_files else ""
@@ -133,12 +132,10 @@ class TableStatus:
 
     @property
     def pending_files(self) -> tuple[FileStatus, ...]:
-        """The files that are not in the table, in reading order."""
         return tuple(file for file in self.files if file.state != "applied")
 
     @property
     def watermark(self) -> str:
-        """The watermark, or how many partitions have one; `-` for none."""
         match list(self.watermarks.values()):
             case []:
                 return "-"
@@ -148,7 +145,6 @@ class TableStatus:
                 return f"{len(several)} partitions"
 
     def to_json(self, *, engine_running: bool = True) -> dict[str, Any]:
-        """The same as plain values, with the state as a sentence and its help."""
         names = ["message", "last_failure", "fabric_status", "fabric_error", "blocked_by", "would_reject", "watermarks"]
         names += ["next_files", "rows_processed", "bytes_processed", "row_count", "delta_version", "files", "ignored"]
         return {
@@ -203,7 +199,6 @@ class MirrorStatus:
         return self.engine_running or self.fabric is not None
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
         lease = self.lease
         times = lease and {"since": iso(lease.since), "renewed_at": iso(lease.renewed_at), "is_held": not lease.is_over}
         return {

@@ -129,7 +129,6 @@ def _has(table: TableStatus, path: str) -> bool:
 
 
 def _reason(table: TableStatus, path: str, status: MirrorStatus) -> UnmetCondition | None:
-    """Why a file is not in its table; None once it is."""
     name, state = table.name.normalized, table.state.code
     known = next((file for file in table.files if file.path == path), None)
     if known is not None:

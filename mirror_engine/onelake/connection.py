@@ -122,25 +122,20 @@ class ConnectionInfo:
 
     @property
     def landing_zone(self) -> str:
-        """The landing zone's production URL."""
         return f"https://onelake.{DFS}/{self.workspace_id}/{self.item_id}/Files/LandingZone"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
         return asdict(self) | {"landing_zone": self.landing_zone}
 
     def exports(self) -> Sequence[str]:
-        """Lines for a shell."""
         lines = [f"export {name}={shlex.quote(text)}" for name, text in self.environment.items() if name != "PATH"]
         return [*lines, f'export PATH={shlex.quote(self.environment["PATH"])}:"$PATH"']
 
     def around(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """An environment with these variables added."""
         path = os.pathsep.join(filter(None, (self.environment["PATH"], environ.get("PATH"))))
         return {**environ, **self.environment, "PATH": path}
 
     def lines(self) -> Sequence[str]:
-        """Exports and, as comments, everything else."""
         return [
             *self.exports(),
             f"# workspace     {self.workspace}  {self.workspace_id}",

@@ -97,7 +97,6 @@ class _Engine:
     cycle_ended: threading.Condition = field(default_factory=threading.Condition)
 
     def on_event(self, event: Event) -> None:
-        """Note a cycle's start or end."""
         with self.cycle_ended:
             if isinstance(event, CycleStarted):
                 self.started_cycle = event.number
@@ -143,7 +142,6 @@ class EnginePool:
             thread.join()
 
     def shown(self) -> Sequence[ShownItem]:
-        """All items, by workspace and name, for the page."""
         return [
             ShownItem(item.id, item.workspace.name, item.name, *self.status(item), partial(self._mirror, item))
             for item in self.items.all()
@@ -306,11 +304,9 @@ class EnginePool:
             engine.cycle_ended.notify_all()
 
     def _reseeds(self, marker: Mapping[str, Any]) -> bool:
-        """Whether an item with that marker rebuilds its tables when it starts."""
         return not self.plan.resumes if marker["status"] == DatabaseStatus.STOPPED else bool(marker.get("reseeds"))
 
     def _run(self, item: Item, engine: _Engine, marker: Mapping[str, Any] | None) -> None:
-        """One engine from start to stop, on a thread of its own."""
         try:
             engine.started_cycle = engine.ended_cycle = 0
             listeners: list[Callable[[Event], None]] = [partial(self.on_event, item), engine.on_event]

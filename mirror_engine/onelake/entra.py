@@ -159,7 +159,6 @@ def carries(token: str, secret: str) -> bool:
 
 
 def _public_key(secret: str | None) -> dict[str, str]:
-    """The JSON web key with which a client checks tokens for a secret."""
     numbers = _key(secret).public_key().public_numbers()
     encoded = {
         name: _encoded(number.to_bytes((number.bit_length() + 7) // 8, "big"))

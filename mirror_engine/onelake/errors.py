@@ -128,7 +128,6 @@ class FabricApiError(_ApiError):
     code: FabricErrorCode
 
     def response(self) -> JSONResponse:
-        """As Fabric writes it."""
         code = self.code
         return fabric_error(code.status, code.name, str(self), self.headers, is_retriable=code.is_retriable)
 

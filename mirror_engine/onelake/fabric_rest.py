@@ -107,7 +107,6 @@ class _Operations:
         return self._kept[operation_id]
 
     def _subject(self, names: Mapping[str, str]) -> Item | Workspace | str | None:
-        """What a path's parameters name; None for a path without any."""
         if "operationId" in names:
             return names["operationId"]
         if not names:
@@ -324,7 +323,6 @@ def _utc() -> str:
 
 
 def _table_json(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """A table's status, from its entry in `tables.json`."""
     metrics = entry.get("metrics", {})
     last_sync = metrics.get("lastSyncTimeUtc", NEVER)
     return {

@@ -371,7 +371,6 @@ class FaultApi:
     token: str = field(default_factory=lambda: token_urlsafe(24), repr=False)  # in `X-Mirror-Engine-Fault-Token`
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         answer = self.app
         if (
             scope["path"] == FAULT_API_PATH

@@ -131,7 +131,6 @@ class Items:
         self._records = _read_registry(storage)
 
     def workspaces(self) -> Sequence[Workspace]:
-        """All workspaces, by name."""
         with self._lock:
             return [Workspace(self._record(name).id, name) for name in self._folders("")]
 
@@ -149,7 +148,6 @@ class Items:
             ]
 
     def all(self) -> Sequence[Item]:
-        """All items, by workspace and name."""
         with self._lock:
             return [item for workspace in self.workspaces() for item in self.items(workspace)]
 
@@ -248,7 +246,6 @@ class Items:
             return item or self.create(self.ensure_workspace(workspace_name), item_name, definition=PLAIN)
 
     def _record(self, path: str, definition: bytes | None = None) -> _Record:
-        """The record of a folder; a folder called like a GUID has that one."""
         if path not in self._records:
             name = path.rpartition("/")[2]
             new_id = name.lower() if GUID.fullmatch(name) else str(uuid.uuid4())
@@ -261,7 +258,6 @@ class Items:
         self._save()
 
     def _save(self) -> None:
-        """Write the registry in one step."""
         content = {path: asdict(record) for path, record in self._records.items()}
         with StagedFile(self._storage) as staged:
             staged.write(json.dumps(content, indent=2, default=_base64).encode())

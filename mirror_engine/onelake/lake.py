@@ -72,7 +72,6 @@ class Lake:
         return Properties.of(entry) if entry else None
 
     def properties(self, address: Address) -> Properties:
-        """Properties of a file, folder, item or workspace."""
         found = self.find(address)
         if found is None:
             raise StorageApiError(StorageErrorCode.PathNotFound)
@@ -370,7 +369,6 @@ class Lake:
         raise StorageApiError(code, headers=MANAGED_FOLDERS)
 
     def _commit_lock(self, address: Address) -> threading.Lock:
-        """One of a few locks, the same for each commit of a file."""
         return self._commits[hash(address.path) % COMMIT_LOCKS]
 
     def _now(self) -> int:

@@ -97,7 +97,6 @@ class Gate:
     on_rejected: Callable[[RejectedRequest], None] = lambda _: None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         started: list[Message] = []
 
         def note(start: Message) -> None:

@@ -407,7 +407,6 @@ class Listeners:
             task.add_done_callback(self._connections.discard)
 
     async def _connect(self, connection: socket.socket, kind: Kind | None) -> None:
-        """Serve one connection until it ends."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError), contextlib.closing(connection):  # clients may disconnect at any time
             kind = kind or await _kind_of(connection)
@@ -461,7 +460,6 @@ class Authority:
     leaf: Path  # the emulator's certificate and key, readable by its owner alone
 
     def context(self) -> ssl.SSLContext:
-        """For the TLS listener."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])

@@ -75,7 +75,6 @@ class VisibilityDelays:
         self._hidden[path] = self._now() + seconds, channels
 
     def is_hidden(self, path: str, channel: str) -> bool:
-        """Whether a channel does not see a name yet."""
         until, channels = self._hidden.get(path, (0.0, ()))
         return channel in channels and self._now() < until
 
@@ -84,7 +83,6 @@ class VisibilityDelays:
         self._replaced[path, by] = identity
 
     def with_replaced(self, path: str, entry: Entry) -> Entry:
-        """A file's entry with the file whose place it took."""
         identity = self._replaced.get((path, entry.identity))
         return replace(entry, replaced=identity) if identity else entry
 
@@ -93,7 +91,6 @@ class VisibilityDelays:
         self._deleted[folder.path] = self._now() + seconds, folder
 
     def deleted_folders(self) -> Sequence[DeletedFolder]:
-        """Deleted folders that the engine still sees."""
         return [folder for until, folder in list(self._deleted.values()) if self._now() < until]
 
 
@@ -155,7 +152,6 @@ class EngineView:
         return self.delays.is_hidden(joined(self.item, path), ENGINE)
 
     def _deleted(self, path: str) -> DeletedFolder | None:
-        """The deleted folder that a path is in."""
         whole = f"{joined(self.item, path)}/"
         return next((each for each in self.delays.deleted_folders() if whole.startswith(f"{each.path}/")), None)
 
@@ -180,7 +176,6 @@ class FaultRule:
     _since: float | None = field(default=None, init=False, repr=False)
 
     def unused(self) -> FaultRule:
-        """The same, as if no request had matched yet."""
         return replace(self, options=dict(self.options))
 
     def matches(self, method: str, path: str, operations: Collection[str], now: float) -> bool:

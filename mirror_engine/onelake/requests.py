@@ -43,7 +43,6 @@ class Properties:
 
     @staticmethod
     def of(entry: Entry) -> Properties:
-        """Those of an entry of the store."""
         return Properties(entry.kind is Kind.FOLDER, entry.size, entry.modified_ns, entry.identity)
 
     @property
@@ -175,7 +174,6 @@ class LakeRequest:
 
     @staticmethod
     def of(request: Request) -> LakeRequest:
-        """Read Starlette's request."""
         scope = request.scope
         headers = {name.lower(): value for name, value in request.headers.items()}
         override = next((headers[name].upper() for name in _OVERRIDES if name in headers), "")
@@ -191,21 +189,17 @@ class LakeRequest:
 
     @property
     def is_empty(self) -> bool:
-        """Whether its headers announce no body."""
         return int(self.headers.get("content-length", 0)) == 0 and "transfer-encoding" not in self.headers
 
     @property
     def conditions(self) -> Conditions:
-        """Those on the path itself."""
         return Conditions.of(self.headers)
 
     def flag(self, name: str) -> bool:
-        """A boolean query parameter; False where absent."""
         return self.query.get(name, "").lower() == "true"
 
     @property
     def page_size(self) -> int:
-        """How many entries a page of a listing has at most."""
         return min(self.number("maxresults") or MAX_LISTED, MAX_LISTED) if "maxresults" in self.query else MAX_LISTED
 
     def number(self, name: str) -> int:

@@ -64,7 +64,6 @@ class Services:
         self.serve(lake, engines)
 
     def serve(self, lake: Lake, engines: EnginePool) -> None:
-        """Answer for this storage and these engines from now on."""
         lake.options.poll = engines.poll
         lake.options.hold = partial(hold, engines)
         for rule in lake.options.faults:
@@ -73,7 +72,6 @@ class Services:
         self._fabric = with_fabric_faults(fabric_app(engines), lake.options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         await self._selected(scope)(scope, receive, send)
 
     def is_public(self, scope: Scope) -> bool:
@@ -161,12 +159,10 @@ class Server:
         return self._engines.poll(self.item)
 
     def unfinished(self) -> list[tuple[Item, UnmetCondition]]:
-        """Tables that have not caught up, and engines that ended; nothing without engines."""
         items = self._engines.items.all()
         return [(item, condition) for item in items for condition in self._engines.unmet_conditions(item)]
 
     def _open(self) -> Lake:
-        """The STORE as it is, with its engines started."""
         plan = self.plan
         storage = LocalStore(plan.store.absolute())
         items = Items(storage, allow_bare_names=plan.options.allow_bare_names)

@@ -58,8 +58,7 @@ _BLOCK_KINDS = frozenset({"Latest", "Uncommitted", "Committed"})
 _DELETED = {"x-ms-delete-type-permanent": "true"}
 
 
-def create(lake: Lake, request: LakeRequest) -> Response:
-    """Path Create: `PUT ?resource=directory|file`."""
+def _create(lake: Lake, request: LakeRequest) -> Response:
     resource = request.query["resource"].lower()
     if resource == "filesystem":
         raise StorageApiError(StorageErrorCode.ArtifactIdMissing)
@@ -70,8 +69,7 @@ def create(lake: Lake, request: LakeRequest) -> Response:
     return changed(create_path(lake.destination(request.raw_path), request.conditions))
 
 
-def append(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
-    """Path Update: `PATCH ?action=append`, with `flush=true` also a flush."""
+def _append(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     address, position = lake.items.address(request.raw_path), request.number("position")
     properties = lake.append(address, position, body)
     if request.flag("flush"):
@@ -79,26 +77,23 @@ def append(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     return changed(properties, 202)
 
 
-def flush(lake: Lake, request: LakeRequest) -> Response:
-    """Path Update: `PATCH ?action=flush`."""
+def _flush(lake: Lake, request: LakeRequest) -> Response:
     _check_no_body(request)
     address = lake.items.address(request.raw_path)
     return changed(lake.flush(address, request.number("position"), request.conditions), 200)
 
 
-def rename(lake: Lake, request: LakeRequest) -> Response:
-    """Path Create: `PUT` with `x-ms-rename-source`."""
+def _rename(lake: Lake, request: LakeRequest) -> Response:
     source, target = request.source(lake.items, "x-ms-rename-source"), lake.destination(request.raw_path)
     return changed(lake.rename(source, target, request.conditions, Conditions.of(request.headers, SOURCE)))
 
 
-def set_properties(lake: Lake, request: LakeRequest) -> Response:
+def _set_properties(lake: Lake, request: LakeRequest) -> Response:
     """Path Update: `PATCH ?action=setProperties`; Set Blob Metadata and Properties: `PUT ?comp=metadata|properties`."""
     return changed(lake.set_metadata(lake.items.address(request.raw_path), request.conditions), 200)
 
 
-def lease(lake: Lake, request: LakeRequest) -> Response:
-    """Path Lease; leases have no effect."""
+def _lease(lake: Lake, request: LakeRequest) -> Response:
     properties = lake.properties(lake.items.address(request.raw_path))
     status = _LEASE_STATUSES.get(request.headers.get("x-ms-lease-action", "").lower())
     if status is None:
@@ -108,7 +103,7 @@ def lease(lake: Lake, request: LakeRequest) -> Response:
     return changed(properties, status, {"x-ms-lease-id": lease_id, "x-ms-lease-time": "0"})
 
 
-def list_paths(lake: Lake, request: LakeRequest) -> Response:
+def _list_paths(lake: Lake, request: LakeRequest) -> Response:
     """Path List: `GET {any depth}?resource=filesystem`; names relative to the workspace, in order.
 
     `beginFrom` is a path in the folder, inclusive.
@@ -143,7 +138,7 @@ def _path_json(name: str, properties: Properties) -> dict[str, str]:
     return entry | ({"isDirectory": "true"} if properties.is_folder else {})
 
 
-def get_properties(lake: Lake, request: LakeRequest) -> Response:
+def _get_properties(lake: Lake, request: LakeRequest) -> Response:
     """Path Get Properties, Get Blob Properties: `HEAD`."""
     address = lake.items.address(request.raw_path)
     if lake.options.delays.is_hidden(address.path, HEAD):
@@ -153,13 +148,12 @@ def get_properties(lake: Lake, request: LakeRequest) -> Response:
     return Response(headers={**path_headers(properties), "Content-Length": str(properties.size)})
 
 
-def get_filesystem_properties(lake: Lake, request: LakeRequest) -> Response:
-    """Filesystem Get Properties, Get Container Properties."""
+def _get_filesystem_properties(lake: Lake, request: LakeRequest) -> Response:
     properties = lake.properties(lake.items.address(request.raw_path))
     return Response(headers={**path_headers(properties), **_FILESYSTEM})
 
 
-def read(lake: Lake, request: LakeRequest) -> Response:
+def _read(lake: Lake, request: LakeRequest) -> Response:
     """Path Read, Get Blob: a file's bytes, or a range of them."""
     properties, file = lake.read(lake.items.address(request.raw_path), request.conditions)
     try:
@@ -179,7 +173,7 @@ def _check_no_body(request: LakeRequest) -> None:
         raise StorageApiError(StorageErrorCode.ContentLengthMustBeZero)
 
 
-def list_blobs(lake: Lake, request: LakeRequest) -> Response:
+def _list_blobs(lake: Lake, request: LakeRequest) -> Response:
     """List Blobs: `GET /{ws}?restype=container&comp=list`; a page begins at `marker`, or at `startFrom`."""
     query, limit = request.query, request.page_size
     delimiter, start_from = query.get("delimiter", ""), query.get("marker") or query.get("startfrom", "")
@@ -250,7 +244,7 @@ def _text(parent: ET.Element, name: str, text: str) -> None:
     element.text = text
 
 
-def put(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
+def _put(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     """Put Blob; with `x-ms-meta-hdi_isfolder: true` a folder."""
     if request.headers.get("x-ms-blob-type", "").lower() != "blockblob":
         raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "x-ms-blob-type is not BlockBlob.")
@@ -260,15 +254,14 @@ def put(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     return changed(lake.put(address, body, request.conditions))
 
 
-def put_block(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
-    """Put Block: `PUT ?comp=block&blockid=`."""
+def _put_block(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     if not request.query.get("blockid"):
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "blockid is missing.")
     lake.put_block(lake.destination(request.raw_path), request.query["blockid"], body)
     return Response(status_code=201, headers={"x-ms-request-server-encrypted": "true"})
 
 
-def put_block_list(lake: Lake, request: LakeRequest, document: bytes) -> Response:
+def _put_block_list(lake: Lake, request: LakeRequest, document: bytes) -> Response:
     """Put Block List: `PUT ?comp=blocklist`; InvalidXmlDocument."""
     root = _parsed(document)
     if root.tag != "BlockList" or any(block.tag not in _BLOCK_KINDS for block in root):
@@ -287,7 +280,7 @@ def _parsed(document: bytes) -> ET.Element:
         raise StorageApiError(StorageErrorCode.InvalidXmlDocument) from problem
 
 
-def user_delegation_key(_: Lake, __: LakeRequest, document: bytes) -> Response:
+def _user_delegation_key(_: Lake, __: LakeRequest, document: bytes) -> Response:
     """Get User Delegation Key: `POST /?restype=service&comp=userdelegationkey`; no signature is checked."""
     asked = _parsed(document)
     if asked.tag != "KeyInfo" or not asked.findtext("Expiry"):
@@ -307,7 +300,7 @@ def user_delegation_key(_: Lake, __: LakeRequest, document: bytes) -> Response:
     return Response(ET.tostring(root, "utf-8", xml_declaration=True), media_type="application/xml")
 
 
-def copy(lake: Lake, request: LakeRequest) -> Response:
+def _copy(lake: Lake, request: LakeRequest) -> Response:
     """Copy Blob, and Put Blob From URL: `PUT` with `x-ms-copy-source`; complete when it is answered."""
     source, target = request.source(lake.items, "x-ms-copy-source"), lake.destination(request.raw_path)
     properties = lake.copy(source, target, request.conditions, Conditions.of(request.headers, SOURCE))
@@ -315,7 +308,7 @@ def copy(lake: Lake, request: LakeRequest) -> Response:
     return changed(properties, status, {"x-ms-copy-id": str(uuid4()), "x-ms-copy-status": "success"})
 
 
-def delete(lake: Lake, request: LakeRequest) -> Response:
+def _delete(lake: Lake, request: LakeRequest) -> Response:
     """Path Delete: `DELETE [?recursive=true]`; Delete Blob: a file, or an empty folder."""
     is_path = is_dfs(request)
     recursive = is_path and request.flag("recursive")
@@ -323,13 +316,12 @@ def delete(lake: Lake, request: LakeRequest) -> Response:
     return Response(status_code=200) if is_path else Response(status_code=202, headers=_DELETED)
 
 
-def account_properties(_: Lake, __: LakeRequest) -> Response:
-    """Get Account Information: `GET ?restype=account&comp=properties`."""
+def _account_properties(_: Lake, __: LakeRequest) -> Response:
     headers = {"x-ms-sku-name": "Standard_LRS", "x-ms-account-kind": "StorageV2", "x-ms-is-hns-enabled": "true"}
     return Response(headers=headers)
 
 
-def batch(lake: Lake, request: LakeRequest, body: bytes) -> Response:
+def _batch(lake: Lake, request: LakeRequest, body: bytes) -> Response:
     """Blob Batch: `POST ?comp=batch`; rejected as OneLake does, unless `blob_batch` is `accept`."""
     if lake.options.blob_batch != "accept":
         code = StorageErrorCode.ArtifactIdMissing
@@ -400,38 +392,38 @@ _UNSUPPORTED = _refusal(StorageErrorCode.UnsupportedQueryParameter)
 _FABRIC_S = _refusal(StorageErrorCode.ArtifactIdMissing)  # only Fabric creates and deletes workspaces
 _UNMARKED = _refusal(StorageErrorCode.MissingRequiredHeader, "Neither resource nor x-ms-blob-type is there.")
 _OPERATIONS = (  # the first counts
-    _Operation("POST", "?comp=batch", batch, "batch", "bytes"),
-    _Operation("POST", "?comp=userdelegationkey", user_delegation_key, takes="bytes"),
-    _Operation("POST", "x-ms-lease-action", lease, "lease"),
-    _Operation("PUT", "x-ms-rename-source", rename, "rename"),
-    _Operation("PUT", "?resource", create, "create"),
-    _Operation(_ANY, "?action=append", append, "append", "staged"),
-    _Operation(_ANY, "?action=flush", flush, "flush"),
-    _Operation(_ANY, "?action=setproperties", set_properties, "metadata"),
+    _Operation("POST", "?comp=batch", _batch, "batch", "bytes"),
+    _Operation("POST", "?comp=userdelegationkey", _user_delegation_key, takes="bytes"),
+    _Operation("POST", "x-ms-lease-action", _lease, "lease"),
+    _Operation("PUT", "x-ms-rename-source", _rename, "rename"),
+    _Operation("PUT", "?resource", _create, "create"),
+    _Operation(_ANY, "?action=append", _append, "append", "staged"),
+    _Operation(_ANY, "?action=flush", _flush, "flush"),
+    _Operation(_ANY, "?action=setproperties", _set_properties, "metadata"),
     _Operation(_ANY, "?action", _UNSUPPORTED),
     _Operation("PUT DELETE", "?restype=container ?restype=account", _FABRIC_S),
     _Operation("DELETE", "?resource=filesystem", _FABRIC_S),
-    _Operation("PUT", "?comp=block", put_block, "block", "staged"),
-    _Operation("PUT", "?comp=blocklist", put_block_list, "blocklist", "bytes"),
-    _Operation("PUT", "?comp=metadata ?comp=properties", set_properties, "metadata"),
-    _Operation("PUT", "?comp=lease", lease, "lease"),
+    _Operation("PUT", "?comp=block", _put_block, "block", "staged"),
+    _Operation("PUT", "?comp=blocklist", _put_block_list, "blocklist", "bytes"),
+    _Operation("PUT", "?comp=metadata ?comp=properties", _set_properties, "metadata"),
+    _Operation("PUT", "?comp=lease", _lease, "lease"),
     _Operation("PUT DELETE", "?comp", _UNSUPPORTED),
-    _Operation("PUT", "x-ms-copy-source", copy, "copy"),
-    _Operation("PUT", "x-ms-blob-type", put, "put", "staged"),
+    _Operation("PUT", "x-ms-copy-source", _copy, "copy"),
+    _Operation("PUT", "x-ms-blob-type", _put, "put", "staged"),
     _Operation("PUT", "", _UNMARKED),
     _Operation("PATCH", "", _UNSUPPORTED),
-    _Operation("DELETE", "", delete, "delete"),
-    _Operation("GET", "?resource=filesystem", list_paths, "list"),
-    _Operation("GET HEAD", "?restype=account", account_properties),
-    _Operation("GET", "?comp=list", list_blobs, "list"),
+    _Operation("DELETE", "", _delete, "delete"),
+    _Operation("GET", "?resource=filesystem", _list_paths, "list"),
+    _Operation("GET HEAD", "?restype=account", _account_properties),
+    _Operation("GET", "?comp=list", _list_blobs, "list"),
     _Operation("GET", "?comp", _UNSUPPORTED),  # no block lists, no tags
-    _Operation("GET HEAD", "?restype=container ?resource=filesystem", get_filesystem_properties),
-    _Operation("GET", "", read, "read"),
-    _Operation("HEAD", "", get_properties, "head"),
+    _Operation("GET HEAD", "?restype=container ?resource=filesystem", _get_filesystem_properties),
+    _Operation("GET", "", _read, "read"),
+    _Operation("HEAD", "", _get_properties, "head"),
 )
 
 
-def operation_of(request: LakeRequest) -> _Operation:
+def _operation_of(request: LakeRequest) -> _Operation:
     """The operation that a request asks for; UnsupportedHttpVerb where there is none."""
     values = [f"?{name}={text.lower()}" for name, text in request.query.items()]
     marks = {*request.headers, *(f"?{name}" for name in request.query), *values}
@@ -461,7 +453,7 @@ def onelake_app(lake: Lake) -> ASGIApp:
 
 async def _response(lake: Lake, request: LakeRequest) -> Response:
     try:
-        operation = operation_of(request)
+        operation = _operation_of(request)
         handler = await with_faults(lake, request, operation.__call__, operation.name)
         response = await handler(lake, request)
     except StorageApiError as error:

@@ -179,7 +179,6 @@ class LocalStore(LocalStorage):
             os.rename(old, new, src_dir_fd=origin, dst_dir_fd=folder)
 
     def touch(self, path: str, modified_ns: int) -> None:
-        """Set a regular file's Last-Modified."""
         with _errors("touch", path), self._parent(path) as (folder, name):
             if _kind(name, folder) is not Kind.FILE:
                 raise StorageApiError(StorageErrorCode.PathNotFound)
@@ -224,7 +223,6 @@ class LocalStore(LocalStorage):
 
     @contextmanager
     def _parent(self, path: str, absent: StorageErrorCode = StorageErrorCode.PathNotFound) -> Iterator[tuple[int, str]]:
-        """The open parent folder and the last name of a path."""
         parts = parts_of(path)
         with self._folder(parts[:-1] if parts else None) as opened:
             if not parts or opened is None:
@@ -319,7 +317,6 @@ class Uploads:
                 body.discard()
 
     def drop(self, key: str) -> None:
-        """Discard an upload, if there is one."""
         with self.taken(key):
             pass
 

@@ -68,8 +68,6 @@ class CachedStatus:
 
 @dataclass
 class _Entry:
-    """The last scan of one item, and the one in progress."""
-
     lock: threading.Lock = field(default_factory=threading.Lock)
     found: tuple[MirrorStatus | None, str] = (None, "")
     scan: Future[None] | None = None
@@ -101,7 +99,6 @@ class StatusCache:
         return [_cached(item, entry) for item, entry in found]
 
     def close(self) -> None:
-        """Wait for scans in progress."""
         self._scans.shutdown()
 
     def rows(self, item: ShownItem, delta_folder: str, newest: HistoryEntry) -> pa.Table:
@@ -113,7 +110,6 @@ class StatusCache:
         return rows
 
     def _begin(self, item: ShownItem) -> _Entry:
-        """An item's last scan, and a new one where that is no longer fresh."""
         entry = self._entries.setdefault(item.id, _Entry())
         with entry.lock:
             is_over = entry.scan is None or entry.scan.done()
@@ -185,7 +181,6 @@ class View:
         return replace(view, sort=view.sort if is_sort else "", state=view.state if is_state else "")
 
     def url(self, **changes: str) -> str:
-        """The address of the overview with some of it changed."""
         chosen = {name: text for name, text in asdict(replace(self, **changes)).items() if text}
         return f"/?{urlencode(chosen)}" if chosen else "/"
 
@@ -196,7 +191,6 @@ class View:
         return self.url(sort=other if self.sort == first else first)
 
     def tables(self, found: Sequence[TableStatus]) -> Sequence[TableStatus]:
-        """The tables of a mirrored database that it shows, in its order."""
         words = self.q.casefold().split()
         chosen = [
             table
@@ -312,11 +306,9 @@ class Metrics:
         self._registry.register(self)
 
     def count_request(self, method: str, status: int) -> None:
-        """Count an answer of the emulator."""
         self._requests.labels(method, status).inc()
 
     def text(self) -> bytes:
-        """All metrics, in Prometheus's text format."""
         return prometheus_client.generate_latest(self._registry)
 
     def describe(self) -> Iterable[Metric]:
@@ -324,7 +316,6 @@ class Metrics:
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Collect for the registry."""
         metrics = {
             name: family(f"mirror_engine_{name}", meaning, labels=("workspace", "item", *labels))
             for name, (family, meaning, labels) in _FAMILIES.items()
@@ -338,7 +329,6 @@ class Metrics:
 
 
 def _samples(cached: CachedStatus) -> Iterator[tuple[str, tuple[str, ...], float | None]]:
-    """Names, labels after workspace and item, and values; None for what is not known."""
     status = cached.status
     yield "up", (), float(status is not None and status.engine_running)
     if status is None:
@@ -446,7 +436,6 @@ class Web:
         self._statuses.close()
 
     def _overview(self, request: Request) -> Page:
-        """The mirrored databases with their tables."""
         view, address = View.of(request.query_params), str(request.base_url).rstrip("/")
         statuses = self._statuses.all(PATIENCE_SECONDS)
         found = [(cached, view.tables(cached.status.tables if cached.status else ())) for cached in statuses]
@@ -464,7 +453,6 @@ class Web:
         return Page("mirror-engine", main)
 
     def _explain(self, request: Request) -> Page:
-        """What a diagnostic means."""
         code = request.path_params["code"]
         if code not in CATALOG:
             return Page("Not found", self._render("absent", what="diagnostic", error=""), exists=False)
@@ -472,7 +460,6 @@ class Web:
         return Page(f"{code}: {page.title}", self._render("explain", page=page))
 
     def _table(self, request: Request) -> Page:
-        """One table, by its mirrored database's GUID and its folder's name."""
         folder = request.path_params["folder"]
         for cached in self._statuses.all(PATIENCE_SECONDS, request.path_params["item"]):
             if not cached.status and not cached.error:
@@ -510,7 +497,6 @@ class Web:
         return self._render("guide", **guide)
 
     def _contents(self, item: ShownItem, table: TableStatus) -> dict[str, Any]:
-        """A table's newest commits and first rows, or why they cannot be read."""
         shown: dict[str, Any] = {"commits": (), "names": (), "rows": None, "error": ""}
         if table.delta_version is not None:
             try:
@@ -568,7 +554,6 @@ def _asset(name: str, kind: str) -> Callable[[Request], Response]:
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
-    """The application with `HEADERS` in every response."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         await app(scope, receive, observed(send, lambda start: start["headers"].extend(_HEADERS)))
