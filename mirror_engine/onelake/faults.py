@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import random
-import re
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from mirror_engine.config import Kind, choice, duration, text, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS
 from mirror_engine.onelake.errors import (
@@ -173,45 +173,19 @@ async def _shift_time(rule: FaultRule, handler: Handler, lake: Lake, request: La
         TIME_SHIFT.reset(token)
 
 
-@dataclass(frozen=True)
-class _Option:
-    """An option's values: a pattern, the same in words, and what they are read as."""
-
-    pattern: str
-    expected: str
-    read: Callable[[str], Any] = str
-
-
-def _one_of(*choices: str) -> _Option:
-    return _Option("|".join(choices), f"one of {', '.join(choices)}")
-
-
 def _time(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(f"{text.removesuffix('Z')}+00:00")
-    except ValueError:
-        raise UsageError(f"{text}: there is no such time", "Example: until=2026-11-02T08:15:30.") from None
+    return datetime.fromisoformat(f"{text.removesuffix('Z')}+00:00")
 
 
-_SECONDS = _Option(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}", "seconds, 0 to 999999999", float)
-_TIME = _Option(
-    r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z?",
-    "a time in UTC, as 2026-11-02T08:15:30",
-    _time,
-)
-_WHOLE = _Option("[0-9]{1,9}", "a whole number, 0 to 999999999", int)
-_POSITIVE = _Option("0{0,8}[1-9][0-9]{0,8}", "a whole number, 1 to 999999999", int)
+_SECONDS, _WHOLE, _POSITIVE = duration(0), whole("N", 0), whole("N", 1)
+_TIME = Kind("a time in UTC, as 2026-11-02T08:15:30", "TIME", _time)
 _UNITS = ("days", "hours", "minutes", "seconds")
 _MATCHERS = {
-    "method": _Option(rf"\*|(?i:{'|'.join(METHODS[1:])})", f"one of {', '.join(METHODS)}", str.upper),
-    "path": _Option(".+", "a glob", lambda text: text.strip("/")),
-    "operation": _one_of(*OPERATIONS),
+    "method": Kind(f"one of {', '.join(METHODS)}", "METHOD", lambda text: choice(*METHODS).read(text.upper())),
+    "path": Kind("a glob", "GLOB", lambda text: text.strip("/")),
+    "operation": choice(*OPERATIONS),
     "nth": _POSITIVE,
-    "count": _Option(
-        f"{EVERY}|{_POSITIVE.pattern}",
-        f"{EVERY}, or {_POSITIVE.expected}",
-        lambda text: None if text == EVERY else int(text),
-    ),
+    "count": whole("N", 1, words=(EVERY,)),
     "for": _SECONDS,
 }
 
@@ -222,15 +196,16 @@ class _Fault:
 
     inject: Callable[[FaultRule, Handler, Lake, LakeRequest], Awaitable[Response]]  # gets what would answer otherwise
     operations: Collection[str] | None = None
-    options: Mapping[str, _Option] = field(default_factory=dict)
+    options: Mapping[str, Kind] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     count: int | None = 1
 
 
+_ALL_CHANNELS, _CHANNELS = ",".join(CHANNELS), "({0})(,({0}))*".format("|".join(CHANNELS))
 _FAULTS: dict[str, _Fault] = {
     "throttle": _Fault(
         _fail,
-        options={"status": _one_of(*_THROTTLED), "retry-after": _POSITIVE},
+        options={"status": choice(*_THROTTLED), "retry-after": _POSITIVE},
         defaults={"status": "503", "retry-after": 1},
     ),
     "lost_response": _Fault(_lost_response, CHANGES),
@@ -242,21 +217,18 @@ _FAULTS: dict[str, _Fault] = {
     "delay_visibility": _Fault(
         _delay_visibility,
         ("create", "folder", "rename", "put", "blocklist", "copy"),
-        {
-            "seconds": _SECONDS,
-            "from": _Option("({0})(,({0}))*".format("|".join(CHANNELS)), f"one or more of {','.join(CHANNELS)}"),
-        },
-        {"from": ",".join(CHANNELS)},
+        {"seconds": _SECONDS, "from": text(f"one or more of {_ALL_CHANNELS}", "CHANNELS", _CHANNELS)},
+        {"from": _ALL_CHANNELS},
     ),
     "poll_mid_upload": _Fault(_poll_mid_upload, ("create", "append", "flush", "put", "block", "blocklist", "rename")),
     "folder_in_use": _Fault(_fail, ("drop",)),
     "detect_delay": _Fault(_detect_delay, ("drop",), {"seconds": _SECONDS}),
     "initializing": _Fault(_fail, ("new_item",), {"seconds": _SECONDS}, count=None),
-    "paused": _Fault(_fail, (), {"reseed": _one_of("yes", "no")}, {"reseed": "no"}),
+    "paused": _Fault(_fail, (), {"reseed": choice("yes", "no")}, {"reseed": "no"}),
     "replicator_throttled": _Fault(_fail, (), {"for": _SECONDS, "until": _TIME}, {"for": None, "until": None}),
     "same_mtime": _Fault(_shift_time, WRITES, count=None),
     "shuffle_ties": _Fault(_shift_time, WRITES, {"seed": _WHOLE}, {"seed": 0}, count=None),
-    "advance": _Fault(_fail, (), dict.fromkeys(_UNITS, _SECONDS), dict.fromkeys(_UNITS, 0.0)),
+    "advance": _Fault(_fail, (), dict.fromkeys(_UNITS, _WHOLE), dict.fromkeys(_UNITS, 0)),
 }
 NAMES = tuple(_FAULTS)
 
@@ -276,7 +248,7 @@ def parse_fault(text: str) -> FaultRule:
     if kind is None:
         raise UsageError(f"{fault}: unknown fault {name!r}", all_faults)
     matchers = _MATCHERS if kind.operations != () else {"path": _MATCHERS["path"]} if name != "advance" else {}
-    known = {**kind.options, **matchers} | ({"operation": _one_of(*kind.operations)} if kind.operations else {})
+    known = {**kind.options, **matchers} | ({"operation": choice(*kind.operations)} if kind.operations else {})
     takes = f"{name} takes {', '.join(f'{word}=' for word in known)}."
     values = {"method": "*", "path": "*", "nth": 1, "count": kind.count, **kind.defaults}
     for word in words:
@@ -286,9 +258,10 @@ def parse_fault(text: str) -> FaultRule:
         option = known.get(key)
         if option is None:
             raise UsageError(f"{fault}: unknown option {key}", takes)
-        if not re.fullmatch(option.pattern, value):
-            raise UsageError(f"{fault}: {key} is {value!r}", f"Expected: {option.expected}.")
-        values[key] = option.read(value)
+        try:
+            values[key] = option.read(value)
+        except ValueError:
+            raise UsageError(f"{fault}: {key} is {value!r}", f"Expected: {option.allowed}.") from None
     if missing := kind.options.keys() - values.keys():
         raise UsageError(f"{fault}: {', '.join(sorted(missing))} is missing", takes)
     if "until" in known and (values["for"] is None) == (values["until"] is None):
@@ -301,7 +274,7 @@ def parse_fault(text: str) -> FaultRule:
         method=values["method"],
         path=values["path"],
         nth=values["nth"],
-        count=values["count"],
+        count=None if values["count"] == EVERY else values["count"],
         operations=(operation,) if operation else kind.operations,
         duration_seconds=values.get("for"),
         options={key: values[key] for key in kind.options},
