@@ -96,7 +96,10 @@ class StatusCache:
         """
         found = [(item, self._begin(item)) for item in self._items() if only in {None, item.id}]
         wait([entry.scan for _, entry in found if entry.scan], patience)
-        return [_cached(item, entry) for item, entry in found]
+        for _, entry in found:
+            if entry.scan and entry.scan.done():
+                entry.scan.result()  # raises what was not foreseen
+        return [CachedStatus(item, *entry.found) for item, entry in found]
 
     def close(self) -> None:
         self._scans.shutdown()
@@ -125,13 +128,6 @@ class StatusCache:
             entry.found = None, str(error)
         ended = self._clock()
         entry.fresh_until = ended + max(FRESH_SECONDS, IDLE_FACTOR * (ended - started))
-
-
-def _cached(item: ShownItem, entry: _Entry) -> CachedStatus:
-    """What is known; raises what an unforeseen failure of the last scan raised."""
-    if entry.scan and entry.scan.done():
-        entry.scan.result()
-    return CachedStatus(item, *entry.found)
 
 
 MAX_CHARACTERS = 200  # of one cell
@@ -205,15 +201,14 @@ class View:
 
 def row_texts(table: pa.Table) -> Sequence[Sequence[str | None]]:
     """Rows as text, cut to `MAX_COLUMNS` and `MAX_CHARACTERS`; None for NULL."""
-    return list(zip(*(_texts(column) for column in table.columns[:MAX_COLUMNS]), strict=True))
-
-
-def _texts(column: pa.ChunkedArray) -> list[str | None]:
-    try:
-        values = column.to_pylist()
-    except (ValueError, OverflowError):  # times outside of Python's years
-        values = column.cast("string").to_pylist()
-    return [None if value is None else _cut(value) for value in values]
+    columns = []
+    for column in table.columns[:MAX_COLUMNS]:
+        try:
+            values = column.to_pylist()
+        except (ValueError, OverflowError):  # times outside of Python's years
+            values = column.cast("string").to_pylist()
+        columns.append([None if value is None else _cut(value) for value in values])
+    return list(zip(*columns, strict=True))
 
 
 def _cut(value: object) -> str:
@@ -292,28 +287,18 @@ _FAMILIES = {  # by name: type, meaning, labels after workspace and item
 
 
 class Metrics:
-    """The metrics of one emulator, in a registry of their own."""
+    """The metrics of one emulator."""
 
     def __init__(self, statuses: StatusCache) -> None:
         self._statuses = statuses
-        self._registry = prometheus_client.CollectorRegistry()
-        self._requests = prometheus_client.Counter(
-            "mirror_engine_emulator_requests",
-            "Requests that the emulator answered.",
-            ("method", "status"),
-            registry=self._registry,
-        )
-        self._registry.register(self)
+        name, meaning = "mirror_engine_emulator_requests", "Requests that the emulator answered."
+        self._requests = prometheus_client.Counter(name, meaning, ("method", "status"), registry=None)
 
     def count_request(self, method: str, status: int) -> None:
         self._requests.labels(method, status).inc()
 
     def text(self) -> bytes:
-        return prometheus_client.generate_latest(self._registry)
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: the names alone are not worth a scan."""
-        return ()
+        return prometheus_client.generate_latest(self)  # it collects as a registry does
 
     def collect(self) -> Iterable[Metric]:
         metrics = {
@@ -325,7 +310,7 @@ class Metrics:
                 if value is not None:
                     texts = (cached.item.workspace, cached.item.name, *labels)
                     metrics[name].add_metric([printable(text) for text in texts], value)
-        return metrics.values()
+        return [*self._requests.collect(), *metrics.values()]
 
 
 def _samples(cached: CachedStatus) -> Iterator[tuple[str, tuple[str, ...], float | None]]:
@@ -414,10 +399,12 @@ class Web:
             Route("/tables/{item}/{folder:path}", self._live(self._table)),
             Route("/explain/{code}", self._live(self._explain)),
             Route("/metrics", self._metrics),
-            Route("/healthz", lambda _: PlainTextResponse("ok\n")),
+            Route("/healthz", PlainTextResponse("ok\n")),
             Route("/readyz", self._readyz),
-            *(Route(f"/assets/{name}", _asset(name, kind)) for name, kind in ASSETS.items()),
         ]
+        for name, kind in ASSETS.items():
+            content = (files("mirror_engine.onelake.page") / "templates" / name).read_bytes()
+            routes.append(Route(f"/assets/{name}", Response(content, media_type=kind)))
         self.app = _with_headers(Starlette(routes=routes))
         self._first_names = {route.path.split("/")[1] for route in routes}
 
@@ -546,11 +533,6 @@ class Web:
     async def _readyz(self, _: Request) -> Response:
         lines = await run_in_threadpool(lambda: unready(self._statuses.all(), self._clock()))
         return PlainTextResponse("\n".join(["not ready", *lines, ""]), 503) if lines else PlainTextResponse("ready\n")
-
-
-def _asset(name: str, kind: str) -> Callable[[Request], Response]:
-    content = (files("mirror_engine.onelake.page") / "templates" / name).read_bytes()
-    return lambda _: Response(content, media_type=kind)
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
