@@ -206,6 +206,8 @@ def _file(file: _Path, config: Config) -> tuple[_Path, _Path, Mapping[str, Sourc
 def _place_in_zone(folder: _Path) -> tuple[str, _Path]:
     """A table folder's path from ROOT, and its landing zone."""
     schema = [folder.parent.name] if folder.parent.name.endswith(SCHEMA_SUFFIX) else []
+    if len(folder.parents) <= len(schema):
+        raise UsageError(f"{folder}: a table folder lies in a landing zone", "Give a folder with a folder above it.")
     if folder.name[0] in "._":
         raise _ignored(folder)
     return "/".join([ZONE, *schema, folder.name]), folder.parents[len(schema)]

@@ -18,11 +18,13 @@ from mirror_engine.landing_zone.detection import never_arrives, numbered_name
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.mirror import Mirror
+from mirror_engine.publisher import target
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.target import find_target
 from mirror_engine.publisher.trace.replay import DryRun
 from mirror_engine.publisher.validate import check_landing_zone, read_baseline
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.storage.store_url import parse_place
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -213,3 +215,12 @@ def test_a_folder_is_judged_by_its_place_where_a_landing_zone_lies_above_it(tmp_
     assert {path for path in found if path.startswith(part) or part.startswith(path)} == {
         found.path for found, _ in alone.all() if found.code in {"ME003", "ME024"}
     }
+
+
+@pytest.mark.parametrize("path", ["s3://bucket", f"s3://bucket/{FIRST}"])
+def test_a_bucket_is_no_table_folder(tmp_path, monkeypatch, path):
+    for name in (METADATA_FILE, FIRST):
+        (tmp_path / name).write_bytes(METADATA)
+    monkeypatch.setattr(target, "open_storage", lambda _: LocalStorage(tmp_path))
+    with pytest.raises(UsageError, match="^s3://bucket: a table folder lies in a landing zone"):
+        find_target(parse_place(path), Config())
