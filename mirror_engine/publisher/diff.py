@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from mirror_engine.errors import UsageError
+from mirror_engine.landing_zone.csv_dialect import RecordReader, TextDialect, decoded
 from mirror_engine.landing_zone.csv_values import CellFault, parser
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.tables.arrow_types import delta_type
+from mirror_engine.tables.reading.text import column_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
     Pairs = tuple[Integers, Integers]  # of the table, and of the expected one
+    _Columns = Sequence[tuple[str, pa.ChunkedArray | Sequence[str | None]]]  # by name; text has no type yet
 
 Row = dict[str, Any]
 
@@ -253,10 +256,11 @@ def _ordered(table: pa.Table, rows: Integers, floats: Sequence[str]) -> Integers
 def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
     """Read an expected table: a file that ends in `.csv`, `.parquet`, `.json`, `.jsonl` or `.ndjson`.
 
-    Columns that the table's schema has, in any case, get its spelling and type; others are kept as text. Raises
-    `UsageError`: no such file or format; a column is there twice; a value is not of its column's type.
+    CSV is read as change files are (LZ-6.8, LZ-6.9), with quotes doubled. Columns that the table's schema has, in any
+    case, get its spelling and type; others are kept as text. Raises `UsageError`: no such file or format; a column is
+    there twice; a value is not of its column's type.
     """
-    readers: dict[str, Callable[[Path], pa.Table]] = {".csv": _csv, ".parquet": _parquet}
+    readers: dict[str, Callable[[Path], _Columns]] = {".csv": _csv, ".parquet": _parquet}
     readers |= dict.fromkeys((".json", ".jsonl", ".ndjson"), partial(_json, schema=schema))
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -264,12 +268,11 @@ def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
     try:
-        table = reader(path)
+        return _fitted(path, reader(path), schema)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeEncodeError:
         raise UsageError(f"{path}: holds half of a surrogate pair, which is no text") from None
-    return _fitted(path, table, schema, is_text=reader is not _parquet)
 
 
 def expected_rows(expected: object, schema: pa.Schema) -> pa.Table:
@@ -286,64 +289,53 @@ def expected_rows(expected: object, schema: pa.Schema) -> pa.Table:
         table = pa.table(expected)
     except (*_READ_FAULTS, AttributeError) as error:
         raise UsageError(f"{place}: no table", "Give rows as dicts, or an Arrow table.") from error
-    return _fitted(place, table, schema, is_text=False)
+    return _fitted(place, list(zip(table.column_names, table.columns, strict=True)), schema)
 
 
-def _fitted(path: Path, table: pa.Table, schema: pa.Schema, *, is_text: bool) -> pa.Table:
+def _fitted(path: Path, columns: _Columns, schema: pa.Schema) -> pa.Table:
     """The columns that a table's schema has, in any case, with its spelling and types."""
     spelling = {folded(name): name for name in schema.names}
-    names = [spelling.get(folded(name), name) for name in table.column_names]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"{path}: column {twice} is there twice", "Names are compared without regard to case.")
-    return pa.table(
-        {
-            name: _cast(path, name, column, schema.field(name).type, is_text) if name in schema.names else column
-            for name, column in zip(names, table.columns, strict=True)
-        }
-    )
+    cells: dict[str, Any] = {}
+    for given, column in columns:
+        name = spelling.get(folded(given), given)
+        if name in cells:
+            raise UsageError(f"{path}: column {name} is there twice", "Names are compared without regard to case.")
+        kind = schema.field(name).type if name in schema.names else None
+        if isinstance(column, pa.ChunkedArray):
+            cells[name] = column if kind is None else _cast(path, name, column, kind)
+            continue
+        try:
+            cells[name] = typed(column, kind or pa.string())
+        except CellFault as invalid:
+            raise _not_of_type(path, name, invalid.position + 1, kind) from None
+    return pa.table(cells)
 
 
-def _csv(path: Path) -> pa.Table:
-    invalid: list[str] = []
-
-    def refuse(row: pacsv.InvalidRow) -> str:
-        invalid.append(f"line {row.number}: {row.actual_columns} fields for {row.expected_columns}")
-        return "error"
-
+def _csv(path: Path) -> _Columns:
+    reader = RecordReader(TextDialect(row_separator="\n", escape='"'), str(path))
     try:
-        content = path.read_bytes()
-        content.decode()  # Arrow cannot report an invalid row that is no text
-        content += b"" if content.endswith((b"\n", b"\r")) else b"\n"  # Arrow takes no header without a line end
-        # one thread, or an invalid row would have no number; a block holds the longest row
-        reading = pacsv.ReadOptions(use_threads=False, block_size=max(len(content), 1))
-        parsing = pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=refuse)
-        with pacsv.open_csv(pa.BufferReader(content), reading, parsing) as header:
-            names = header.schema.names
-        parsing.ignore_empty_lines = len(names) > 1  # of a single column, one is a NULL
-        converting = pacsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        )
-        return pacsv.read_csv(pa.BufferReader(content), reading, parsing, converting)
-    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{path}: {invalid[0] if invalid else 'not CSV in UTF-8 with a header'}",
-            "Separate fields by commas; quote fields that hold commas or quotes, and double the quotes.",
-        ) from error
+        header, *rows = chain.from_iterable(reader.records(decoded([path.read_bytes()], "utf-8")))
+    except (RejectedFile, ValueError) as error:
+        found = error.diagnostic.full_message if isinstance(error, RejectedFile) else f"{path}: there is no header"
+        help = "Write CSV in UTF-8 with a header; quote fields that hold commas or quotes, and double the quotes."
+        raise UsageError(found, help) from None
+    return [(name or "", [row[at] for row in rows]) for at, name in enumerate(header)]
 
 
-def _json(path: Path, schema: pa.Schema) -> pa.Table:
+def _json(path: Path, schema: pa.Schema) -> _Columns:
     rows = _json_rows(path)
     types = {folded(field.name): field.type for field in schema}
-    columns = {}
-    for name in dict.fromkeys(name for row in rows for name in row) or schema.names:
-        kind = types.get(folded(name))
-        cells = [_written(path, name, number, row.get(name), kind) for number, row in enumerate(rows, 1)]
-        columns[name] = pa.array(cells, pa.string())
-    return pa.table(columns)
+    names = dict.fromkeys(name for row in rows for name in row) or schema.names
+    return [
+        (
+            name,
+            [
+                _written(path, name, number, row.get(name), types.get(folded(name)))
+                for number, row in enumerate(rows, 1)
+            ],
+        )
+        for name in names
+    ]
 
 
 def _json_rows(path: Path) -> Sequence[Row]:
@@ -378,26 +370,19 @@ def _written(path: Path, name: str, row: int, value: object, kind: pa.DataType |
             raise _not_of_type(path, name, row, kind)
 
 
-def _parquet(path: Path) -> pa.Table:
+def _parquet(path: Path) -> _Columns:
     try:
         table = pq.read_table(path, partitioning=None)
         table.validate(full=True)
     except _READ_FAULTS as error:
         raise UsageError(f"{path}: not a Parquet file") from error
-    return table
+    return list(zip(table.column_names, table.columns, strict=True))
 
 
-def _cast(path: Path, name: str, column: pa.ChunkedArray, kind: pa.DataType, is_text: bool) -> pa.ChunkedArray:  # noqa: FBT001 - of one caller
-    """One column in the table's type; an error names the row and never the value."""
+def _cast(path: Path, name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column in the table's type, where values keep their meaning."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if is_text:
-        if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-            column = pc.if_else(pc.equal(column, ""), None, column)  # a quoted empty field (LZ-6.8)
-        try:
-            return typed(column, kind)
-        except CellFault as invalid:
-            raise _not_of_type(path, name, invalid.position + 1, kind) from None
     message = f"{path}: column {name} is {column.type}, the table's is {delta_type(kind) or kind}"
     families = [match and match.lastgroup for match in (_FAMILY.match(str(each)) for each in (column.type, kind))]
     if not pa.types.is_null(column.type) and families[0] != families[1]:
@@ -410,29 +395,26 @@ def _cast(path: Path, name: str, column: pa.ChunkedArray, kind: pa.DataType, is_
         raise UsageError(message, "One of its values does not fit the table's type.") from None
 
 
-def _not_of_type(path: Path, name: str, row: int, kind: pa.DataType) -> UsageError:
+def _not_of_type(path: Path, name: str, row: int, kind: pa.DataType | None) -> UsageError:
     word = delta_type(kind) or str(kind)
     return UsageError(f"{path}, row {row}: column {name} is not {word}", _HELP.get(word, _NUMBER_HELP))
 
 
-def typed(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Text as values of a Delta type, by the rules of delimited text (LZ-6.9); empty text is no NULL.
+def typed(texts: Sequence[str | None], kind: pa.DataType) -> pa.Array:
+    """Text as values of a Delta type, by the rules of delimited text (LZ-6.8, LZ-6.9).
 
-    Raises `CellFault` at the first text that is no value of the type, with its position.
+    Empty text is a value of text and binary, and NULL of other types. Raises `CellFault` at the first text that is no
+    value of the type, with its position.
     """
-    if pa.types.is_string(kind):
-        return texts
-    # Arrow also takes hexadecimal numbers, 1 as true, and infinity for what is too large
-    has_words = pa.types.is_boolean(kind) or pc.any(pc.match_substring_regex(texts, "[^-+0-9.:TZ ]")).as_py()
-    if not (has_words or pa.types.is_binary(kind)):
-        with suppress(pa.ArrowInvalid):
-            return texts.cast(kind)
-    parse = Decimal if pa.types.is_decimal(kind) else parser(delta_type(kind) or "string")
+    if not (pa.types.is_decimal(kind) or pa.types.is_binary(kind)):
+        return column_array(texts, delta_type(kind) or "string").cast(kind)
+    parse = parser("binary")
+    if pa.types.is_decimal(kind):
+        texts, parse = [text or None for text in texts], Decimal
     values: list[Any] = []
     try:
-        # not a comprehension: how far it came is the position
-        for text in texts.to_pylist():
+        for text in texts:  # not a comprehension: how far it came is the position
             values.append(None if text is None else pa.scalar(parse(text), kind))  # noqa: PERF401 - see above
     except (CellFault, ArithmeticError, pa.ArrowException):
         raise CellFault("format", len(values)) from None
-    return pa.chunked_array([pa.array(values, kind)])
+    return pa.array(values, kind)

@@ -74,7 +74,6 @@ def test_the_json_of_show_is_an_expected_table(tmp_path):
 
 
 ODD = [{"Name": f"a{character}b"} for character in "\u2028\u2029\x85"]
-ONE_COLUMN = 'Name\n\n""\na\n\n'
 PHOTOS = [{"Id": 1, "Photo": b"A"}, {"Id": 2, "Photo": b""}, {"Id": 3, "Photo": None}]
 
 
@@ -84,8 +83,7 @@ PHOTOS = [{"Id": 1, "Photo": b"A"}, {"Id": 2, "Photo": b""}, {"Id": 3, "Photo": 
         ("a.csv", 'Id,Name\r\n1,""\r\n"",\r\n', [{"Id": 1, "Name": ""}, {"Id": None, "Name": None}]),
         ("a.csv", 'Id,Photo\n1,QQ==\n2,""\n3,\n', PHOTOS),
         ("a.json", json.dumps([{name: plain(value) for name, value in row.items()} for row in PHOTOS]), PHOTOS),
-        ("a.csv", ONE_COLUMN, [{"Name": text} for text in (None, "", "a", None)]),
-        ("a.csv", ONE_COLUMN.replace("\n", "\r\n"), [{"Name": text} for text in (None, "", "a", None)]),
+        ("a.csv", 'Name\n\n""\na\n', [{"Name": ""}, {"Name": "a"}]),
         ("a.csv", "Id,Name\n\n1,a\n", [{"Id": 1, "Name": "a"}]),
         ("a.csv", "Id,Size\n1,XL\n", [{"Id": 1, "Size": "XL"}]),
         ("a.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ODD), ODD),
@@ -156,12 +154,10 @@ def test_parquet_integers_become_decimals(tmp_path, kind):
     ("name", "content", "message"),
     [
         ("a.xlsx", "", r"a\.xlsx: unknown format of an expected table"),
-        ("a.csv", "", "not CSV in UTF-8 with a header"),
-        ("a.csv", b"Id,Name\n1,\xff\n", "not CSV in UTF-8"),
-        ("a.csv", b"I\xff,Name\n1,x\n", "not CSV in UTF-8"),
-        ("a.csv", b"Id,Name\n1,x,\xff\n", "not CSV in UTF-8"),
-        ("a.csv", "Id,Name\n1,secret,2\n", "line 2: 3 fields for 2"),
-        ("a.csv", "Id;Ratio\n7;0,5\n", "line 2: 2 fields for 1"),
+        ("a.csv", "", "there is no header"),
+        ("a.csv", b"Id,Name\n1,\xff\n", "row 1: bytes that are not in the declared encoding"),
+        ("a.csv", b"I\xff,Name\n1,x\n", "header: bytes that are not"),
+        ("a.csv", "Id,Name\n1,secret,2\n", "row 1: more than 2 fields for 2"),
         ("a.csv", "Id,ID\n1,2\n", "column Id is there twice"),
         ("a.json", "[", "not JSON"),
         ("a.json", b"\xff", "not JSON"),

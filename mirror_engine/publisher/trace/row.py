@@ -184,7 +184,10 @@ def rows_with_key(key: Mapping[str, str], batch: pa.RecordBatch) -> pa.Array[Any
 @lru_cache(maxsize=64)
 def _typed(name: str, text: str, kind: pa.DataType) -> pa.Scalar[Any]:
     try:
-        return comparable(typed(pa.chunked_array([pa.array([text])]), kind))[0]
+        (value,) = comparable(pa.chunked_array([typed([text], kind)]))
+        if value.is_valid:
+            return value
+        raise CellFault("format")  # noqa: TRY301 - empty text
     except CellFault:
         word = delta_type(kind) or kind
         raise UsageError(f"key {name}={text}: no value of type {word}", f"key column {name} is {word}") from None
