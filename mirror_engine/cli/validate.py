@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.explain.pages import Explanation
-    from mirror_engine.publisher.target import ValidationTarget
-    from mirror_engine.publisher.validate import ValidationReport
+    from mirror_engine.publisher.validate import ValidationReport, ValidationTarget
     from mirror_engine.storage.store_url import Place
 
 LARGE_FILE_BYTES = 32 * 1024 * 1024
@@ -95,7 +94,6 @@ def validate(
     from mirror_engine.cli import reports as forms
     from mirror_engine.cli.reading import Downloads
     from mirror_engine.publisher import validate as checks
-    from mirror_engine.publisher.target import find_target
 
     paths = paths or (Path(),)
     if duration is not None and not watch:
@@ -111,7 +109,7 @@ def validate(
     whole_file = LARGE_FILE_BYTES if keys_only else math.inf
     reports: list[ValidationReport] = []
     opened = {} if watch else {"opened": Downloads(max_download).open}
-    for target in [find_target(path, config, **opened) for path in paths]:
+    for target in [checks.find_target(path, config, **opened) for path in paths]:
         found = _watched(target, duration) if watch else checks.check_landing_zone(target, check_tie_order, whole_file)
         found = found.expecting((name for names in expect for name in names.split(",")), config.delta_default_schema)
         found = replace(found, fail_on=Severity(fail_on), landing_zone=_relative(found.landing_zone))

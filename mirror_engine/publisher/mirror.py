@@ -28,8 +28,7 @@ class Mirror(EngineMirror):  # noqa: D101 - see below
         Raises:
             TransientError: the landing zone cannot be read.
         """
-        from mirror_engine.publisher.target import find_target  # noqa: PLC0415 - a sync needs none of these tools
-        from mirror_engine.publisher.validate import check_landing_zone  # noqa: PLC0415 - a sync needs none of these tools
+        from mirror_engine.publisher.validate import check_landing_zone, find_target  # noqa: PLC0415 - a sync needs none of these tools
 
         return check_landing_zone(find_target(self.root, self.config))
 

@@ -20,8 +20,7 @@ from mirror_engine.errors import ConcurrentModification, RootLocked, StorageUnav
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.pull import Pull
-from mirror_engine.publisher.target import find_target
-from mirror_engine.publisher.validate import check_landing_zone
+from mirror_engine.publisher.validate import check_landing_zone, find_target
 from mirror_engine.storage.local import LocalStorage
 
 URL = "abfss://Sales@onelake.dfs.fabric.microsoft.com/Orders"

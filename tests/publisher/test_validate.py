@@ -18,11 +18,10 @@ from mirror_engine.landing_zone.detection import never_arrives, numbered_name
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.mirror import Mirror
-from mirror_engine.publisher import target
+from mirror_engine.publisher import validate
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.publisher.target import find_target
 from mirror_engine.publisher.trace.replay import DryRun
-from mirror_engine.publisher.validate import check_landing_zone, read_baseline
+from mirror_engine.publisher.validate import check_landing_zone, find_target, read_baseline
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.store_url import parse_place
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
@@ -221,6 +220,6 @@ def test_a_folder_is_judged_by_its_place_where_a_landing_zone_lies_above_it(tmp_
 def test_a_bucket_is_no_table_folder(tmp_path, monkeypatch, path):
     for name in (METADATA_FILE, FIRST):
         (tmp_path / name).write_bytes(METADATA)
-    monkeypatch.setattr(target, "open_storage", lambda _: LocalStorage(tmp_path))
-    with pytest.raises(UsageError, match="^s3://bucket: a table folder lies in a landing zone"):
+    monkeypatch.setattr(validate, "open_storage", lambda _: LocalStorage(tmp_path))
+    with pytest.raises(UsageError, match=r"^s3://bucket: a table folder lies in a landing zone"):
         find_target(parse_place(path), Config())

@@ -16,8 +16,7 @@ from mirror_engine.landing_zone.names import find_table
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unconfigured, needs_attention
 from mirror_engine.monitoring.words import describe
 from mirror_engine.publisher.mirror import Mirror
-from mirror_engine.publisher.target import find_target
-from mirror_engine.publisher.validate import UNMATCHED_CHANGE_CODES, check_landing_zone
+from mirror_engine.publisher.validate import UNMATCHED_CHANGE_CODES
 from mirror_engine.tables.rows import Rows as SortedRows
 
 if TYPE_CHECKING:
@@ -116,8 +115,7 @@ class MirrorInTest(Mirror):
         severities = SEVERITY_ORDER[SEVERITY_ORDER.index(Severity(min_severity)) :]
         raised = [*self._diagnostics]
         if self._has_synced:  # the engine applies updates of unknown keys without a diagnostic, as Fabric does (LZ-4.7)
-            report = check_landing_zone(find_target(self.root, self.config))
-            raised += [diagnostic for diagnostic, _ in report.all() if diagnostic.code in UNMATCHED_CHANGE_CODES]
+            raised += [found for found, _ in self.validate().all() if found.code in UNMATCHED_CHANGE_CODES]
         found = [each for each in raised if each.severity in severities and each.code not in ignore]
         if found:
             raise AssertionError("\n".join(["unexpected diagnostics:", *map(_in_full, found)]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -254,8 +254,7 @@ def _replay(
 ) -> tuple[TableStatus, pa.Table | None, list[str]]:
     """A replayed table: its status, its rows (None if there is no table), and the applied files in order."""
     writer, folder = MemoryDeltaWriter(), trace.status.delta_folder
-    with tempfile.TemporaryDirectory(prefix="mirror-engine-") as scratch:
-        status = replay_table(trace, start, writer, all_rows(Path(scratch)), storage)
+    status = replay_table(trace, start, writer, all_rows(Path(), math.inf), storage)
     return status, writer.rows(folder), [path for commit in reversed(writer.history(folder)) for path in commit.files]
 
 

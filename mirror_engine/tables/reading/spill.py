@@ -45,9 +45,9 @@ class ReadMode:
     digested_sizes: Collection[int] | None = None
 
 
-def all_rows(scratch: Path) -> ReadMode:
+def all_rows(scratch: Path, memory_bytes: float = MEMORY_BYTES) -> ReadMode:
     """What is needed to apply a file."""
-    return ReadMode(lambda schema, _keys: RowSpill(schema, scratch))
+    return ReadMode(lambda schema, _keys: RowSpill(schema, scratch, memory_bytes))
 
 
 class RowSpill:
