@@ -586,7 +586,7 @@ def _place_in_zone(folder: _Path) -> tuple[str, _Path]:
     """A table folder's path from ROOT, and its landing zone."""
     schema = [folder.parent.name] if folder.parent.name.endswith(SCHEMA_SUFFIX) else []
     if len(folder.parents) <= len(schema):
-        raise UsageError(f"{folder}: a table folder lies in a landing zone", "Give a folder with a folder above it.")
+        raise UsageError(f"{folder}: a table folder must be in a landing zone", "Give a folder with a folder above it.")
     if folder.name[0] in "._":
         raise _ignored(folder)
     return "/".join([ZONE, *schema, folder.name]), folder.parents[len(schema)]

@@ -221,5 +221,5 @@ def test_a_bucket_is_no_table_folder(tmp_path, monkeypatch, path):
     for name in (METADATA_FILE, FIRST):
         (tmp_path / name).write_bytes(METADATA)
     monkeypatch.setattr(validate, "open_storage", lambda _: LocalStorage(tmp_path))
-    with pytest.raises(UsageError, match=r"^s3://bucket: a table folder lies in a landing zone"):
+    with pytest.raises(UsageError, match=r"^s3://bucket: a table folder must be in a landing zone"):
         find_target(parse_place(path), Config())
