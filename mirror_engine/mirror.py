@@ -418,7 +418,7 @@ class Mirror:
             engine = Engine(
                 context,
                 self._poller(),
-                BatchReader(self._reader, self.config, self._emit, self._writer.prepare, self._passthrough),
+                BatchReader(self._reader, self.config, self._emit, self._passthrough),
                 Janitor(self._storage, self.config, self._clock, check_lock),
                 MonitoringFiles(context).write,
             )

@@ -40,7 +40,6 @@ from mirror_engine.events import (
     TableHalted,
     TableResumed,
 )
-from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, tally
 from mirror_engine.landing_zone.listing import partition_of
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
 
-LARGE_FILE_BYTES = 1024 * 1024  # takes longer to read than Spark should wait
 MAX_REFUSALS = 3  # of one commit in the same words: there will be no other answer
 _VARYING = re.compile(r"[0-9a-f]*[0-9][0-9a-f]*")  # numbers and ids in a message
 
@@ -109,7 +107,6 @@ class BatchReader:
 
     Args:
         reader: makes the reader of rows, once a file's rows are read.
-        prepare: called, more than once, while files are still read, where the batch probably needs a MERGE.
         passthrough: makes the reader of files that are added unchanged; None where rows are always read.
     """
 
@@ -118,14 +115,12 @@ class BatchReader:
         reader: Callable[[], OrderedReader],
         config: Config,
         emit: Callable[[Event], None],
-        prepare: Callable[[], None],
         passthrough: Callable[[], PassthroughReader] | None = None,
     ) -> None:
         self._passthrough = cache(passthrough) if passthrough else None
         self._reader = cache(reader)
         self._config = config
         self._emit = emit
-        self._prepare = prepare
 
     def next_batch(self, pending: PendingFiles, known: Progress) -> PreparedBatch:
         """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged.
@@ -158,8 +153,6 @@ class BatchReader:
         return PreparedBatch(files, batch, facts, pending.metadata, refusal, tuple(diagnostics))
 
     def _try_passthrough(self, pending: PendingFiles, place: int, facts: TableContext) -> ReadFile | str:
-        if pending.files[place].size >= LARGE_FILE_BYTES and pending.facts.markers_seen and not pending.facts.is_empty:
-            self._prepare()
         return "" if self._passthrough is None else self._passthrough().read(pending.request(place, facts))
 
     def _passthrough_run(self, pending: PendingFiles, file_read: ReadFile) -> Iterator[ReadFile]:
@@ -183,9 +176,6 @@ class BatchReader:
                     break
                 file_read = next(reading)
                 rows, facts = file_read.rows, file_read.facts
-                may_update = rows.markers.get(RowMarker.UPDATE) or rows.markers.get(RowMarker.UPSERT)
-                if may_update and not pending.facts.is_empty:  # a file of deletes alone often matches no row
-                    self._prepare()
                 size += rows.accounted_bytes
                 yield ReadFile(replace(rows, reason=passthrough), facts)
 

@@ -198,7 +198,7 @@ class DeltaWriter(Protocol):
     """Everything that the engine asks of the Delta tables under one `ROOT/Tables`; one contract suite for all of them.
 
     A table is named by its folder from `ROOT/Tables`: `Sales/Stores`. Calls for different tables may run in parallel;
-    those that commit come one at a time per table. Only `prepare`, `apply` and `maintain` may start a JVM.
+    those that commit come one at a time per table. Only `apply` and `maintain` may start a JVM.
     Every method raises `StorageUnavailable` when it fails for reasons outside the table, and `TableDamaged` when the
     table cannot be read; those that commit raise `SetupError` when this machine lacks what the merge engine needs.
     """
@@ -241,12 +241,6 @@ class DeltaWriter(Protocol):
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         """Make an empty table in one commit that carries the record, durably. A table already there is left alone."""
-
-    def prepare(self) -> None:
-        """Get ready for `apply` without waiting for it: changes to apply are sure to come. Repeatable, raises nothing.
-
-        What keeps it from getting ready is raised by `apply`.
-        """
 
     def apply(
         self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None

@@ -45,9 +45,6 @@ class DeferredWriter:
             self._made = self._made or self._make()
             return self._made
 
-    def prepare(self) -> None:  # when it is called, not when it is looked up
-        self._writer.prepare()
-
     def tables(self) -> Sequence[str]:
         return self._tables.tables()
 

@@ -87,9 +87,6 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
     def forget(self, folder: TablePath) -> None:
         """Forget a table: a new one in its folder has the same version numbers."""
 
-    def prepare(self) -> None:
-        """Nothing has to start."""
-
     def close(self) -> None:
         """Nothing is held."""
 

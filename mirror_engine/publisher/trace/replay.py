@@ -93,7 +93,7 @@ class DryRun(AbstractContextManager["DryRun"]):
                 raise CancelledError
             listener(event)
 
-        reader = BatchReader(lambda: ChangeFileReader(storage, config, mode), config, emit, writer.prepare)
+        reader = BatchReader(lambda: ChangeFileReader(storage, config, mode), config, emit)
         self.engine = Engine(self.context, self.poller, reader, Janitor(storage, config, clock))
 
     def __exit__(self, *exception: object) -> None:

@@ -64,9 +64,6 @@ class InProcessWriter(DeltaWriter):
         """A process has no memory of another."""
         return ""
 
-    def prepare(self) -> None:
-        """It always is ready."""
-
     def make_durable(self, *_: object, **__: object) -> None:
         """Nothing is kept."""
 

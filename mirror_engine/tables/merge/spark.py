@@ -90,9 +90,6 @@ class SparkDeltaWriter(LocalDeltaWriter):
         self.sessions = Sessions(session, store_settings(tables))
         self._driver_batch_bytes = driver_batch_bytes
 
-    def prepare(self) -> None:
-        self.sessions.prepare()
-
     def close(self) -> None:
         self.sessions.close()
 

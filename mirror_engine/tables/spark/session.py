@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 from collections import deque
-from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -485,35 +484,21 @@ class Sessions:
         self._start = start
         self._settings = settings
         self._lock = threading.Lock()
-        self._first: Future[SparkSession] | None = None  # what `start` gives
+        self.first: SparkSession | None = None  # which the others are children of; None before it has started
         self._idle: deque[SparkSession] = deque()  # its children that are not in use
-
-    @property
-    def first(self) -> SparkSession | None:
-        """The session that the others are children of; None before it has started."""
-        first = self._first
-        return first.result() if first and first.done() and not first.exception() else None
-
-    def prepare(self) -> None:
-        """Start Spark, without waiting for it; a failure is raised by the next `lent`. Repeatable."""
-        with self._lock:
-            self._begin()
 
     @contextmanager
     def lent(self) -> Iterator[SparkSession]:
         """A session for one call at a time."""
         with self._lock:
-            first, idle = self._begin()
-        try:
-            spark = first.result()
-        except BaseException:
-            with self._lock:  # the next one tries again
-                self._first = None if self._first is first else self._first
-            raise
+            if self.first is None:
+                spark = self._start()
+                self.first, self._idle = _configured(spark, self._settings) if self._settings else spark, deque()
+            first, idle = self.first, self._idle
         try:
             session = idle.pop()
         except IndexError:
-            session = child_session(spark, self._settings)
+            session = child_session(first, self._settings)
         try:
             yield session
         finally:
@@ -522,19 +507,6 @@ class Sessions:
     def close(self) -> None:
         """End Spark, if it was started; sessions still lent become useless."""
         with self._lock:
-            first, self._first = self._first, None
-        if first is not None and not first.exception():
-            end_session(first.result())
-
-    def _begin(self) -> tuple[Future[SparkSession], deque[SparkSession]]:
-        if self._first is None:
-            self._first, self._idle = Future(), deque()
-            threading.Thread(target=self._start_into, args=(self._first,), name="spark", daemon=True).start()
-        return self._first, self._idle
-
-    def _start_into(self, first: Future[SparkSession]) -> None:
-        try:
-            spark = self._start()
-            first.set_result(_configured(spark, self._settings) if self._settings else spark)
-        except BaseException as error:  # noqa: BLE001 - raised where the result is needed
-            first.set_exception(error)
+            first, self.first = self.first, None
+        if first is not None:
+            end_session(first)

@@ -11,6 +11,7 @@ import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -28,6 +29,7 @@ from mirror_engine.tables.spark.executors import ExecutorReader
 from mirror_engine.tables.spark.java import Java
 from mirror_engine.tables.spark.session import (
     SESSION_SETTINGS,
+    Sessions,
     adopted,
     cause_line,
     child_session,
@@ -321,3 +323,32 @@ def test_the_caller_s_session_is_used_and_not_changed(spark, tmp_path):
     assert dict(mine.conf.getAll) == before
     assert [view.name for view in mine.catalog.listTables()] == ["mine"]
     assert not (root / ".mirror-engine/logs/spark.log").exists()
+
+
+@pytest.fixture
+def ended(monkeypatch):
+    ended = []
+    monkeypatch.setattr(session_module, "child_session", lambda *_: Mock())
+    monkeypatch.setattr(session_module, "end_session", ended.append)
+    return ended
+
+
+def test_a_failed_start_is_raised_where_a_session_is_needed_and_tried_again_after_that(ended):
+    starts = Mock(side_effect=[SparkFailed("no room"), Mock()])
+    sessions = Sessions(starts)
+    with pytest.raises(SparkFailed, match="no room"), sessions.lent():
+        pass
+    with sessions.lent() as one, sessions.lent() as two:
+        assert one is not two
+    sessions.close()
+    assert (starts.call_count, len(ended)) == (2, 1)
+
+
+def test_a_session_that_comes_back_after_the_end_is_not_lent_again(ended):
+    sessions = Sessions(Mock)
+    with sessions.lent() as early:
+        sessions.close()
+    with sessions.lent() as late:
+        assert late is not early
+    sessions.close()
+    assert len(ended) == 2
