@@ -13,7 +13,6 @@ from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine, RunResult, SyncReport
-from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.lock import is_locked, lease_of, lock_root
 from mirror_engine.engine.maintenance import MaintenanceScheduler
@@ -21,7 +20,6 @@ from mirror_engine.engine.planner import ZonePlanner
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.rebuild import TableRebuild, rebuild
 from mirror_engine.engine.recovery import for_readers, note_logs, recover
-from mirror_engine.engine.replayer import BatchReader
 from mirror_engine.errors import RootLocked, TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES, ZONE
@@ -377,8 +375,10 @@ class Mirror:
         return self._spark_backend.passthrough()
 
     def _poller(self) -> Poller:
-        requests = None if isinstance(self.root, Path) else self._requests
-        return Poller(self._storage, self.config, requests)
+        return Poller(self._storage, self.config, self._counted())
+
+    def _counted(self) -> Requests | None:
+        return None if isinstance(self.root, Path) else self._requests
 
     def _context(
         self, ledger: Ledger, emit: Callable[[Event], None], check_lock: Callable[[], None] = lambda: None
@@ -415,13 +415,7 @@ class Mirror:
             write_effective(state / OPTIONS, self.config)
             ledger = Ledger.open(state / LEDGER)
             context = self._context(ledger, self._emit, check_lock)
-            engine = Engine(
-                context,
-                self._poller(),
-                BatchReader(self._reader, self.config, self._emit, self._passthrough),
-                Janitor(self._storage, self.config, self._clock, check_lock),
-                MonitoringFiles(context).write,
-            )
+            engine = Engine(context, self._reader, self._passthrough, self._counted(), MonitoringFiles(context).write)
             try:
                 with Heartbeat(context):
                     yield engine

@@ -10,8 +10,10 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.planner import REFUSED_COMMIT, ZonePlanner
+from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import recover, rescan
 from mirror_engine.engine.replayer import Replayer, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
@@ -26,17 +28,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.engine.janitor import Janitor
     from mirror_engine.engine.maintenance import MaintenanceScheduler
     from mirror_engine.engine.planner import Plan
-    from mirror_engine.engine.poller import Poller
     from mirror_engine.engine.recovery import DeltaFolders
-    from mirror_engine.engine.replayer import BatchReader
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.states import TableState
+    from mirror_engine.storage.remote import Requests
+    from mirror_engine.tables.passthrough import PassthroughReader
+    from mirror_engine.tables.reading.request import OrderedReader
 
 Failures: TypeAlias = "dict[TableName | None, TransientError]"  # None is the landing zone as a whole
 
@@ -118,25 +120,28 @@ class CycleResult:
 class Engine:
     """Runs cycles over one landing zone; `publish` gets the plans of each before they are carried out.
 
+    `reader` and `passthrough`: see `Replayer`; `requests` counts those of a store.
+
     Attributes:
         context: what its parts share.
+        poller: of the landing zone.
         last: what the last cycle saw and did.
     """
 
     def __init__(
         self,
         context: EngineContext,
-        poller: Poller,
-        reader: BatchReader,
-        janitor: Janitor,
+        reader: Callable[[], OrderedReader],
+        passthrough: Callable[[], PassthroughReader] | None = None,
+        requests: Requests | None = None,
         publish: Callable[[Mapping[TableName, Plan]], None] = lambda _: None,
     ) -> None:
         self.context = context
         self.last = CycleResult()
-        self._poller = poller
-        self._janitor = janitor
+        self.poller = Poller(context.storage, context.config, requests)
+        self._janitor = Janitor(context.storage, context.config, context.clock, context.check_lock)
         self._publish = publish
-        self._replayer = Replayer(context, reader, janitor)
+        self._replayer = Replayer(context, self._janitor, reader, passthrough)
         self._scheduler = TableScheduler(context.config.workers, self._replayer.run)
         self._reported: dict[TableName | None, frozenset[Diagnostic]] = {}  # None is the landing zone as a whole
         self._backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
@@ -240,7 +245,7 @@ class Engine:
         self.last = result = CycleResult()
         try:
             self.context.check_lock()
-            result.zone = zone = self._poller.scan()
+            result.zone = zone = self.poller.scan()
             folders = self._scan_delta_folders(earlier, self._damaged)
             planner = ZonePlanner(self.context, folders, zone)
             plans, self._damaged = planner.plans(except_for=earlier), planner.damaged

@@ -34,7 +34,6 @@ from mirror_engine.events import (
     BatchStarted,
     CommitStarted,
     DiagnosticRaised,
-    Event,
     FileRead,
     TableDropped,
     TableHalted,
@@ -100,84 +99,6 @@ class PreparedBatch:
         """Release memory and scratch files of the rows."""
         for file in self.batch.files:
             file.rows.close()
-
-
-class BatchReader:
-    """Reads change files one after the other until a limit is reached (LZ-4.16) or one is rejected (LZ-4.17).
-
-    Args:
-        reader: makes the reader of rows, once a file's rows are read.
-        passthrough: makes the reader of files that are added unchanged; None where rows are always read.
-    """
-
-    def __init__(
-        self,
-        reader: Callable[[], OrderedReader],
-        config: Config,
-        emit: Callable[[Event], None],
-        passthrough: Callable[[], PassthroughReader] | None = None,
-    ) -> None:
-        self._passthrough = cache(passthrough) if passthrough else None
-        self._reader = cache(reader)
-        self._config = config
-        self._emit = emit
-
-    def next_batch(self, pending: PendingFiles, known: Progress) -> PreparedBatch:
-        """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged.
-
-        Raises:
-            ConcurrentModification: a file is no longer the listed one.
-            StorageUnavailable: a file could not be read.
-        """
-        first = self._try_passthrough(pending, 0, pending.facts)
-        run = self._passthrough_run(pending, first) if isinstance(first, ReadFile) else self._read_run(pending, first)
-        read: list[FileRows] = []
-        refusal, facts = None, pending.facts
-        try:
-            for file_read in run:
-                read.append(file_read.rows)
-                facts = file_read.facts
-                self._emit(FileRead(pending.table, file_read.rows.path, file_read.rows.row_count))
-        except RejectedFile as refused:
-            refusal = refused
-        except BaseException:
-            for rows in read:
-                rows.rows.close()
-            raise
-        diagnostics = [diagnostic for rows in read for diagnostic in rows.diagnostics]
-        diagnostics += _repeats(pending.table, read, known)
-        files = tuple(pending.files[: len(read)])
-        schema = facts.schema or TableSchema(())
-        keys = dict.fromkeys(key.name for name in pending.metadata.key_columns if (key := schema.find(name)))
-        batch = ChangeBatch(tuple(read), schema, tuple(keys))
-        return PreparedBatch(files, batch, facts, pending.metadata, refusal, tuple(diagnostics))
-
-    def _try_passthrough(self, pending: PendingFiles, place: int, facts: TableContext) -> ReadFile | str:
-        return "" if self._passthrough is None else self._passthrough().read(pending.request(place, facts))
-
-    def _passthrough_run(self, pending: PendingFiles, file_read: ReadFile) -> Iterator[ReadFile]:
-        """Yield files that are added unchanged: they take no memory, so only their number is limited."""
-        for place in range(1, len(pending.files) + 1):
-            yield file_read
-            if place == min(len(pending.files), self._config.max_batch_files):
-                return
-            passthrough = self._try_passthrough(pending, place, file_read.facts)
-            if isinstance(passthrough, str):
-                return
-            file_read = passthrough
-
-    def _read_run(self, pending: PendingFiles, reason: str) -> Iterator[ReadFile]:
-        """Yield files whose rows are applied, up to one that is added unchanged."""
-        size, facts = 0, pending.facts
-        with closing(self._reader().in_order(pending)) as reading:
-            for place, file in enumerate(pending.files):
-                passthrough = self._try_passthrough(pending, place, facts) if place else reason
-                if is_full(self._config, place, size, file) or isinstance(passthrough, ReadFile):
-                    break
-                file_read = next(reading)
-                rows, facts = file_read.rows, file_read.facts
-                size += rows.accounted_bytes
-                yield ReadFile(replace(rows, reason=passthrough), facts)
 
 
 def is_full(config: Config, count: int, size: int, following: LandedFile) -> bool:
@@ -304,12 +225,26 @@ class Refusal(NamedTuple):
 
 
 class Replayer:
-    """Carries out the steps of a table; those of different tables may be carried out in parallel."""
+    """Carries out the steps of a table; those of different tables may be carried out in parallel.
 
-    def __init__(self, context: EngineContext, reader: BatchReader, janitor: Janitor) -> None:
+    Args:
+        context: what the engine's parts share.
+        janitor: cleans the table folders.
+        reader: makes the reader of change files.
+        passthrough: makes the reader of files that are added unchanged; None where rows are always read.
+    """
+
+    def __init__(
+        self,
+        context: EngineContext,
+        janitor: Janitor,
+        reader: Callable[[], OrderedReader],
+        passthrough: Callable[[], PassthroughReader] | None = None,
+    ) -> None:
         self._context = context
-        self._reader = reader
         self._janitor = janitor
+        self._reader = cache(reader)  # a start that reads no rows imports no Arrow
+        self._passthrough = cache(passthrough) if passthrough else None
         self._refusals: dict[TableName, Refusal] = {}
 
     def run(self, task: TableTask) -> BatchCommitted | None:
@@ -414,7 +349,7 @@ class Replayer:
         else:
             self._refusals.pop(task.table, None)
         pending = PendingFiles(task.zone, task.table, files, step.metadata, _context(known, state))
-        batch = self._reader.next_batch(pending, known)
+        batch = self._next_batch(pending, known)
         try:
             committed = self._commit(task, batch, known, state, started) if batch.files else None
         except CommitFailed as error:
@@ -429,6 +364,63 @@ class Replayer:
         if batch.refusal or not task.pending:
             task.steps.popleft()
         return committed
+
+    def _next_batch(self, pending: PendingFiles, known: Progress) -> PreparedBatch:
+        """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged.
+
+        Raises:
+            ConcurrentModification: a file is no longer the listed one.
+            StorageUnavailable: a file could not be read.
+        """
+        first = self._try_passthrough(pending, 0, pending.facts)
+        run = self._passthrough_run(pending, first) if isinstance(first, ReadFile) else self._read_run(pending, first)
+        read: list[FileRows] = []
+        refusal, facts = None, pending.facts
+        try:
+            for file_read in run:
+                read.append(file_read.rows)
+                facts = file_read.facts
+                self._context.emit(FileRead(pending.table, file_read.rows.path, file_read.rows.row_count))
+        except RejectedFile as refused:
+            refusal = refused
+        except BaseException:
+            for rows in read:
+                rows.rows.close()
+            raise
+        diagnostics = [diagnostic for rows in read for diagnostic in rows.diagnostics]
+        diagnostics += _repeats(pending.table, read, known)
+        files = tuple(pending.files[: len(read)])
+        schema = facts.schema or TableSchema(())
+        keys = dict.fromkeys(key.name for name in pending.metadata.key_columns if (key := schema.find(name)))
+        batch = ChangeBatch(tuple(read), schema, tuple(keys))
+        return PreparedBatch(files, batch, facts, pending.metadata, refusal, tuple(diagnostics))
+
+    def _try_passthrough(self, pending: PendingFiles, place: int, facts: TableContext) -> ReadFile | str:
+        return "" if self._passthrough is None else self._passthrough().read(pending.request(place, facts))
+
+    def _passthrough_run(self, pending: PendingFiles, file_read: ReadFile) -> Iterator[ReadFile]:
+        """Yield files that are added unchanged: they take no memory, so only their number is limited."""
+        for place in range(1, len(pending.files) + 1):
+            yield file_read
+            if place == min(len(pending.files), self._context.config.max_batch_files):
+                return
+            passthrough = self._try_passthrough(pending, place, file_read.facts)
+            if isinstance(passthrough, str):
+                return
+            file_read = passthrough
+
+    def _read_run(self, pending: PendingFiles, reason: str) -> Iterator[ReadFile]:
+        """Yield files whose rows are applied, up to one that is added unchanged."""
+        size, facts = 0, pending.facts
+        with closing(self._reader().in_order(pending)) as reading:
+            for place, file in enumerate(pending.files):
+                passthrough = self._try_passthrough(pending, place, facts) if place else reason
+                if is_full(self._context.config, place, size, file) or isinstance(passthrough, ReadFile):
+                    break
+                file_read = next(reading)
+                rows, facts = file_read.rows, file_read.facts
+                size += rows.accounted_bytes
+                yield ReadFile(replace(rows, reason=passthrough), facts)
 
     def _commit(
         self, task: TableTask, batch: PreparedBatch, known: Progress, state: TableSnapshot | None, started: float

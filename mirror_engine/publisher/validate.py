@@ -248,7 +248,7 @@ def watch(
             dry_run.engine.cycle(threading.Event())
             stop.wait(max(MIN_PAUSE_SECONDS, time.monotonic() - started))
         status = dry_run.run()
-        zone = dry_run.poller.scan()
+        zone = dry_run.engine.poller.scan()
     return report_of(target, zone, status, writer, by_table)
 
 

@@ -17,11 +17,9 @@ import pyarrow as pa
 from mirror_engine.clock import Clock
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine
-from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.planner import StartGeneration
 from mirror_engine.engine.poller import Poller
-from mirror_engine.engine.replayer import BatchReader
 from mirror_engine.engine.root_identity import has_content
 from mirror_engine.errors import ConcurrentModification, InternalError, TableDamaged, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
@@ -83,9 +81,6 @@ class DryRun(AbstractContextManager["DryRun"]):
         config = replace(config, cleanup="off")
         storage = ZoneView(storage)
         self._ledger = ledger or Ledger.fresh()
-        clock = Clock()
-        self.context = EngineContext(storage, writer, self._ledger, config, clock, listener)
-        self.poller = Poller(storage, config)
         self._is_over = False
 
         def emit(event: Event) -> None:
@@ -93,8 +88,8 @@ class DryRun(AbstractContextManager["DryRun"]):
                 raise CancelledError
             listener(event)
 
-        reader = BatchReader(lambda: ChangeFileReader(storage, config, mode), config, emit)
-        self.engine = Engine(self.context, self.poller, reader, Janitor(storage, config, clock))
+        self.context = EngineContext(storage, writer, self._ledger, config, Clock(), emit)
+        self.engine = Engine(self.context, lambda: ChangeFileReader(storage, config, mode))
 
     def __exit__(self, *exception: object) -> None:
         self._is_over = True
@@ -110,7 +105,7 @@ class DryRun(AbstractContextManager["DryRun"]):
             if result.outdated:
                 continue
             if not result.failures:
-                zone = result.zone or self.poller.scan()
+                zone = result.zone or self.engine.poller.scan()
                 return mirror_status(Path(), self.context, zone, result.plans, engine_running=True)
             failure = next(iter(result.failures.values()))
             if time.monotonic() > deadline or isinstance(failure, InternalError):
