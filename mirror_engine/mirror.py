@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -315,10 +315,17 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
             TransientError: a table cannot be maintained, and `failed` is None.
         """
+        hours, done = self.config.vacuum_retention_days * 24.0, {}
         with self._lock() as check_lock:
-            folders = [self.delta_folder(table) for table in tables] or self.tables()
-            done = {folder: self._maintained(folder, failed, check_lock) for folder in folders}
-        return {folder: facts for folder, facts in done.items() if facts is not None}
+            for folder in [self.delta_folder(table) for table in tables] or self.tables():
+                try:
+                    check_lock()
+                    done[folder] = foreseen(partial(self._writer.maintain, folder, hours))
+                except TransientError as error:  # noqa: PERF203 - one try per folder is the purpose
+                    if failed is None:
+                        raise
+                    failed(folder, error)
+        return done
 
     def rebuild(
         self,
@@ -349,18 +356,6 @@ class Mirror:
     def close(self) -> None:
         """End the Spark session, if one was started."""
         self._writer.close()
-
-    def _maintained(
-        self, folder: str, failed: _Failed | None, check_lock: Callable[[], None]
-    ) -> Mapping[str, Any] | None:
-        try:
-            check_lock()
-            return foreseen(lambda: self._writer.maintain(folder, self.config.vacuum_retention_days * 24.0))
-        except TransientError as error:
-            if failed is None:
-                raise
-            failed(folder, error)
-            return None
 
     @cached_property
     def _spark_backend(self) -> SparkBackend:
@@ -415,7 +410,13 @@ class Mirror:
             write_effective(state / OPTIONS, self.config)
             ledger = Ledger.open(state / LEDGER)
             context = self._context(ledger, self._emit, check_lock)
-            engine = Engine(context, self._reader, self._passthrough, self._counted(), MonitoringFiles(context).write)
+            engine = Engine(
+                context,
+                self._reader,
+                self._passthrough,
+                self._counted(),
+                MonitoringFiles(context).write,
+            )
             try:
                 with Heartbeat(context):
                     yield engine

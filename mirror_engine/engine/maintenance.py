@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.scheduler import Backoff
-from mirror_engine.errors import MirrorError, is_panic
+from mirror_engine.errors import MirrorError, foreseen
 from mirror_engine.events import RetryScheduled, TableMaintained
 
 if TYPE_CHECKING:
@@ -129,18 +128,13 @@ class MaintenanceScheduler:
             is_half_done = self._is_interrupted.is_set()
             return is_half_done
 
+        hours = self._context.config.vacuum_retention_days * 24.0
         try:
             self._context.check_lock()
-            hours = self._context.config.vacuum_retention_days * 24.0
-            done = self._context.writer.maintain(folder, hours, should_yield)
+            done = foreseen(lambda: self._context.writer.maintain(folder, hours, should_yield))
             state = self._context.writer.snapshot(folder)
         except MirrorError as error:
             self._failed(table, str(error))
-        except BaseException as error:
-            if not (isinstance(error, Exception) or is_panic(error)):
-                raise
-            logging.getLogger(__name__).exception("maintenance of a table failed")
-            self._failed(table, f"maintenance failed, unforeseen: {type(error).__name__}")
         else:
             self._pauses.succeeded(table)
             if is_half_done:

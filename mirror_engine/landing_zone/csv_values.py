@@ -75,15 +75,6 @@ def timestamp(text: str) -> datetime:
         raise CellFault("format") from None
 
 
-def parser(delta_type: str) -> Callable[[str], object]:
-    """The rule of a declared type, in Delta's words, which raises CellFault; `time` means `ITime`.
-
-    Raises:
-        KeyError: delimited text knows no such type.
-    """
-    return _PARSERS[delta_type]
-
-
 def _matched(form: re.Pattern[str], text: str) -> re.Match[str]:
     if (match := form.fullmatch(text)) is None:
         raise CellFault("format")
@@ -137,7 +128,8 @@ def _binary(text: str) -> bytes:
     raise CellFault("format")
 
 
-_PARSERS: dict[str, Callable[[str], object]] = {
+# by declared type, in Delta's words; each raises CellFault. `time` means `ITime`
+PARSERS: dict[str, Callable[[str], object]] = {
     "string": str,
     "byte": lambda text: integer(text, 8),
     "short": lambda text: integer(text, 16),

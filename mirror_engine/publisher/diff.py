@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.csv_dialect import RecordReader, TextDialect, decoded
-from mirror_engine.landing_zone.csv_values import CellFault, parser
+from mirror_engine.landing_zone.csv_values import PARSERS, CellFault
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.tables.arrow_types import delta_type
@@ -408,7 +408,7 @@ def typed(texts: Sequence[str | None], kind: pa.DataType) -> pa.Array:
     """
     if not (pa.types.is_decimal(kind) or pa.types.is_binary(kind)):
         return column_array(texts, delta_type(kind) or "string").cast(kind)
-    parse = parser("binary")
+    parse = PARSERS["binary"]
     if pa.types.is_decimal(kind):
         texts, parse = [text or None for text in texts], Decimal
     values: list[Any] = []

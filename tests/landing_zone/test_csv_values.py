@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.csv_values import CellFault, parser
+from mirror_engine.landing_zone.csv_values import PARSERS, CellFault
 
 UTC = timezone.utc
 KINDS = ["short", "integer", "long", "float", "double", "boolean", "timestamp", "date", "time", "binary", "string"]
@@ -54,8 +54,8 @@ KINDS = ["short", "integer", "long", "float", "double", "boolean", "timestamp", 
     ],
 )
 def test_a_cell_means_its_value(kind, text, value):
-    assert parser(kind)(text) == value
-    assert type(parser(kind)(text)) is type(value)
+    assert PARSERS[kind](text) == value
+    assert type(PARSERS[kind](text)) is type(value)
 
 
 INVALID = {
@@ -87,14 +87,14 @@ INVALID = {
 @pytest.mark.parametrize(("kind", "fault", "text"), [(*key, text) for key, texts in INVALID.items() for text in texts])
 def test_a_cell_of_another_form_is_rejected(kind, fault, text):
     with pytest.raises(CellFault) as caught:
-        parser(kind)(text)
+        PARSERS[kind](text)
     assert caught.value.fault == fault
 
 
 @given(st.sampled_from(KINDS), st.text("0123456789+-.eE:TZ aftrulsNInAB=/\u0663\u00a0\n", max_size=30))
 def test_any_text_is_a_value_or_a_fault(kind, text):
     try:
-        value = parser(kind)(text)
+        value = PARSERS[kind](text)
     except CellFault:
         value = None
     assert value is None or isinstance(value, int | float | bool | datetime | date | str | bytes)
@@ -107,12 +107,12 @@ def test_an_instant_is_the_same_under_every_offset(local, minutes):
         meant = stamped.astimezone(UTC)
     except OverflowError:
         return
-    assert parser("timestamp")(stamped.isoformat()) == meant
+    assert PARSERS["timestamp"](stamped.isoformat()) == meant
 
 
 @given(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.binary(max_size=20))
 def test_what_is_written_is_what_is_meant(number, real, content):
-    assert parser("double")(repr(real)) == real
-    assert parser("binary")(base64.b64encode(content).decode()) == content
+    assert PARSERS["double"](repr(real)) == real
+    assert PARSERS["binary"](base64.b64encode(content).decode()) == content
     if -(2**63) <= number < 2**63:
-        assert parser("long")(str(number)) == number
+        assert PARSERS["long"](str(number)) == number

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.csv_dialect import RecordReader, decoded
-from mirror_engine.landing_zone.csv_values import CellFault, parser
+from mirror_engine.landing_zone.csv_values import PARSERS, CellFault
 from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
 from mirror_engine.landing_zone.schema import Column, folded
 from mirror_engine.tables.arrow_types import arrow_type
@@ -78,7 +78,7 @@ def column_array(cells: Sequence[str | None], kind: str) -> pa.Array:
 
 
 def _cell_by_cell(cells: Sequence[str | None], kind: str) -> pa.Array:
-    parse = parser(kind)
+    parse = PARSERS[kind]
     values: list[object] = []
     try:
         for cell in cells:
