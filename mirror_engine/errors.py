@@ -81,13 +81,7 @@ class CommitFailed(TransientError):
 
 
 class TableDamaged(TransientError):
-    """A table's Delta log cannot be read; only this table is halted until it is restored.
-
-    Args:
-        place: the table's folder, or a file of it.
-        fault: what is wrong with it.
-        help: what to do.
-    """
+    """A table's Delta log cannot be read; only this table is halted until it is restored."""
 
     def __init__(self, place: object, fault: str, help: str = RESTORE_HELP) -> None:
         super().__init__(f"{place}: {fault}", help)

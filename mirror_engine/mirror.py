@@ -67,8 +67,6 @@ class MirrorSnapshot:
 
     Attributes:
         context: storage, tables, and a copy of the ledger that is reconciled with the Delta logs.
-        zone: the listing.
-        plans: per table.
         holder: who has the lease of a ROOT in a store, or had it last.
     """
 
@@ -83,7 +81,6 @@ class Mirror:
 
     Args:
         root: the mirrored database's folder, which must exist, or its URL in a store; that of its landing zone will do.
-        config: all options.
         writer: of Delta tables; by default that of `config.merge_engine`, made when it is needed.
         spark: a session to work in, such as a notebook's; it stays as it is, and is not ended.
         storage: of the landing zone; that of `root` by default.

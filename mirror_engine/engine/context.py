@@ -22,12 +22,6 @@ class EngineContext:
     """What the parts of the engine share.
 
     Attributes:
-        storage: files of the landing zone.
-        writer: the Delta tables.
-        ledger: progress of each table.
-        config: all options.
-        clock: of all that waits.
-        emit: sends an event to every listener.
         is_lasting: whether the engine goes on until it is stopped.
         check_lock: makes certain that ROOT is still held, before anything is written to it: see `lock_root`.
         look_seconds: how long a plan goes by the last look for commits of other programs.

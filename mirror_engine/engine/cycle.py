@@ -62,9 +62,6 @@ class SyncReport:
 
     Attributes:
         result: the worst state of the last cycle.
-        commits: Delta commits made.
-        files_applied: change files applied.
-        rows_applied: rows applied.
         duration_seconds: from start to end.
         states: of every table after the last cycle.
         failures: by table, why it was to be tried again after the last cycle; None is the landing zone as a whole.
@@ -88,7 +85,6 @@ class CycleResult:
     Attributes:
         zone: the listing; None where the zone could not be listed.
         plans: per table, before they were carried out; of a table in progress, the plan that is being carried out.
-        commits: batches committed.
         failures: the last transient failure of each table that waits for its next try; None is the landing zone as a
             whole.
         outdated: tables that the next cycle may plan otherwise: something was done since, or is in progress.
@@ -124,7 +120,6 @@ class Engine:
 
     Attributes:
         context: what its parts share.
-        poller: of the landing zone.
         last: what the last cycle saw and did.
     """
 

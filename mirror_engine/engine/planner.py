@@ -105,9 +105,7 @@ class Plan:
     """What is to be done for one table, and its state.
 
     Attributes:
-        table: its name.
         state: before the steps.
-        steps: in order.
         detection: how its files were classified; None where they were not.
         diagnostics: all that hold now, except those of applied files.
     """
@@ -124,7 +122,6 @@ class Circumstances:
     """What a plan depends on, besides the table folder and its progress.
 
     Attributes:
-        config: all options.
         now: seconds since 1970.
         refusal: why the zone has no room for this table (ME004, ME007 under strict); None mostly.
         change: of the folder; by its identity where that is not known.

@@ -42,7 +42,6 @@ class TableRebuild:
     """What the rebuild of one table moves, and what it loses.
 
     Attributes:
-        table: its name.
         moves: for each archived file that is moved back, its old path and where it is; both from ROOT.
         lost: how many rows cannot be rebuilt, and why (ME069); None if all can.
     """

@@ -70,11 +70,8 @@ class PreparedBatch:
 
     Attributes:
         files: as listed, in order.
-        batch: the same files, read.
         facts: of the table after the batch.
-        metadata: in force.
         refusal: of the file after the last, where that one broke the protocol.
-        diagnostics: of the files.
     """
 
     files: tuple[LandedFile, ...]
@@ -180,11 +177,9 @@ class TableTask:
     """One table's plan in progress.
 
     Attributes:
-        plan: of the table.
         listing: its folder; None where that is missing.
         zone: the landing zone, from ROOT.
         root_identity: of ROOT when the plan was made.
-        steps: those not carried out yet.
         pending: change files not applied yet.
         is_cleaned: whether the folder was cleaned, or is not to be.
         is_cleaning: whether the last batch was the cleaning.
@@ -228,8 +223,6 @@ class Replayer:
     """Carries out the steps of a table; those of different tables may be carried out in parallel.
 
     Args:
-        context: what the engine's parts share.
-        janitor: cleans the table folders.
         reader: makes the reader of change files.
         passthrough: makes the reader of files that are added unchanged; None where rows are always read.
     """

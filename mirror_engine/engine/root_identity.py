@@ -43,7 +43,6 @@ class RootIdentityCheck:
 
     Attributes:
         context: its ledger stores the known identity.
-        zone: the listing.
         now: the identity in this listing.
         before: the known identity; `now` where none is known.
     """

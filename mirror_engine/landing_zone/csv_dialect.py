@@ -41,10 +41,7 @@ class RecordReader:
     """Reader of records from pieces of text: the header first, raw; then rows of its width.
 
     Args:
-        dialect: how the text is written.
-        path: of the file, for messages.
         row_bytes: longest record, line ends inside it included, in bytes of UTF-8.
-        strict: whether severities are those of `strict`.
 
     Attributes:
         row: how many records were completed after the header; -1 before it.

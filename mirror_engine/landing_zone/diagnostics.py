@@ -40,7 +40,6 @@ class DiagnosticDefinition:
         name: its name in kebab case.
         severity: by default.
         severity_strict: under `strict`.
-        rules: the protocol's rules behind it.
         message: what was found, with the names of its details in braces; `{count:file}` reads `1 file`, `2 files`.
         help: what to do, in the same form; empty if nothing is to be done.
         related: codes of diagnostics with a similar cause.
@@ -139,9 +138,7 @@ class Diagnostic:
         code: `MEnnn`, of the catalog.
         path: from the landing zone's top; the folder or file it is about.
         row: 1-based row within the file, header not counted; None if it is about no single row.
-        column: the column's name, if it is about one.
         details: the values that fill the message and help, by name. Never a row's data.
-        strict: whether severities are those of `strict`.
     """
 
     code: str

@@ -32,8 +32,6 @@ class JsonFault(Exception):
 
     Attributes:
         line, column: of the fault, 1-based, in characters.
-        fault: what is wrong.
-        help: what to do there.
     """
 
     def __init__(self, text: str, position: int, fault: str, help: str = "correct it there") -> None:
@@ -142,7 +140,6 @@ class Meaning(Generic[T]):
     """What a value may mean.
 
     Attributes:
-        expected: in words.
         of: gives the meaning of a value; None where it has none.
     """
 
@@ -152,14 +149,7 @@ class Meaning(Generic[T]):
 
 @dataclass
 class PropertyReader:
-    """Reader of properties by name; a wrong one becomes a diagnostic and its default, so that all are reported.
-
-    Attributes:
-        path: of the file, for messages.
-        strict: whether severities are those of `strict`.
-        errors: what makes the metadata unusable.
-        notes: warnings and information.
-    """
+    """Reader of properties by name; a wrong one becomes a diagnostic and its default, so that all are reported."""
 
     path: str
     strict: bool = False

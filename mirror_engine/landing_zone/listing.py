@@ -88,9 +88,7 @@ class TableListing:
     """One table folder.
 
     Attributes:
-        name: its name.
         identity: the folder's creation stamp (LZ-7.3): new after drop and recreate, kept by changes inside.
-        metadata: its `_metadata.json`.
         files: every regular file that may be a change file: directly inside, or in Hive folders (`k=v/…`).
             Reserved and `_` or `.` names are not among them.
         diagnostics: of ignored paths (ME003, ME021 for `_` names, ME074).

@@ -91,10 +91,7 @@ class Metadata:
 
     Attributes:
         key_columns: the unique key; empty in a keyless, insert-only table.
-        strategy: how change files are detected.
         upsert_default: whether marker-free rows are upserts.
-        partitioned: whether change files are in Hive folders.
-        file_format: theirs.
         extension: without the dot, lower case.
         declared_columns: `SchemaDefinition.Columns` in order, types in Delta's words; empty for Parquet.
         dialect: how delimited text is written; the defaults for Parquet.

@@ -46,7 +46,6 @@ class Rejection:
     """Why a table is halted.
 
     Attributes:
-        diagnostic: the error.
         path: the rejected file, from the table folder; `_metadata.json` for metadata; `""` for the folder itself.
         identity: of the file when it was rejected (LZ-3.11).
         etag: the same.
@@ -78,7 +77,6 @@ class Progress:
         last_commit_at: seconds since 1970; 0 before the first commit.
         configured_at: seconds since 1970 when usable metadata was first seen (LZ-7.1); 0 before.
         missing_since: seconds since 1970 when its folder was first missing; None while it exists (LZ-7.4).
-        rejection: why the table is halted; None if it is not.
         pending_etags: etags of files seen but not applied, by path (ME025).
         diagnostics: those of the applied files of this generation, with their counts.
     """

@@ -36,7 +36,6 @@ class Column:
         name: as first spelled.
         type: in Delta's words: `string`, `binary`, `byte`, `short`, `integer`, `long`, `float`, `double`,
             `boolean`, `date`, `timestamp`, `timestamp_ntz`, `decimal(p,s)`.
-        nullable: whether it may be NULL.
     """
 
     name: str
@@ -97,7 +96,6 @@ class Incoming:
         has_rows: whether the file may hold a row.
         untyped_nulls: whether an all-NULL column makes no claim (LZ-5.9, option `all_null_columns`).
         feeds_changes: whether the table has or had a change data feed, which has columns of its own (LZ-5.12).
-        strict: whether severities are those of `strict`.
     """
 
     path: str
@@ -124,7 +122,6 @@ class Merged:
         schema: the union of all columns ever seen, first-seen order (LZ-5.3).
         spelling: the file's column names to the table's; a column that makes no claim is not in it.
         absent: the table's columns that the file lacks, in order.
-        diagnostics: warnings and information.
     """
 
     schema: TableSchema
