@@ -410,8 +410,8 @@ def load(
     Args:
         folder: ROOT or its state folder; its `mirror-engine.toml` is read if `config_file` is None.
         flags: by field name, without those that were not set.
-        environ: the process's environment.
-        config_file: a TOML file that must exist.
+        environ: of the process.
+        config_file: must exist.
         effective: options of the running engine, which win over all but the flags.
 
     Raises:

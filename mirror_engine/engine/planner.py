@@ -445,10 +445,8 @@ def ownership_conflicts(
 ) -> dict[TableName, Diagnostic]:
     """Return the tables whose Delta folder is another's (ME004), or that exceed the limit under `strict` (ME007).
 
-    Args:
-        context: its ledger knows the owners.
-        foreign: Delta folders that held a table of another program when the engine started.
-        names: tables in the listing; known tables that are missing there own their folders, too.
+    Known tables that are not among `names`, those of the listing, own their folders, too. `foreign`: Delta folders that
+    held a table of another program when the engine started.
     """
     known = context.ledger.tables()
     owners = {name for name, progress in known.items() if progress.has_table}

@@ -67,12 +67,7 @@ def same_key(key: tuple[Any, ...]) -> tuple[Hashable, ...] | None:
 def replay(
     rows: Iterable[dict[str, Any]], changes: Iterable[Change], key_columns: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[Effect]]:
-    """Apply changes one by one, in order (LZ-4.1, LZ-4.2).
-
-    Args:
-        rows: the table before, as dicts by column name.
-        changes: in detection order of the files, in file order of the rows.
-        key_columns: the names of the key columns; empty in a keyless table.
+    """Apply changes one by one, in order of detection and file (LZ-4.1, LZ-4.2), to a table with a key or without.
 
     Returns:
         The table after, and each change's effect. The order of the rows means nothing.

@@ -233,10 +233,6 @@ def codec_of(name: str) -> str | None:
 def decoded(chunks: Iterable[bytes], codec: str) -> Iterator[str]:
     """Bytes as text, chunk by chunk, without the byte order mark, which overrules the byte order (LZ-6.4).
 
-    Args:
-        chunks: in order, cut anywhere.
-        codec: as `codec_of` names it.
-
     Raises:
         UnicodeDecodeError: at the first byte that is not text, after all text before it was yielded.
     """

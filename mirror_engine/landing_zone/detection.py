@@ -107,15 +107,9 @@ def detect(  # noqa: PLR0913 - independent facts
     *,
     strict: bool = False,
 ) -> Detection:
-    """Detect the change files of one table folder; their order in `files` does not count.
+    """Detect the change files among all files of one table folder; their order in `files` does not count.
 
-    Args:
-        table: its name, for messages.
-        files: all in the folder.
-        metadata: in force.
-        progress: of the table; None before the first commit.
-        first_file: where numbering begins (LZ-3.2).
-        strict: whether severities are those of `strict`.
+    `progress` is None before the first commit; `first_file` says where numbering begins (LZ-3.2).
     """
     by_path = sorted(files, key=attrgetter("path"))
     detector = _Detector(table, metadata, progress, strict)

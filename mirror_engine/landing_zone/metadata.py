@@ -123,16 +123,7 @@ class Metadata:
 
 
 def parse(content: bytes, path: str, *, strict: bool = False) -> tuple[Metadata | None, tuple[Diagnostic, ...]]:
-    """Parse a `_metadata.json` (LZ-2, LZ-6.1, LZ-6.2).
-
-    Args:
-        content: the file's bytes.
-        path: of the file, for messages.
-        strict: whether severities are those of `strict`.
-
-    Returns:
-        The metadata with its warnings; or None if it is unusable (LZ-2.6), with every error first.
-    """
+    """The metadata in a file with its warnings; or None if it is unusable (LZ-2.6), with every error first."""
     reader = PropertyReader(path, strict)
     properties = _read_object(reader, content)
     metadata = _read_metadata(reader, properties) if properties is not None else None

@@ -47,11 +47,7 @@ class TableName:
         return cls(above.removesuffix(SCHEMA_SUFFIX), table)
 
     def delta_folder(self, default_schema: str) -> str:
-        """The folder of its Delta table, from `ROOT/Tables` (LZ-1.4).
-
-        Args:
-            default_schema: the schema of tables outside a schema folder; `""` for none.
-        """
+        """The folder of its Delta table, from `ROOT/Tables`; `default_schema` is that of `conflicts` (LZ-1.4)."""
         schema = self.schema or default_schema
         return f"{schema}/{self.table}" if schema else self.table
 
@@ -68,14 +64,9 @@ def ownership_order(name: TableName) -> tuple[bool, str]:
 
 
 def conflicts(names: Iterable[TableName], default_schema: str) -> dict[TableName, TableName]:
-    """Folders that map to a Delta folder that another one owns or contains, ignoring case (LZ-1.5).
+    """The owner of each folder that maps to a Delta folder that another one owns or contains, ignoring case (LZ-1.5).
 
-    Args:
-        names: every table folder.
-        default_schema: the schema of tables outside a schema folder; `""` for none.
-
-    Returns:
-        The owner of each folder that conflicts.
+    `default_schema`: that of tables outside a schema folder; `""` for none.
     """
     owners: dict[str, TableName] = {}
     inside: dict[str, TableName] = {}  # without a default schema, `S` would hold the tables of `S.schema`
@@ -92,15 +83,9 @@ def conflicts(names: Iterable[TableName], default_schema: str) -> dict[TableName
 
 
 def find_table(name: str, folders: Sequence[str], default_schema: str) -> str:
-    """The Delta folder of a table by name, ignoring case.
+    """The Delta folder of a table by name, ignoring case; raises `UnknownTable` where none or several have that name.
 
-    Args:
-        name: schema and table separated by `.` or `/`, or a table alone if that is unambiguous.
-        folders: Delta folders from `ROOT/Tables`.
-        default_schema: tried first for a table alone.
-
-    Raises:
-        UnknownTable: none or several have that name.
+    `name` is schema and table separated by `.` or `/`, or a table alone: of the default schema, else if unambiguous.
     """
     text = name.casefold().strip("/")
     spellings = {folder: _spellings(folder, default_schema) for folder in folders}

@@ -257,14 +257,10 @@ def listed(names: Sequence[str]) -> str:
 def check_absent_columns(
     merged: Merged, incoming: Incoming, markers: Mapping[int, int], *, deletes_count: bool = False
 ) -> None:
-    """Hold what rows a file has against the columns it lacks.
+    """Hold what rows a file has, counted by effective marker, against the columns it lacks.
 
-    Args:
-        merged: how the file fits.
-        incoming: what it brings.
-        markers: how many rows of each effective marker.
-        deletes_count: whether every file must have its not-null columns, as in text (LZ-6.5, LZ-6.8), be it a lone
-            header; in Parquet only the keys of delete rows are read (LZ-4.6).
+    `deletes_count`: whether every file must have its not-null columns, as in text (LZ-6.5, LZ-6.8), be it a lone
+    header; in Parquet only the keys of delete rows are read (LZ-4.6).
 
     Raises:
         RejectedFile: ME046, a not-null column is missing (LZ-5.5, LZ-6.5).
