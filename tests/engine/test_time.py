@@ -136,15 +136,3 @@ def test_a_drop_is_noticed_after_one_to_two_minutes_drawn_by_the_name():
     assert delays == {name: FABRIC.drop_delay(name) for name in delays}
     assert len(set(delays.values())) == 3
     assert all(60 <= seconds <= 120 for seconds in delays.values())
-
-
-def test_a_table_of_fabrics_timing_outlives_its_folder_for_a_while(shop):
-    shop.config = FABRIC
-    orders = shop.orders()
-    orders.insert(row(1))
-    shop.sync()
-    orders.drop()
-    for seconds, tables in ((0, ["dbo/Orders"]), (59, ["dbo/Orders"]), (61, [])):
-        shop.clock.advance(seconds=seconds)
-        shop.sync()
-        assert shop.writer.tables() == tables

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -22,7 +21,6 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import DeltaFolders
 from mirror_engine.engine.root_identity import FolderChange, RootIdentity, RootIdentityCheck
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.states import Empty
 
 ORDERS = TableName("", "Orders")
 IN_SCHEMA = TableName("dbo", "ORDERS")
@@ -119,14 +117,3 @@ def test_tables_whose_delta_folder_overlaps_one_in_progress_are_not_planned(tmp_
     flat = replace(context, config=Config(default_schema="none"))
     assert overlapping_tables(flat, names, [TableName("", "a")]) == names - {TableName("", "d")}
     assert overlapping_tables(flat, names, [TableName("A", "b")]) == {TableName("", "a"), TableName("A", "b")}
-
-
-def test_an_empty_table_expires_by_the_clock(tmp_path):
-    shop = Shop(tmp_path)
-    shop.orders()
-    with shop.engine() as running:
-        for expired in (False, False, True):
-            running.cycle(threading.Event())
-            (plan,) = running.last.plans.values()
-            assert plan.state == Empty(expired=expired)
-            shop.now += 8 * 86_400
