@@ -10,7 +10,6 @@ import time
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -193,8 +192,7 @@ def lock_root(
         if isinstance(root, Path):
             yield lambda: None
             return
-        discard = partial(Ledger.discard, state / LEDGER)
-        with hold_lease(root, lease_file(root), state / LEASE_ID, emit, discard, stop) as lease:
+        with hold_lease(root, lease_file(root), state, emit, stop) as lease:
             yield lease.check
     finally:
         lock.release()
@@ -227,36 +225,25 @@ def lease_of(root: Place) -> tuple[Holder | None, bool]:
 
 
 @contextmanager
-def hold_lease(  # noqa: PLR0913, PLR0917 - as `lock_root`
-    root: StoreUrl,
-    file: ConditionalFile,
-    memory: Path,
-    emit: Listener,
-    forget: Callable[[], None] = lambda: None,
-    stop: threading.Event | None = None,
+def hold_lease(
+    root: StoreUrl, file: ConditionalFile, state: Path, emit: Listener, stop: threading.Event | None = None
 ) -> Iterator[Lease]:
     """Take the lease of a ROOT and hold it; the caller holds the lock of this machine already.
 
-    Args:
-        root: the ROOT.
-        file: its lease.
-        memory: a local file that keeps the id of the last lease taken from here: its engine is gone, as the lock is
-            free, so that its lease need not expire.
-        emit: called with the event of a wait for another engine.
-        forget: removes this machine's state where another engine held the lease last; called before that is known no
-            longer.
-        stop: ends a wait once it is set.
+    The state folder keeps the id of the last lease taken from here: its engine is gone, as the lock is free, so that
+    its lease need not expire. Where another engine held the lease last, the ledger there is removed first.
 
     Raises:
         RootLocked: another engine holds it, or may hold it and `stop` is set.
         StorageUnavailable: nothing is known of it.
     """
+    memory = state / LEASE_ID
     me = Holder(uuid.uuid4().hex, socket.gethostname(), os.getpid(), time.time())
     earlier = last_id(memory)
     before = _await(root, file, earlier, emit, stop or threading.Event())
     last = holder_of(before)
     if last is None or last.id != earlier:
-        forget()
+        Ledger.discard(state / LEDGER)
     memory.write_text(me.id, encoding="utf-8")
     taken = time.monotonic(), time.time()
     version = file.write(_content(me), before)

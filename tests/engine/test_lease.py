@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from obstore.store import MemoryStore
@@ -17,6 +16,7 @@ from mirror_engine.engine import lock as leases
 from mirror_engine.engine.lock import hold_lease, holder_of
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import SetupProgress
+from mirror_engine.landing_zone.layout import LEASE_ID, LEDGER
 from mirror_engine.storage.conditional import ConditionalFile
 from mirror_engine.storage.store_url import StoreUrl
 
@@ -27,14 +27,18 @@ class Machine:
     """A machine with a state folder of its own, whose calls of the store may fail or be answered late."""
 
     def __init__(self, folder, store):
-        self.memory = folder
+        self.state, self.memory, self.ledger = folder, folder / LEASE_ID, folder / LEDGER
+        self.memory.parent.mkdir(parents=True)
         self.file = ConditionalFile(store, "lease", ROOT)
         self.events = []
 
+    @property
+    def is_continued(self):
+        return self.ledger.exists()
+
     def hold(self):
-        self.is_continued = True
-        forget = partial(setattr, self, "is_continued", False)
-        return hold_lease(ROOT, self.file, self.memory, self.events.append, forget)
+        self.ledger.touch()
+        return hold_lease(ROOT, self.file, self.state, self.events.append)
 
 
 @pytest.fixture(autouse=True)
@@ -246,7 +250,7 @@ def test_two_that_start_at_once_are_one(machines):
             results.append("locked")
 
     machine = machines[0]
-    others = [Machine(machine.memory.with_name(str(number)), machine.file._store) for number in range(8)]
+    others = [Machine(machine.state.with_name(str(number)), machine.file._store) for number in range(8)]
     threads = [threading.Thread(target=start, args=[other]) for other in others]
     for thread in threads:
         thread.start()
