@@ -250,7 +250,7 @@ class Engine:
             self.last = CycleResult(failures={None: self._retry(None, error)})
             self._leave_failures()
             return self.last
-        is_due = partial(self._is_due, is_called, started, time.monotonic()) if is_called else None
+        is_due = partial(self._is_due, is_called, earlier, started, time.monotonic()) if is_called else None
         result.plans = {**plans, **{table: task.plan for table, task in earlier.items()}}
         self._notify(None, zone.diagnostics)
         for table, plan in plans.items():
@@ -376,14 +376,18 @@ class Engine:
         self._cleaning_backoff.keep({*untried, *self._scheduler.in_progress, *not_cleaned})
         return finished, failed
 
-    def _is_due(self, is_called: Callable[[], bool], started: float, scanned: float) -> bool:
-        """Whether the next cycle is due: it is called for, its time has come, or a table's backoff is over.
+    def _is_due(
+        self, is_called: Callable[[], bool], unplanned: Collection[TableName], started: float, scanned: float
+    ) -> bool:
+        """Whether the next cycle is due: it is called for, its time has come, a backoff is over.
 
-        Never before as much time was spent on batches as on the scan.
+        Or a table is done that this cycle could not plan, since files may wait whose event is over. Never before as
+        much time was spent on batches as on the scan.
         """
         now = time.monotonic()
         left = started + self.context.config.scan_pause(0) - now
-        return now - scanned >= scanned - started and (is_called() or self._next_retry_seconds(left) <= 0)
+        is_wanted = is_called() or not set(unplanned) <= {*self.in_progress} or self._next_retry_seconds(left) <= 0
+        return is_wanted and now - scanned >= scanned - started
 
     def _next_retry_seconds(self, longest: float) -> float:
         busy = self._scheduler.in_progress

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from held import HeldShop
+from held import NO_STOP, HeldShop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
@@ -24,7 +24,7 @@ from mirror_engine.storage.local import LocalStorage
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
-ORDERS = "dbo/Orders"
+ORDERS, ITEMS = "dbo/Orders", "dbo/Items"
 
 
 @pytest.fixture
@@ -76,6 +76,22 @@ def test_a_running_engine_sees_and_applies_other_tables_while_one_commits(tmp_pa
         shop.writer.let_all_go()
         running.join()
     assert shop.ids() == [1]
+
+
+def test_a_file_that_lands_while_its_table_ends_waits_for_no_other_table(shop):
+    orders, items = shop.orders(), shop.orders("Items")
+    for publisher, table in ((orders, ORDERS), (items, ITEMS)):
+        publisher.insert(row(1))
+        shop.writer.hold(table)
+    with shop.engine() as running:
+        running.cycle(NO_STOP, None, lambda: shop.writer.blocked == {ORDERS, ITEMS})
+        items.insert(row(2))
+        threading.Timer(0.1, shop.writer.let_go, [ITEMS]).start()  # after the next scan, which leaves the table alone
+        deadline = time.monotonic() + 10
+        running.cycle(NO_STOP, None, lambda: time.monotonic() > deadline)
+        assert time.monotonic() < deadline
+        running.cycle(NO_STOP, None, lambda: shop.ids("Items") == [1, 2])
+        assert shop.writer.blocked == {ORDERS}
 
 
 def test_files_of_a_table_in_progress_are_not_moved_away(shop, monkeypatch):
