@@ -29,19 +29,29 @@ AWKWARD_NAMES = [  # for a table's folder (LZ-1.10)
 
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
 UTC = timezone.utc
-# of every type of key the values that engines compare or store otherwise
+DAYS = [(1, 1, 1), (9999, 12, 31), (1582, 10, 10), (1969, 12, 31)]
+TIMES = [(*DAYS[0], 0), (*DAYS[1], 23, 59, 59, 999_999), (*DAYS[2], 12), (1900, 1, 1, 0, 0, 0, 1), (2026, 3, 29, 2, 30)]
+# of every type of column the values that engines compare or store otherwise
 KEYS: dict[str, list[Any]] = {
     "byte": [-128, 0, 127],
-    "long": [-(2**62), 0, 5, 2**62],
-    "string": ["", "a", "a ", "A", "é'x\"", "long" * 200],
-    "binary": [b"", b"\0", b"\xff"],
-    "date": [date(1, 1, 1), date(2026, 1, 2), date(9999, 12, 31)],
-    "timestamp": [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)],
-    "timestamp_ntz": [datetime(1, 1, 1), datetime(2026, 1, 2, 3, 4, 5, 678_901)],  # noqa: DTZ001 - naive is the point
-    "decimal(38,10)": [Decimal("1234567890123456789012345678.0123456789"), Decimal(0), Decimal(-1)],
+    "short": [-(2**15), 0, 2**15 - 1],
+    "integer": [-(2**31), 0, 2**31 - 1],
+    "long": [-(2**63), 0, 5, 2**63 - 1],
+    "string": ["", "a", "a ", "A", " ", "NULL", "é'x\"\U0001f600", "a\x00b", "long" * 1250],
+    "binary": [b"", b"\0", b"\xff", b"NULL", b"c" * 5000],
+    "date": [date(*day) for day in DAYS],
+    "timestamp": [datetime(*time, tzinfo=UTC) for time in TIMES],
+    "timestamp_ntz": [datetime(*time) for time in TIMES],  # noqa: DTZ001 - naive is the point
+    "decimal(38,10)": [
+        Decimal("1234567890123456789012345678.0123456789"),
+        Decimal(0),
+        Decimal(f"-{'9' * 28}.{'9' * 10}"),
+    ],
+    "decimal(18,0)": [Decimal(10**18 - 1), Decimal(0), Decimal(-1)],
+    "decimal(5,2)": [Decimal("-999.99"), Decimal(0), Decimal("0.01")],
     "boolean": [True, False],
-    "double": [math.nan, OTHER_NAN, -0.0, 0.0, 5e-324, math.inf, 1.5],
-    "float": [math.nan, -0.0, 0.0, math.inf, 1.5],
+    "double": [math.nan, OTHER_NAN, -0.0, 0.0, 5e-324, -math.inf, 1.7976931348623157e308],
+    "float": [math.nan, -0.0, 0.0, math.inf, 1.5, 2.0**-149, 3.4028234663852886e38],
 }
 
 

@@ -85,53 +85,44 @@ def read_alone(path, content, more_bytes=0):
 
 
 def zeros(mebibytes):
-    content = parquet(pa.table({"Text": ["\0" * (mebibytes * MEBIBYTE)]}), compression="zstd")
-    assert len(content) < MEBIBYTE
-    return content
+    return parquet(pa.table({"Text": ["\0" * (mebibytes * MEBIBYTE)]}), compression="zstd")
+
+
+LONG, SHARED = ["x" * 40_000] * 20_000, ["x" * 40_000 + str(number) for number in range(20_000)]
+PREFIXED = {"column_encoding": {"Text": "DELTA_BYTE_ARRAY"}}
+# a file, MiB by which its process may grow, what comes of it, and MiB by which it grows at most
+FILES = {
+    "2 GiB of compressed bytes, claimed by a page header": (
+        lambda: with_page_header(parquet(pa.table({"Id": [1, 2]})), COMPRESSED_SIZE, CLAIM),
+        *(0, "RejectedFile ME024", 32),
+    ),
+    "2 GiB of uncompressed bytes, claimed by a page that expands to 140 MiB": (
+        lambda: with_page_header(zeros(140), UNCOMPRESSED_SIZE, CLAIM),
+        *(0, "RejectedFile ME024", 140 + 64),
+    ),
+    "192 MiB of zeros in few kilobytes, rejected once they came": (
+        lambda: zeros(192),
+        *(0, "RejectedFile ME075", 3 * 192 + 64),
+    ),
+    "the same under a limit, rejected before they come": (lambda: zeros(192), 128, "RejectedFile ME075", 64),
+    "an honest file under a limit": (lambda: parquet(pa.table({"Id": list(range(100_000))})), 128, "read", 128),
+    "a dictionary of long values, 760 MiB": (
+        lambda: parquet(pa.table({"Text": LONG}), use_dictionary=True),
+        *(0, "read", 200),
+    ),
+    "values that share a long beginning": (lambda: parquet(pa.table({"Text": SHARED}), **PREFIXED), 0, "read", 200),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak counts in other units")
-class TestMemory:
-    def test_a_page_header_that_claims_2_gib_of_compressed_bytes_takes_none(self, tmp_path):
-        content = with_page_header(parquet(pa.table({"Id": [1, 2]})), COMPRESSED_SIZE, CLAIM)
-        outcome, grown = read_alone(tmp_path / "f", content)
-        assert outcome == "RejectedFile ME024"
-        assert grown < 32 * MEBIBYTE
-
-    def test_a_page_header_that_claims_2_gib_of_uncompressed_bytes_takes_what_the_page_expands_to(self, tmp_path):
-        content = with_page_header(zeros(140), UNCOMPRESSED_SIZE, CLAIM)
-        outcome, grown = read_alone(tmp_path / "f", content)
-        assert outcome == "RejectedFile ME024"
-        assert grown < (140 + 64) * MEBIBYTE
-
-    def test_a_page_of_192_mib_of_zeros_in_few_kilobytes_is_rejected_once_it_came(self, tmp_path):
-        outcome, grown = read_alone(tmp_path / "f", zeros(192))
-        assert outcome == "RejectedFile ME075"
-        assert grown < (3 * 192 + 64) * MEBIBYTE
-
-    def test_under_a_limit_the_same_page_is_rejected_before_it_comes(self, tmp_path):
-        outcome, grown = read_alone(tmp_path / "f", zeros(192), 128 * MEBIBYTE)
-        assert outcome == "RejectedFile ME075"
-        assert grown < 64 * MEBIBYTE
-
-    def test_under_a_limit_an_honest_file_is_read(self, tmp_path):
-        content = parquet(pa.table({"Id": list(range(100_000))}))
-        assert read_alone(tmp_path / "f", content, 128 * MEBIBYTE)[0] == "read"
-
-    def test_a_dictionary_of_long_values_takes_a_batch_at_a_time(self, tmp_path):
-        content = parquet(pa.table({"Text": ["x" * 40_000] * 20_000}), use_dictionary=True)
-        outcome, grown = read_alone(tmp_path / "f", content)
-        assert outcome == "read"
-        assert grown < 200 * MEBIBYTE  # of 760
-
-    def test_values_that_share_a_long_beginning_take_a_batch_at_a_time(self, tmp_path):
-        table = pa.table({"Text": ["x" * 40_000 + str(number) for number in range(20_000)]})
-        content = parquet(table, column_encoding={"Text": "DELTA_BYTE_ARRAY"})
-        assert len(content) < 10 * MEBIBYTE
-        outcome, grown = read_alone(tmp_path / "f", content)
-        assert outcome == "read"
-        assert grown < 200 * MEBIBYTE
+@pytest.mark.parametrize(("made", "more", "expected", "most"), FILES.values(), ids=FILES)
+def test_a_file_takes_the_memory_that_it_needs_a_batch_at_a_time(tmp_path, made, more, expected, most):
+    content = made()
+    assert len(content) < 10 * MEBIBYTE
+    outcome, grown = read_alone(tmp_path / "f", content, more * MEBIBYTE)
+    assert outcome == expected
+    assert grown < most * MEBIBYTE
 
 
 @pytest.mark.parametrize("source", [io.BytesIO, pa.BufferReader], ids=["file", "memory"])

@@ -9,8 +9,8 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from delta_scenario import KEYS as VALUES
 from delta_scenario import Scenario, file_rows, schema_of
-from test_writer_contract import VALUES
 
 from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES, ChangeBatch
 from mirror_engine.tables.changes.net_changes import Role
@@ -111,7 +111,7 @@ def test_keys_of_many_types_and_ragged_files_are_staged_alike(spark, tmp_path):
     ]
     schema = schema_of(*[f"{w}:{w}" for w in words], "f:float", "d:double", *[f"{name}:string" for name in odd], "v")
     floats = [(0.0, math.nan), (-0.0, math.nan), (math.nan, -0.0), (math.inf, 0.0), (-math.inf, 5e-324), (None, 1.0)]
-    values = zip(*(VALUES[word] for word in words), strict=True)
+    values = [[VALUES[word][place % len(VALUES[word])] for word in words] for place in range(len(floats))]
     rows = [(*row, *pair) for row, pair in zip(values, floats, strict=True)]
     more = [(*rows[0][:-2], -0.0, math.nan), (*rows[2][:-2], math.nan, 0.0)]
     log = log_of(tmp_path / "T", schema, keys, [(*row, *([None] * len(odd)), 1) for row in rows[:4]])
