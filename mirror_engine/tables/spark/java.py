@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,6 +30,8 @@ _COMMON_PLACES = (
     "/Library/Java/JavaVirtualMachines/*/Contents/Home",
     "/opt/homebrew/opt/openjdk@*/libexec/openjdk.jdk/Contents/Home",
     "~/.sdkman/candidates/java/*",
+    "~/.asdf/installs/java/*",
+    "~/.local/share/mise/installs/java/*",
     "~/.jdks/*",
 )
 
@@ -43,7 +44,7 @@ class Java(NamedTuple):
 
 
 def find_java() -> Java:
-    """The first Java 17 or 21 of JAVA_HOME, PATH, the usual places, and the extra `[java]`; starts none where possible.
+    """The first Java 17 or 21 of JAVA_HOME, PATH, the usual places, and the extra `[java]`; starts none.
 
     Raises:
         JavaMissing: there is none; the message names those of other versions.
@@ -81,29 +82,15 @@ def _programs() -> Iterator[Path]:
 
 
 def _release(program: Path) -> tuple[Path, dict[str, str]]:
-    """A Java's home and its `release` file (JEP 223); empty for a program that is missing or no Java."""
-    if not os.access(program, os.X_OK):
-        return program, {}
+    """A Java's home and its `release` file (JEP 223); empty for a program that is missing, or a script."""
     home = program.resolve().parents[1]
-    if not (home / "release").is_file():  # a script of a version manager, or the stub of macOS
-        home = _home_from_output(program)
+    if not os.access(program, os.X_OK):
+        return home, {}
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return home, {}
     return home, dict(re.findall(r'^(\w+)="(.*)"\r?$', text, re.MULTILINE))
-
-
-def _home_from_output(program: Path) -> Path:
-    # JDK_JAVA_OPTIONS may hold agents and ports that only one process can have
-    environment = {name: value for name, value in os.environ.items() if "JAVA_" not in name or name == "JAVA_HOME"}
-    command = [str(program), "-XshowSettings:properties", "-version"]
-    try:
-        result = subprocess.run(command, capture_output=True, check=False, timeout=30, env=environment)  # noqa: S603 - the machine's own Java
-    except (OSError, subprocess.TimeoutExpired):
-        return program
-    home = re.search(r"^ +java\.home = (.+?) *\r?$", result.stderr.decode("utf-8", "replace"), re.MULTILINE)
-    return Path(home[1]) if home else program
 
 
 def _wrapped_home(home: Path, version: str) -> Path:

@@ -76,14 +76,6 @@ def test_without_a_usable_java_the_error_names_the_versions(tmp_path, version):
     assert f"{version} in {tmp_path / 'path'}" in raised.value.message
 
 
-def test_a_version_manager_s_script_is_asked_for_its_java(tmp_path, monkeypatch):
-    home = fake_java(tmp_path / "managed", "17.0.1")
-    script = f'[ -z "$JAVA_TOOL_OPTIONS" ] || exit 3; echo "    java.home = {home}" >&2'
-    program(tmp_path / "path" / "bin" / "java", script)
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-agentlib:jdwp=address=1")
-    assert find_java().home == home
-
-
 def test_a_runtime_without_the_vector_module_does_not_get_the_option_for_it(tmp_path):
     fake_java(tmp_path / "path it's", "21.0.8", "java.base")
     (tmp_path / "path").symlink_to(tmp_path / "path it's")
