@@ -31,7 +31,7 @@ from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.roots import check_place, root_of, state_folder
 from mirror_engine.storage.store_url import parse_place
 from mirror_engine.storage.stores import open_storage
-from mirror_engine.tables.deferred import DeferredWriter, TablesReadOnce
+from mirror_engine.tables.log.tables_folder import DeferredWriter, TablesReadOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

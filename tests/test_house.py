@@ -202,7 +202,8 @@ def test_a_level_zone_is_told_without_arrow_deltalake_or_spark(tmp_path) -> None
 @pytest.mark.parametrize("markers", [{}, {"__rowMarker__": [4]}], ids=["inserts", "upserts"])
 def test_a_verdict_needs_arrow_and_numpy_alone(markers, tmp_path) -> None:
     LandingZoneWriter(tmp_path).table("Orders", keys=["Id"]).land_parquet(pa.table({"Id": [1], **markers}))
-    assert heavy_modules_of("validate", str(tmp_path)) == ["pyarrow", "numpy"]
+    asked_by_arrow = {"numpy.ma", "pandas"}  # where they are installed
+    assert set(heavy_modules_of("validate", str(tmp_path))) - asked_by_arrow == {"pyarrow", "numpy"}
 
 
 @pytest.mark.slow

@@ -27,8 +27,8 @@ from mirror_engine.tables.log.record import (
 )
 from mirror_engine.tables.log.snapshot import latest_external_change, open_known, open_log, read_rows, scan
 from mirror_engine.tables.log.statistics import bounds_of
-from mirror_engine.tables.log.table_path import StorePath
-from mirror_engine.tables.log.tables_folder import LOG_FOLDER, TablesFolder
+from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath
+from mirror_engine.tables.log.tables_folder import TablesFolder
 from mirror_engine.tables.merge.keys_only import KeyIndex, KeyRows
 
 if TYPE_CHECKING:

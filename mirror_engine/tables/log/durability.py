@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.log.record import commits_after
-from mirror_engine.tables.log.tables_folder import LOG_FOLDER
+from mirror_engine.tables.log.table_path import LOG_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ from mirror_engine._version import __version__
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.progress import Progress
 from mirror_engine.tables.base import BatchRecord, HistoryEntry, method_of
-from mirror_engine.tables.log.tables_folder import LOG_FOLDER
+from mirror_engine.tables.log.table_path import LOG_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -35,8 +35,8 @@ from mirror_engine.tables.log.record import (
     read_commit,
 )
 from mirror_engine.tables.log.statistics import may_hold
-from mirror_engine.tables.log.table_path import REQUESTS, StorePath, parquet_source
-from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, LOG_FOLDER, commits_from, is_table, plain_folder
+from mirror_engine.tables.log.table_path import LOG_FOLDER, REQUESTS, StorePath, parquet_source
+from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, commits_from, is_table, plain_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -224,6 +224,10 @@ class DeltaLog:
                     holding = carried_from(metadata)
                     return record, version if holding is None else holding, str(metadata)
         return None, -1, ""
+
+    def latest_external_change(self, since: int) -> int:
+        """See `DeltaWriter`; nothing newer than this version is asked for."""
+        return latest_external_change(self.folder, since, self.version)
 
     def history(self, limit: int | None) -> Sequence[HistoryEntry]:
         """The commits up to this version, newest first."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.object_store import ObjectStorage
     from mirror_engine.storage.store_url import Place
 
+LOG_FOLDER = "_delta_log"
 REQUESTS = 16  # to a store, at once
 MAX_KEPT = 4  # commits of a log that are read more than once: the newest
 
