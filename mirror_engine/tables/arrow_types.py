@@ -33,13 +33,9 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
 
 def arrow_type(delta_type: str) -> pa.DataType:
-    """The Arrow type in which the engine carries values of a Delta type.
+    """The Arrow type in which the engine carries values of a Delta type, such as `integer` or `decimal(10,2)`.
 
-    Args:
-        delta_type: a word of `landing_zone.column_types.Column.type`, such as `integer` or `decimal(10,2)`.
-
-    Raises:
-        ValueError: a mirrored table knows no such type.
+    Raises ValueError for a type that no mirrored table knows.
     """
     if delta_type in _PLAIN:
         return _PLAIN[delta_type]

@@ -60,11 +60,7 @@ class NotEligible(Exception):
 
 @dataclass(frozen=True)
 class PassthroughReader:
-    """Copies and verifies change files of one ROOT's landing zone for passthrough.
-
-    Attributes:
-        scratch: folder for the copies, on the file system of the tables.
-    """
+    """Copies and verifies change files of one ROOT's landing zone, in a folder on the file system of the tables."""
 
     storage: Storage
     config: Config
@@ -194,14 +190,8 @@ class _ChunkFacts:
 class CopiedRows:
     """Rows of a copy, all inserts: a `RowStore` that keeps facts about its columns while they are verified.
 
-    The copy goes with `close`, or with the object, unless it was moved.
-
-    Args:
-        copy: the file.
-        group_rows: how many rows each of its row groups has; no batch of rows crosses their limits.
-
-    Attributes:
-        facts: by row group and column.
+    The copy goes with `close`, or with the object, unless it was moved. Its facts are kept by row group and column; the
+    groups have as many rows as `group_rows` says, and no batch of rows is of two.
     """
 
     def __init__(self, copy: Path, group_rows: Sequence[int] = ()) -> None:

@@ -213,9 +213,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
 def count_matches(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts, ...]:
     """Count per file of a batch the rows that its changes match, each at its position.
 
-    Args:
-        batch: its rows need hold no more than keys and markers.
-        log: the table before the batch; None where the batch begins it.
+    `log` is the table before the batch; None where the batch begins it. No more than keys and markers are read.
     """
     keys = list(batch.key_columns)
     if not keys:
@@ -253,11 +251,7 @@ def _count_parquet(folder: TablePath) -> int:
 
 
 def _refuse_misread(table: str, folder: TablePath) -> None:
-    """Refuse a new table in a store whose name deltalake would decode, and so take for another one's.
-
-    Raises:
-        CommitFailed: with help; nothing was written.
-    """
+    """Refuse a new table in a store whose name deltalake would decode, and so take for another one's."""
     if isinstance(folder, StorePath) and unquote(folder.path) != folder.path:
         raise CommitFailed(
             f"{table}: a table in a store cannot have a name that reads as percent-encoded",

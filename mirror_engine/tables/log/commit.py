@@ -99,13 +99,8 @@ def create_table(  # noqa: PLR0913 - what a table begins with
 ) -> bool:
     """Create a table in one commit; False where there is one already.
 
-    Args:
-        folder: of the table; made if need be.
-        schema: its columns.
-        record: of the batch.
-        files: the `add` actions of its first data files, which are in the folder.
-        keys: its key columns, which get statistics.
-        change_data_feed: whether it has one; with `keep`, none.
+    `files` are the `add` actions of its first data files, which are in the folder; its keys get statistics; with the
+    change data feed `keep` it has none.
     """
     configuration = properties_of(schema, keys) | _FEED[change_data_feed]
     if isinstance(folder, StorePath):
@@ -303,12 +298,7 @@ _REPORT = "Run with --log-format json and report it."
 def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Path], record: BatchRecord) -> None:
     """Move Parquet files into a table's folder and add them to the table in one commit.
 
-    Args:
-        table: its folder from `ROOT/Tables`.
-        log: the snapshot that the batch was counted against.
-        schema: its columns, in the files under the same names and in the same types.
-        parts: the files.
-        record: of the batch.
+    The batch was counted against the snapshot `log`; in the files the schema's columns have the same names and types.
     """
     known, wanted = ([(column.name, column.type) for column in each.columns] for each in (log.schema, schema))
     if not log.can_add_files(log.schema) or known != wanted:
@@ -399,11 +389,7 @@ def committing(table: str, log: DeltaLog, record: BatchRecord, help: str = _REPO
 
 
 def _is_committed(table: str, folder: TablePath, record: BatchRecord) -> bool:
-    """Whether a commit that failed was made nevertheless.
-
-    Raises:
-        StorageUnavailable: the log cannot be read now; its cause is `CommitInDoubt`.
-    """
+    """Whether one that failed was made nevertheless; the cause is `CommitInDoubt` where the log cannot be read."""
     try:
         version = open_known(table, folder).table.transaction_version(record.application)
     except (MirrorError, OSError) as error:

@@ -32,14 +32,9 @@ _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS} 
 def make_durable(folder: TablePath, since: int, until: int | None = None) -> None:
     """Fsync every commit after a version: data files, then the log's, then the folders that name them.
 
-    What a store has answered for is durable; there it is only looked whether every data file is there in full.
-
-    Change data that is absent was vacuumed: unlike a data file, no later commit says that it is gone.
-
-    Args:
-        folder: of the table.
-        since: a version that is durable already; -1 for none: then the folders above the table come, too.
-        until: the newest version; None for all.
+    Nothing is newer than `until`. After -1 the folders above the table come, too. What a store has answered for is
+    durable; there it is only looked whether every data file is there in full. Change data that is absent was vacuumed:
+    unlike a data file, no later commit says that it is gone.
 
     Raises:
         TableDamaged: a data file that the log names is not there in full: power was lost before it was written.
@@ -107,11 +102,7 @@ def _sync_commits(folder: Path, since: int, versions: Sequence[int], data: Seque
 
 
 def sync_folder(folder: Path) -> None:
-    """Fsync the names in a folder.
-
-    Raises:
-        OSError: it failed.
-    """
+    """Fsync the names in a folder; OSError where it failed."""
     try:
         _sync(folder, os.O_DIRECTORY)
     except OSError as error:
@@ -123,9 +114,6 @@ def sync_file(file: Path) -> None:
     """Fsync a file, and the checksum that Hadoop may write for it; absent is no error.
 
     A file whose fsync failed is written again: Linux holds its pages for clean, so that the next fsync would succeed.
-
-    Raises:
-        OSError: it failed.
     """
     for each in (file, file.with_name(f".{file.name}.crc")):
         with suppress(FileNotFoundError):

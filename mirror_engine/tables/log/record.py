@@ -134,10 +134,7 @@ def creation_record(record: BatchRecord) -> BatchRecord:
 def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
     """The check that makes a batch exactly-once, in a table that is there (LZ-4.18).
 
-    Args:
-        table: its folder, for the message.
-        record: of the batch that is to be committed.
-        known: the newest transaction version of its application in the table; None for none.
+    `known` is the newest transaction version of the record's application in the table; None for none.
 
     Raises:
         CommitConflict: the table has this batch, or a later one; or another program made it since there was none.

@@ -107,8 +107,7 @@ class DataFile:
     """A Parquet file that is part of a version of a table.
 
     Attributes:
-        path: of the file.
-        size: in bytes.
+        path, size: of the file, in bytes.
         rows: how many rows it holds by its statistics, deleted ones included; None where it has none.
         partition: values of the partition columns, by their logical names.
         kept: per row from the first, False where a deletion vector took it; rows after its end are kept. None
@@ -134,12 +133,7 @@ def needs_mapping(schema: TableSchema) -> bool:
 
 @dataclass(frozen=True)
 class DeltaLog:
-    """One version of a Delta table.
-
-    Attributes:
-        folder: the table's.
-        table: the same for `deltalake`; read nothing but the log through it.
-    """
+    """One version of a Delta table, in its folder; nothing but the log is read through `table`."""
 
     folder: TablePath
     table: DeltaTable
@@ -304,11 +298,7 @@ def first_line(error: BaseException) -> str:
 
 
 def open_known(table: str, folder: TablePath) -> DeltaLog:
-    """The log of a table that was there, at its newest version.
-
-    Raises:
-        CommitConflict: it was removed meanwhile.
-    """
+    """The log of a table that was there, at its newest version; `CommitConflict` where it was removed meanwhile."""
     log = open_log(folder)
     if log is None:
         raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
@@ -402,10 +392,7 @@ def _count(file: DataFile) -> int:
 def latest_external_change(folder: TablePath, since: int, until: int | None = None) -> int:
     """See `DeltaWriter`; costs one look for a file where nothing was committed since, in a store one list.
 
-    Args:
-        folder: of the table.
-        since: a version.
-        until: the newest that counts; nothing newer is asked for.
+    Nothing newer than `until` counts, or is asked for.
     """
     found = -1
     with reading_log(folder), contextlib.suppress(FileNotFoundError):
@@ -418,11 +405,7 @@ def latest_external_change(folder: TablePath, since: int, until: int | None = No
 
 
 def refuse_external_change(table: str, folder: TablePath, since: int) -> None:
-    """Refuse to commit what was counted at a version to rows that changed since.
-
-    Raises:
-        CommitConflict: they are.
-    """
+    """Refuse with `CommitConflict` to commit what was counted at a version to rows that changed since."""
     if latest_external_change(folder, since) >= 0:
         raise CommitConflict(f"{table}: another program changed its rows", "The next cycle counts again.")
 

@@ -33,11 +33,9 @@ Json = dict[str, Any]
 
 
 def statistics_of(footer: Any, columns: Sequence[Column]) -> str:  # noqa: ANN401 - pyarrow's FileMetaData
-    """The statistics of one file, as JSON.
+    """The statistics of one file, as JSON: of the table's columns that are given.
 
-    Args:
-        footer: of the file; its columns are flat, and in exactly the table's types.
-        columns: those of the table that statistics are wanted of.
+    The file's columns are flat, and in exactly the table's types.
     """
     groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
     places = {footer.schema.column(at).name: at for at in range(footer.num_columns)}
@@ -128,12 +126,7 @@ def bounds_of(rows: pa.Table) -> Bounds:
 
 
 def may_hold(actions: pa.Table, bounds: Bounds) -> pa.ChunkedArray[Any]:
-    """Per file whether it may hold a row within all bounds; one without statistics may.
-
-    Args:
-        actions: of the log's files, with the structs `min` and `max`.
-        bounds: by column.
-    """
+    """Per `add` action, with its structs `min` and `max`, whether its file may hold a row within all bounds."""
     chosen = pa.chunked_array([pa.repeat(True, actions.num_rows)])
     for name, (low, high) in bounds.items():
         try:

@@ -163,11 +163,7 @@ class StorePath:
         return (file for file in files if fnmatchcase(file.name, pattern))
 
     def create(self, content: bytes) -> None:
-        """Write a file where there is none; an answer that was lost is found in what is there.
-
-        Raises:
-            FileExistsError: another one is there.
-        """
+        """As `create_file`; an answer that was lost is found in what is there."""
         try:
             with self.errors("write", is_conditional=True):
                 self.store.put(self.path, content, mode="create", use_multipart=False)
@@ -227,13 +223,7 @@ def _status(entry: Mapping[str, Any]) -> FileStatus:
 
 
 def create_file(target: TablePath, content: bytes) -> None:
-    """Write a file where there is none, whole or not at all.
-
-    Raises:
-        FileExistsError: another one is there.
-        OSError: the disk failed; nothing was written.
-        StorageUnavailable: the store failed.
-    """
+    """Write a file where there is none, whole or not at all; FileExistsError where another one is there."""
     if isinstance(target, StorePath):
         target.create(content)
         return
@@ -263,9 +253,5 @@ def spark_path(folder: TablePath) -> str:
 
 
 def parquet_source(file: TablePath) -> AbstractContextManager[Path | BinaryIO]:
-    """A Parquet file as Arrow opens it.
-
-    Raises:
-        FileNotFoundError: it is absent.
-    """
+    """A Parquet file as Arrow opens it."""
     return file.open() if isinstance(file, StorePath) else nullcontext(file)

@@ -45,11 +45,7 @@ class TablesFolder:
         self._is_clean = False
 
     def path(self, table: str) -> TablePath:
-        """A table's folder.
-
-        Raises:
-            UsageError: the name leads out of `ROOT/Tables`.
-        """
+        """A table's folder; `UsageError` for a name that leads out of `ROOT/Tables`."""
         parts = table.split("/")
         if any(part in {"", ".", ".."} or "\0" in part for part in parts):
             raise UsageError(f"{table!r}: no name of a table folder")
@@ -71,15 +67,7 @@ class TablesFolder:
             return ""
 
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        """Take a table away in one step, then delete it; absent is no error.
-
-        Args:
-            table: by folder.
-            check: raises where another engine may have taken over; called before each step in a store.
-
-        Raises:
-            StorageUnavailable: it is still there.
-        """
+        """Take a table away in one step, then delete it; absent is no error. After an error it is still there."""
         folder = self.path(table)
         if isinstance(folder, StorePath):
             _retire_in_store(folder, check, is_begun=False)
@@ -213,11 +201,7 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
 
     Stores delete file by file, and what is left of a log may read as another table. From the mark on, this engine sees
     no table in the folder. Only what was listed before the mark is deleted: what came later may be the next engine's.
-
-    Args:
-        folder: the table's.
-        check: raises where another engine may have taken over.
-        is_begun: whether to finish a drop, and to begin none.
+    With `is_begun` a drop is finished, and none begun. `check` raises where another engine may have taken over.
     """
     log = folder / LOG_FOLDER
     in_log = list(log.rglob("*"))
