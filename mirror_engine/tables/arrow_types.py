@@ -1,4 +1,4 @@
-"""One column type in three tongues: Delta's word, the Arrow type of its values, and Spark's DDL (LZ-5.8)."""
+"""One column type by Delta's word, which is Spark's in DDL, too, and by the Arrow type of its values (LZ-5.8)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ _PLAIN: dict[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _WORDS = {arrow: word for word, arrow in _PLAIN.items()}
-_DDL = {"byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT"}
 # pyarrow raises these for bytes that it cannot parse
 PARSE_ERRORS = (pa.ArrowException, OSError, MemoryError, OverflowError, ValueError, TypeError, NotImplementedError)
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, in days since 1970
@@ -49,11 +48,6 @@ def delta_type(arrow: pa.DataType) -> str | None:
     if pa.types.is_decimal128(arrow):
         return f"decimal({arrow.precision},{arrow.scale})" if arrow.scale >= 0 else None
     return _WORDS.get(arrow)
-
-
-def spark_type(delta_type: str) -> str:
-    """The type as Spark's DDL spells it."""
-    return _DDL.get(delta_type, delta_type.upper())
 
 
 def quoted(name: str) -> str:

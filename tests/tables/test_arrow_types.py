@@ -2,7 +2,7 @@ import pyarrow as pa
 import pytest
 
 from mirror_engine.landing_zone.schema import Column
-from mirror_engine.tables.arrow_types import arrow_schema, arrow_type, delta_type, quoted, spark_type
+from mirror_engine.tables.arrow_types import arrow_schema, arrow_type, delta_type, quoted
 
 WORDS = (
     "string binary byte short integer long float double boolean date timestamp timestamp_ntz decimal(38,10)".split()  # noqa: SIM905 - reads as the list it is
@@ -35,17 +35,6 @@ def test_an_unknown_word_is_refused(word):
 )
 def test_an_arrow_type_that_needs_conversion_has_no_word(arrow):
     assert delta_type(arrow) is None
-
-
-def test_spark_spells_integers_its_own_way():
-    spelled = {
-        "byte": "TINYINT",
-        "short": "SMALLINT",
-        "integer": "INT",
-        "long": "BIGINT",
-        "decimal(5,2)": "DECIMAL(5,2)",
-    }
-    assert {word: spark_type(word) for word in spelled} == spelled
 
 
 def test_a_column_of_any_name_is_quoted():

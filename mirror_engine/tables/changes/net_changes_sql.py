@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.change import RowMarker
-from mirror_engine.tables.arrow_types import quoted, spark_type
+from mirror_engine.tables.arrow_types import quoted
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, StagedChanges
@@ -138,7 +138,7 @@ def _changes(spark: SparkSession, batch: ChangeBatch, folder: TablePath) -> Data
             copy.add(rows)
         copy.finish()
         paths.append(spark_path(copy.path))
-    types = [f"{quoted(scratch_name(column.name))} {spark_type(column.type)}" for column in batch.schema.columns]
+    types = [f"{quoted(scratch_name(column.name))} {column.type}" for column in batch.schema.columns]
     reader = spark.read.schema(", ".join([*types, f"{MARKER} TINYINT"])).option("__globPaths__", "false")
     cells = [f"{quoted(scratch_name(name))} AS c{place}" for place, name in enumerate(batch.schema.names)]
     position = f"{FILE_NUMBER} * {_FILE_ROWS} + _metadata.row_index AS pos"
@@ -149,7 +149,7 @@ def _target(spark: SparkSession, batch: ChangeBatch, log: DeltaLog) -> DataFrame
     """The keys of the table before the batch, under the names they have in `changes`."""
     places = {name: batch.schema.names.index(name) for name in batch.key_columns}
     if not places.keys() <= set(log.schema.names):
-        types = (f"c{place} {spark_type(batch.schema.columns[place].type)}" for place in places.values())
+        types = (f"c{place} {batch.schema.columns[place].type}" for place in places.values())
         return spark.createDataFrame([], ", ".join(types))
     table = spark.read.format("delta").option("versionAsOf", log.version).load(spark_path(log.folder))
     return table.selectExpr(*(f"{quoted(name)} AS c{place}" for name, place in places.items()))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.tables.arrow_types import quoted, spark_type
+from mirror_engine.tables.arrow_types import quoted
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
 from mirror_engine.tables.changes.staged import ROLE, stage_here
@@ -204,7 +204,7 @@ def _is_broadcast(changes: StagedChanges) -> bool:
 
 
 def _staged_rows(spark: SparkSession, batch: ChangeBatch, changes: StagedChanges) -> DataFrame:
-    columns = [f"c{place} {spark_type(column.type)}" for place, column in enumerate(batch.schema.columns)]
+    columns = [f"c{place} {column.type}" for place, column in enumerate(batch.schema.columns)]
     reader = spark.read.schema(", ".join([*columns, f"{ROLE} TINYINT"]))
     return reader.option("__globPaths__", "false").parquet(spark_path(changes.folder))
 
