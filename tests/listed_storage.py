@@ -5,16 +5,16 @@ from __future__ import annotations
 from memory_storage import MemoryStorage
 
 from mirror_engine.storage.base import Kind, joined
-from mirror_engine.storage.listing import FlatScans
+from mirror_engine.storage.listing import StoreStorage
 
 
-class ListedStorage(MemoryStorage):
+class ListedStorage(MemoryStorage, StoreStorage):
     """`calls` has what was asked; `begins_after` as the store can."""
 
     def __init__(self, *, begins_after=True, page_size=1000):
-        super().__init__()
+        MemoryStorage.__init__(self)
+        StoreStorage.__init__(self, None, None)
         self.calls, self.begins_after, self.page_size = [], begins_after, page_size
-        self._scans = FlatScans(self)
 
     def list(self, folder):
         self.calls.append(f"list {folder}")
@@ -45,5 +45,5 @@ class ListedStorage(MemoryStorage):
             if entry.kind is Kind.FOLDER:
                 yield from self._tree(path)
 
-    def scan(self, folder):
-        return self._scans.scan(folder)
+    scan = StoreStorage.scan
+    _read = remove = None  # it opens files itself

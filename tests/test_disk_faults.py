@@ -32,15 +32,13 @@ def disk(tmp_path):
 
 def shop_on(disk, name="shop", **options):
     (disk.path / name).mkdir()
-    shop = Shop(disk.path / name, **options)
-    shop.parts = {"storage": LocalStorage(shop.root)}  # without the patience of a retrying one
-    return shop
+    return Shop(disk.path / name, **options)
 
 
 def tried(shop):
     """How a run ends that may not even begin."""
     try:
-        return shop.sync(**shop.parts).result
+        return shop.sync().result
     except StorageUnavailable:
         return RunResult.RETRY
 
@@ -54,7 +52,7 @@ def test_a_full_disk_delays_and_does_nothing_else(disk, first):
         for table in (orders, other):
             table.insert(row(1))
         if not first:
-            shop.sync(**shop.parts)
+            shop.sync()
         orders.update(row(1))
         orders.insert(row(2))
         other.insert(row(2))
@@ -72,7 +70,7 @@ def test_an_engine_goes_on_by_itself_once_its_root_can_be_written_again(disk, ha
     shop = shop_on(disk)
     orders = shop.orders(strategy="LastUpdateTimeFileDetection")
     orders.insert(row(1), name="a.parquet")
-    with shop.engine(**shop.parts) as running:
+    with shop.engine() as running:
         running.cycle(NO_STOP)
         orders.insert(row(2), name="b.parquet")
         with harm(disk):
@@ -90,7 +88,7 @@ def test_what_the_disk_did_not_take_the_ledger_does_not_know_either(disk):
     shop = shop_on(disk)
     orders = shop.orders()
     orders.insert(row(1))
-    shop.sync(**shop.parts)
+    shop.sync()
     ledger = Ledger.open(shop.root / LEDGER)
     ((name, before),) = ledger.tables().items()
     many = {f"{number:0500}.parquet": before.applied[next(iter(before.applied))] for number in range(20)}
@@ -125,11 +123,11 @@ def test_a_read_only_root_can_be_looked_at_and_is_worked_on_when_it_can_be_writt
     shop = shop_on(disk)
     orders = shop.orders()
     orders.insert(row(1))
-    shop.sync(**shop.parts)
+    shop.sync()
     orders.insert(row(2))
     with read_only(disk.path):
         with pytest.raises(StorageUnavailable, match="cannot be written: Read-only file system"):
-            shop.sync(**shop.parts)
+            shop.sync()
         assert [file.state for file in shop.status().files] == ["pending", "applied"]
     assert tried(shop) is RunResult.CAUGHT_UP
     assert shop.ids() == [1, 2]

@@ -18,13 +18,12 @@ from mirror_engine.config import cache_folder
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.monitoring.words import size_text
-from mirror_engine.storage.reading import Cache, FolderOfStore
+from mirror_engine.storage.listing import Cache, FolderOfStore, StoreStorage
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
-    from mirror_engine.storage.listing import Store
     from mirror_engine.storage.store_url import Place
 
 SHOWN_SECONDS = {True: 0.1, False: 10.0}  # between two lines, on a terminal or elsewhere
@@ -46,7 +45,7 @@ class Downloads:
         if isinstance(place, Path):
             return storage
         cache = Cache(cache_folder() / "stores" / sha256(str(place).encode()).hexdigest()[:16])
-        return FolderOfStore(cast("Store", storage), top, cache, self.add, self._show)
+        return FolderOfStore(cast("StoreStorage", storage), top, cache, self.add, self._show)
 
     def add(self, byte_count: int) -> None:
         """Count bytes that are about to be downloaded.

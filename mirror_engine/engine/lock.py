@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from mirror_engine.events import Listener
-    from mirror_engine.storage.conditional import ConditionalFile, StoredVersion
+    from mirror_engine.storage.object_store import ConditionalFile, StoredVersion
     from mirror_engine.storage.store_url import Place, StoreUrl
 
 LOCK_TIMEOUT_SECONDS = 0.5  # `status` holds the lock for a moment, too
@@ -261,7 +261,7 @@ def hold_lease(
 
 def lease_file(root: StoreUrl) -> ConditionalFile:
     """Return the lease of a ROOT."""
-    from mirror_engine.storage.conditional import ConditionalFile  # noqa: PLC0415 - an optional library
+    from mirror_engine.storage.object_store import ConditionalFile  # noqa: PLC0415 - an optional library
 
     return ConditionalFile(object_store(root), LEASE, root)
 

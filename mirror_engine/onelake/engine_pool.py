@@ -28,7 +28,6 @@ from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_
 from mirror_engine.onelake.items import read_definition
 from mirror_engine.onelake.options import EngineView
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.storage.retrying import RetryingStorage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -266,7 +265,7 @@ class EnginePool:
         self, item: Item, listeners: Sequence[Callable[[Event], None]] = (), config: Config | None = None
     ) -> Mirror:
         root = self._root(item)
-        storage = RetryingStorage(EngineView(LocalStorage(root), self.plan.options.delays, item.path))
+        storage = EngineView(LocalStorage(root), self.plan.options.delays, item.path)
         config = config or self._config_of(item)
         writer = self.plan.new_writer(item)
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners, clock=self.clock)

@@ -59,8 +59,7 @@ class Storage(Protocol):
 
     Paths are relative to ROOT, `/` between parts, no leading slash, `""` for ROOT itself. No path leaves ROOT:
     one that would (`..`, a symbolic link on the way) counts as absent. Every method raises `StorageUnavailable` when
-    the call failed and nothing is known of its effect; absence is never that error. Retries are another `Storage`
-    around it.
+    the call failed and nothing is known of its effect; absence is never that error. Every call may be repeated.
     """
 
     def list(self, folder: str) -> Sequence[Entry] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 from azure.core import MatchConditions
@@ -14,15 +14,8 @@ from azure.storage.filedatalake import DataLakeServiceClient
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.base import Entry, Kind, joined, parts_of
-from mirror_engine.storage.listing import FlatScans
-from mirror_engine.storage.remote import (
-    FIRST_BYTES,
-    PRECONDITION,
-    RangedReader,
-    login_failure,
-    no_file_path,
-    unavailable,
-)
+from mirror_engine.storage.listing import StoreStorage
+from mirror_engine.storage.remote import login_failure, no_file_path, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +25,6 @@ if TYPE_CHECKING:
     from azure.core.pipeline import PipelineRequest, PipelineResponse
     from azure.storage.filedatalake import PathProperties
 
-    from mirror_engine.storage.base import Storage
     from mirror_engine.storage.remote import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
@@ -47,7 +39,7 @@ SINGLE_REQUEST_BYTES = 64 * 1024 * 1024
 RETRY_SECONDS = 120
 
 
-class DatalakeStorage:
+class DatalakeStorage(StoreStorage):
     """A `Storage` in an item of a workspace, or in a file system.
 
     A folder's identity is its creation time where lists have that, else its ETag. A write is one Put Blob, which is
@@ -62,8 +54,7 @@ class DatalakeStorage:
     """
 
     def __init__(self, url: StoreUrl, endpoint: str, credential: Credential, requests: Requests) -> None:
-        self._url, self._requests = url, requests
-        self._scans = FlatScans(self)
+        super().__init__(url, requests)
         options: dict[str, Any] = {
             "retry_policy": _Retries(
                 retry_total=5, retry_backoff_factor=0.4, retry_backoff_max=30, timeout=RETRY_SECONDS
@@ -125,38 +116,25 @@ class DatalakeStorage:
         except FileNotFoundError:
             return None
 
-    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
-        """Open a file; its first bytes are read at once, and no other file's later."""
-        if not parts_of(path):
-            raise FileNotFoundError(path)
-        blob = self._blobs.get_blob_client(self._full(path))
+    def _read(self, operation: str, path: str, start: int, end: int, etag: str) -> tuple[bytes, int, str]:
+        blob, condition = self._blobs.get_blob_client(self._full(path)), _only(etag)
         try:
-            with self._errors("open", path):
-                condition = _only(only.identity if only else "")
+            with self._errors(operation, path):
                 try:
-                    stream = blob.download_blob(0, FIRST_BYTES, **condition)
+                    stream = blob.download_blob(start, end - start, **condition)
                 except HttpResponseError as error:
                     if error.status_code != EMPTY:
                         raise
                     stream = blob.download_blob(**condition)
-                first, etag = stream.readall(), _plain(stream.properties.etag)
+                content, found = bytes(stream.readall()), stream.properties
+                etag = _plain(found.etag)
         except StorageUnavailable as error:
             if not error.is_replaced:
                 raise
             raise FileNotFoundError(path) from None
-        found = stream.properties
         if _is_folder(found.metadata):
             raise FileNotFoundError(path)
-
-        def fetch(start: int, end: int) -> bytes:
-            try:
-                with self._errors("read", path):
-                    return bytes(blob.download_blob(start, end - start, **_only(etag)).readall())
-            except FileNotFoundError:
-                raise unavailable(self._url, path, "read", PRECONDITION) from None
-
-        size = int(found.content_range.rpartition("/")[2]) if found.content_range else len(first)
-        return RangedReader(size, fetch, first).buffered()
+        return content, int(found.content_range.rpartition("/")[2]) if found.content_range else len(content), etag
 
     def write(self, path: str, content: bytes) -> None:
         if not parts_of(path):
@@ -213,9 +191,6 @@ class DatalakeStorage:
                     raise
                 return False
         return True
-
-    def scan(self, folder: str) -> Storage:
-        return self._scans.scan(folder)
 
     def _full(self, path: str) -> str:
         return joined(self._url.path, path)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import ssl
+import time
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
-from io import BytesIO
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Literal
 
 import requests
 from obstore import sign
@@ -22,24 +23,15 @@ from urllib3.util import Retry
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.base import NO_IDENTITY, Entry, Kind, parts_of
-from mirror_engine.storage.listing import FULL_PAGE, FlatScans
-from mirror_engine.storage.remote import (
-    FIRST_BYTES,
-    NO_CREDENTIAL,
-    PRECONDITION,
-    RangedReader,
-    login_failure,
-    no_file_path,
-    unavailable,
-)
+from mirror_engine.storage.listing import FULL_PAGE, StoreStorage
+from mirror_engine.storage.remote import NO_CREDENTIAL, PRECONDITION, login_failure, no_file_path, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from obstore import GetOptions, ObjectMeta, SignCapableStore
+    from obstore import GetOptions, ObjectMeta, SignCapableStore, UpdateVersion
     from obstore.store import ObjectStore
 
-    from mirror_engine.storage.base import Storage
     from mirror_engine.storage.datalake import DatalakeStorage
     from mirror_engine.storage.remote import Requests
     from mirror_engine.storage.store_url import StoreUrl
@@ -60,13 +52,14 @@ INVALID_PATH = "InvalidPath"  # one that obstore cannot send: a control characte
 NO_NAME = re.compile(f"{INVALID_PATH}|KeyTooLong|InvalidURI|InvalidUri|OutOfRangeInput|InvalidResourceName")
 NO_CONTAINER = re.compile("ContainerNotFound|NoSuchBucket")
 BLOB_PAGE = 5000  # entries
+MAX_LEASE_BYTES = 65_536  # anybody may write there
 MAX_COPIED_BYTES = 5 * 1000**3  # S3 copies no larger object by one request
 _METADATA_SERVICE = re.compile(r"169\.254\.|metadata\.google")  # asked where there is no other credential
 _STATUS = re.compile(r"status code: (\d{3})|\b(\d{3}) [A-Z][a-z]+")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\"code\":\s*\"(\w+)\"")
 
 
-class ObjectStorage:
+class ObjectStorage(StoreStorage):
     """A `Storage` below a prefix of a bucket or container.
 
     A folder exists by the keys below it, and has no identity. A move copies, and deletes the source once the copy was
@@ -82,9 +75,9 @@ class ObjectStorage:
     def __init__(
         self, url: StoreUrl, store: ObjectStore, requests: Requests, azure: Callable[[], DatalakeStorage] | None = None
     ) -> None:
-        self._url, self._store, self._requests, self._azure = url, store, requests, azure
+        super().__init__(url, requests)
+        self._store, self._azure = store, azure
         self._page = BLOB_PAGE if url.scheme == "az" else FULL_PAGE  # entries of one answer
-        self._scans = FlatScans(self)
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         parts = parts_of(folder)
@@ -128,25 +121,6 @@ class ObjectStorage:
             return _folder(name)
         return found and _file(found)
 
-    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
-        """Open a file; its first bytes are read at once, and no other file's later."""
-        if not parts_of(path):
-            raise FileNotFoundError(path)
-        try:
-            first, meta = self._read("open", path, 0, FIRST_BYTES, only.identity if only else "")
-        except FileExistsError:
-            raise FileNotFoundError(path) from None
-        except EOFError:
-            return BytesIO()
-
-        def fetch(start: int, end: int) -> bytes:
-            try:
-                return self._read("read", path, start, end, _etag(meta))[0]
-            except (FileNotFoundError, FileExistsError):
-                raise unavailable(self._url, path, "read", PRECONDITION) from None
-
-        return RangedReader(meta["size"], fetch, first).buffered()
-
     def write(self, path: str, content: bytes) -> None:
         if not parts_of(path):
             raise no_file_path(path)
@@ -188,18 +162,10 @@ class ObjectStorage:
             self._delete([below for below, _ in page])
 
     def remove(self, path: str, etag: str = "") -> None:
-        """Remove a file; absent is no error.
-
-        Raises:
-            StorageUnavailable: it has another ETag than the one that is given; it stays. In Azure and S3 alone.
-        """
         if etag and self._azure:
             self._azure().remove(path, etag)
         else:
             self._delete([path])
-
-    def scan(self, folder: str) -> Storage:
-        return self._scans.scan(folder)
 
     def _is_moved(self, target: str, only: Entry | None) -> bool:
         """Whether a source that is gone was moved before; any other one counts so."""
@@ -214,14 +180,19 @@ class ObjectStorage:
         except FileNotFoundError:
             return None
 
-    def _read(self, operation: str, path: str, start: int, end: int, etag: str) -> tuple[bytes, ObjectMeta]:
+    def _read(self, operation: str, path: str, start: int, end: int, etag: str) -> tuple[bytes, int, str]:
         options: GetOptions = {"range": (start, end)}
         if etag:
             options["if_match"] = f'"{etag}"'
-        with store_errors(operation, path, self._url, is_conditional=bool(etag)):
-            self._requests.add("read")
-            found = self._store.get(path, options=options)
-            return bytes(found.bytes()), of_store(found.meta)
+        try:
+            with store_errors(operation, path, self._url, is_conditional=bool(etag)):
+                self._requests.add("read")
+                found = self._store.get(path, options=options)
+                return bytes(found.bytes()), found.meta["size"], _etag(of_store(found.meta))
+        except FileExistsError:
+            raise FileNotFoundError(path) from None
+        except EOFError:
+            return b"", 0, ""
 
     def _copy(self, found: ObjectMeta, target: str) -> None:
         self._requests.add("copy")
@@ -270,6 +241,57 @@ class S3Storage(ObjectStorage):
         except OSError:  # of requests, too; its text quotes the signature
             return 0, ""
         return answer.status_code, _code(answer.text)
+
+
+@dataclass(frozen=True)
+class StoredVersion:
+    """One version of a file.
+
+    Attributes:
+        content: at most `MAX_LEASE_BYTES` of it.
+        etag: of this version, as the store writes it.
+        modified: when it was written by the store's clock, in seconds since 1970.
+        generation: what GCS has instead of an etag; None elsewhere.
+    """
+
+    content: bytes
+    etag: str
+    modified: float
+    generation: str | None = None
+
+
+class ConditionalFile:
+    """A file of a store (`If-None-Match: *`, `If-Match`). Raises `StorageUnavailable` where nothing is known."""
+
+    def __init__(self, store: ObjectStore, path: str, root: StoreUrl) -> None:
+        self._store, self._path, self._root = store, path, root
+
+    def read(self) -> StoredVersion | None:
+        """Return the newest version; None where there is no file."""
+        try:
+            with store_errors("read", self._path, self._root):
+                found = self._store.get(self._path)
+                content, meta = bytes(found.bytes())[:MAX_LEASE_BYTES], of_store(found.meta)
+        except FileNotFoundError:
+            return None
+        return StoredVersion(content, meta["e_tag"] or "", meta["last_modified"].timestamp(), meta["version"])
+
+    def write(self, content: bytes, before: StoredVersion | None) -> StoredVersion | None:
+        """Replace a version, or make the file where `before` is None; returns None where it is another by now.
+
+        After a lost answer it may be this very write that made it another one: `read` says so.
+        """
+        mode: UpdateVersion | Literal["create"] = "create"
+        if before:
+            mode = {"e_tag": before.etag}
+            if before.generation:
+                mode["version"] = before.generation
+        try:
+            with store_errors("write", self._path, self._root, is_conditional=True):
+                done = self._store.put(self._path, content, mode=mode, use_multipart=False)
+        except FileExistsError:
+            return None
+        return StoredVersion(content, done["e_tag"] or "", time.time(), done["version"])
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.errors import SetupError, UsageError
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.remote import Requests, login_failure, unavailable
-from mirror_engine.storage.retrying import RetryingStorage
 from mirror_engine.storage.store_url import StoreUrl
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _MISSING = 'Install the extra: pip install "mirror-engine[stores]".'
 
 
 def open_storage(place: Place, requests: Requests | None = None) -> Storage:
-    """Return the storage of a ROOT, its failed calls retried.
+    """Return the storage of a ROOT; the clients of stores repeat failed calls.
 
     Args:
         place: ROOT.
@@ -44,7 +43,7 @@ def open_storage(place: Place, requests: Requests | None = None) -> Storage:
         SetupError: the libraries for stores are not installed.
     """
     if not isinstance(place, StoreUrl):
-        return RetryingStorage(LocalStorage(place))
+        return LocalStorage(place)
     requests = requests or Requests()
 
     @cache

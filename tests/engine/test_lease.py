@@ -17,7 +17,7 @@ from mirror_engine.engine.lock import hold_lease, holder_of
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import SetupProgress
 from mirror_engine.landing_zone.layout import LEASE_ID, LEDGER
-from mirror_engine.storage.conditional import ConditionalFile
+from mirror_engine.storage.object_store import ConditionalFile
 from mirror_engine.storage.store_url import StoreUrl
 
 ROOT = StoreUrl("s3", "bucket", "", "shop")

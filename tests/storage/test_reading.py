@@ -11,7 +11,7 @@ from listed_storage import ListedStorage
 from memory_storage import read
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.reading import AHEAD, Cache, FolderOfStore
+from mirror_engine.storage.listing import AHEAD, Cache, FolderOfStore
 
 ZONE, ARCHIVE = "Files/LandingZone", "Files/LandingZone/T/_FilesReadyToDelete"
 

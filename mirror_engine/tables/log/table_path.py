@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from mirror_engine.storage.base import Storage
-    from mirror_engine.storage.datalake import DatalakeStorage
-    from mirror_engine.storage.object_store import ObjectStorage
+    from mirror_engine.storage.listing import StoreStorage
     from mirror_engine.storage.store_url import Place
 
 LOG_FOLDER = "_delta_log"
@@ -187,8 +186,7 @@ class StorePath:
 
         In Azure and S3 another file of its name stays, which is `StorageUnavailable`, however late the request arrives.
         """
-        storage = cast("DatalakeStorage | ObjectStorage", self.storage)
-        storage.remove(self.path, self.listed.etag if self.listed else "")
+        cast("StoreStorage", self.storage).remove(self.path, self.listed.etag if self.listed else "")
 
 
 TablePath: TypeAlias = Path | StorePath
