@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.config import CONFIG_FILE
-from mirror_engine.errors import StorageUnavailable, UsageError
+from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, OLDER_ZONE, STORE_ITEMS, TABLES, ZONE
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX
+from mirror_engine.storage.base import Kind
 from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
-    from mirror_engine.storage.store_url import Place, StoreUrl
+    from mirror_engine.storage.store_url import Place
 
 FILES = ZONE.partition("/")[0]
 MARKS = (ENGINE, FILES, OLDER_ZONE, TABLES, CONFIG_FILE)  # one of them makes a folder a ROOT
@@ -51,12 +52,10 @@ def is_root(folder: Path) -> bool:
     return (folder / ZONE).is_dir() or ((folder / OLDER_ZONE).is_dir() and (folder / LEDGER).exists())
 
 
-def has_zone(folder: Place) -> bool:
+def has_zone(place: Place) -> bool:
     """Whether a folder has a landing zone, or a folder with the older one's name."""
-    if not isinstance(folder, Path):
-        storage = open_storage(folder)
-        return any(storage.stat(zone) for zone in (ZONE, OLDER_ZONE))
-    return any((folder / zone).is_dir() for zone in (ZONE, OLDER_ZONE))
+    found = map(open_storage(place).stat, (ZONE, OLDER_ZONE))
+    return any(entry and entry.kind is Kind.FOLDER for entry in found)
 
 
 def check_place(folder: Place) -> None:
@@ -97,25 +96,27 @@ def check_root(root: Place, *, may_be_empty: bool = False) -> None:
     check_place(root)
     if has_zone(root):
         return
-    if not isinstance(root, Path):
-        _check_marks(root, may_be_empty=may_be_empty)
-        return
-    try:
-        inside = list(root.iterdir())
-    except OSError as error:
-        raise StorageUnavailable(f"{root}: {error.strerror}", "check path and permissions") from None
+    inside = [entry.name for entry in open_storage(root).list("") or ()]
     if may_be_empty and not inside:
         return
-    near = _near(root)
-    if (root / STORE_ITEMS).exists():
-        raise UsageError(f"{root} is a STORE of the emulator, not a ROOT", near or "a ROOT is STORE/WORKSPACE/ITEM")
-    # schema folders, table folders and metadata are found in a landing zone only
-    if any(path.name.endswith(SCHEMA_SUFFIX) or (path / METADATA_FILE).exists() for path in (root, *inside)):
-        help = f"move its folders to ROOT/{ZONE} (mirror-engine init creates one), or check it with validate"
-        raise UsageError(f"{root} is a landing zone, not a ROOT", help)
-    if not any((root / mark).exists() for mark in MARKS):
+    found = ""
+    if not isinstance(root, Path):
+        found = f"; it contains {', '.join(map(printable, inside[:MAX_NEAR]))}" if inside else ""
+        help = "check the URL; a publisher makes the folder with its first file"
+    else:
+        near = _near(root)
         help = near or f'create an example with "mirror-engine init {root}"'
-        raise UsageError(f"{root} contains no landing zone ({ZONE})", help)
+        if (root / STORE_ITEMS).exists():
+            raise UsageError(f"{root} is a STORE of the emulator, not a ROOT", near or "a ROOT is STORE/WORKSPACE/ITEM")
+        # schema folders, table folders and metadata are found in a landing zone only
+        if any(
+            path.name.endswith(SCHEMA_SUFFIX) or (path / METADATA_FILE).exists()
+            for path in (root, *(root / name for name in inside))
+        ):
+            help = f"move its folders to ROOT/{ZONE} (mirror-engine init creates one), or check it with validate"
+            raise UsageError(f"{root} is a landing zone, not a ROOT", help)
+    if {*inside}.isdisjoint(MARKS):
+        raise UsageError(f"{root} contains no landing zone ({ZONE}){found}", help)
 
 
 def check_store(store: Path) -> None:
@@ -137,14 +138,6 @@ def check_store(store: Path) -> None:
         if is_folder and any(item.glob("*")) and not any((item / mark).exists() for mark in MARKS):
             message = f"{store} is no STORE: {printable(str(item.relative_to(store)))} is no mirrored database"
             raise UsageError(message, "give a new folder, such as ./onelake; a STORE contains WORKSPACE/ITEM")
-
-
-def _check_marks(root: StoreUrl, *, may_be_empty: bool) -> None:
-    inside = [entry.name for entry in open_storage(root).list("") or ()]
-    if {*inside}.isdisjoint(MARKS) and not (may_be_empty and not inside):
-        found = f"; it contains {', '.join(map(printable, inside[:MAX_NEAR]))}" if inside else ""
-        help = "check the URL; a publisher makes the folder with its first file"
-        raise UsageError(f"{root} contains no landing zone ({ZONE}){found}", help)
 
 
 def _near(folder: Path) -> str:
