@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from mirror_engine.cli.options import Downloads
     from mirror_engine.config import Config
     from mirror_engine.publisher.compare import Finding, TableComparison
     from mirror_engine.publisher.pull import PullPlan
@@ -83,7 +84,7 @@ def compare(
     tables: tuple[str, ...],
     config: Config,
     limit: int,
-    max_download: int,
+    downloads: Downloads,
     progress: str,
     *,
     show_keys: bool,
@@ -102,7 +103,6 @@ def compare(
     """
     import tempfile
 
-    from mirror_engine.cli.reading import Downloads
     from mirror_engine.publisher.compare import compare_zone
     from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 
@@ -111,12 +111,11 @@ def compare(
     digest = KeyDigest()
     with tempfile.TemporaryDirectory(prefix="mirror-engine-") as folder, shown(progress) as listeners:
         work, listen = Path(folder), listeners[0] if listeners else ignore
-        downloads = Downloads(max_download)
         source, zone = open_storage(url), downloads.open(url, ZONE)
         fabric = DeltalakeWriter(url / TABLES, work / "read")
         _check_fabric(url, source, fabric)
         options: dict[str, Any] = {"tables": tables, "limit": limit, "listen": listen, "zone": zone}
-        options["allow"] = partial(downloads.add_table, url / TABLES)
+        options["allow"] = partial(downloads.add_table, url)
         found = list(compare_zone(source, fabric, config, work, **options))
     if not found:
         raise UsageError(f"{url}: there are no tables", f"Give the URL of a mirrored database; it holds {ZONE}.")
@@ -252,7 +251,7 @@ def pull(
     config: Config,
     tables: tuple[str, ...],
     since: float | None,
-    max_download: int,
+    downloads: Downloads,
     progress: str,
 ) -> None:
     """Copy a landing zone to this machine.
@@ -266,7 +265,6 @@ def pull(
     Exit codes: 0 copied · 2 usage error: no zone, ROOT is another folder, too much to download · 4 temporary:
     storage, or a file keeps changing; retry · 130 interrupted
     """
-    from mirror_engine.cli.reading import Downloads
     from mirror_engine.publisher.pull import Pull
 
     started = time.monotonic()
@@ -276,7 +274,7 @@ def pull(
         schema = config.delta_default_schema
         origin = str(url.resolve() if isinstance(url, Path) else url)
         found = Pull(open_storage(url), origin, target, tables, since_ns, default_schema=schema, listen=listen)
-        plan = found.run(lambda plan: Downloads(max_download).add(plan.byte_count))
+        plan = found.run(lambda plan: downloads.add(plan.byte_count))
     names = ("present", "older", "restored", "not_restored", "recreated")
     document = {
         "url": str(url),

@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from functools import reduce
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirror_engine.cli import exits, log
+from mirror_engine.cli import output as out
 from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command
-from mirror_engine.cli.output import bullet, line, note, print_json, stderr, stdout, verbosity, wants_json
 from mirror_engine.config import whole
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.hosts import PassedHost
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from mirror_engine.config import Config
-    from mirror_engine.onelake.connection import ConnectionInfo
+    from mirror_engine.onelake.connection import Listening
     from mirror_engine.onelake.serving import Server
 
 CHECK_SECONDS = 0.2
@@ -98,7 +97,7 @@ def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @command(root="own", config=ALL)
 @click.argument("store", type=Path, help=f"{_STORE}; created if missing.")
 @_emulator_options
-@click.option("--host", metavar="ADDRESS", default="127.0.0.1", help="IP address to listen on.")
+@click.option("address", "--host", metavar="ADDRESS", default="127.0.0.1", help="IP address to listen on.")
 @click.option("--allow-remote", is_flag=True, help="Listen on a non-loopback address (requires a token).")
 @click.option(
     "--token",
@@ -132,19 +131,12 @@ def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def start(
     store: Path,
     config: Config,
-    host: str,
-    token: str | None,
     token_file: Path | None,
-    port: int,
-    pass_through: tuple[Any, ...],
-    names: tuple[str, ...],
-    *,
-    allow_remote: bool,
-    is_single_port: bool,
-    detach: bool,
-    foreground: bool,
     log_format: str,
     log_level: str,
+    *,
+    detach: bool,
+    foreground: bool,
     **served: Any,
 ) -> int:
     """Start a local OneLake for your publisher.
@@ -159,33 +151,26 @@ def start(
     an emulator is already running for STORE · 130 stopped by Ctrl+C
     """
     _check_packages()
-    from mirror_engine.onelake.connection import Listening, running, start_detached
+    from mirror_engine.onelake.connection import running, start_detached
 
     if token_file:
         try:
-            token = token_file.read_text(encoding="utf-8").strip()
+            served["token"] = token_file.read_text(encoding="utf-8").strip()
         except (OSError, ValueError) as error:
             message = f"--token-file: {token_file} cannot be read: {error}"
             raise UsageError(message, "give a file with one token") from None
-    listening = Listening(
-        host,
-        token,
-        port,
-        allow_remote=allow_remote,
-        pass_through=pass_through,
-        is_single_port=is_single_port,
-        names=names,
-    )
+    served["listening"] = _listening(served)
     if detach and not foreground:
         check_store(store)
         words = [*click.get_current_context().obj, "--foreground"]
-        _print_info(running(store) or start_detached(store, words, os.environ))
+        info = running(store) or start_detached(store, words, os.environ)
+        out.report(info.to_json(), map(out.verbatim, info.lines()))
         return exits.SUCCESS
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
     writer = log.Log(log_format, log.level_of(log_level))
-    with exits.Stopping() as stopping, _server(store, config, listening, writer, **served) as server:
-        if verbosity() >= 0:
-            _print_info(server.connection)
+    with exits.Stopping() as stopping, _server(store, config, writer, **served) as server:
+        if out.verbosity() >= 0:
+            out.report(server.connection.to_json(), map(out.verbatim, server.connection.lines()))
         stopping.wait()
     return stopping.exit_code(exits.SUCCESS)
 
@@ -203,10 +188,10 @@ def stop(store: Path) -> None:
     from mirror_engine.onelake import connection
 
     stopped, shown = connection.stop(store), store if store.name else store.resolve()  # "of .." says nothing
-    if wants_json():
-        print_json({"store": str(store), "stopped": stopped is not None})
+    if out.wants_json():
+        out.report({"store": str(store), "stopped": stopped is not None}, ())
     else:
-        note(f"Stopped the emulator of {shown}." if stopped else f"No emulator is running for {shown}.")
+        out.note(f"Stopped the emulator of {shown}." if stopped else f"No emulator is running for {shown}.")
 
 
 @command(root="own")
@@ -226,25 +211,12 @@ def env(store: Path, *, unset: bool) -> None:
 
     if unset:
         lines = undo_lines(store, os.environ.get("PATH", ""))
-        _print_lines(lines, {"store": str(store), "lines": lines})
+        out.report({"store": str(store), "lines": lines}, map(out.verbatim, lines))
         return
     info = running(store)
     if info is None:
         raise UsageError(f"no emulator is running for {store}", f"start one: mirror-engine emulator start {store} -d")
-    _print_info(info, exports_only=True)
-
-
-def _print_info(info: ConnectionInfo, *, exports_only: bool = False) -> None:
-    _print_lines(info.exports() if exports_only else info.lines(), info.to_json())
-
-
-def _print_lines(lines: Sequence[str], document: Mapping[str, Any]) -> None:
-    if wants_json():
-        print_json(document)
-        return
-    for text in lines:
-        stdout().print(line(text), soft_wrap=True)
-    sys.stdout.flush()
+    out.report(info.to_json(), map(out.verbatim, info.exports()))
 
 
 @command("exec", root="own", config=ALL)
@@ -261,7 +233,6 @@ def exec_(
     config: Config,
     program: tuple[str, ...],
     wait: float | None,
-    pass_through: tuple[Any, ...],
     **served: Any,
 ) -> int:
     """Run one command in that environment.
@@ -276,9 +247,7 @@ def exec_(
     timed out, or an emulator is already running for STORE · 130 interrupted
     """
     _check_packages()
-    from mirror_engine.onelake.connection import Listening
-
-    with _server(store, config, Listening(pass_through=pass_through), log.Log(), **served) as server:
+    with _server(store, config, log.Log(), listening=_listening(served), **served) as server:
         return _run(program, server.connection.around(os.environ)) or _finish(server, wait)
 
 
@@ -313,16 +282,27 @@ def _finish(server: Server, seconds: float | None) -> int:
             if is_final or time.monotonic() >= ends or stopping.stop.wait(CHECK_SECONDS):
                 break
     for item, unmet in behind:
-        note(f"{item.path}: {unmet.message}")
+        out.note(f"{item.path}: {unmet.message}")
     if behind and seconds is not None:
         return stopping.exit_code(exits.NEEDS_ATTENTION if is_final else exits.RETRY)
     if behind:
-        stderr().print(bullet("help:", "to wait until tables have caught up: emulator exec --wait DURATION"))
+        out.stderr().print(out.bullet("help:", "to wait until tables have caught up: emulator exec --wait DURATION"))
     return exits.SUCCESS
 
 
+def _taken(kind: Any, served: dict[str, Any]) -> dict[str, Any]:
+    """The options that are fields of a class, taken out of all."""
+    return {name: served.pop(name) for name in kind.__dataclass_fields__.keys() & served.keys()}
+
+
+def _listening(served: dict[str, Any]) -> Listening:
+    from mirror_engine.onelake.connection import Listening
+
+    return Listening(**_taken(Listening, served))
+
+
 def _server(
-    store: Path, config: Config, listening: Any, writer: log.Log, *, storage_only: bool, on_restart: str, **served: Any
+    store: Path, config: Config, writer: log.Log, *, storage_only: bool, on_restart: str, **served: Any
 ) -> Server:
     """The emulator, whose errors, faults and rejected requests are logged."""
     from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
@@ -335,11 +315,10 @@ def _server(
         level, name, fields = log.log_record(event)
         writer.write(level, name, {"mirror": item.path, **fields})
 
-    differences = EmulatorOptions.__dataclass_fields__.keys() & served.keys()
-    options = EmulatorOptions(on_fault=log_fault, **{name: served.pop(name) for name in differences})
-    engines: dict[str, Any] = {"has_engines": not storage_only, "resumes": on_restart == "resume", "config": config}
+    options = EmulatorOptions(on_fault=log_fault, **_taken(EmulatorOptions, served))
+    served |= {"has_engines": not storage_only, "resumes": on_restart == "resume", "config": config}
     return Server(
-        ServerPlan(store, listening=listening, options=options, **engines, **served),
+        ServerPlan(store, options=options, **served),
         on_error=lambda message: writer.write("error", "emulator_error", {"message": message}),
         on_event=log_event,
         on_rejected=lambda request: writer.write(*request.record()),

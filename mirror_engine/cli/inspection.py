@@ -13,10 +13,8 @@ from rich.text import Text
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command
-from mirror_engine.cli.reading import Downloads
 from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.monitoring.words import as_json, cell, fields_json, iso
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.cli.options import Downloads
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
@@ -140,7 +138,7 @@ def _number(value: int | None) -> str:
 @click.argument("table", help=TABLE_HELP)
 @click.option("--at-version", type=COUNT, help="Delta version to show; default: the newest.")
 @click.option("--limit", type=COUNT, default=20, help="Maximum number of rows; 0 for all.")
-def show(mirror: Mirror, table: str, at_version: int | None, limit: int, max_download: int) -> None:
+def show(mirror: Mirror, table: str, at_version: int | None, limit: int, downloads: Downloads) -> None:
     """Show a table's rows.
 
     Sorted by key; of more rows than --limit, those that the table's files begin with. In JSON, decimals are text,
@@ -154,7 +152,7 @@ def show(mirror: Mirror, table: str, at_version: int | None, limit: int, max_dow
     from mirror_engine.tables.arrow_types import delta_type
 
     folder = mirror.delta_folder(table)
-    Downloads(max_download).add_table(mirror.root / TABLES, folder, at_version, limit + 1 if limit else None)
+    downloads.add_table(mirror.root, folder, at_version, limit + 1 if limit else None)
     rows = mirror.show(folder, version=at_version, limit=limit or None)
     document = {
         **out.delta_table_json(mirror, folder),
@@ -231,7 +229,7 @@ def diff(
     at_version: int | None,
     float_tolerance: float,
     limit: int,
-    max_download: int,
+    downloads: Downloads,
 ) -> int:
     """Compare a table with an expected result.
 
@@ -247,7 +245,7 @@ def diff(
     from mirror_engine.publisher.diff import compare, read_expected
 
     folder = mirror.delta_folder(table)
-    Downloads(max_download).add_table(mirror.root / TABLES, folder, at_version)
+    downloads.add_table(mirror.root, folder, at_version)
     actual = mirror.read_table(folder, version=at_version)
     rows, columns = read_expected(expected, actual.schema), key or mirror.key_columns(folder)
     difference = compare(actual, rows, columns, tolerance=float_tolerance, limit=limit or None)
@@ -326,9 +324,7 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False) -> Iterat
     if status.partner and (partner := _partner(status.partner)):
         yield out.line(partner, "dim")
     if failure := status.last_failure:
-        yield out.line(f"last failure: {failure['message']}", "bold red")
-        if failure["help"]:
-            yield out.bullet("help:", failure["help"])
+        yield from out.with_help(f"last failure: {failure['message']}", failure["help"], "bold red")
     for diagnostic in status.diagnostics[: out.MAX_LINES]:
         yield ""
         yield from out.diagnostic_lines(diagnostic)
@@ -416,9 +412,7 @@ def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[Renderab
         yield Text.assemble(out.line(table.name.normalized, "bold"), " is ", out.line("halted", style))
         yield from out.diagnostic_lines(table.state.diagnostic)
     else:
-        yield out.line(table.message, style)
-        if help := table.help(engine_running=engine_running):
-            yield out.bullet("help:", help)
+        yield from out.with_help(table.message, table.help(engine_running=engine_running), style)
     if table.would_reject:
         yield out.line("Fabric would reject:", style)
         yield from out.diagnostic_lines(table.would_reject)
@@ -428,7 +422,7 @@ def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[Renderab
     yield from out.bullets(_numbers(table))
     yield from out.bullets([(f"{file.state}:", f"{file.path}: {file.reason}") for file in table.pending_files])
     yield from out.bullets(out.ignored_paths(table.ignored))
-    yield from out.bullets([_note(found, times) for found, times in table.diagnostics if found not in reported])
+    yield from out.diagnostics(counted for counted in table.diagnostics if counted[0] not in reported)
 
 
 def _numbers(table: TableStatus) -> list[tuple[str, str]]:
@@ -444,9 +438,3 @@ def next_files(names: Mapping[str, str], pending: Sequence[FileStatus]) -> list[
     rejected = {file.path for file in pending if file.state == "rejected"}
     paths = [f"{place}/{name}".lstrip("/") for place, name in names.items()]
     return [("replace:" if path in rejected else "next:", path) for path in paths]
-
-
-def _note(found: Diagnostic, times: int) -> tuple[str, str]:
-    often = f" ({times:,} times)" if times > 1 else ""
-    help = f"; {found.help}" if found.help else ""
-    return f"{found.severity.value}[{found.code}]:", f"{found.location}: {found.message}{often}{help}"

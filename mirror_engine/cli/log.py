@@ -20,7 +20,7 @@ import click
 
 from mirror_engine import events
 from mirror_engine.cli.options import Choice
-from mirror_engine.cli.output import bullet, diagnostic_lines, line, short_span, stderr, verbosity
+from mirror_engine.cli.output import diagnostic_lines, line, short_span, stderr, verbosity, with_help
 from mirror_engine.landing_zone.diagnostics import Severity, count, printable
 
 if TYPE_CHECKING:
@@ -201,9 +201,7 @@ def lines(event: Event) -> Iterator[RenderableType]:
         case events.RetryScheduled(table, message, seconds):
             what, _, help = message.partition("\n  -> ")
             name = f"{table.normalized}: " if table else ""
-            yield line(f"{name}{what}; retry in {short_span(seconds)}", "bold red")
-            if help:
-                yield bullet("help:", help)
+            yield from with_help(f"{name}{what}; retry in {short_span(seconds)}", help, "bold red")
         case events.TableMaintained(table, done, seconds):
             numbers = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in done.items())
             yield line(f"{table.normalized}: {numbers} ({short_span(seconds)})", "dim")

@@ -4,23 +4,46 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
+import threading
+import time
 from contextlib import ExitStack
 from dataclasses import fields, replace
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from mirror_engine.config import Config, Kind, duration, flag_of, load, options, read_effective, size, whole
+from mirror_engine.cli.exits import Output
+from mirror_engine.cli.output import verbosity
+from mirror_engine.config import (
+    Config,
+    Kind,
+    cache_folder,
+    duration,
+    flag_of,
+    load,
+    options,
+    read_effective,
+    size,
+    whole,
+)
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.layout import OPTIONS, ZONE
+from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.layout import OPTIONS, TABLES, ZONE
+from mirror_engine.monitoring.words import size_text
+from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.roots import check_root, root_of, state_folder
 from mirror_engine.storage.store_url import parse_place
+from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.listing import StoreStorage
     from mirror_engine.storage.store_url import Place
 
 ALL = tuple(field.name for field in fields(Config))
@@ -30,6 +53,7 @@ READING = (*LISTING, "all_null_columns", "naive_timestamps")  # of those that re
 ROOT_VARIABLE = "MIRROR_ENGINE_ROOT"
 DAY = 86_400  # seconds
 WIDTH = 100  # of help, at most
+SHOWN_SECONDS = {True: 0.1, False: 10.0}  # between two lines on downloads, on a terminal or elsewhere
 CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": WIDTH,
@@ -101,6 +125,78 @@ _MAX_DOWNLOAD = click.Option(
 )
 
 
+class Downloads:
+    """The downloads of one command; as many bytes as `max_download` need no consent."""
+
+    def __init__(self, max_download: int) -> None:
+        self._max_download, self._total = max_download, 0
+        self._is_quiet = verbosity() < 0
+        self._answer: UsageError | bool = False  # whether more is allowed; asked once
+        self._lock = threading.Lock()
+        self._shown_at = time.monotonic()
+
+    def open(self, place: Place, top: str) -> Storage:
+        """Open a folder to read what is below `top` in it, in a store as it is at the first look."""
+        storage = open_storage(place, Requests(partial(self._show, "listing")))
+        if isinstance(place, Path):
+            return storage
+        from mirror_engine.storage.listing import Cache, FolderOfStore
+
+        cache = Cache(cache_folder() / "stores" / sha256(str(place).encode()).hexdigest()[:16])
+        return FolderOfStore(cast("StoreStorage", storage), top, cache, self.add, self._show)
+
+    def add(self, byte_count: int) -> None:
+        """Count bytes that are about to be downloaded.
+
+        Raises:
+            UsageError: it is more than the user allows.
+        """
+        with self._lock:
+            self._total += byte_count
+            if self._total > self._max_download and self._answer is False:
+                text = (
+                    f"more than {size_text(self._max_download)} would be downloaded ({size_text(self._total)} so far)"
+                )
+                help = "allow it with --max-download, or ask for less, such as one table"
+                if not sys.stdin.isatty():
+                    self._answer = UsageError(text, help)
+                else:
+                    is_confirmed = click.confirm(f"{text[:1].upper()}{text[1:]}. Go on?", err=True)
+                    self._answer = is_confirmed or UsageError("not confirmed", help)
+            if isinstance(self._answer, UsageError):
+                raise self._answer
+
+    def add_table(self, root: Place, folder: str, version: int | None = None, limit: int | None = None) -> None:
+        """Count the files of a Delta table in a store, from which rows are about to be read.
+
+        Args:
+            root: the ROOT.
+            folder: of the table, from its `Tables`.
+            version: the newest by default.
+            limit: the most rows that are read; None for all.
+
+        Raises:
+            UsageError: it is more than the user allows; or no such version.
+        """
+        from mirror_engine.tables.log.snapshot import byte_count, open_log  # imports Arrow
+        from mirror_engine.tables.log.table_path import table_path
+
+        if not isinstance(root, Path) and (log := open_log(table_path(root / TABLES / folder), version)):
+            self.add(byte_count(log, limit))
+
+    def _show(self, doing: str, files: int) -> None:
+        is_terminal = sys.stderr.isatty()
+        with self._lock:
+            if self._is_quiet or time.monotonic() - self._shown_at < SHOWN_SECONDS[is_terminal]:
+                return
+            self._shown_at = time.monotonic()
+            text = f"{doing} {count(files, 'file')}"
+            if is_terminal and isinstance(sys.stderr, Output):
+                sys.stderr.pass_by(f"\r{text}")
+            else:
+                sys.stderr.write(f"{text}\n")
+
+
 class Command(click.Command):
     """Command whose help groups its options by topic."""
 
@@ -130,7 +226,7 @@ def command(
 ) -> Callable[[Callable[..., int | None]], Command]:
     """Make a command of a function, which returns an exit code or None for 0.
 
-    The function takes its own parameters and, where its signature names them, `root`, `config`, `max_download` and an
+    The function takes its own parameters and, where its signature names them, `root`, `config`, `downloads` and an
     open `mirror`.
 
     Args:
@@ -150,7 +246,7 @@ def command(
         def run(**values: Any) -> int | None:
             shared = {name: values.pop(name) for name in _SHARED & values.keys()}
             given: dict[str, Any] = {"root": _root(shared.get("root"), shared.get("root_option"))}
-            given["max_download"] = shared.get("max_download")
+            given["downloads"] = Downloads(shared.get("max_download") or 0)
             is_local = isinstance(given["root"], Path)
             if root != "own" and place == "any" and not is_local:
                 raise UsageError(f"{given['root']}: is no folder of this machine", "give the path of one")
@@ -171,14 +267,15 @@ def command(
                 if "mirror" in wanted:
                     from mirror_engine.mirror import Mirror
 
-                    storage = None if is_local or not at_once else _opened(given["root"], given["max_download"], values)
+                    is_listed_once = at_once and not is_local and not values.get("watch")  # that looks again and again
+                    storage = given["downloads"].open(given["root"], ZONE) if is_listed_once else None
                     given["mirror"] = stack.enter_context(Mirror(given["root"], given["config"], storage=storage))
                 return function(**values, **{name: given[name] for name in wanted & given.keys()})
 
         parameters: list[click.Parameter] = list(reversed(vars(function).get("__click_params__", [])))
         if root == "argument":
             parameters.insert(0, click.Argument(["root"], required=False, type=PlaceType(), help=_ROOT_HELP))
-        parameters += [_MAX_DOWNLOAD] if at_once or "max_download" in wanted else []
+        parameters += [_MAX_DOWNLOAD] if at_once or "downloads" in wanted else []
         if is_configured:
             parameters += [*map(_config_flag, config), _CONFIG_FILE]
         parameters += [_JSON, *([] if root == "own" else [ROOT]), VERBOSE, QUIET]
@@ -198,15 +295,6 @@ def _root(positional: Place | None, chosen: Place | None) -> Place:
         raise UsageError(f"ROOT is given twice: {positional} and -C {chosen}", "leave one of them out")
     above: Place | None = click.get_current_context().find_root().params.get("root_option")
     return positional or chosen or above or root_of(parse_place(os.environ.get(ROOT_VARIABLE) or "."))
-
-
-def _opened(root: Place, max_download: int | None, values: Mapping[str, Any]) -> Storage | None:
-    """The landing zone of a ROOT in a store, listed once; None for a command that writes, or looks again and again."""
-    from mirror_engine.cli.reading import Downloads
-
-    if max_download is None or values.get("watch"):
-        return None
-    return Downloads(max_download).open(root, ZONE)
 
 
 def _folder(values: Mapping[str, Any]) -> Place:

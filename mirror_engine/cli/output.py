@@ -45,6 +45,7 @@ def report(document: Mapping[str, Any], text: Iterable[RenderableType]) -> None:
         return
     for part in text:
         stdout().print(line(part) if isinstance(part, str) else part, crop=False)
+    sys.stdout.flush()
 
 
 def wants_json() -> bool:
@@ -126,6 +127,20 @@ def line(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
+def verbatim(text: str) -> Text:
+    """The same, on one line however narrow the terminal is: it is to be pasted."""
+    shown = line(text)
+    shown.no_wrap, shown.overflow = True, "ignore"
+    return shown
+
+
+def with_help(text: str, help: str | None, style: str = "") -> Iterator[RenderableType]:
+    """A line, and below it what to do, if anything."""
+    yield line(text, style)
+    if help:
+        yield bullet("help:", help)
+
+
 def bullet(mark: str, text: str, style: str = "", mark_style: str | None = None) -> Table:
     """Indented text behind a mark; what does not fit on the line continues below its beginning."""
     from rich.table import Table
@@ -151,6 +166,20 @@ def bullets(marked: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
         yield bullet(mark, text, mark_style=style)
     if len(marked) > MAX_LINES:
         yield line(f"  … and {len(marked) - MAX_LINES:,} more", "dim")
+
+
+def diagnostics(counted: Iterable[tuple[Diagnostic, int]], *, with_place: bool = True) -> Iterator[RenderableType]:
+    """Findings behind their codes, each with its help and how often it was found."""
+    marked = []
+    for found, times in counted:
+        place, help = f"{found.location}: " if with_place else "", f"; {found.help}" if found.help else ""
+        marked.append((f"{found.severity.value}[{found.code}]:", f"{place}{found.message}{often(times)}{help}"))
+    return bullets(marked)
+
+
+def often(times: int) -> str:
+    """` (3 times)`; `""` for once."""
+    return f" ({times:,} times)" if times > 1 else ""
 
 
 def ignored_paths(ignored: Sequence[Diagnostic]) -> list[tuple[str, str]]:

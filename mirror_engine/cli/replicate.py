@@ -123,7 +123,7 @@ def ignored_data(paths: int) -> str:
 def _attention(done: SyncReport) -> Iterator[RenderableType]:
     """What failed, data that is ignored, and the tables that have not caught up, with what to do."""
     if whole := done.failures.get(None):
-        yield from _failure(whole)
+        yield from out.with_help(f"error: {whole.message}", whole.help, "bold red")
     for found in done.ignored.get(None, ()):
         yield from out.diagnostic_lines(found)
     for table, state in done.states.items():
@@ -131,7 +131,7 @@ def _attention(done: SyncReport) -> Iterator[RenderableType]:
         match state:
             case _ if failure:
                 yield f"{describe(table, state)}."
-                yield from _failure(failure)
+                yield from out.with_help(f"error: {failure.message}", failure.help, "bold red")
             case CaughtUp() | Empty() if table in done.ignored:
                 yield out.line(f"{describe(table, state)}{notes(done.ignored[table])}.", "yellow")
             case CaughtUp() | Empty():
@@ -140,16 +140,8 @@ def _attention(done: SyncReport) -> Iterator[RenderableType]:
                 yield from out.diagnostic_lines(diagnostic)
                 yield f"{table.normalized} is halted; {count(files, 'file')} pending."
             case _:
-                yield f"{describe(table, state)}."
-                if help := help_for(state, engine_running=False):
-                    yield out.bullet("help:", help)
+                yield from out.with_help(f"{describe(table, state)}.", help_for(state, engine_running=False))
         yield from out.bullets(out.ignored_paths(done.ignored.get(table, ())))
-
-
-def _failure(error: TransientError) -> Iterator[RenderableType]:
-    yield out.line(f"error: {error.message}", "bold red")
-    if error.help:
-        yield out.bullet("help:", error.help)
 
 
 @command(place="empty", config=ALL)

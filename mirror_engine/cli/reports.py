@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from mirror_engine import __version__
 from mirror_engine.cli.inspection import NO_FOLDERS
-from mirror_engine.cli.output import STYLES, bullet, line
+from mirror_engine.cli.output import STYLES, bullet, line, often
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Severity, count, printable
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.publisher.validate import TableReport, blocks_progress
@@ -60,12 +60,8 @@ def _severity(diagnostic: Diagnostic) -> Severity:
     return Severity.ERROR if blocks_progress(diagnostic) else diagnostic.severity
 
 
-def _often(times: int) -> str:
-    return f" ({times:,} times)" if times > 1 else ""
-
-
 def _message(diagnostic: Diagnostic, times: int) -> str:
-    return f"{diagnostic.full_message}{_often(times)}{f'; help: {diagnostic.help}' if diagnostic.help else ''}"
+    return f"{diagnostic.full_message}{often(times)}{f'; help: {diagnostic.help}' if diagnostic.help else ''}"
 
 
 def _name(table: TableReport) -> str:
@@ -224,7 +220,7 @@ def _findings(diagnostics: Iterable[Counted], table: TableReport, report: Valida
         for found, times in same[:MAX_OF_A_CODE]:
             label = f"{found.severity.value}[{found.code}]:"
             rules = f" ({', '.join(found.rules)})"
-            yield bullet(label, f"{found.message}{_often(times)}{rules}", mark_style=STYLES[found.severity])
+            yield bullet(label, f"{found.message}{often(times)}{rules}", mark_style=STYLES[found.severity])
             place, number = report.path_of(found), line_of(found, table)
             if number is not None:
                 place += f":{number}" + ("" if found.row is None else f" (row {found.row})")

@@ -335,9 +335,7 @@ def _file_text(table: str, found: FileReport) -> Iterator[RenderableType]:
         for name, (mark, noun, text) in NOTABLE_EFFECTS.items():
             if number := getattr(effects, name):
                 yield out.bullet(mark, f"{count(number, noun)} ({text})")
-    for each in found.diagnostics:
-        help = f"; {each.help}" if each.help else ""
-        yield out.bullet(f"{each.severity.value}[{each.code}]:", f"{each.message}{help}")
+    yield from out.diagnostics(((each, 1) for each in found.diagnostics), with_place=False)
 
 
 def _plan_text(

@@ -9,14 +9,24 @@ import sys
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from textwrap import indent
 from typing import TYPE_CHECKING
 
 import click
 
 from mirror_engine.cli import exits
 from mirror_engine.cli.options import COUNT, DROPPING, DURATION, READING, Choice, PlaceType, command
-from mirror_engine.cli.output import STYLES, bullet, grid, indented, line, note, print_json, report, wants_json
+from mirror_engine.cli.output import (
+    STYLES,
+    bullet,
+    grid,
+    indented,
+    line,
+    note,
+    print_json,
+    report,
+    verbatim,
+    wants_json,
+)
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, count
 from mirror_engine.landing_zone.layout import ZONE
@@ -26,6 +36,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from mirror_engine.cli.options import Downloads
     from mirror_engine.config import Config
     from mirror_engine.explain.pages import Explanation
     from mirror_engine.publisher.validate import ValidationReport, ValidationTarget
@@ -75,7 +86,7 @@ def validate(
     write_baseline: Path | None,
     check_tie_order: int,
     duration: float | None,
-    max_download: int,
+    downloads: Downloads,
     *,
     keys_only: bool,
     watch: bool,
@@ -92,7 +103,6 @@ def validate(
     """
     gc.set_threshold(MIN_NEW_OBJECTS)
     from mirror_engine.cli import reports as forms
-    from mirror_engine.cli.reading import Downloads
     from mirror_engine.publisher import validate as checks
 
     paths = paths or (Path(),)
@@ -108,7 +118,7 @@ def validate(
     known = checks.read_baseline(baseline) if baseline else lambda *_: False
     whole_file = LARGE_FILE_BYTES if keys_only else math.inf
     reports: list[ValidationReport] = []
-    opened = {} if watch else {"opened": Downloads(max_download).open}
+    opened = {} if watch else {"opened": downloads.open}
     for target in [checks.find_target(path, config, **opened) for path in paths]:
         found = _watched(target, duration) if watch else checks.check_landing_zone(target, check_tie_order, whole_file)
         found = found.expecting((name for names in expect for name in names.split(",")), config.delta_default_schema)
@@ -202,8 +212,7 @@ def _page(page: Explanation) -> Iterator[RenderableType]:
         yield from ("", line(heading, "bold"), indented(text))
     for heading, snippet in (("Example", page.example), ("Fixed", page.fixed)):
         yield from ("", line(f"{heading}: {snippet.title}" if snippet.title else heading, "bold"))
-        # not folded, however narrow the terminal: it is to be pasted
-        yield Text(indent(snippet.text, "  "), no_wrap=True, overflow="ignore")
+        yield from (verbatim(f"  {text}".rstrip()) for text in snippet.text.splitlines())
     yield from ("", line("Rules", "bold"))
     for rule in page.rules:
         first, *rows = rule.about(page.code).splitlines()
