@@ -86,70 +86,17 @@ def test_the_metadata_of_every_fixture_is_judged_as_by_the_parser(path):
     agree(path.read_bytes())
 
 
-VALUES = [
-    None,
-    True,
-    False,
-    "true",
-    "FALSE",
-    "yes",
-    1,
-    1.5,
-    "",
-    "x",
-    ".",
-    ".csv",
-    "CSV",
-    "csv.gz",
-    "a.parquet",
-    " csv",
-    "a/b",
-]
-VALUES += [
-    "delimitedtext",
-    "PARQUET",
-    "lastupdatetimefiledetection",
-    "\r\n",
-    "\\R\\N",
-    "TAB",
-    "|",
-    "'",
-    "UTF-8",
-    [],
-    [""],
-    {},
-]
-VALUES += [
-    ["id"],
-    ["id", ""],
-    ["__ROWMARKER__"],
-    [1],
-    {"Columns": []},
-    {"columns": [{"name": "a", "datatype": "int32"}]},
-]
-VALUES += [
-    {"Columns": [{"Name": "a"}]},
-    {"Columns": [{"Name": "__RowMarker__"}]},
-    {"Columns": [{"Name": "", "DataType": "String"}]},
-]
-VALUES += [
-    {"Columns": [{"Name": "a", "DataType": "Int32", "IsNullable": "maybe"}]},
-    {"Columns": {}},
-    {"Encoding": 1, "x": 2},
-]
-VALUES += [
-    {"firstrowasheader": False},
-    {"FirstRowAsHeader": "TRUE", "ColumnSeparator": ";"},
-    {"$schema": "s"},
-    "s.json",
-]
+WORDS = "true FALSE yes x . .csv CSV csv.gz a.parquet a/b s.json delimitedtext PARQUET TAB UTF-8 \\R\\N | '"
+VALUES = [None, True, False, 1, 1.5, *WORDS.split(), "", " csv", "\r\n", "lastupdatetimefiledetection"]
+VALUES += [[], [""], ["id"], ["id", ""], ["__ROWMARKER__"], [1]]
+VALUES += [{}, {"Columns": []}, {"Columns": {}}, {"columns": [{"name": "a", "datatype": "int32"}]}]
+VALUES += [{"Columns": [column]} for column in ({"Name": "a"}, {"Name": "__RowMarker__"})]
+VALUES += [{"Columns": [{"Name": "", "DataType": "String"}]}, {"$schema": "s"}, {"Encoding": 1, "x": 2}]
+VALUES += [{"Columns": [{"Name": "a", "DataType": "Int32", "IsNullable": "maybe"}]}, {"firstrowasheader": False}]
+VALUES += [{"FirstRowAsHeader": "TRUE", "ColumnSeparator": ";"}]
 GOOD = {"Columns": [{"Name": "a", "DataType": "Int32", "IsNullable": True}]}
-GROUNDS = [
-    {},
-    {"FileFormat": "CSV", "SchemaDefinition": GOOD},
-    {"fileformat": "DelimitedText", "schemadefinition": GOOD},
-]
-GROUNDS += [{"SchemaDefinition": GOOD}, {"FileFormat": "Parquet", "SchemaDefinition": {"Columns": 1}}]
+GROUNDS = [{}, {"SchemaDefinition": GOOD}, {"FileFormat": "Parquet", "SchemaDefinition": {"Columns": 1}}]
+GROUNDS += [{"FileFormat": "CSV", "SchemaDefinition": GOOD}, {"fileformat": "DelimitedText", "schemadefinition": GOOD}]
 
 
 @pytest.mark.parametrize("ground", GROUNDS, ids=json.dumps)
@@ -174,39 +121,10 @@ def test_partner_events_in_the_documented_form_are_valid():
     assert not PARTNER.is_valid({"PartnerName": 1})
 
 
-TOML = [
-    "true",
-    "false",
-    "1",
-    "0",
-    "-1",
-    "1.5",
-    "'1'",
-    "'on'",
-    "'YES'",
-    "'auto'",
-    "'off'",
-    "'idle'",
-    "'none'",
-    "'lowest'",
-    "''",
-]
-TOML += [
-    "'5s'",
-    "'500MS'",
-    "' 7 d '",
-    "'7d'",
-    "'1GiB'",
-    "'256mb'",
-    "'1.5k'",
-    "'2g'",
-    "'x/y'",
-    "'dbo'",
-    "[1]",
-    "31",
-    "300",
-]
-TOML += ["'spark'", "'keep'", "'fabric'", "'cluster'", "'insert-only'", "'untyped'", "'ntz'", "'both'", "'local[2]'"]
+TOML = ["true", "false", "1", "0", "-1", "1.5", "31", "300", "[1]", "''", "' 7 d '"]
+TEXTS = "1 on YES auto off idle none lowest 5s 500MS 7d 1GiB 256mb 1.5k 2g x/y dbo "
+TEXTS += "spark keep fabric cluster insert-only untyped ntz both local[2]"
+TOML += [f"'{text}'" for text in TEXTS.split()]
 
 
 def test_every_value_of_every_option_is_judged_as_by_the_configuration(tmp_path):
