@@ -100,13 +100,13 @@ class StoreStorage(Storage):
         self._by_folder = max(self._by_folder - 1, 0)
         listing = Listing(self, folder)
         if not self._by_folder:
-            pages = self._fill(listing, folder)
+            pages = self.fill(listing, folder)
             is_long = listing.folder_count < FULL_PAGE_COST * (pages - 1)
             self._by_folder = SCANS_BY_FOLDER if is_long else 0
         return listing
 
-    def _fill(self, listing: Listing, top: str) -> int:
-        """List all but long archives; returns the number of pages."""
+    def fill(self, listing: Listing, top: str) -> int:
+        """List all but long archives, flat; returns the number of pages."""
         after, pages = "", 0
         while True:
             archive = ""
@@ -149,15 +149,17 @@ class Listing(ReadOnly):
                 self._add(archive, _folder(archive))
 
     def list(self, folder: str) -> Sequence[Entry] | None:
-        if self._archive_of(folder):
-            return self._store.list(folder)
+        if archive := self._archive_of(folder):
+            return self._in_archive(archive).list(folder)
         found = self._found(folder)
         return None if found is None else [entry for _, entry in sorted(found.items())]
 
     def stat(self, path: str) -> Entry | None:
         folder, _, name = path.rpartition("/")
-        if not path or self._archive_of(folder):
+        if not path:
             return self._store.stat(path)
+        if archive := self._archive_of(folder):
+            return self._in_archive(archive).stat(path)
         return (self._found(folder) or {}).get(name)
 
     def open(self, path: str) -> BinaryIO:
@@ -167,6 +169,10 @@ class Listing(ReadOnly):
 
     def scan(self, folder: str) -> Storage:
         return self._store.scan(folder)
+
+    def _in_archive(self, archive: str) -> Storage:  # noqa: ARG002 - that of any one
+        """What knows an archive's content."""
+        return self._store
 
     def _found(self, folder: str) -> Mapping[str, Entry] | None:
         """What a folder contains by name, asked for once; None where it is absent."""
@@ -240,8 +246,8 @@ class Cache:
                 temporary.replace(self._folder / name)
 
 
-class FolderOfStore(ReadOnly):
-    """A folder of a store as it is at the first look; an archive in it is listed where it is asked for.
+class FolderOfStore(Listing):
+    """A folder of a store as it is now; an archive in it is listed where it is asked for.
 
     Each range of each version of a file is downloaded once.
 
@@ -261,23 +267,16 @@ class FolderOfStore(ReadOnly):
         download: Callable[[int], None] = lambda _: None,
         progress: Callable[[str, int], None] = lambda *_: None,
     ) -> None:
-        self._store, self._top, self._cache = store, top, cache
-        self._download, self._progress = download, progress
-        self._listings: dict[str, Storage] = {}  # by archive; `""` for all else
+        super().__init__(store, top)
+        self._cache, self._download, self._progress = cache, download, progress
+        self._archives: dict[str, Listing] = {}
         self._files: dict[str, Sequence[Entry]] = {}  # by folder from which one was opened
         self._next: dict[str, str] = {}  # by folder, the file whose opening means that it is read on and on
         self._fetched: dict[str, Future[bytes]] = {}
         self._opened = 0
         self._pool = ThreadPoolExecutor(THREADS, "read-ahead")
         self._lock = threading.RLock()
-
-    def list(self, folder: str) -> Sequence[Entry] | None:
-        listing = self._listing(folder)
-        return listing.list(folder) if listing else None
-
-    def stat(self, path: str) -> Entry | None:
-        listing = self._listing(path.rpartition("/")[0])
-        return listing.stat(path) if listing else None
+        store.fill(self, top)
 
     def open(self, path: str) -> BinaryIO:
         """Open a file as it was listed."""
@@ -294,19 +293,13 @@ class FolderOfStore(ReadOnly):
     def scan(self, folder: str) -> Storage:  # noqa: ARG002 - all of it was listed
         return self
 
-    def _listing(self, folder: str) -> Storage | None:
-        """What knows a folder; None for an archive that is absent."""
-        archive = archive_of(folder)
+    def _in_archive(self, archive: str) -> Storage:
         with self._lock:
-            if archive and archive not in self._listings:
-                if not self.stat(archive):
-                    return None
-                self._listings[archive] = listing = Listing(self._store, archive)
-                for page in self._store.pages(archive, ""):
+            if archive not in self._archives:
+                self._archives[archive] = listing = Listing(self._store, archive)
+                for page in self._store.pages(archive, "") if self.stat(archive) else [()]:
                     listing.add(page)
-            elif not self._listings:
-                self._listings[""] = self._store.scan(self._top)
-            return self._listings[archive]
+            return self._archives[archive]
 
     def _open(self, path: str, entry: Entry) -> BinaryIO:
         """Open a version of a file; what is in the cache is not asked for."""

@@ -8,7 +8,8 @@ import time
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 from mirror_engine.errors import SetupError, UsageError
 from mirror_engine.storage.local import LocalStorage
@@ -194,28 +195,21 @@ def _token(url: StoreUrl) -> AccessToken:
         raise unavailable(url, "", "open", 0, login_failure(str(error))) from None
 
 
-class _FixedToken:
-    """A token of the environment, which is not renewed."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def get_token(self, *_: str, **__: Any) -> AccessToken:  # noqa: ANN401 - what other credentials take
-        """Return the token."""
-        from azure.core.credentials import AccessToken  # noqa: PLC0415 - an optional library
-
-        return AccessToken(self._token, int(time.time()) + 3600)
-
-
 def _sdk_credential(url: StoreUrl) -> Credential:
     """Return a credential as Azure's libraries take it: a key, a token, a SAS, or nothing for unsigned requests."""
-    from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential  # noqa: PLC0415 - an optional library
+    from azure.core.credentials import (  # noqa: PLC0415 - an optional library
+        AccessToken,
+        AzureNamedKeyCredential,
+        AzureSasCredential,
+    )
 
     secret = azure_secret(url)
     if key := secret.get("account_key"):
         return AzureNamedKeyCredential(url.account, key)
-    if token := secret.get("token"):
-        return _FixedToken(token)
+    if token := secret.get("token"):  # it is not renewed
+        return cast(
+            "TokenCredential", SimpleNamespace(get_token=lambda *_, **__: AccessToken(token, int(time.time()) + 3600))
+        )
     if secret.get("skip_signature"):
         return AzureSasCredential("")  # with None, the library cannot rename
     return secret.get("sas_token") or azure_credential()

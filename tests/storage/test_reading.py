@@ -88,6 +88,7 @@ def test_one_file_is_read_alone_and_files_read_in_their_order_ahead(store, opene
     for number in range(3, 41):
         assert read(tree, f"{ZONE}/T/{number:03}.csv") == b"%d" % number
         assert sum(call.startswith("open") for call in store.calls) <= number + AHEAD
+    tree._pool.shutdown()
     assert sum(call.startswith("open") for call in store.calls) == 38 + 1  # _metadata.json ahead
 
 
