@@ -18,20 +18,9 @@ import click
 from rich.text import Text
 
 from mirror_engine.cli import exits
+from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import COUNT, READING, PlaceType, Value, command
-from mirror_engine.cli.output import (
-    bullet,
-    bullets,
-    grid,
-    indented,
-    line,
-    report,
-    short_span,
-    stdout,
-    table_json,
-    wants_json,
-)
 from mirror_engine.config import Kind, cache_folder, duration
 from mirror_engine.errors import UsageError
 from mirror_engine.events import ignore
@@ -42,9 +31,7 @@ from mirror_engine.onelake.connection import write_private
 from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rich.console import RenderableType
+    from collections.abc import Sequence
 
     from mirror_engine.cli.options import Downloads
     from mirror_engine.config import Config
@@ -106,7 +93,7 @@ def compare(
     from mirror_engine.publisher.compare import compare_zone
     from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 
-    if show_keys and (wants_json() or not stdout().is_terminal):
+    if show_keys and (out.wants_json() or not out.stdout().is_terminal):
         raise UsageError("--show-keys shows values of rows: on a terminal only, and not with --json", "omit it")
     digest = KeyDigest()
     with tempfile.TemporaryDirectory(prefix="mirror-engine-") as folder, shown(progress) as listeners:
@@ -121,7 +108,7 @@ def compare(
         raise UsageError(f"{url}: there are no tables", f"Give the URL of a mirrored database; it holds {ZONE}.")
     is_equal = all(each.verdict in {"equal", "not_yet"} for each in found)
     documents = [_comparison_json(each, config.delta_default_schema, digest) for each in found]
-    report(
+    out.report(
         {"url": str(url), "equal": is_equal, "tables": documents}, _compare_text(found, None if show_keys else digest)
     )
     return exits.SUCCESS if is_equal else exits.NEEDS_ATTENTION
@@ -164,7 +151,7 @@ class KeyDigest:
 
 def _comparison_json(found: TableComparison, default_schema: str, digest: KeyDigest) -> dict[str, Any]:
     return {
-        **table_json(found.name, default_schema),
+        **out.table_json(found.name, default_schema),
         **fields_json(found, "verdict", "state", "key", "is_partial", "files", "counts", "not_traced"),
         "diagnostic": found.diagnostic and found.diagnostic.code,
         "not_yet": [digest.path(path) for path in found.not_yet],
@@ -184,50 +171,50 @@ def _comparison_json(found: TableComparison, default_schema: str, digest: KeyDig
     }
 
 
-def _compare_text(compared: Sequence[TableComparison], digest: KeyDigest | None) -> Iterator[RenderableType]:
+def _compare_text(compared: Sequence[TableComparison], digest: KeyDigest | None) -> out.Lines:
     """Each table in a line, findings below it, and how many tables are equal; values only without a digest."""
     for each in compared:
         style, word = VERDICTS[each.verdict]
         rows = f"{count(each.counts['equal'], 'equal row')} from {count(each.files - len(each.not_yet), 'file')}"
         others = [f"{number:,} {kind}" for kind, number in each.counts.items() if number and kind != "equal"]
-        yield line(f"{each.name.normalized}: {', '.join([word, *others])}; {rows}", style)
+        yield out.line(f"{each.name.normalized}: {', '.join([word, *others])}; {rows}", style)
         if each.is_partial:
-            yield bullet("partial:", "change files are gone: only keys in those that are left were compared")
+            yield out.bullet("partial:", "change files are gone: only keys in those that are left were compared")
         if each.not_yet:
-            yield bullet(
+            yield out.bullet(
                 "not applied yet:", f"{count(len(each.not_yet), 'newer file')}: {_named(each.not_yet, digest)}"
             )
         if each.late:
-            yield bullet("late:", f"{_named(each.late, digest)}: applied after newer files (LZ-3.6)")
+            yield out.bullet("late:", f"{_named(each.late, digest)}: applied after newer files (LZ-3.6)")
         if each.diagnostic:
-            yield bullet("replay:", f"{each.state}: {each.diagnostic.coded_message}")
+            yield out.bullet("replay:", f"{each.state}: {each.diagnostic.coded_message}")
         for finding in each.findings:
-            yield from map(indented, _finding_text(each, finding, digest))
+            yield from map(out.indented, _finding_text(each, finding, digest))
         if each.not_traced:
-            yield line(f"  … and {count(each.not_traced, 'more key')}, whose changes were not looked at", "dim")
+            yield out.line(f"  … and {count(each.not_traced, 'more key')}, whose changes were not looked at", "dim")
     verdicts = Counter(VERDICTS[each.verdict][1] for each in compared)
     numbers = ", ".join(f"{times:,} {word}" for word, times in verdicts.items())
     yield f"Compared {count(len(compared), 'table')}: {numbers}."
 
 
-def _finding_text(table: TableComparison, finding: Finding, digest: KeyDigest | None) -> Iterator[RenderableType]:
+def _finding_text(table: TableComparison, finding: Finding, digest: KeyDigest | None) -> out.Lines:
     what = "key" if table.key else "row"
     column = f" (column {finding.column})" if finding.column else ""
     amount = f": {count(finding.count, what)}" if finding.count else ""
-    yield Text.assemble((finding.rule, "bold"), "  ", line(f"{finding.message}{column}{amount}"))
+    yield Text.assemble((finding.rule, "bold"), "  ", out.line(f"{finding.message}{column}{amount}"))
     files = [file for file in (finding.file, finding.other_file) if file]
     if files:
-        yield bullet("-->", f"{table.name.folder}/{_named(files, digest)}")
+        yield out.bullet("-->", f"{table.name.folder}/{_named(files, digest)}")
     if finding.keys:
         names = (", ".join(f"{name} = {cell(value)}" for name, value in key.values.items()) for key in finding.keys)
         shown_keys = names if digest is None else (digest(*key.values.values()) for key in finding.keys)
         places = (("" if key.file is None else _named([key.file], digest), f"{key.row or ''}") for key in finding.keys)
         rows = [(key, *place) for key, place in zip(shown_keys, places, strict=True)]
-        yield indented(grid([what.capitalize(), "Last changed by", ">Row"], rows))
+        yield out.indented(out.grid([what.capitalize(), "Last changed by", ">Row"], rows))
         if finding.count > len(rows):
-            yield indented(line(f"… and {finding.count - len(rows):,} more, see --limit", "dim"))
+            yield out.indented(out.line(f"… and {finding.count - len(rows):,} more, see --limit", "dim"))
     if finding.help:
-        yield bullet("help:", finding.help)
+        yield out.bullet("help:", finding.help)
 
 
 def _named(files: Sequence[str], digest: KeyDigest | None) -> str:
@@ -282,24 +269,26 @@ def pull(
         "files": len(plan.files),
         **fields_json(plan, *names, bytes="byte_count"),
     }
-    report(document, _pull_text(plan, target, time.monotonic() - started))
+    out.report(document, _pull_text(plan, target, time.monotonic() - started))
 
 
-def _pull_text(plan: PullPlan, target: Path, seconds: float) -> Iterator[RenderableType]:
+def _pull_text(plan: PullPlan, target: Path, seconds: float) -> out.Lines:
     """What was copied, and what the copy lacks."""
-    copied = f"{count(len(plan.files), 'file')} ({size_text(plan.byte_count)}, {short_span(seconds)})"
+    copied = f"{count(len(plan.files), 'file')} ({size_text(plan.byte_count)}, {out.short_span(seconds)})"
     before = f"; {count(plan.present, 'file')} present before" if plan.present else ""
     yield f"Copied {copied} to {target}{before}."
     if plan.restored:
         yield f"{count(plan.restored, 'archived file')} put back at old paths."
     if plan.older:
-        yield line(
+        yield out.line(
             f"{count(plan.older, 'older file')} left out: validate and sync the copy with --first-file lowest.",
             "yellow",
         )
-    yield from bullets([("recreated, copied again:", path) for path in plan.recreated])
-    yield from bullets(
+    yield from out.bullets([("recreated, copied again:", path) for path in plan.recreated])
+    yield from out.bullets(
         [("stays archived:", f"{path}: a new file is at its old path (LZ-3.13)") for path in plan.not_restored]
     )
     if plan.not_restored:
-        yield bullet("help:", "validate, trace and compare read the archived file, as applied; sync reads the new one")
+        yield out.bullet(
+            "help:", "validate, trace and compare read the archived file, as applied; sync reads the new one"
+        )

@@ -19,9 +19,8 @@ from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.monitoring.words import as_json, cell, fields_json, iso
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from rich.console import RenderableType
     from rich.table import Table
 
     from mirror_engine.cli.options import Downloads
@@ -261,7 +260,7 @@ def difference_text(
     headline: tuple[str, str],
     sides: tuple[str, str] = ("expected", "actual"),
     style: str = "bold red",
-) -> Iterator[RenderableType]:
+) -> out.Lines:
     """Counts first, then the first rows of each kind; `headline` is that of equal tables, and of others."""
     rows = count(difference.equal_rows, "equal row")
     if difference.is_equal:
@@ -314,7 +313,7 @@ def difference_json(difference: Difference) -> dict[str, Any]:
     }
 
 
-def status_text(status: MirrorStatus, *, problems_first: bool = False) -> Iterator[RenderableType]:
+def status_text(status: MirrorStatus, *, problems_first: bool = False) -> out.Lines:
     """A headline, one line per table, and a paragraph for each table with something to report, urgent ones first.
 
     `problems_first`: tables that need attention come before all others, as the end may not fit on the screen.
@@ -346,7 +345,7 @@ def _is_noted(table: TableStatus) -> bool:
     return bool(has_notes) or not isinstance(table.state, CaughtUp)
 
 
-def _paragraphs(tables: Iterable[TableStatus], status: MirrorStatus) -> Iterator[RenderableType]:
+def _paragraphs(tables: Iterable[TableStatus], status: MirrorStatus) -> out.Lines:
     for table in tables:
         yield ""
         yield from _paragraph(table, engine_running=status.is_worked_on)
@@ -405,7 +404,7 @@ def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -
     return out.grid(headings, rows)
 
 
-def _paragraph(table: TableStatus, *, engine_running: bool) -> Iterator[RenderableType]:
+def _paragraph(table: TableStatus, *, engine_running: bool) -> out.Lines:
     reported = {*table.ignored, getattr(table.state, "diagnostic", None)}
     style = STATE_STYLES[table.urgency]
     if isinstance(table.state, Halted):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.mirror import Mirror
+
+    Lines: TypeAlias = Iterator[RenderableType]  # of a report
 
 SCHEMA_VERSION = 1  # of every JSON document
 TENTHS_BELOW = 10  # seconds
@@ -108,7 +110,7 @@ def delta_table_json(mirror: Mirror, delta_folder: str) -> dict[str, Any]:
     }
 
 
-def diagnostic_lines(diagnostic: Diagnostic) -> Iterator[RenderableType]:
+def diagnostic_lines(diagnostic: Diagnostic) -> Lines:
     """`error[ME037]: message`, `--> location` and `help: …`."""
     from rich.text import Text
 
@@ -134,7 +136,7 @@ def verbatim(text: str) -> Text:
     return shown
 
 
-def with_help(text: str, help: str | None, style: str = "") -> Iterator[RenderableType]:
+def with_help(text: str, help: str | None, style: str = "") -> Lines:
     """A line, and below it what to do, if anything."""
     yield line(text, style)
     if help:
@@ -159,7 +161,7 @@ def indented(part: RenderableType) -> RenderableType:
     return Padding(line(part) if isinstance(part, str) else part, (0, 0, 0, 2), expand=False)
 
 
-def bullets(marked: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
+def bullets(marked: Sequence[tuple[str, str]]) -> Lines:
     """Texts behind their marks, the first `MAX_LINES`; a mark that begins with a severity has its style."""
     for mark, text in marked[:MAX_LINES]:
         style = next((style for severity, style in STYLES.items() if mark.startswith(severity.value)), "")
@@ -168,7 +170,7 @@ def bullets(marked: Sequence[tuple[str, str]]) -> Iterator[RenderableType]:
         yield line(f"  … and {len(marked) - MAX_LINES:,} more", "dim")
 
 
-def diagnostics(counted: Iterable[tuple[Diagnostic, int]], *, with_place: bool = True) -> Iterator[RenderableType]:
+def diagnostics(counted: Iterable[tuple[Diagnostic, int]], *, with_place: bool = True) -> Lines:
     """Findings behind their codes, each with its help and how often it was found."""
     marked = []
     for found, times in counted:
@@ -200,7 +202,7 @@ def grid(headings: Sequence[str], rows: Iterable[Sequence[RenderableType]]) -> T
     return table
 
 
-def rows_text(rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> Iterator[RenderableType]:
+def rows_text(rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> Lines:
     """Rows of a table below their columns; where these do not fit, each row as lines of `column: value`."""
     from rich.measure import Measurement
 

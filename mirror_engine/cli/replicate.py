@@ -26,9 +26,7 @@ from mirror_engine.monitoring.words import START_ENGINE, as_json, describe, fiel
 from mirror_engine.storage.roots import has_zone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rich.console import RenderableType
+    from collections.abc import Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.engine.cycle import SyncReport
@@ -120,7 +118,7 @@ def ignored_data(paths: int) -> str:
     return f", but {count(paths, 'path')} with data {'is' if paths == 1 else 'are'} ignored" if paths else ""
 
 
-def _attention(done: SyncReport) -> Iterator[RenderableType]:
+def _attention(done: SyncReport) -> out.Lines:
     """What failed, data that is ignored, and the tables that have not caught up, with what to do."""
     if whole := done.failures.get(None):
         yield from out.with_help(f"error: {whole.message}", whole.help, "bold red")

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from mirror_engine import __version__
+from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import NO_FOLDERS
-from mirror_engine.cli.output import STYLES, bullet, line, often
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Severity, count, printable
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.publisher.validate import TableReport, blocks_progress
@@ -61,7 +61,7 @@ def _severity(diagnostic: Diagnostic) -> Severity:
 
 
 def _message(diagnostic: Diagnostic, times: int) -> str:
-    return f"{diagnostic.full_message}{often(times)}{f'; help: {diagnostic.help}' if diagnostic.help else ''}"
+    return f"{diagnostic.full_message}{out.often(times)}{f'; help: {diagnostic.help}' if diagnostic.help else ''}"
 
 
 def _name(table: TableReport) -> str:
@@ -186,16 +186,16 @@ def _sarif_result(diagnostic: Diagnostic, times: int, number: int | None, path: 
     }
 
 
-def text(report: ValidationReport) -> Iterator[RenderableType]:
+def text(report: ValidationReport) -> out.Lines:
     """Table by table, the most serious findings first, each with its help; then a summary."""
     if report.diagnostics:
-        yield line(f"{report.landing_zone}:", "bold")
+        yield out.line(f"{report.landing_zone}:", "bold")
         yield from _findings(report.diagnostics, TableReport("", ""), report)
     for table in report.tables:
         yield _heading(table)
         yield from _findings(table.diagnostics, table, report)
         if table.fabric_error:
-            yield bullet("Fabric:", table.fabric_error, "dim")
+            yield out.bullet("Fabric:", table.fabric_error, "dim")
     if not (report.tables or report.diagnostics):
         yield NO_FOLDERS
     yield ""
@@ -208,11 +208,11 @@ def _heading(table: TableReport) -> RenderableType:
     total = len(table.files) + len(table.not_applied)
     applied = f"{len(table.files)} of {count(total, 'file')} applied" if table.not_applied else count(total, "file")
     numbers = f", {applied} ({count(table.rows, 'row')})" if total else ""
-    state = line(table.state.replace("_", " "), _STATE_STYLES.get(table.state, "yellow"))
-    return Text.assemble(line(_name(table), "bold"), ": ", state, numbers)
+    state = out.line(table.state.replace("_", " "), _STATE_STYLES.get(table.state, "yellow"))
+    return Text.assemble(out.line(_name(table), "bold"), ": ", state, numbers)
 
 
-def _findings(diagnostics: Iterable[Counted], table: TableReport, report: ValidationReport) -> Iterator[RenderableType]:
+def _findings(diagnostics: Iterable[Counted], table: TableReport, report: ValidationReport) -> out.Lines:
     by_code: dict[str, list[Counted]] = {}
     for found, times in sorted(diagnostics, key=lambda counted: -SEVERITY_ORDER.index(counted[0].severity)):
         by_code.setdefault(found.code, []).append((found, times))
@@ -220,21 +220,21 @@ def _findings(diagnostics: Iterable[Counted], table: TableReport, report: Valida
         for found, times in same[:MAX_OF_A_CODE]:
             label = f"{found.severity.value}[{found.code}]:"
             rules = f" ({', '.join(found.rules)})"
-            yield bullet(label, f"{found.message}{often(times)}{rules}", mark_style=STYLES[found.severity])
+            yield out.bullet(label, f"{found.message}{out.often(times)}{rules}", mark_style=out.STYLES[found.severity])
             place, number = report.path_of(found), line_of(found, table)
             if number is not None:
                 place += f":{number}" + ("" if found.row is None else f" (row {found.row})")
             elif found.row is not None:
                 place += f", row {found.row}"
             if place:
-                yield bullet("  -->", place)
+                yield out.bullet("  -->", place)
         if len(same) > MAX_OF_A_CODE:
-            yield bullet("  ...", f"and {len(same) - MAX_OF_A_CODE:,} more {same[0][0].code}", "dim")
+            yield out.bullet("  ...", f"and {len(same) - MAX_OF_A_CODE:,} more {same[0][0].code}", "dim")
         if help := same[0][0].help:
-            yield bullet("  help:", help)
+            yield out.bullet("  help:", help)
 
 
-def _summary(report: ValidationReport) -> Iterator[RenderableType]:
+def _summary(report: ValidationReport) -> out.Lines:
     files = sum(len(table.files) for table in report.tables)
     pending = sum(len(table.not_applied) for table in report.tables)
     rows = sum(table.rows for table in report.tables)
@@ -244,14 +244,14 @@ def _summary(report: ValidationReport) -> Iterator[RenderableType]:
     stopped = ", ".join(f"{count(number, 'table')} {state}" for state, number in sorted(stuck.items()))
     if severities:
         found = ", ".join(count(report.count(severity), severity.value) for severity in severities)
-        yield line(f"Found {found}{f': {stopped}' if stopped else ''} ({checked}).", STYLES[severities[0]])
+        yield out.line(f"Found {found}{f': {stopped}' if stopped else ''} ({checked}).", out.STYLES[severities[0]])
     elif files or pending or report.suppressed:
-        yield line(f"No problems found ({checked}).", "green")
+        yield out.line(f"No problems found ({checked}).", "green")
     else:
         yield f"Nothing has landed yet ({checked})."
     if report.suppressed:
-        yield line(f"{count(report.suppressed, 'finding')} suppressed.", "dim")
+        yield out.line(f"{count(report.suppressed, 'finding')} suppressed.", "dim")
     if severities:
         worst = [found for found, _ in report.all() if found.severity is severities[0]]
         first = next(filter(blocks_progress, worst), worst[0])
-        yield line(f"For details: mirror-engine explain {first.code}", "dim")
+        yield out.line(f"For details: mirror-engine explain {first.code}", "dim")

@@ -22,7 +22,7 @@ from mirror_engine.monitoring.words import as_json, cell
 from mirror_engine.storage.roots import check_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from rich.console import RenderableType
 
@@ -135,7 +135,7 @@ def demo(store: Path, config: Config, progress: str) -> int:
     return exits.of_result(reports[-1].result)
 
 
-def _demo_text(mirror: Mirror, reports: list[SyncReport]) -> Iterator[RenderableType]:
+def _demo_text(mirror: Mirror, reports: list[SyncReport]) -> out.Lines:
     from mirror_engine.cli.inspection import history_grid, status_text
     from mirror_engine.cli.replicate import report_text
 
@@ -291,7 +291,7 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
     )
 
 
-def _lost_lines(plans: Iterable[TableRebuild]) -> Iterator[RenderableType]:
+def _lost_lines(plans: Iterable[TableRebuild]) -> out.Lines:
     for plan in plans:
         if plan.lost:
             yield from out.diagnostic_lines(plan.lost)

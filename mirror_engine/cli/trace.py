@@ -18,7 +18,7 @@ from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.monitoring.words import as_json, cell, describe, fields_json, help_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
@@ -191,7 +191,7 @@ def _pending_json(file: PendingFile) -> dict[str, Any]:
     return {**fields_json(file, "path", "state", "reason"), "rows": as_json(rows)}
 
 
-def _row_text(table: str, history: RowHistory) -> Iterator[RenderableType]:
+def _row_text(table: str, history: RowHistory) -> out.Lines:
     """Every change below its file, then the row as it is."""
     key = ", ".join(f"{name} = {value}" for name, value in history.key.items())
     files = {change.file for change in history.changes}
@@ -219,7 +219,7 @@ def _pending_text(file: PendingFile) -> str:
     return f"changes of this key: {rows}{more}" if rows else "no change of this key"
 
 
-def _changes_of_file(changes: Sequence[TracedChange]) -> Iterator[RenderableType]:
+def _changes_of_file(changes: Sequence[TracedChange]) -> out.Lines:
     from rich.table import Table
 
     first = changes[0]
@@ -279,7 +279,7 @@ def _values(before: Row | None, after: Row | None, traced: TracedChange, taken: 
     return out.fitted(parts, taken)
 
 
-def _rows_text(heading: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
+def _rows_text(heading: str, rows: Sequence[Row]) -> out.Lines:
     yield out.line(f"{heading}: {count(len(rows), 'row') if rows else 'no row'}", "bold")
     for row in rows[:MAX_ROWS]:
         yield out.indented(out.fitted([out.line(f"{name} {cell(value)}") for name, value in row.items()], 2))
@@ -287,7 +287,7 @@ def _rows_text(heading: str, rows: Sequence[Row]) -> Iterator[RenderableType]:
         yield out.line(f"  … and {len(rows) - MAX_ROWS:,} more", "dim")
 
 
-def _agreement(history: RowHistory) -> Iterator[RenderableType]:
+def _agreement(history: RowHistory) -> out.Lines:
     """Whether the Delta table has the rows that its files make."""
     if history.delta_rows is None:
         is_applied = any(not change.pending_because for change in history.changes)
@@ -307,7 +307,7 @@ def _agreement(history: RowHistory) -> Iterator[RenderableType]:
         yield out.bullet("help:", MISMATCH_HELP)
 
 
-def _start_text(start: ReplayStart) -> Iterator[RenderableType]:
+def _start_text(start: ReplayStart) -> out.Lines:
     deleted = f"{count(start.deleted_files, 'earlier file')} {'was' if start.deleted_files == 1 else 'were'} deleted"
     if start.rows is None:
         yield out.line(f"{deleted}, and so was the Delta version after them: earlier rows are unknown", "bold red")
@@ -316,7 +316,7 @@ def _start_text(start: ReplayStart) -> Iterator[RenderableType]:
     yield from out.bullets([("not replayed, came before or with these:", path) for path in start.not_replayed])
 
 
-def _file_text(table: str, found: FileReport) -> Iterator[RenderableType]:
+def _file_text(table: str, found: FileReport) -> out.Lines:
     """Where the file is, what it contains, and its effect."""
     yield out.line(f"{table}, {found.path}: {found.state}", "bold")
     if found.state == "applied":
@@ -340,7 +340,7 @@ def _file_text(table: str, found: FileReport) -> Iterator[RenderableType]:
 
 def _plan_text(
     facts: Mapping[str, Any], steps: Sequence[PlannedStep], left: Sequence[FileStatus], status: TableStatus
-) -> Iterator[RenderableType]:
+) -> out.Lines:
     """The steps, then what is not included and why."""
     yield out.line(facts["message"], "bold")
     if not steps:
@@ -355,7 +355,7 @@ def _plan_text(
     yield from out.bullets(next_files(status.next_files, left))
 
 
-def _what_if_text(table: str, result: WhatIf) -> Iterator[RenderableType]:
+def _what_if_text(table: str, result: WhatIf) -> out.Lines:
     """The changed order, and the difference that it makes."""
     yield out.line(f"{table}, {'; '.join(result.changes)}", "bold")
     if result.start:

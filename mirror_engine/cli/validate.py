@@ -14,26 +14,13 @@ from typing import TYPE_CHECKING
 import click
 
 from mirror_engine.cli import exits
+from mirror_engine.cli import output as out
 from mirror_engine.cli.options import COUNT, DROPPING, DURATION, READING, Choice, PlaceType, command
-from mirror_engine.cli.output import (
-    STYLES,
-    bullet,
-    grid,
-    indented,
-    line,
-    note,
-    print_json,
-    report,
-    verbatim,
-    wants_json,
-)
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, count
 from mirror_engine.landing_zone.layout import ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import RenderableType
 
     from mirror_engine.cli.options import Downloads
@@ -112,7 +99,7 @@ def validate(
         raise UsageError("--watch takes one path", "give one ROOT, landing zone or table folder")
     if watch and isinstance(paths[0], Path) and not paths[0].exists():
         raise UsageError(f"{paths[0]} does not exist", f"create it first: mkdir -p {paths[0] / ZONE}")
-    if wants_json() and report_format not in {"text", "json"}:
+    if out.wants_json() and report_format not in {"text", "json"}:
         raise UsageError(f"--json cannot be combined with --format {report_format}", "omit one of them")
     codes = frozenset(known_code(code) for codes in ignore for code in codes.split(","))
     known = checks.read_baseline(baseline) if baseline else lambda *_: False
@@ -126,15 +113,15 @@ def validate(
         reports.append(found.compared_with(reports))
     if write_baseline:
         written = checks.write_baseline(write_baseline, reports)
-        note(f"{write_baseline}: {count(written, 'finding')} recorded")
+        out.note(f"{write_baseline}: {count(written, 'finding')} recorded")
         return exits.SUCCESS
     reports = [each.suppress(lambda found, each: each.code in codes or known(found, each)) for each in reports]
-    if wants_json() or report_format == "json":
+    if out.wants_json() or report_format == "json":
         targets = [found.to_json(config.delta_default_schema) for found in reports]
-        print_json({"ok": all(target["ok"] for target in targets), "targets": targets})
+        out.print_json({"ok": all(target["ok"] for target in targets), "targets": targets})
     elif report_format == "text":
         for path, found in zip(paths, reports, strict=True):
-            report({}, [*([line(f"{path}:", "bold")] if len(reports) > 1 else []), *forms.text(found)])
+            out.report({}, [*([out.line(f"{path}:", "bold")] if len(reports) > 1 else []), *forms.text(found)])
     else:
         render = {"github": forms.github, "junit": forms.junit, "sarif": forms.sarif}[report_format]
         sys.stdout.write(render(*reports))
@@ -144,10 +131,10 @@ def validate(
 def _watched(target: ValidationTarget, duration: float | None) -> ValidationReport:
     from mirror_engine.publisher.validate import watch
 
-    note(f"Watching {target.path} {'until Ctrl+C' if duration is None else f'for {duration:g}s'}.")
+    out.note(f"Watching {target.path} {'until Ctrl+C' if duration is None else f'for {duration:g}s'}.")
     seconds = math.inf if duration is None else duration
     with exits.Stopping() as stopping:
-        return watch(target, stopping.stop, lambda found: note(found.full_message), seconds)
+        return watch(target, stopping.stop, lambda found: out.note(found.full_message), seconds)
 
 
 def _relative(zone: str) -> str:
@@ -179,14 +166,14 @@ def explain(codes: tuple[str, ...]) -> None:
         rows = [
             (
                 page.code,
-                line(page.definition.severity.value, STYLES[page.definition.severity]),
+                out.line(page.definition.severity.value, out.STYLES[page.definition.severity]),
                 page.definition.name,
                 page.title,
             )
             for page in pages
         ]
-        text = [grid(["Code", "Severity", "Name", "About"], rows)]
-    report({"explanations": [page.to_json() for page in pages]}, text)
+        text = [out.grid(["Code", "Severity", "Name", "About"], rows)]
+    out.report({"explanations": [page.to_json() for page in pages]}, text)
 
 
 def known_code(text: str) -> str:
@@ -202,19 +189,19 @@ def known_code(text: str) -> str:
     raise UsageError(f'unknown diagnostic "{text}"', f"{help}mirror-engine explain lists all")
 
 
-def _page(page: Explanation) -> Iterator[RenderableType]:
+def _page(page: Explanation) -> out.Lines:
     from rich.text import Text
 
-    style = STYLES[page.definition.severity]
+    style = out.STYLES[page.definition.severity]
     yield Text.assemble((page.code, "bold"), f" {page.definition.name}  ", (page.severity, style))
     yield page.title
     for heading, text in (("Why it matters", page.why), ("What to do", page.what_to_do)):
-        yield from ("", line(heading, "bold"), indented(text))
+        yield from ("", out.line(heading, "bold"), out.indented(text))
     for heading, snippet in (("Example", page.example), ("Fixed", page.fixed)):
-        yield from ("", line(f"{heading}: {snippet.title}" if snippet.title else heading, "bold"))
-        yield from (verbatim(f"  {text}".rstrip()) for text in snippet.text.splitlines())
-    yield from ("", line("Rules", "bold"))
+        yield from ("", out.line(f"{heading}: {snippet.title}" if snippet.title else heading, "bold"))
+        yield from (out.verbatim(f"  {text}".rstrip()) for text in snippet.text.splitlines())
+    yield from ("", out.line("Rules", "bold"))
     for rule in page.rules:
         first, *rows = rule.about(page.code).splitlines()
-        yield bullet(rule.name, first)
-        yield from (bullet(" " * len(rule.name), row) for row in rows)
+        yield out.bullet(rule.name, first)
+        yield from (out.bullet(" " * len(rule.name), row) for row in rows)
