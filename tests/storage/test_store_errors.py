@@ -15,7 +15,7 @@ from store_publisher import StorePublisher
 from store_servers import alone
 
 from mirror_engine.cli.main import main
-from mirror_engine.engine import run
+from mirror_engine.engine import cycle
 from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake.faults import parse_fault
@@ -131,7 +131,7 @@ def codes(tmp_path, emulator, monkeypatch, capfd, caplog):
         monkeypatch.setenv(folder, str(tmp_path / folder))
     (tmp_path / "TMPDIR").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(run, "MAX_SYNC_ATTEMPTS", 1)
+    monkeypatch.setattr(cycle, "MAX_SYNC_ATTEMPTS", 1)
     caplog.set_level("DEBUG", "urllib3")
     printed = ""
 
