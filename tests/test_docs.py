@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from posixpath import dirname, normpath
 from typing import get_args
@@ -94,13 +95,17 @@ def test_commands_of_pages_exist_with_their_options(page):
 FOREIGN = {"--trusted-microsoft-suffixes", "--add-modules", "--profile"}  # options of other programs, named alone
 
 
+@cache
+def known_options():
+    helps = " ".join([help_of(()), *(help_of(tuple(name.split())) for name in ALL_COMMANDS)])
+    return FOREIGN | set(re.findall(r"--[a-z][\w-]*", helps))
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])  # names what is gone
 def test_options_that_a_page_names_exist(page):
-    helps = " ".join([help_of(()), *(help_of(tuple(name.split())) for name in ALL_COMMANDS)])
-    known = FOREIGN | set(re.findall(r"--[a-z][\w-]*", helps))
     spans = re.findall(r"`([^`\n]+)`", FENCED.sub("", (HOME / page).read_text(encoding="utf-8")))
     ours = [span for span in spans if span.startswith(("-", "mirror-engine", *ALL_COMMANDS))]
-    assert {flag for span in ours for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", span)} - known == set()
+    assert {flag for span in ours for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*", span)} - known_options() == set()
 
 
 def test_a_command_or_option_that_does_not_exist_is_found():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 
-import pytest
 from mutants.__main__ import _tried
 from mutants.catalogue import HOME, Mutant, catalogue
 
@@ -13,21 +13,22 @@ MUTANTS = catalogue()
 FEWEST = 30
 
 
-def named(mutant):
-    return mutant.name.replace(" ", "-")
+@cache
+def text_of(path):
+    return (HOME / path).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=named)
-def test_a_mutant_changes_lines_that_stand_there_once_and_names_tests_there_are(mutant):
-    text = (HOME / "mirror_engine" / mutant.file).read_text(encoding="utf-8")
-    changed = mutant.applied_to(text)
-    assert changed != text
-    assert compile(changed, mutant.file, "exec", ast.PyCF_ONLY_AST)
-    assert mutant.caught_by
-    for test in mutant.caught_by:
-        path, _, function = test.partition("::")
-        tests = (HOME / path).read_text(encoding="utf-8")
-        assert re.search(rf"^def {function}\(" if function else "^ *def test_", tests, re.MULTILINE)
+def test_a_mutant_changes_lines_that_stand_there_once_and_names_tests_there_are():
+    for mutant in MUTANTS:
+        text = text_of(f"mirror_engine/{mutant.file}")
+        changed = mutant.applied_to(text)
+        assert changed != text, mutant
+        assert compile(changed, mutant.file, "exec", ast.PyCF_ONLY_AST)
+        assert mutant.caught_by, mutant
+        for test in mutant.caught_by:
+            path, _, function = test.partition("::")
+            wanted = rf"^def {function}\(" if function else "^ *def test_"
+            assert re.search(wanted, text_of(path), re.MULTILINE), mutant
 
 
 def test_there_are_enough_of_them_without_spark_and_each_has_a_name_of_its_own():

@@ -148,6 +148,7 @@ def test_an_emptied_folder_is_a_missing_one(shop):
     assert len(drops(shop)) == 1
 
 
+@pytest.mark.usefixtures("one_attempt")
 def test_a_zone_without_any_file_proves_nothing(shop):
     shutil.rmtree(folder(shop))
     sync(shop)

@@ -68,6 +68,7 @@ def test_each_reason_has_its_words(text, call, monkeypatch):
     check(TEXTS[text][1], CALLS[call])
 
 
+@pytest.mark.slow
 def test_a_dead_proxy(monkeypatch):
     for name in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID"):
         monkeypatch.setenv(name, "11111111-1111-1111-1111-111111111111")

@@ -245,6 +245,7 @@ def in_order(monkeypatch):
 @pytest.mark.usefixtures("in_order")
 @pytest.mark.parametrize("is_done", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("checkpoint", [None, 3])
+@pytest.mark.slow
 def test_a_drop_shows_the_table_whole_or_not_at_all_wherever_it_ends(tables, store, disk, checkpoint, is_done):
     whole, ended, steps = list(range(6)), False, 0
     while not ended:
@@ -322,6 +323,7 @@ class Stalled:
 @pytest.mark.usefixtures("in_order")
 @pytest.mark.parametrize("commits", [1, 9], ids=["fewer versions", "more versions"])
 @pytest.mark.parametrize("checkpoint", [None, 3])
+@pytest.mark.slow
 def test_a_drop_that_was_overtaken_leaves_the_next_engines_table_whole(tables, disk, checkpoint, commits):
     for at in itertools.count(1):
         folder = log_of(disk, checkpoint=checkpoint)

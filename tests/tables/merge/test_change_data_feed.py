@@ -90,6 +90,7 @@ def read_by_spark(spark, folder):
 
 
 @pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.slow
 def test_deltalake_feeds_random_changes_of_every_type(local, kind):
     table = Scenario(local, schema_of(f"k:{kind}", f"c:{kind}", "v:long"), ["k"])
     cells = [*KEYS[kind], None]
