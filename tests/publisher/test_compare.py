@@ -47,6 +47,7 @@ TYPES = {
     "Count": pa.int64(),
 }
 NOON = datetime(2026, 11, 2, 12, 0, 0, 123456, tzinfo=timezone.utc)
+SOLD = datetime(2026, 11, 2, 8, 15, 29, 500000, tzinfo=timezone.utc)
 ITEMS = [
     {"Name": "Sku", "DataType": "String"},
     {"Name": "Note", "DataType": "String", "IsNullable": True},
@@ -145,8 +146,20 @@ def name(number, ending="parquet"):
     return f"{number:020}.{ending}"
 
 
-def with_row(number, **cells):
-    return lambda rows: [{**row, **cells} if row["Id"] == number else row for row in rows]
+def with_row(*numbers, by="Id", **cells):
+    return lambda rows: [{**row, **cells} if row[by] in numbers else row for row in rows]
+
+
+def adding(*more):
+    return lambda rows: [*rows, *more]
+
+
+def without(*numbers):
+    return lambda rows: [row for row in rows if row["Id"] not in numbers]
+
+
+def doubling(*numbers):
+    return lambda rows: rows + [row for row in rows if row["Id"] in numbers]
 
 
 def of_column(column, made):
@@ -157,95 +170,53 @@ def of_column(column, made):
     return of_table
 
 
-def lost_order(rows):
-    """Files 3 and 4 exchanged: those keys of both have the content of 3."""
-    return [{**row, "City": "Wels"} if row["Id"] in (2, 3, 4) else row for row in rows]
+def whole(column, made, kind, rule, file=None):
+    """A column as a whole, of 32 rows."""
+    return Planted(of_column(column, made), kind, rule, file, column=column, count=32)
 
 
+def one(number, kind, rule, file=1, **cell):
+    """One cell of an order."""
+    return Planted(with_row(number, **cell), kind, rule, file, (number,), column=next(iter(cell)))
+
+
+def item(sku, kind, rule, **cell):
+    """One cell of an item, in text."""
+    change = with_row(sku, by="Sku", **cell)
+    return Planted(change, kind, rule, 1, (sku,), column=next(iter(cell)), table="Items")
+
+
+def in_seconds(cells):
+    return cells.cast(pa.timestamp("s", "UTC"), safe=False).cast(pa.timestamp("us", "UTC"))
+
+
+def an_hour_later(cells):
+    return pa.chunked_array([pa.array([cell + timedelta(hours=1) for cell in cells.to_pylist()], cells.type)])
+
+
+SECOND_FILE = tuple(range(21, 31))
+STALE = {"City": "Linz", "Amount": Decimal("11.25")}  # of order 11 before its update
 PLANTED = {
-    "a lost delete": Planted(lambda rows: [*rows, order(10)], "lost_delete", "LZ-4.1", 5, (10,)),
-    "a lost update": Planted(with_row(11, City="Linz", Amount=Decimal("11.25")), "lost_update", "LZ-4.1", 5, (11,)),
-    "a lost insert": Planted(lambda rows: [r for r in rows if r["Id"] != 40], "lost_insert", "LZ-4.1", 6, (40,)),
-    "a doubled insert": Planted(
-        lambda rows: rows + [r for r in rows if r["Id"] == 31], "doubled_change", "LZ-4.18", 5, (31,)
-    ),
-    "a file that was left out": Planted(
-        lambda rows: [r for r in rows if not 21 <= r["Id"] <= 30], "file_lost", "LZ-4.18", 2, tuple(range(21, 31))
-    ),
-    "a file applied twice": Planted(
-        lambda rows: rows + [r for r in rows if 21 <= r["Id"] <= 30], "file_twice", "LZ-4.18", 2, tuple(range(21, 31))
-    ),
-    "two files in the wrong order": Planted(lost_order, "order", "LZ-4.2", 4, (2, 3, 4), other=3),
-    "a wrong cast": Planted(with_row(3, Weight=0.0), "cast", "LZ-5.8", 4, (3,), column="Weight"),
-    "a column of another type": Planted(
-        of_column("Weight", lambda cells: cells.cast(pa.float32())),
-        "column_type",
-        "LZ-5.2",
-        1,
-        column="Weight",
-        count=32,
-    ),
-    "a missing column": Planted(
-        of_column("Weight", lambda cells: pa.nulls(len(cells), pa.float64())),
-        "null_value",
-        "LZ-4.5",
-        None,
-        column="Weight",
-        count=32,
-    ),
-    "NULL instead of ''": Planted(with_row(5, City=None), "empty_is_null", "LZ-6.8", 3, (5,), column="City"),
-    "'' and NULL in text": Planted(
-        lambda rows: [{**row, "Note": None} if row["Sku"] == "A" else row for row in rows],
-        "empty_is_null",
-        "LZ-6.8",
-        1,
-        ("A",),
-        column="Note",
-        table="Items",
-    ),
-    "a truncated time in text": Planted(
-        lambda rows: [row | {"Sold": row["Sold"] and row["Sold"].replace(microsecond=0)} for row in rows],
-        "truncated_time",
-        "LZ-6.9",
-        1,
-        ("B",),
-        column="Sold",
-        table="Items",
-    ),
-    "'' instead of NULL": Planted(
-        lambda rows: [{**row, "City": ""} if row["Id"] == 12 else row for row in rows],
-        "null_is_empty",
-        "LZ-6.8",
-        1,
-        (12,),
-        column="City",
-    ),
-    "a number that wrapped around": Planted(
-        with_row(19, Count=19 + 2**16 - 2**32), "cast", "LZ-5.8", 1, (19,), column="Count"
-    ),
-    "a truncated timestamp": Planted(
-        with_row(7, At=order(7)["At"].replace(microsecond=123000)), "truncated_time", "LZ-5.8", 1, (7,), column="At"
-    ),
-    "all timestamps truncated": Planted(
-        of_column("At", lambda cells: cells.cast(pa.timestamp("s", "UTC"), safe=False).cast(pa.timestamp("us", "UTC"))),
-        "truncated_time",
-        "LZ-5.8",
-        None,
-        column="At",
-        count=32,
-    ),
-    "a shifted timestamp": Planted(
-        of_column(
-            "At",
-            lambda cells: pa.chunked_array([pa.array([c + timedelta(hours=1) for c in cells.to_pylist()], cells.type)]),
-        ),
-        "shifted_time",
-        "LZ-5.8",
-        None,
-        column="At",
-        count=32,
-    ),
-    "a row of no file": Planted(lambda rows: [*rows, order(77)], "no_file", "LZ-4.2", None, (77,)),
+    "a lost delete": Planted(adding(order(10)), "lost_delete", "LZ-4.1", 5, (10,)),
+    "a lost update": Planted(with_row(11, **STALE), "lost_update", "LZ-4.1", 5, (11,)),
+    "a lost insert": Planted(without(40), "lost_insert", "LZ-4.1", 6, (40,)),
+    "a doubled insert": Planted(doubling(31), "doubled_change", "LZ-4.18", 5, (31,)),
+    "a file that was left out": Planted(without(*SECOND_FILE), "file_lost", "LZ-4.18", 2, SECOND_FILE),
+    "a file applied twice": Planted(doubling(*SECOND_FILE), "file_twice", "LZ-4.18", 2, SECOND_FILE),
+    # those keys of both files have the content of 3
+    "two files in the wrong order": Planted(with_row(2, 3, 4, City="Wels"), "order", "LZ-4.2", 4, (2, 3, 4), other=3),
+    "a wrong cast": one(3, "cast", "LZ-5.8", 4, Weight=0.0),
+    "a column of another type": whole("Weight", lambda cells: cells.cast(pa.float32()), "column_type", "LZ-5.2", 1),
+    "a missing column": whole("Weight", lambda cells: pa.nulls(len(cells), pa.float64()), "null_value", "LZ-4.5"),
+    "NULL instead of ''": one(5, "empty_is_null", "LZ-6.8", 3, City=None),
+    "'' and NULL in text": item("A", "empty_is_null", "LZ-6.8", Note=None),
+    "a truncated time in text": item("B", "truncated_time", "LZ-6.9", Sold=SOLD.replace(microsecond=0)),
+    "'' instead of NULL": one(12, "null_is_empty", "LZ-6.8", City=""),
+    "a number that wrapped around": one(19, "cast", "LZ-5.8", Count=19 + 2**16 - 2**32),
+    "a truncated timestamp": one(7, "truncated_time", "LZ-5.8", At=order(7)["At"].replace(microsecond=123000)),
+    "all timestamps truncated": whole("At", in_seconds, "truncated_time", "LZ-5.8"),
+    "a shifted timestamp": whole("At", an_hour_later, "shifted_time", "LZ-5.8"),
+    "a row of no file": Planted(adding(order(77)), "no_file", "LZ-4.2", None, (77,)),
     "a changed row": Planted(with_row(8, City="Nowhere"), "other", "LZ-4.2", 1, (8,)),
 }
 
@@ -293,18 +264,16 @@ def test_nullability_and_the_order_of_columns_do_not_count(fabric):
 
 
 def test_all_at_once_are_told_apart(fabric):
-    fabric.plant(lambda rows: [*rows, order(10), order(77)])
-    fabric.plant(with_row(11, City="Linz", Amount=Decimal("11.25")))
-    fabric.plant(
-        of_column("At", lambda c: c.cast(pa.timestamp("s", "UTC"), safe=False).cast(pa.timestamp("us", "UTC")))
-    )
+    fabric.plant(adding(order(10), order(77)))
+    fabric.plant(with_row(11, **STALE))
+    fabric.plant(of_column("At", in_seconds))
     (found,) = fabric.compare("orders").values()
     kinds = {finding.kind: finding.count for finding in found.findings}
     assert kinds == {"truncated_time": 34 - 2, "lost_delete": 1, "lost_update": 1, "no_file": 1}
 
 
 def test_a_lost_change_of_a_number_is_no_cast(fabric):
-    fabric.plant(with_row(11, City="Linz", Amount=Decimal("11.25"), Weight=order(11)["Weight"]))
+    fabric.plant(with_row(11, **STALE, Weight=order(11)["Weight"]))
     fabric.plant(with_row(8, Weight=1.5, Count=0))
     (found,) = fabric.compare("Orders").values()
     assert {(each.kind, each.column, each.keys[0].values["Id"]) for each in found.findings} == {
@@ -319,7 +288,7 @@ def test_more_keys_than_are_looked_at_are_counted(fabric, monkeypatch):
     (found,) = fabric.compare("Orders").values()
     assert [(each.kind, each.count, len(each.keys)) for each in found.findings] == [("file_lost", 10, 4)]
     assert found.not_traced == 0
-    fabric.plant(lambda rows: [row for row in rows if row["Id"] not in range(12, 20)])
+    fabric.plant(without(*range(12, 20)))
     (found,) = fabric.compare("Orders").values()
     assert found.not_traced > 0
 
@@ -328,7 +297,7 @@ def test_a_commit_of_fabric_while_the_zone_is_read_does_not_count(fabric):
     class Committing(DeltalakeWriter):
         def rows(self, table, **options):
             if table == "dbo/Orders":
-                fabric.plant(lambda rows: [*rows, order(77)])
+                fabric.plant(adding(order(77)))
             return super().rows(table, **options)
 
     work = fabric.root.parent / "work"
@@ -347,10 +316,10 @@ def test_files_that_fabric_has_not_applied_are_no_difference(fabric):
     fabric.orders.apply_changes((4, order(1, "Nowhere")), (2, {"Id": 2}))
     (found,) = fabric.compare("Orders").values()
     assert (found.verdict, found.not_yet) == ("not_yet", (name(7), name(8)))
-    fabric.plant(lambda rows: [*rows, order(50)])
+    fabric.plant(adding(order(50)))
     (found,) = fabric.compare("Orders").values()
     assert (found.verdict, found.not_yet) == ("not_yet", (name(8),))
-    fabric.plant(lambda rows: [*rows, order(10)])
+    fabric.plant(adding(order(10)))
     (found,) = fabric.compare("Orders").values()
     assert (found.verdict, found.not_yet) == ("different", (name(8),))
     assert [(each.kind, each.count) for each in found.findings] == [("lost_delete", 1)]
@@ -429,7 +398,7 @@ def test_a_file_that_came_late_is_no_difference_where_time_orders_files(tmp_path
     fabric.plant(lambda rows: [order(1, "late"), order(2, "late"), rows[2], order(9)])
     (found,) = fabric.compare().values()
     assert (found.verdict, found.late) == ("equal", ("a.parquet",))
-    fabric.plant(lambda rows: [row for row in rows if row["Id"] != 3])
+    fabric.plant(without(3))
     (found,) = fabric.compare().values()
     assert (found.verdict, found.late, found.findings[0].kind) == ("different", ("a.parquet",), "lost_update")
 
@@ -475,7 +444,7 @@ def test_a_history_by_time_is_gone_where_fabric_has_processed_more(tmp_path):
 def test_fabric_read_on_where_the_replay_halts(fabric):
     fabric.orders.apply_changes((4, order(60)), (3, order(61)))
     assert fabric.compare("Orders")["Orders"].verdict == "equal"
-    fabric.plant(lambda rows: [*rows, order(60), order(61)])
+    fabric.plant(adding(order(60), order(61)))
     (found,) = fabric.compare("Orders").values()
     (finding,) = found.findings
     assert (finding.kind, finding.file, finding.count) == ("rejected_here", name(7), 2)
@@ -666,7 +635,7 @@ def test_in_a_store_a_zone_is_pulled_and_compared_and_nothing_is_written(fabric,
     assert run(capsys, "pull", url, here)[0] == 0
     assert len(list((here / ZONE / "Orders").glob("*.parquet"))) == 6
     assert contents(open_storage(url)) == before
-    fabric.plant(lambda rows: [*rows, order(10)])
+    fabric.plant(adding(order(10)))
     stored(TABLES)
     code, out, _ = run(capsys, "compare", url, "Orders", "--json")
     (finding,) = json.loads(out)["tables"][0]["findings"]

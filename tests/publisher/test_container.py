@@ -1,4 +1,4 @@
-"""`OneLakeContainer` with a Docker client that runs the image's command as a process of this machine.
+"""`OneLakeContainer` where a container is a process of this machine that runs the image's command.
 
 No Docker is asked: `make image-check` builds the image and runs it.
 """
@@ -14,7 +14,6 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import pytest
 import requests
@@ -22,7 +21,6 @@ from azure.identity import DefaultAzureCredential
 from azure.storage.filedatalake import DataLakeServiceClient
 from docker.errors import APIError
 from testcontainers.core import container as core
-from testcontainers.core.config import ConnectionMode
 
 from mirror_engine.errors import SetupError
 from mirror_engine.publisher.testing.container import PORT, START_SECONDS, OneLakeContainer
@@ -33,93 +31,53 @@ DOCKERFILE = (Path(__file__).parents[2] / "Dockerfile").read_text(encoding="utf-
 COMMAND = json.loads(re.findall(r"^CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)[0])
 
 
-class Result(NamedTuple):
-    """What a command in a container gives."""
+@pytest.fixture
+def docker(tmp_path, monkeypatch):
+    """Containers are processes; its `port` is theirs."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        docker = SimpleNamespace(port=free.getsockname()[1])
 
-    exit_code: int
-    output: bytes
-
-
-class Process:
-    """A container of the image, as a process."""
-
-    id = short_id = "c0ffee"
-
-    def __init__(self, folder, environment):
-        self.store, self._folder, self._environment, self._process = folder / "store", folder, environment, None
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-
-    def start(self):
-        words = [{"/store": str(self.store), str(PORT): str(self.port)}.get(word, word) for word in COMMAND]
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self._folder), **self._environment}
-        with (self._folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(
+    def start(container):
+        assert (container.image, [str(port) for port in container.ports]) == ("mirror-engine:latest", [str(PORT)])
+        words = [{"/store": str(tmp_path / "store"), str(PORT): str(docker.port)}.get(word, word) for word in COMMAND]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **container.env}
+        with (tmp_path / "log").open("wb") as log:
+            docker.process = subprocess.Popen(
                 [sys.executable, "-m", "mirror_engine", *words], env=environment, stdout=log, stderr=subprocess.STDOUT
             )
 
-    def exec_run(self, cmd, **_):
-        if self._process.poll() is not None:
+    def stop(*_):
+        docker.process.terminate()
+        docker.process.wait(60)
+
+    def has_ended(_):
+        return docker.process.poll() is not None
+
+    def execute(container, command):
+        if has_ended(container):
             raise APIError("409 Conflict: container is not running")
-        program, path = cmd
+        program, path = command
         assert program == "cat"
-        try:
-            return Result(0, self._at(path).read_bytes())
-        except FileNotFoundError:
-            return Result(1, b"cat: no such file")
+        file = tmp_path / Path(path).relative_to("/")
+        return (0, file.read_bytes()) if file.exists() else (1, b"cat: no such file")
 
-    def reload(self):
-        self.status = "running" if self._process.poll() is None else "exited"
-
-    def logs(self, *, stdout=True, **_):
-        return (self._folder / "log").read_bytes() if stdout else b""
-
-    def remove(self, **_):
-        self._process.terminate()
-        self._process.wait(60)
-
-    def _at(self, path):
-        return self.store / Path(path).relative_to("/store")
-
-
-class FakeDocker:
-    """What a container asks of Docker."""
-
-    def __init__(self, folder):
-        self.folder, self.created = folder, []
-        self.client = SimpleNamespace(close=lambda: None)
-
-    def create(self, image, *, environment, ports, **_):
-        self.created.append((image, ports))
-        return Process(self.folder, environment)
-
-    def start(self, process):
-        process.start()
-        self.process = process
-
-    def port(self, _, port):
-        assert int(str(port).partition("/")[0]) == PORT
-        return self.process.port
-
-    def get_connection_mode(self):
-        return ConnectionMode.docker_host
-
-    def host(self):
-        return "localhost"
-
-
-@pytest.fixture
-def docker(tmp_path, monkeypatch):
-    fake = FakeDocker(tmp_path)
-    monkeypatch.setattr(core, "DockerClient", lambda **_: fake)
-    monkeypatch.setattr(core.c, "ryuk_disabled", True)
-    return fake
+    for name, answer in {
+        "start": start,
+        "stop": stop,
+        "exec": execute,
+        "reload": lambda _: None,
+        "status": property(lambda container: "exited" if has_ended(container) else "running"),
+        "get_logs": lambda _: ((tmp_path / "log").read_bytes(), b""),
+        "get_container_host_ip": lambda _: "localhost",
+        "get_exposed_port": lambda _, port: docker.port if port == PORT else None,
+    }.items():
+        monkeypatch.setattr(core.DockerContainer, name, answer)
+    monkeypatch.setattr(core, "DockerClient", SimpleNamespace)
+    return docker
 
 
 def test_a_publisher_of_this_machine_reaches_the_emulator_in_the_container(docker):
     with OneLakeContainer() as lake:
-        assert docker.created[0][0] == "mirror-engine:latest"
-        assert list(docker.created[0][1]) == [str(PORT)]
         before = dict(os.environ)
         with lake.led_here():
             service = DataLakeServiceClient(
@@ -134,7 +92,7 @@ def test_a_publisher_of_this_machine_reaches_the_emulator_in_the_container(docke
             )
         assert dict(os.environ) == before
         java = lake.environment["MIRROR_ENGINE_JAVA_OPTIONS"]
-        assert f"-Dhttps.proxyHost=localhost -Dhttps.proxyPort={docker.process.port} " in java
+        assert f"-Dhttps.proxyHost=localhost -Dhttps.proxyPort={docker.port} " in java
         stores = [Path(lake.environment["SSL_CERT_FILE"]), Path(java.rpartition("=")[2])]
         assert all(path.stat().st_size for path in stores)
         assert "PATH" not in lake.environment

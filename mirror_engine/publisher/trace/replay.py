@@ -140,8 +140,6 @@ class TraceContext:
 
     Attributes:
         context: the mirror's own, to be read only.
-        plan: what the engine would do now.
-        status: the table's status.
         progress: of the folder's present generation; None before anything was applied.
         commits: of the Delta table, oldest first, as far back as its log reaches; none before anything was applied.
         zone: the landing zone, from ROOT.
@@ -151,6 +149,7 @@ class TraceContext:
     """
 
     context: EngineContext
+    name: TableName
     plan: Plan
     status: TableStatus
     progress: Progress | None
@@ -159,11 +158,6 @@ class TraceContext:
     storage: Storage
     listing: TableListing
     overwritten: frozenset[str]
-
-    @property
-    def name(self) -> TableName:
-        """The table."""
-        return self.plan.table
 
     @property
     def key_columns(self) -> tuple[str, ...]:
@@ -207,7 +201,7 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
         storage = ZoneView(storage, _as_applied(folder, listing, progress, commits, present))
         listing = listing_of(storage, context.config, name)
     overwritten = _overwritten(listing, progress, storage, folder)
-    return TraceContext(context, plan, status, progress, commits, zone.folder, storage, listing, overwritten)
+    return TraceContext(context, name, plan, status, progress, commits, zone.folder, storage, listing, overwritten)
 
 
 def listing_of(storage: Storage, config: Config, name: TableName) -> TableListing:
