@@ -348,10 +348,10 @@ class _Comparison:
         if self._metadata.strategy is Strategy.SEQUENTIAL:
             return None
         exchanged = Counter(
-            (guess.other, guess.blamed.file)
+            (guess.other, str(guess.file))
             for key in self._sampled(sides, sides.order)
             for guess in guesses(key.changes, key.theirs, sides.keys)
-            if guess.kind == "order" and guess.blamed and guess.other not in sides.order.times
+            if guess.kind == "order" and guess.other not in sides.order.times
         )
         if not exchanged:
             return None
@@ -418,20 +418,16 @@ class _Comparison:
         rejected = self._rejected(state.diagnostic, 0) if isinstance(state, Halted) else None
         groups: defaultdict[tuple[str, str | None, str], list[FoundKey]] = defaultdict(list)
         for key, guess in causes:
-            file, row = (guess.blamed.file, guess.blamed.row) if guess.blamed else (None, None)
             is_behind = rejected and guess.kind in {"other", "no_file"}
-            cause = ("rejected_here", None, "") if is_behind else (guess.kind, file, guess.other)
-            groups[cause].append(FoundKey(key.values, file, row))
+            cause = ("rejected_here", None, "") if is_behind else guess[:3]
+            groups[cause].append(FoundKey(key.values, guess.file, guess.row))
         counted = 0
         for (kind, file, other), keys in groups.items():
             whole = last.keys_of(file, other) if kind in WHOLE_FILE and file else sides.differing[:0]
             total = max(len(keys), len(np.intersect1d(whole, sides.differing)))
             counted += total
-            base = (
-                rejected
-                if kind == "rejected_here" and rejected
-                else finding(kind, self._metadata, file=file, other_file=other or None)
-            )
+            base = rejected if kind == "rejected_here" else None
+            base = base or finding(kind, self._metadata, file=file, other_file=other or None)
             found.append(replace(base, count=total, keys=tuple(keys[: self._limit])))
         return found, max(len(sides.differing) - counted, 0)
 
@@ -487,15 +483,10 @@ class _Comparison:
 def _causes(sides: _Sides, sampled: Sequence[_Sampled], last: LastChanges) -> list[tuple[_Sampled, Guess]]:
     """The likeliest cause for each key; a whole file where nearly all of its keys differ alike."""
     options = [guesses(key.changes, key.theirs, sides.keys) for key in sampled]
-    explained = Counter(
-        (guess.kind, guess.blamed.file, guess.other)
-        for found in options
-        for guess in found
-        if guess.kind in WHOLE_FILE and guess.blamed
-    )
+    explained = Counter(guess[:3] for found in options for guess in found if guess.kind in WHOLE_FILE)
     numbers, whole = np.array([key.number for key in sampled], np.uint64), set()
     for cause, times in explained.items():
-        keys = last.keys_of(*cause[1:])
+        keys = last.keys_of(str(cause[1]), cause[2])
         is_most = len(keys) > 1 and np.isin(keys, sides.differing).mean() >= MOST
         if is_most and times >= MOST * np.isin(numbers, keys).sum():
             whole.add(cause)
@@ -503,8 +494,7 @@ def _causes(sides: _Sides, sampled: Sequence[_Sampled], last: LastChanges) -> li
     def rank(guess: Guess) -> int:
         if guess.kind not in WHOLE_FILE:
             return len(WHOLE_FILE)
-        is_whole = guess.blamed and (guess.kind, guess.blamed.file, guess.other) in whole
-        return WHOLE_FILE.index(guess.kind) if is_whole else len(WHOLE_FILE) + 1
+        return WHOLE_FILE.index(guess.kind) if guess[:3] in whole else len(WHOLE_FILE) + 1
 
     return [
         (key, min(found, key=rank) if found else likely(key.changes, key.ours, key.theirs, sides.keys))

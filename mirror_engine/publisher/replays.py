@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -57,8 +57,7 @@ class Order:
     times: Mapping[str, int] = field(default_factory=dict)  # nanoseconds since 1970
 
 
-@dataclass(frozen=True)
-class FileKeys:
+class FileKeys(NamedTuple):
     """A replayed file: its path from the table folder, its columns, and a hash for the key of each of its rows."""
 
     path: str
@@ -66,8 +65,7 @@ class FileKeys:
     hashes: Hashes
 
 
-@dataclass(frozen=True)
-class Replay:
+class Replay(NamedTuple):
     """A table folder, replayed: its status, its rows (None without a table), and its files in order."""
 
     status: TableStatus
@@ -77,17 +75,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Replays:
-    """Replays of one table folder.
-
-    Attributes:
-        view: the zone with archived files at their old paths.
-        others: paths of the other table folders, which are hidden.
-        config: options of the replays.
-        work: a folder of this machine for the replayed tables.
-        folder: the table folder, from ROOT.
-        name: the table.
-        listen: called with the events of the replays.
-    """
+    """Replays of one table folder, `folder` from ROOT; `others` are hidden; replayed tables are in `work`."""
 
     view: RestoredView
     others: Mapping[str, None]
@@ -199,13 +187,17 @@ def causes() -> Mapping[str, Mapping[str, str]]:
 _LOST = {RowMarker.DELETE: "lost_delete", RowMarker.INSERT: "lost_insert"}
 
 
-@dataclass(frozen=True)
-class Guess:
-    """What would explain a key's rows in Fabric's table: a kind of `causes`, the change to blame, another file."""
+class Guess(NamedTuple):
+    """What would explain a key's rows in Fabric's table: a kind of `causes`, the file, another one, and the row."""
 
     kind: str
-    blamed: FileChange | None
+    file: str | None = None
     other: str = ""
+    row: int | None = None
+
+
+def _guess(kind: str, blamed: FileChange, other: str = "") -> Guess:
+    return Guess(kind, blamed.file, other, blamed.row)
 
 
 def final_rows(changes: Iterable[FileChange], keys: Sequence[str]) -> list[dict[str, Any]]:
@@ -222,23 +214,23 @@ def _alternatives(changes: Sequence[FileChange]) -> Iterator[tuple[Guess, Sequen
     newest = range(len(changes) - 1, max(len(changes) - MAX_CHANGES, 0) - 1, -1)
     for at in newest:
         lost = _LOST.get(changes[at].change.marker, "lost_update")
-        yield Guess(lost, changes[at]), [*changes[:at], *changes[at + 1 :]]
+        yield _guess(lost, changes[at]), [*changes[:at], *changes[at + 1 :]]
     files = [list(group) for _, group in groupby(changes, lambda each: each.file)]
     last_files = range(len(files) - 1, max(len(files) - MAX_CHANGES, 0) - 1, -1)
     for at in last_files:
         before, own, after = files[:at], files[at], files[at + 1 :]
-        yield Guess("file_lost", own[-1]), _joined([*before, *after])
-        yield Guess("file_twice", own[-1]), _joined([*before, own, own, *after])
+        yield _guess("file_lost", own[-1]), _joined([*before, *after])
+        yield _guess("file_twice", own[-1]), _joined([*before, own, own, *after])
         if before:
             other = before[-1]
-            yield Guess("order", own[-1], other[-1].file), _joined([*before[:-1], own, other, *after])
+            yield _guess("order", own[-1], other[-1].file), _joined([*before[:-1], own, other, *after])
     for at in newest:
         if changes[at].change.marker is RowMarker.INSERT:
-            yield Guess("doubled_change", changes[at]), [*changes[: at + 1], *changes[at:]]
+            yield _guess("doubled_change", changes[at]), [*changes[: at + 1], *changes[at:]]
             upsert = replace(changes[at], change=replace(changes[at].change, marker=RowMarker.UPSERT))
-            yield Guess("insert_replaced", changes[at]), [*changes[:at], upsert, *changes[at + 1 :]]
+            yield _guess("insert_replaced", changes[at]), [*changes[:at], upsert, *changes[at + 1 :]]
     for at in last_files:
-        yield Guess("stale", files[at][0]), _joined(files[:at])
+        yield _guess("stale", files[at][0]), _joined(files[:at])
 
 
 def _joined(files: Iterable[Sequence[FileChange]]) -> list[FileChange]:
@@ -247,12 +239,10 @@ def _joined(files: Iterable[Sequence[FileChange]]) -> list[FileChange]:
 
 def likely(changes: Sequence[FileChange], ours: Sequence[Row], theirs: Sequence[Row], keys: Sequence[str]) -> Guess:
     """What a key's rows look like where nothing alone explains them."""
-    last = changes[-1] if changes else None
-    before = final_rows(changes[:-1], keys)
-    kind = "other"
-    if last is None:
-        kind = "no_file"
-    elif keys and any(part is None for part in last.change.key):
+    if not changes:
+        return Guess("no_file")
+    last, before, kind = changes[-1], final_rows(changes[:-1], keys), "other"
+    if keys and any(part is None for part in last.change.key):
         kind = "null_key"
     elif bool(theirs) is not bool(ours) and (theirs or last.change.marker is not RowMarker.DELETE):
         kind = "lost_delete" if theirs else _LOST.get(last.change.marker, "lost_update")
@@ -261,7 +251,7 @@ def likely(changes: Sequence[FileChange], ours: Sequence[Row], theirs: Sequence[
     elif len(before) == len(ours) == len(theirs) == 1:
         kept = {name: before[0].get(name) if value is None else value for name, value in ours[0].items()}
         kind = "kept_values" if same_rows([kept], theirs) else "other"
-    return Guess(kind, last)
+    return _guess(kind, last)
 
 
 def cell_cause(ours: pa.Array[Any], theirs: pa.Array[Any], kind: str = "") -> tuple[str, Flags] | None:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from mirror_engine.cli import validate as validate_module
+from mirror_engine.engine import cycle
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.publisher.trace import replay
 from mirror_engine.storage import stores
 from mirror_engine.storage.local import LocalStorage
 
@@ -54,7 +54,7 @@ def test_what_cannot_be_read_is_not_clean(tmp_path, cli, land_broken, monkeypatc
             return super().list(folder)
 
     monkeypatch.setattr(stores, "LocalStorage", Unreadable)
-    monkeypatch.setattr(replay, "MAX_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(cycle, "MAX_SYNC_ATTEMPTS", 1)
     land_broken(tmp_path)
     printed = cli("validate", tmp_path)
     assert printed.code == 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import defaultdict
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, suppress
@@ -21,7 +20,7 @@ from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.planner import StartGeneration
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.root_identity import has_content
-from mirror_engine.errors import ConcurrentModification, InternalError, TableDamaged, UsageError
+from mirror_engine.errors import ConcurrentModification, TableDamaged, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.detection import number_of
 from mirror_engine.landing_zone.diagnostics import RejectedFile
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
     from mirror_engine.tables.reading.spill import ReadMode
 
 START_PATH = ""  # placeholder path for rows of deleted files
-RETRY_SECONDS = 0.2
-MAX_RETRY_SECONDS = 4.0
 _VERSION = 1  # of the writer's table once it has these rows
 
 
@@ -98,19 +95,11 @@ class DryRun(AbstractContextManager["DryRun"]):
 
     def run(self) -> MirrorStatus:
         """Replay all that can be replayed, and return the status of every table; raises `TransientError`."""
-        deadline = time.monotonic() + MAX_RETRY_SECONDS
-        stop = threading.Event()
-        while True:
-            result = self.engine.cycle(stop)
-            if result.outdated:
-                continue
-            if not result.failures:
-                zone = result.zone or self.engine.poller.scan()
-                return mirror_status(Path(), self.context, zone, result.plans, engine_running=True)
-            failure = next(iter(result.failures.values()))
-            if time.monotonic() > deadline or isinstance(failure, InternalError):
-                raise failure
-            stop.wait(RETRY_SECONDS)
+        self.engine.sync(threading.Event())
+        last = self.engine.last
+        for failure in last.failures.values():
+            raise failure
+        return mirror_status(Path(), self.context, last.zone or self.engine.poller.scan(), last.plans, engine_running=True)
 
 
 @dataclass(frozen=True)
