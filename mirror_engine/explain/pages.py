@@ -9,9 +9,9 @@ fixed form must not.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, read_page
 
@@ -27,19 +27,12 @@ _RULE = re.compile(r"- (LZ-\d+\.\d+) (.+)")
 _CHAPTER = re.compile(r"## (\d+)\. ")
 
 
-@dataclass(frozen=True)
-class Rule:
-    """One rule of the protocol.
-
-    Attributes:
-        name: `LZ-4.12`, or `LZ-10` for what a chapter says before its first rule.
-        text: its first paragraph, with its mark.
-        rows: the lines of its table, as Markdown; mostly none.
-    """
+class Rule(NamedTuple):
+    """One rule of the protocol; `LZ-10` is what a chapter says before its first rule."""
 
     name: str
-    text: str
-    rows: tuple[str, ...] = ()
+    text: str  # its first paragraph, with its mark
+    rows: tuple[str, ...] = ()  # the lines of its table, as Markdown
 
     def about(self, code: str) -> str:
         """The rule's text, and of its table the lines that name the diagnostic; all, where none does and it ends so."""
@@ -74,8 +67,7 @@ def rules_in(protocol: str) -> dict[str, Rule]:
     return {name: Rule(name, text, tuple(rows)) for name, (text, *rows) in found.items()}
 
 
-@dataclass(frozen=True)
-class Snippet:
+class Snippet(NamedTuple):
     """An example: its language, the file it shows (`""` for none), its text."""
 
     language: str
@@ -90,23 +82,14 @@ class Snippet:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The page of one diagnostic.
-
-    Attributes:
-        definition: its front matter.
-        title: a heading in plain words.
-        why: what it means and what Fabric does.
-        what_to_do: the help at length.
-        example: one that raises it.
-        fixed: the same without the problem.
-    """
+    """The page of one diagnostic; its front matter is the definition."""
 
     definition: DiagnosticDefinition
-    title: str
-    why: str
-    what_to_do: str
-    example: Snippet
-    fixed: Snippet
+    title: str  # a heading in plain words
+    why: str  # what it means and what Fabric does
+    what_to_do: str  # the help at length
+    example: Snippet  # raises it
+    fixed: Snippet  # the same without the problem
 
     @property
     def code(self) -> str:
@@ -145,8 +128,8 @@ class Explanation:
             "why": self.why,
             "what_to_do": self.what_to_do,
             "rules": [{"name": rule.name, "text": rule.about(self.code)} for rule in self.rules],
-            "example": asdict(self.example),
-            "fixed": asdict(self.fixed),
+            "example": self.example._asdict(),
+            "fixed": self.fixed._asdict(),
             "related": list(self.definition.related),
         }
 

@@ -62,62 +62,39 @@ class FoundKey:
 
 @dataclass(frozen=True)
 class Finding:
-    """Differences with one cause.
+    """Differences with one cause."""
 
-    Attributes:
-        kind: of `causes`.
-        rule: that Fabric's table contradicts.
-        message, help: what was found, and what may be done.
-        file: the change file that is the cause, by path from the table folder; None where it is not one file.
-        other_file: the second one of two files in another order.
-        column: None where whole rows differ.
-        count: how many keys, or rows of a keyless table.
-        keys: the first of them.
-    """
-
-    kind: str
-    rule: str
+    kind: str  # of `causes`
+    rule: str  # that Fabric's table contradicts
     message: str
     help: str
-    file: str | None = None
-    other_file: str | None = None
-    column: str | None = None
-    count: int = 0
-    keys: tuple[FoundKey, ...] = ()
+    file: str | None = None  # the change file that is the cause, from the table folder; None where it is not one file
+    other_file: str | None = None  # of two files in another order
+    column: str | None = None  # None where whole rows differ
+    count: int = 0  # keys, or rows of a keyless table
+    keys: tuple[FoundKey, ...] = ()  # the first of them
 
 
 @dataclass(frozen=True)
 class TableComparison:
-    """One table.
+    """One table, whose folder may be gone.
 
-    Attributes:
-        name: of the table; its folder may be gone.
-        verdict: `not_yet`: Fabric's table is equal, up to newer files that it has not applied; `unknown`: the zone
-            has no usable metadata of it now, so that nothing can be replayed.
-        state: of the table after the replay, as a code; None without a folder.
-        diagnostic: why the replay halts there; None if it does not.
-        key: the key columns; empty in a keyless table.
-        is_partial: whether change files are gone, so that only keys in those that are left were compared.
-        files: how many were replayed.
-        not_yet: files that Fabric has not applied yet.
-        late: files that Fabric applied after newer ones: they came late, and time orders files (LZ-3.6).
-        counts: of rows that are `equal`, `missing` in Fabric's table, `unexpected` there, or `different`.
-        findings: those that concern most keys first.
-        not_traced: how many more keys differ, whose changes were not looked at.
+    The verdict `not_yet` means: equal, up to newer files that Fabric has not applied; `unknown`: the zone has no usable
+    metadata of it now, so that nothing can be replayed.
     """
 
     name: TableName
     verdict: Literal["equal", "not_yet", "different", "unknown"]
-    state: str | None = None
-    diagnostic: Diagnostic | None = None
-    key: tuple[str, ...] = ()
-    is_partial: bool = False
-    files: int = 0
-    not_yet: tuple[str, ...] = ()
-    late: tuple[str, ...] = ()
+    state: str | None = None  # after the replay, as a code; None without a folder
+    diagnostic: Diagnostic | None = None  # why the replay halts there; None if it does not
+    key: tuple[str, ...] = ()  # the key columns; empty in a keyless table
+    is_partial: bool = False  # whether change files are gone, so that only keys in those that are left were compared
+    files: int = 0  # that were replayed
+    not_yet: tuple[str, ...] = ()  # files that Fabric has not applied yet
+    late: tuple[str, ...] = ()  # files that Fabric applied after newer ones: time orders them (LZ-3.6)
     counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(ROWS, 0))
-    findings: tuple[Finding, ...] = ()
-    not_traced: int = 0
+    findings: tuple[Finding, ...] = ()  # those that concern most keys first
+    not_traced: int = 0  # keys that differ, too, and whose changes were not looked at
 
 
 def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
@@ -177,24 +154,15 @@ def finding(kind: str, metadata: Metadata | None = None, details: str = "", **at
 
 @dataclass(frozen=True)
 class _Sides:
-    """Fabric's table against a replay.
-
-    Attributes:
-        replay: of the files that count.
-        theirs, ours: rows in the columns that both have, in the replay's types.
-        keys: columns that identify a row; empty: all do.
-        is_partial: whether only keys in the replayed files count.
-        order: of the replayed files, and which of them Fabric has not applied.
-        columns: kind of cause, column and details, where a column as a whole differs.
-    """
+    """Fabric's table against a replay: rows in the columns that both have, in the replay's types."""
 
     replay: Replay
     theirs: pa.Table
     ours: pa.Table
-    keys: tuple[str, ...]
-    is_partial: bool
+    keys: tuple[str, ...]  # columns that identify a row; empty: all do
+    is_partial: bool  # whether only keys in the replayed files count
     order: Order = field(default_factory=Order)
-    columns: tuple[tuple[str, str, str], ...] = ()
+    columns: tuple[tuple[str, str, str], ...] = ()  # kind of cause, column and details, where one differs as a whole
 
     @property
     def names(self) -> Sequence[str]:

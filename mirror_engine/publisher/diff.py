@@ -61,25 +61,16 @@ class DifferentRow:
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference between a table and the expected one.
+    """The difference between a table and the expected one; of the rows that differ the first ones."""
 
-    Attributes:
-        key: the columns by which rows were matched; empty where they were compared as multisets.
-        equal_rows, missing_rows, unexpected_rows, different_rows: how many; missing: expected, and not in the table.
-        missing_columns: only in the expected table.
-        unexpected_columns: only in the table; not compared.
-        different_cells: by column, in how many of the different rows.
-        missing, unexpected, different: the first of them.
-    """
-
-    key: tuple[str, ...]
+    key: tuple[str, ...]  # the columns by which rows were matched; empty where they were compared as multisets
     equal_rows: int
-    missing_rows: int
+    missing_rows: int  # expected, and not in the table
     unexpected_rows: int
     different_rows: int
-    missing_columns: tuple[str, ...]
-    unexpected_columns: tuple[str, ...]
-    different_cells: Mapping[str, int]
+    missing_columns: tuple[str, ...]  # only in the expected table
+    unexpected_columns: tuple[str, ...]  # only in the table; not compared
+    different_cells: Mapping[str, int]  # by column, in how many of the different rows
     missing: tuple[Row, ...]
     unexpected: tuple[Row, ...]
     different: tuple[DifferentRow, ...]
@@ -93,22 +84,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class MatchedRows:
-    """Rows of a table and of the expected one that have no equal, by position; numpy arrays, no row as an object.
+    """Rows of a table and of the expected one that have no equal, by position; numpy arrays, no row as an object."""
 
-    Attributes:
-        key: the columns by which rows were matched; empty where they were compared as multisets.
-        first, second: pairs of rows with the same key, in the table and in the expected one.
-        cells: by column, in which of these pairs its values differ.
-        missing: positions in the expected table; unexpected: in the table.
-        equal_rows: how many have an equal.
-    """
-
-    key: tuple[str, ...]
-    first: Integers
-    second: Integers
-    cells: Mapping[str, NDArray[np.bool_]]
-    missing: Integers
-    unexpected: Integers
+    key: tuple[str, ...]  # as in `Difference`
+    first: Integers  # pairs of rows with the same key: in the table,
+    second: Integers  # and in the expected one
+    cells: Mapping[str, NDArray[np.bool_]]  # by column, in which of these pairs its values differ
+    missing: Integers  # in the expected table
+    unexpected: Integers  # in the table
     equal_rows: int
 
 

@@ -59,23 +59,14 @@ class PullFile:
 
 @dataclass(frozen=True)
 class PullPlan:
-    """What a pull copies.
+    """What a pull copies."""
 
-    Attributes:
-        files: those to be copied, in the order of their paths at the source.
-        present: how many files are here already.
-        older: how many were left out because of their time.
-        restored: how many archived files are at their old paths here.
-        not_restored: archived files that stay in their archive, as another file is at the old path (LZ-3.13).
-        recreated: table folders that are others than those pulled before (LZ-7.3); their old files are removed.
-    """
-
-    files: tuple[PullFile, ...]
-    present: int
-    older: int
-    restored: int
-    not_restored: tuple[str, ...]
-    recreated: tuple[str, ...]
+    files: tuple[PullFile, ...]  # in the order of their paths at the source
+    present: int  # files that are here already
+    older: int  # files that were left out because of their time
+    restored: int  # archived files that are at their old paths here
+    not_restored: tuple[str, ...]  # archived files that stay there: another one is at the old path (LZ-3.13)
+    recreated: tuple[str, ...]  # table folders that are others than before (LZ-7.3); their old files are removed
 
     @property
     def byte_count(self) -> int:
@@ -85,25 +76,15 @@ class PullPlan:
 
 @dataclass(frozen=True)
 class Pull:
-    """A zone to be copied.
+    """A zone to be copied."""
 
-    Attributes:
-        source: the ROOT to copy from; nothing is written there.
-        url: its name, without a credential.
-        root: the folder to copy to: new, empty, or pulled before from the same URL.
-        tables: by name; all where there are none.
-        since_ns: older change files are left out; nanoseconds since 1970.
-        default_schema: the schema of tables outside a schema folder.
-        listen: called with `SetupProgress`.
-    """
-
-    source: Storage
-    url: str
-    root: Path
-    tables: Sequence[str] = ()
-    since_ns: int = 0
-    default_schema: str = "dbo"
-    listen: Listener = ignore
+    source: Storage  # a ROOT, to which nothing is written
+    url: str  # its name, without a credential
+    root: Path  # new, empty, or pulled before from the same URL
+    tables: Sequence[str] = ()  # by name; all where there are none
+    since_ns: int = 0  # older change files are left out; nanoseconds since 1970
+    default_schema: str = "dbo"  # of tables outside a schema folder
+    listen: Listener = ignore  # called with `SetupProgress`
 
     def run(self, confirm: Callable[[PullPlan], None] = lambda _: None) -> PullPlan:
         """Copy what is not here yet. Killed at any moment, the next run goes on.
@@ -128,16 +109,15 @@ class Pull:
             gone = tuple(f"{folder}/" for folder in recreated)
             pulled = {target: file for target, file in record["files"].items() if not target.startswith(gone)}
             targets, not_restored = _targets(entries)
-            files = [PullFile(path, target, entries[path]) for path, target in sorted(targets.items())]
             here = RestoredView(local)
-            kept = {
-                each.target for each in files if not each.target.startswith(gone) and _is_present(each, here, pulled)
-            }
-            present, pending = (
-                tuple(each for each in files if (each.target in kept) is kind) for kind in (True, False)
-            )
-            restored = sum(file.source != file.target for file in files)
-            plan = PullPlan(pending, len(present), older, restored, not_restored, recreated)
+            present: list[PullFile] = []
+            pending: list[PullFile] = []
+            for path, target in sorted(targets.items()):
+                file = PullFile(path, target, entries[path])
+                is_present = not target.startswith(gone) and _is_present(file, here, pulled)
+                (present if is_present else pending).append(file)
+            restored = sum(path != target for path, target in targets.items())
+            plan = PullPlan(tuple(pending), len(present), older, restored, not_restored, recreated)
             confirm(plan)
             if is_new:  # made now, so that a refused pull leaves nothing
                 _write(self._opened(), local)

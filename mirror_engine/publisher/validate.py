@@ -66,26 +66,17 @@ def blocks_progress(diagnostic: Diagnostic) -> bool:
 
 @dataclass(frozen=True)
 class TableReport:
-    """The findings in one table folder; paths begin at the landing zone's top.
-
-    Attributes:
-        state: the table's state after the dry run: `caught_up`, `halted` …
-        files, rows: applied, in order.
-        diagnostics: about the table, its metadata and its files, in the order they were raised.
-        is_text: whether its change files are delimited text, so that a row has a line.
-        not_applied: files that are not applied, each with the reason.
-        fabric_error: the message that Fabric shows for the halt, without ids; None if there is none or it is unknown.
-    """
+    """The findings in one table folder; paths begin at the landing zone's top."""
 
     name: str
-    state: str
-    files: tuple[str, ...] = ()
-    rows: int = 0
-    diagnostics: tuple[Counted, ...] = ()
-    is_text: bool = False
+    state: str  # after the dry run: `caught_up`, `halted` …
+    files: tuple[str, ...] = ()  # applied, in order
+    rows: int = 0  # of these
+    diagnostics: tuple[Counted, ...] = ()  # about the table, its metadata and its files, as they were raised
+    is_text: bool = False  # whether its change files are delimited text, so that a row has a line
     message: str = ""
-    not_applied: tuple[tuple[str, str], ...] = ()
-    fabric_error: str | None = None
+    not_applied: tuple[tuple[str, str], ...] = ()  # files, each with the reason
+    fabric_error: str | None = None  # what Fabric shows for the halt, without ids; None for nothing, or not known
 
     @property
     def is_stuck(self) -> bool:
@@ -105,23 +96,14 @@ class TableReport:
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """The findings in a landing zone, or a part of one.
+    """The findings in a landing zone, or a part of one."""
 
-    Attributes:
-        tables: in the order of the zone.
-        diagnostics: about the zone itself.
-        landing_zone: its path, `/` between parts; `""` for the working folder.
-        fail_on: the lowest severity that fails the check.
-        suppressed: how many diagnostics are left out because of `--ignore` or a baseline.
-        partner_name: what the publisher calls itself; `""` if it does not (LZ-1.8).
-    """
-
-    tables: tuple[TableReport, ...] = ()
-    diagnostics: tuple[Counted, ...] = ()
-    landing_zone: str = ""
-    fail_on: Severity = Severity.ERROR
-    suppressed: int = 0
-    partner_name: str = ""
+    tables: tuple[TableReport, ...] = ()  # in the order of the zone
+    diagnostics: tuple[Counted, ...] = ()  # about the zone itself
+    landing_zone: str = ""  # its path, `/` between parts; `""` for the working folder
+    fail_on: Severity = Severity.ERROR  # the lowest that fails the check
+    suppressed: int = 0  # diagnostics that are left out because of `--ignore` or a baseline
+    partner_name: str = ""  # what the publisher calls itself; `""` if it does not (LZ-1.8)
 
     def all(self) -> Iterator[Counted]:
         """Every diagnostic with its number of occurrences, the zone's own first."""
@@ -247,8 +229,7 @@ def watch(
         while not stop.is_set() and (started := time.monotonic()) < end:
             dry_run.engine.cycle(threading.Event())
             stop.wait(max(MIN_PAUSE_SECONDS, time.monotonic() - started))
-        status = dry_run.run()
-        zone = dry_run.engine.poller.scan()
+        status, zone = dry_run.run(), dry_run.engine.poller.scan()
     return report_of(target, zone, status, writer, by_table)
 
 

@@ -58,29 +58,18 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class FileReport:
-    """One change file.
-
-    Attributes:
-        reason: why it is not applied, or why its effect is not known; `""` if neither is so.
-        has_marker: whether it has a marker column; None if it cannot be read.
-        markers: how many rows of each effective marker; empty if it cannot be read.
-        effects: what its changes matched and did; None if that is not known.
-        delta_version: the one it went into; None if it is in none, or that is not known any more.
-        files_of_commit: the files of that commit, itself among them.
-        step: of the plan, to which it belongs; None if it belongs to none, or a rejected file keeps it out.
-        diagnostics: all about it.
-    """
+    """One change file."""
 
     path: str
     state: FileState
-    reason: str
-    has_marker: bool | None
-    markers: Mapping[int, int]
-    effects: ChangeEffects | None
-    delta_version: int | None
-    files_of_commit: tuple[str, ...]
-    step: PlannedStep | None
-    diagnostics: tuple[Diagnostic, ...]
+    reason: str  # why it is not applied, or why its effect is not known; `""` if neither is so
+    has_marker: bool | None  # whether it has a marker column; None if it cannot be read
+    markers: Mapping[int, int]  # how many rows of each effective marker; empty if it cannot be read
+    effects: ChangeEffects | None  # what its changes matched and did; None if that is not known
+    delta_version: int | None  # None if it is in none, or that is not known any more
+    files_of_commit: tuple[str, ...]  # itself among them
+    step: PlannedStep | None  # of the plan; None if it belongs to none, or a rejected file keeps it out
+    diagnostics: tuple[Diagnostic, ...]  # all about it
 
     @property
     def rows(self) -> int:
@@ -200,20 +189,13 @@ def _commits(files: Sequence[LandedFile], config: Config) -> int:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """The same table, replayed with other files.
+    """The same table, replayed with other files."""
 
-    Attributes:
-        changes: one sentence each.
-        start: where both replays start, if not at the first file.
-        message, message_what_if: the table's state after each replay, in a sentence.
-        difference: of the table with the changes from that of the files as they are (expected).
-    """
-
-    changes: tuple[str, ...]
-    start: ReplayStart | None
-    message: str
+    changes: tuple[str, ...]  # one sentence each
+    start: ReplayStart | None  # of both replays, if not at the first file
+    message: str  # the table's state after the replay of the files as they are
     message_what_if: str
-    difference: Difference
+    difference: Difference  # of the table with the changes from that of the files as they are (expected)
 
 
 def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | None = 20) -> WhatIf:

@@ -99,54 +99,36 @@ class DryRun(AbstractContextManager["DryRun"]):
         last = self.engine.last
         for failure in last.failures.values():
             raise failure
-        return mirror_status(Path(), self.context, last.zone or self.engine.poller.scan(), last.plans, engine_running=True)
+        zone = last.zone or self.engine.poller.scan()
+        return mirror_status(Path(), self.context, zone, last.plans, engine_running=True)
 
 
 @dataclass(frozen=True)
 class ReplayStart:
-    """The start of a replay of a table whose first files cannot be replayed, because some of them were deleted.
+    """The start of a replay of a table whose first files cannot be replayed, because some of them were deleted."""
 
-    Attributes:
-        progress: of the table at that point; its applied files are the known ones of all before the replay.
-        deleted_files: how many.
-        not_replayed: existing files that were applied before or along with a deleted one.
-        delta_version: after the last of these files; None if it is not known.
-        schema: the table's at that version; its present one if that is not known.
-        rows: the table's at that version, or those asked for; None if they are not known.
-    """
-
-    progress: Progress
-    deleted_files: int
-    not_replayed: tuple[str, ...]
-    delta_version: int | None
-    schema: TableSchema
-    rows: pa.Table | None
+    progress: Progress  # at that point; its applied files are the known ones of all before the replay
+    deleted_files: int  # how many
+    not_replayed: tuple[str, ...]  # existing files that were applied before or along with a deleted one
+    delta_version: int | None  # after the last of these files; None if it is not known
+    schema: TableSchema  # at that version; the present one if that is not known
+    rows: pa.Table | None  # at that version, or those asked for; None if they are not known
 
 
 @dataclass(frozen=True)
 class TraceContext:
-    """One table, as it is and as it can be replayed.
+    """One table, as it is and as it can be replayed."""
 
-    Attributes:
-        context: the mirror's own, to be read only.
-        progress: of the folder's present generation; None before anything was applied.
-        commits: of the Delta table, oldest first, as far back as its log reaches; none before anything was applied.
-        zone: the landing zone, from ROOT.
-        storage: ROOT with this table alone, archived files at their old paths, in the order they were applied.
-        listing: the table folder in that storage.
-        overwritten: files in it whose content is not the one that was applied, as far as that is known (LZ-3.13).
-    """
-
-    context: EngineContext
+    context: EngineContext  # the mirror's own, to be read only
     name: TableName
     plan: Plan
     status: TableStatus
-    progress: Progress | None
-    commits: tuple[HistoryEntry, ...]
-    zone: str
-    storage: Storage
-    listing: TableListing
-    overwritten: frozenset[str]
+    progress: Progress | None  # of the folder's present generation; None before anything was applied
+    commits: tuple[HistoryEntry, ...]  # oldest first, as far back as the log reaches; none before anything was applied
+    zone: str  # from ROOT
+    storage: Storage  # ROOT with this table alone, archived files at their old paths, in the order they were applied
+    listing: TableListing  # in that storage
+    overwritten: frozenset[str]  # files whose content is not the applied one, as far as that is known (LZ-3.13)
 
     @property
     def key_columns(self) -> tuple[str, ...]:

@@ -58,36 +58,21 @@ class FileChange:
 
 @dataclass(frozen=True)
 class TracedChange:
-    """One change to the key and its effect.
+    """One change to the key and its effect."""
 
-    Attributes:
-        file: by path from the table folder.
-        row: its number in the file, from 1, the header not counted.
-        marker: the effective one.
-        has_marker: whether the file has a marker column.
-        before, after: the rows of the key, before and after it, over all columns known at that time.
-        is_match_known: whether the rows it matched are known; where old files were deleted, they may not be.
-        effect: `nothing` if the rows are the same as before.
-        reason: the rows it matched, if its marker expects others, or why it did nothing; `""` otherwise.
-        changed_columns: those whose values it changed.
-        delta_version: the one its file went into; None if it is in none, or that is not known any more.
-        files_of_commit: the files of that commit, its own among them.
-        pending_because: why its file is not applied; `""` if it is.
-    """
-
-    file: str
-    row: int
-    marker: RowMarker
-    has_marker: bool
-    before: Rows
+    file: str  # by path from the table folder
+    row: int  # its number in the file, from 1, the header not counted
+    marker: RowMarker  # the effective one
+    has_marker: bool  # whether the file has a marker column
+    before: Rows  # of the key, over all columns known at that time
     after: Rows
-    is_match_known: bool
-    effect: Effect
-    reason: str
+    is_match_known: bool  # whether the rows it matched are known; where old files were deleted, they may not be
+    effect: Effect  # `nothing` if the rows are the same as before
+    reason: str  # the rows it matched, if its marker expects others, or why it did nothing; `""` otherwise
     changed_columns: tuple[str, ...]
-    delta_version: int | None
-    files_of_commit: tuple[str, ...]
-    pending_because: str
+    delta_version: int | None  # of its file; None if it is in none, or that is not known any more
+    files_of_commit: tuple[str, ...]  # its own among them
+    pending_because: str  # why its file is not applied; `""` if it is
 
 
 @dataclass(frozen=True)
@@ -102,29 +87,17 @@ class PendingFile:
 
 @dataclass(frozen=True)
 class RowHistory:
-    """Everything about one key.
+    """Everything about one key."""
 
-    Attributes:
-        key: its values as written, by column.
-        start: where the replay starts, if not at the first file.
-        rows_at_start: the key's rows there.
-        changes: in order.
-        not_applied: files that are not applied, each with its reason and its changes to the key.
-        overwritten: files of these changes whose content is not the one that was applied.
-        result: the key's rows after all changes.
-        applied_rows: the key's rows after the changes that are applied.
-        delta_rows: the key's rows in the Delta table; None if there is no table.
-    """
-
-    key: Mapping[str, str]
-    start: ReplayStart | None
+    key: Mapping[str, str]  # its values as written, by column
+    start: ReplayStart | None  # of the replay, if not at the first file
     rows_at_start: Rows
-    changes: tuple[TracedChange, ...]
+    changes: tuple[TracedChange, ...]  # in order
     not_applied: tuple[PendingFile, ...]
-    overwritten: tuple[str, ...]
-    result: Rows
-    applied_rows: Rows
-    delta_rows: Rows | None
+    overwritten: tuple[str, ...]  # files of these changes whose content is not the one that was applied
+    result: Rows  # after all changes
+    applied_rows: Rows  # after the changes that are applied
+    delta_rows: Rows | None  # in the Delta table; None if there is no table
 
     @property
     def matches_delta(self) -> bool | None:
