@@ -16,14 +16,7 @@ from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.mirror import Mirror
-from mirror_engine.monitoring.fabric_files import (
-    HEARTBEAT_SECONDS,
-    THROTTLED,
-    dotnet,
-    read_tables,
-    write_replicator,
-    write_stopped,
-)
+from mirror_engine.monitoring import fabric_files
 from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
 from mirror_engine.onelake.items import read_definition
 from mirror_engine.onelake.options import EngineView
@@ -156,7 +149,7 @@ class EnginePool:
 
     def tables(self, item: Item) -> Sequence[Mapping[str, Any]]:
         """The entries of the item's `tables.json`, by schema and name."""
-        entries = read_tables(LocalStorage(self._root(item)))
+        entries = fabric_files.read_tables(LocalStorage(self._root(item)))
         return sorted(entries, key=lambda entry: (entry.get("sourceSchemaName", ""), entry.get("sourceTableName", "")))
 
     def unmet_conditions(self, item: Item) -> Sequence[UnmetCondition]:
@@ -212,7 +205,7 @@ class EnginePool:
             engine.end()
             if is_paused and not engine.thread:
                 with suppress(StorageUnavailable):  # the status in Fabric's words; the item is stopped without it
-                    write_stopped(LocalStorage(self._root(item)), now=self.clock())
+                    fabric_files.write_stopped(LocalStorage(self._root(item)), now=self.clock())
 
     def pause(self, item: Item, *, reseeds: bool) -> None:
         """Pause an active item after its current commit; its next start rebuilds all tables only if it reseeds."""
@@ -227,7 +220,8 @@ class EnginePool:
         """Let an item's engine wait for so long after its current commit; what lands meanwhile is applied then."""
         engine = self._engine(item)
         with self._lock:
-            engine.throttled = THROTTLED.format(time=dotnet(self.clock() + seconds).partition(".")[0])
+            until = fabric_files.dotnet(self.clock() + seconds).partition(".")[0]
+            engine.throttled = fabric_files.THROTTLED.format(time=until)
             engine.throttled_until = self.clock.monotonic() + seconds
             engine.pause.set()
 
@@ -302,14 +296,12 @@ class EnginePool:
                 (self._root(item) / _MARKER).unlink(missing_ok=True)
             engine.cycle_ended.notify_all()
 
-    def _reseeds(self, marker: Mapping[str, Any]) -> bool:
-        return not self.plan.resumes if marker["status"] == DatabaseStatus.STOPPED else bool(marker.get("reseeds"))
-
     def _run(self, item: Item, engine: _Engine, marker: Mapping[str, Any] | None) -> None:
         try:
             engine.started_cycle = engine.ended_cycle = 0
             listeners: list[Callable[[Event], None]] = [partial(self.on_event, item), engine.on_event]
-            if marker and self._reseeds(marker):
+            is_stopped = marker is not None and marker["status"] == DatabaseStatus.STOPPED
+            if marker and (marker["reseeds"] if not is_stopped else not self.plan.resumes):
                 config = replace(self._config_of(item), default_schema=marker["default_schema"])
                 with self._mirror(item, listeners, config) as before:
                     before.rebuild(lose_rows=True)
@@ -334,10 +326,11 @@ class EnginePool:
         """Wait while the engine is throttled and not stopped, with the monitoring file written at each heartbeat."""
         shown_at = -math.inf
         while self._is_throttled(engine) and not engine.stop.wait(THROTTLED_SECONDS):
-            if self.clock.monotonic() >= shown_at + HEARTBEAT_SECONDS:
+            if self.clock.monotonic() >= shown_at + fabric_files.HEARTBEAT_SECONDS:
                 shown_at = self.clock.monotonic()
                 with suppress(StorageUnavailable):  # written again with the next heartbeat
-                    write_replicator(LocalStorage(self._root(item)), now=self.clock(), error=engine.throttled)
+                    storage = LocalStorage(self._root(item))
+                    fabric_files.write_replicator(storage, now=self.clock(), error=engine.throttled)
 
     def _fail(self, item: Item, engine: _Engine, message: str) -> None:
         engine.error = message
@@ -347,9 +340,9 @@ class EnginePool:
         storage, now = LocalStorage(self._root(item)), self.clock()
         try:
             if engine.status is DatabaseStatus.STOPPING:
-                write_stopped(storage, now=now)
+                fabric_files.write_stopped(storage, now=now)
             elif engine.status is DatabaseStatus.PAUSED:
-                write_replicator(storage, now=now, status="Paused")
+                fabric_files.write_replicator(storage, now=now, status="Paused")
         except StorageUnavailable as error:
             self._fail(item, engine, str(error))
         with self._lock, engine.cycle_ended:

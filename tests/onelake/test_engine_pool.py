@@ -210,7 +210,7 @@ def test_a_stopped_item_says_so_though_its_files_cannot(store, monkeypatch):
     def refuse(*_, **__):
         raise StorageUnavailable("Files/Monitoring: the disk is full")
 
-    monkeypatch.setattr("mirror_engine.onelake.engine_pool.write_stopped", refuse)
+    monkeypatch.setattr("mirror_engine.onelake.engine_pool.fabric_files.write_stopped", refuse)
     store.pool.start(store.item)
     store.pool.stop(store.item)
     store.until_status(DatabaseStatus.STOPPED)
