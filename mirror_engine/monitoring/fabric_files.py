@@ -279,20 +279,14 @@ class FabricTables:
     """The Delta tables of a mirrored database that Fabric mirrors, each with a record of the progress Fabric has made.
 
     A `DeltaWriter` for reading: what it does not define itself is its writer's.
-
-    Attributes:
-        writer: of the tables, none of which carries a record of this engine.
-        replicator: what Fabric says about the mirrored database: `status`, and an error's message or None.
-        entries: what `tables.json` says about each table (LZ-9.1).
-        snapshots: by Delta folder, those that are in the landing zone with a record.
-        unread: by Delta folder, why a table cannot be read.
     """
 
-    writer: DeltaWriter
+    writer: DeltaWriter  # of the tables, none of which carries a record of this engine
+    # What Fabric says about the mirrored database: `status`, and an error's message or None
     replicator: Mapping[str, str | None]
-    entries: Mapping[TableName, Mapping[str, Any]]
-    snapshots: Mapping[str, TableSnapshot]
-    unread: Mapping[str, TransientError]
+    entries: Mapping[TableName, Mapping[str, Any]]  # what `tables.json` says about each table (LZ-9.1)
+    snapshots: Mapping[str, TableSnapshot]  # by Delta folder, those that are in the landing zone with a record
+    unread: Mapping[str, TransientError]  # by Delta folder, why a table cannot be read
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - every other method of `DeltaWriter`
         return getattr(self.writer, name)

@@ -35,69 +35,44 @@ LOST_FILE = "ME025"
 
 @dataclass(frozen=True)
 class FileStatus:
-    """One change file (LZ-9.7).
+    """One change file (LZ-9.7)."""
 
-    Attributes:
-        path: from the table folder.
-        state: `pending`, `applied` or `rejected`.
-        reason: why it is pending or was rejected; once applied, what was found about a file that replaced it (LZ-3.13),
-            else `""`.
-        delta_version: the Delta version that applied it; None if not applied or no longer known.
-        rows: how many it holds; None if not applied.
-        applied_by: `passthrough`, `append` or `merge`; `""` if not applied or not known.
-        passthrough_skipped_because: why its rows were rewritten; `""` if they were not, or not known.
-    """
-
-    path: str
+    path: str  # from the table folder
     state: Literal["pending", "applied", "rejected"]
+    # Why it is pending or was rejected; once applied, what was found about a file that replaced it (LZ-3.13), else `""`
     reason: str = ""
-    delta_version: int | None = None
-    rows: int | None = None
-    applied_by: str = ""
-    passthrough_skipped_because: str = ""
+    delta_version: int | None = None  # the Delta version that applied it; None if not applied or no longer known
+    rows: int | None = None  # how many it holds; None if not applied
+    applied_by: str = ""  # `passthrough`, `append` or `merge`; `""` if not applied or not known
+    passthrough_skipped_because: str = ""  # why its rows were rewritten; `""` if they were not, or not known
 
 
 @dataclass(frozen=True)
 class TableStatus:
-    """One table folder at one moment.
-
-    Attributes:
-        delta_folder: its Delta table, from `ROOT/Tables`.
-        fabric_status: Fabric's word for it (LZ-9.6); None if Fabric does not list it.
-        fabric_error: the message that Fabric shows; None if there is none.
-        watermarks: per partition (`""` without) the highest sequence applied.
-        next_files: per partition the name that comes next, or of the rejected file; empty where time orders files.
-        blocked_by: the path, from the landing zone, that must change before it can go on; None if nothing must.
-        files: rejected and pending files in reading order, then applied ones by path.
-        ignored: a diagnostic for each ignored path.
-        diagnostics: all diagnostics with their counts, oldest first.
-        rows_processed, bytes_processed: of the generation (LZ-9.2, LZ-9.3).
-        row_count: of the Delta table now; None without one.
-        delta_version: of the last commit; None before the first.
-        last_commit_at: seconds since 1970; None before the first commit.
-        lag_seconds: age of the oldest file that is not in the table; 0 if all are.
-        last_failure: code, message and help of why it is tried again; None if nothing failed since.
-        would_reject: why Fabric, which mirrors it, would reject a pending file; None where none, or none was read.
-    """
+    """One table folder at one moment."""
 
     name: TableName
-    delta_folder: str
+    delta_folder: str  # its Delta table, from `ROOT/Tables`
     state: TableState
-    fabric_status: str | None
-    fabric_error: str | None
-    watermarks: Mapping[str, int]
+    fabric_status: str | None  # Fabric's word for it (LZ-9.6); None if Fabric does not list it
+    fabric_error: str | None  # the message that Fabric shows; None if there is none
+    watermarks: Mapping[str, int]  # per partition (`""` without) the highest sequence applied
+    # Per partition the name that comes next, or of the rejected file; empty where time orders files
     next_files: Mapping[str, str]
+    # The path, from the landing zone, that must change before it can go on; None if nothing must
     blocked_by: str | None
-    files: tuple[FileStatus, ...]
-    ignored: tuple[Diagnostic, ...]
-    diagnostics: tuple[tuple[Diagnostic, int], ...]
-    rows_processed: int
-    bytes_processed: int
-    row_count: int | None
-    delta_version: int | None
-    last_commit_at: float | None
-    lag_seconds: float
+    files: tuple[FileStatus, ...]  # rejected and pending files in reading order, then applied ones by path
+    ignored: tuple[Diagnostic, ...]  # a diagnostic for each ignored path
+    diagnostics: tuple[tuple[Diagnostic, int], ...]  # all diagnostics with their counts, oldest first
+    rows_processed: int  # of the generation (LZ-9.2, LZ-9.3)
+    bytes_processed: int  # likewise
+    row_count: int | None  # of the Delta table now; None without one
+    delta_version: int | None  # of the last commit; None before the first
+    last_commit_at: float | None  # seconds since 1970; None before the first commit
+    lag_seconds: float  # age of the oldest file that is not in the table; 0 if all are
+    # Code, message and help of why it is tried again; None if nothing failed since
     last_failure: Mapping[str, Any] | None = None
+    # Why Fabric, which mirrors it, would reject a pending file; None where none, or none was read
     would_reject: Diagnostic | None = None
 
     @property
@@ -166,31 +141,22 @@ def table_reference(name: TableName, delta_folder: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class MirrorStatus:
-    """A mirrored database at one moment.
-
-    Attributes:
-        zone: the landing zone, from ROOT; `""` without one.
-        diagnostics: about the zone itself.
-        last_heartbeat_at: seconds since 1970; None if no engine ever ran.
-        next_scan_at: seconds since 1970; None if no engine is running.
-        partner: the publisher's own words (LZ-1.8); None if it left none.
-        last_failure: of the landing zone as a whole; as of a table.
-        lease: who has the lease of a ROOT in a store, or had it last; None of a ROOT on this machine.
-        scan_requests: by kind, of the last scan of the engine on this machine, else of this one; empty without a store.
-        fabric: what Fabric says of it, where Fabric mirrors it; its words then are those of the tables, too.
-    """
+    """A mirrored database at one moment."""
 
     root: str
-    zone: str
+    zone: str  # the landing zone, from ROOT; `""` without one
     tables: tuple[TableStatus, ...]
-    diagnostics: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()  # about the zone itself
     engine_running: bool = False
-    last_heartbeat_at: float | None = None
-    next_scan_at: float | None = None
-    partner: PartnerEvents | None = None
-    last_failure: Mapping[str, Any] | None = None
+    last_heartbeat_at: float | None = None  # seconds since 1970; None if no engine ever ran
+    next_scan_at: float | None = None  # seconds since 1970; None if no engine is running
+    partner: PartnerEvents | None = None  # the publisher's own words (LZ-1.8); None if it left none
+    last_failure: Mapping[str, Any] | None = None  # of the landing zone as a whole; as of a table
+    # Who has the lease of a ROOT in a store, or had it last; None of a ROOT on this machine
     lease: Holder | None = None
+    # By kind, of the last scan of the engine on this machine, else of this one; empty without a store
     scan_requests: Mapping[str, int] = field(default_factory=dict)
+    # What Fabric says of it, where Fabric mirrors it; its words then are those of the tables, too
     fabric: Mapping[str, str | None] | None = None
 
     @property

@@ -19,23 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UnmetCondition:
-    """Why a wait condition is not met.
+    """Why a wait condition is not met."""
 
-    Attributes:
-        table: its name, or the name that was asked for; `""` for the zone as a whole.
-        state: the table's code; `""` without one.
-        message: the reason.
-        help: what to do; `""` if only time is needed.
-        needs_attention: whether no engine can meet the condition as things are.
-        is_final: whether no publisher can, either.
-    """
-
-    table: str
-    state: str
-    message: str
-    help: str = ""
-    needs_attention: bool = False
-    is_final: bool = False
+    table: str  # its name, or the name that was asked for; `""` for the zone as a whole
+    state: str  # the table's code; `""` without one
+    message: str  # the reason
+    help: str = ""  # what to do; `""` if only time is needed
+    needs_attention: bool = False  # whether no engine can meet the condition as things are
+    is_final: bool = False  # whether no publisher can, either
 
 
 def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_schema: str) -> tuple[UnmetCondition, ...]:

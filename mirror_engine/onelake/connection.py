@@ -48,9 +48,7 @@ _HOST_NAME = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*")
 class Listening:
     """Where the emulator listens.
 
-    Raises:
-        UsageError: the address or a name is not valid, or others could reach it without `allow_remote` and token, or
-            through it other hosts.
+    UsageError where others could reach it without `allow_remote` and a token, or through it other hosts.
     """
 
     address: str = LOOPBACK  # an IP address of this machine
@@ -191,8 +189,7 @@ def undo_lines(store: Path, path: str) -> Sequence[str]:
 def running(store: Path) -> ConnectionInfo | None:
     """The emulator of a STORE, after waiting for one that is starting or ending; None where none runs.
 
-    Raises:
-        TransientError: a process has held the STORE for `START_SECONDS` without connection info.
+    TransientError where a process has held the STORE for `START_SECONDS` without connection info.
     """
     state = StateFolder(store)
     ends = time.monotonic() + START_SECONDS
@@ -212,8 +209,7 @@ def running(store: Path) -> ConnectionInfo | None:
 def start_detached(store: Path, words: Sequence[str], environ: Mapping[str, str]) -> ConnectionInfo:
     """Start a detached emulator with a command line and environment; returns once requests are answered.
 
-    Raises:
-        SetupError: it ended, or is not ready after `START_SECONDS`; the help holds its log.
+    SetupError, with its log as help, where it ended, or is not ready after `START_SECONDS`.
     """
     state = StateFolder(store)
     state.create()
@@ -240,11 +236,7 @@ def start_detached(store: Path, words: Sequence[str], environ: Mapping[str, str]
 
 
 def stop(store: Path) -> ConnectionInfo | None:
-    """Stop the emulator of a STORE and wait for its end; None where none runs.
-
-    Raises:
-        TransientError: it has not ended after `STOP_SECONDS`; else as `running`.
-    """
+    """Stop the emulator of a STORE and wait for its end; None where none runs. TransientError after `STOP_SECONDS`."""
     info = running(store)
     if info is None:
         return None

@@ -234,11 +234,7 @@ NAMES = tuple(_FAULTS)
 
 
 def parse_fault(text: str) -> FaultRule:
-    """Read a rule: the fault's name, then `name=value` in any order, quoted as in a shell.
-
-    Raises:
-        UsageError: what is wrong, and what is expected.
-    """
+    """Read a rule: the fault's name, then `name=value` in any order, quoted as in a shell; UsageError."""
     fault, all_faults = f"fault {text!r}", f"Use one of {', '.join(_FAULTS)}."
     try:
         name, *words = shlex.split(text)

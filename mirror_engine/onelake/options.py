@@ -229,8 +229,7 @@ class EmulatorOptions:
     def add(self, rules: Collection[FaultRule]) -> None:
         """Add rules, from the next request on; those of mirrored databases and of time act at once.
 
-        Raises:
-            UsageError: the clock cannot be moved so far.
+        UsageError where the clock cannot be moved so far.
         """
         for rule in rules:
             self.apply(rule)
