@@ -6,7 +6,6 @@ import json
 import re
 import secrets
 import threading
-import time
 import uuid
 from base64 import b64decode, b64encode
 from contextlib import suppress
@@ -18,7 +17,6 @@ from mirror_engine.config import Config
 from mirror_engine.errors import ConfigError, UsageError
 from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS, TABLES, ZONE
 from mirror_engine.onelake.errors import BARE_NAMES, FabricApiError, FabricErrorCode, StorageApiError, StorageErrorCode
-from mirror_engine.onelake.store import StagedFile
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
@@ -259,9 +257,7 @@ class Items:
 
     def _save(self) -> None:
         content = {path: asdict(record) for path, record in self._records.items()}
-        with StagedFile(self._storage) as staged:
-            staged.write(json.dumps(content, indent=2, default=_base64).encode())
-            self._storage.publish(staged, STORE_ITEMS, time.time_ns())
+        self._storage.write(STORE_ITEMS, json.dumps(content, indent=2, default=_base64).encode())
 
     def _check_free(self, folder: str, name: str, ignored: str | None = None) -> None:
         """Names that differ only in case are one name: to Fabric, and to some disks."""

@@ -283,12 +283,10 @@ class Lake:
     def append(self, address: Address, position: int, body: StagedFile) -> Properties:
         """Keep a part of a file until a flush; the last one per position wins. The file is unchanged.
 
-        PathConflict, InvalidHeaderValue for an empty body, InvalidQueryParameterValue.
+        PathConflict, InvalidHeaderValue for an empty body.
         """
         self._check_open(address)
         _check_not_empty(body)
-        if position < 0:
-            raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue)
         body.seal()
         with self._lock:
             present = self._file(address)

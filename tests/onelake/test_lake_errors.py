@@ -38,7 +38,6 @@ ATTEMPTS = [
     (Code.PathConflict, lambda z: z.append("T", 0, b"x")),
     (Code.PathConflict, lambda z: z.flush("T", 0)),
     (Code.InvalidHeaderValue, lambda z: z.append("T/f", 3, b"")),
-    (Code.InvalidQueryParameterValue, lambda z: z.append("T/f", -1, b"x")),
     (Code.ConditionNotMet, lambda z: z.flush("T/f", 3, OTHER_TAG)),
     # put, blocks, copy, metadata
     (Code.PathAlreadyExists, lambda z: z.put("T/f", b"x", ABSENT_ONLY)),
