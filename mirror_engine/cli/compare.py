@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich import filesize
 from rich.text import Text
 
 from mirror_engine.cli import exits
@@ -26,7 +27,7 @@ from mirror_engine.errors import UsageError
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
-from mirror_engine.monitoring.words import cell, fields_json, plain, size_text
+from mirror_engine.monitoring.words import cell, fields_json, plain
 from mirror_engine.onelake.connection import write_private
 from mirror_engine.storage.stores import open_storage
 
@@ -274,7 +275,7 @@ def pull(
 
 def _pull_text(plan: PullPlan, target: Path, seconds: float) -> out.Lines:
     """What was copied, and what the copy lacks."""
-    copied = f"{count(len(plan.files), 'file')} ({size_text(plan.byte_count)}, {out.short_span(seconds)})"
+    copied = f"{count(len(plan.files), 'file')} ({filesize.decimal(plan.byte_count)}, {out.short_span(seconds)})"
     before = f"; {count(plan.present, 'file')} present before" if plan.present else ""
     yield f"Copied {copied} to {target}{before}."
     if plan.restored:

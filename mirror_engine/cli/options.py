@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
+from rich import filesize
 
 from mirror_engine.cli.exits import Output
 from mirror_engine.cli.output import verbosity
@@ -33,7 +34,6 @@ from mirror_engine.config import (
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import OPTIONS, TABLES, ZONE
-from mirror_engine.monitoring.words import size_text
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.roots import check_root, root_of, state_folder
 from mirror_engine.storage.store_url import parse_place
@@ -154,9 +154,8 @@ class Downloads:
         with self._lock:
             self._total += byte_count
             if self._total > self._max_download and self._answer is False:
-                text = (
-                    f"more than {size_text(self._max_download)} would be downloaded ({size_text(self._total)} so far)"
-                )
+                limit, total = filesize.decimal(self._max_download), filesize.decimal(self._total)
+                text = f"more than {limit} would be downloaded ({total} so far)"
                 help = "allow it with --max-download, or ask for less, such as one table"
                 if not sys.stdin.isatty():
                     self._answer = UsageError(text, help)

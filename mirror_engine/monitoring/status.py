@@ -15,7 +15,7 @@ from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, needs_attention
 from mirror_engine.monitoring.fabric_files import FabricTable, FabricTables, fabric_error, fabric_status, last_heartbeat
-from mirror_engine.monitoring.words import counted_json, describe, fields_json, help_for, iso, notes, urgency
+from mirror_engine.monitoring.words import URGENCY, counted_json, describe, fields_json, help_for, iso, notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -102,7 +102,7 @@ class TableStatus:
     @property
     def urgency(self) -> str:
         """That of the state; `stuck` of one that failed, lost files or would halt, `idle` of one that ignored data."""
-        state = "stuck" if self.last_failure or self.lost_files or self.would_reject else urgency(self.state)
+        state = "stuck" if self.last_failure or self.lost_files or self.would_reject else URGENCY[type(self.state)]
         return "idle" if state == "well" and any(map(never_arrives, self.ignored)) else state
 
     @property

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.states import TableState
 
 START_ENGINE = "no engine is running: start `mirror-engine run`, or apply pending files once with `mirror-engine sync`"
-KILO = 1000
-URGENCY: dict[type[TableState], str] = {
+URGENCY: dict[type[TableState], str] = {  # `stuck` needs attention
     CaughtUp: "well",
     **dict.fromkeys((Loading, Behind), "busy"),
     **dict.fromkeys((Unconfigured, Empty), "idle"),
@@ -88,11 +87,6 @@ def help_for(state: TableState, *, engine_running: bool) -> str:
             assert_never(state)
 
 
-def urgency(state: TableState) -> str:
-    """How urgent a state is: `well`, `busy`, `idle`, or `stuck` if it needs attention."""
-    return URGENCY[type(state)]
-
-
 def iso(seconds: float | None) -> str | None:
     """`2026-11-02T08:15:29.500Z`; None stays None."""
     if seconds is None:
@@ -106,17 +100,6 @@ def span(seconds: float) -> str:
         if seconds >= 2 * length or (unit != "d" and seconds >= length):
             return f"{int(seconds // length)}{unit}"
     return f"{int(seconds)}s"
-
-
-def size_text(byte_count: float) -> str:
-    """A number of bytes: `512 B`, `1.5 kB`, `48.3 MB`, `2.0 GB`."""
-    if byte_count < KILO:
-        return f"{byte_count:.0f} B"
-    for unit in ("kB", "MB"):
-        byte_count /= KILO
-        if byte_count < KILO:
-            return f"{byte_count:.1f} {unit}"
-    return f"{byte_count / KILO:,.1f} GB"
 
 
 def cell(value: object) -> str:

@@ -11,6 +11,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rich import filesize
+
 from mirror_engine.engine.lock import lock_root
 from mirror_engine.errors import ConcurrentModification, UsageError
 from mirror_engine.events import SetupProgress, ignore
@@ -25,7 +27,6 @@ from mirror_engine.landing_zone.names import (
     find_table,
     schema_of,
 )
-from mirror_engine.monitoring.words import size_text
 from mirror_engine.storage.base import Kind, joined
 from mirror_engine.storage.local import LocalStorage, os_errors
 from mirror_engine.storage.roots import check_place
@@ -205,7 +206,11 @@ class Pull:
             for number, job in enumerate(as_completed(jobs), start=1):
                 record["files"][jobs[job].target] = [jobs[job].source, job.result()]
                 copied += jobs[job].entry.size
-                self.listen(SetupProgress(f"{size_text(copied)} of {size_text(total)}", number, len(jobs), "copying"))
+                self.listen(
+                    SetupProgress(
+                        f"{filesize.decimal(copied)} of {filesize.decimal(total)}", number, len(jobs), "copying"
+                    )
+                )
                 if number % FILES_PER_RECORD == 0:
                     _write(record, local)
         finally:

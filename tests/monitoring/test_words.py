@@ -18,7 +18,7 @@ from mirror_engine.landing_zone.states import (
     TableState,
     Unconfigured,
 )
-from mirror_engine.monitoring.words import describe, help_for, iso, span, urgency
+from mirror_engine.monitoring.words import URGENCY, describe, help_for, iso, span
 
 ORDERS = TableName("Sales", "Orders")
 NAME = "00000000000000000002.parquet"
@@ -52,7 +52,7 @@ def test_every_state_has_a_sentence_and_one_that_needs_attention_help() -> None:
     assert {type(state) for state, _, _ in STATES} == set(get_args(TableState))
     for state, sentence, expected in STATES:
         assert describe(ORDERS, state).removeprefix("Sales.Orders").strip() == sentence
-        assert urgency(state) == expected
+        assert URGENCY[type(state)] == expected
         assert bool(help_for(state, engine_running=True)) == (expected in {"stuck", "idle"})
 
 

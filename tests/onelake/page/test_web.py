@@ -12,7 +12,7 @@ import pytest
 from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, Window, shop
 from starlette.testclient import TestClient
 
-from mirror_engine.monitoring.words import help_for, urgency
+from mirror_engine.monitoring.words import URGENCY, help_for
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.page import web
 from mirror_engine.onelake.page.web import (
@@ -287,6 +287,6 @@ def test_text_and_background_colors_have_enough_contrast(palette):
 
 
 def test_every_state_has_a_colour(still):
-    tones = {urgency(table.state) for item in still.shown for table in item.view().status().tables}
+    tones = {URGENCY[type(table.state)] for item in still.shown for table in item.view().status().tables}
     assert tones == set(TONES)
     assert all(f".state.{each} " in PAGE_CSS for each in TONES)
