@@ -206,11 +206,8 @@ class Pull:
             for number, job in enumerate(as_completed(jobs), start=1):
                 record["files"][jobs[job].target] = [jobs[job].source, job.result()]
                 copied += jobs[job].entry.size
-                self.listen(
-                    SetupProgress(
-                        f"{filesize.decimal(copied)} of {filesize.decimal(total)}", number, len(jobs), "copying"
-                    )
-                )
+                done = f"{filesize.decimal(copied)} of {filesize.decimal(total)}"
+                self.listen(SetupProgress(done, number, len(jobs), "copying"))
                 if number % FILES_PER_RECORD == 0:
                     _write(record, local)
         finally:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from shop_window import EVIL, EVIL_TABLE, SHOP, shop
+from shop_window import EVIL, EVIL_TABLE, SHOP
 from starlette.testclient import TestClient
 
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.page.web import MAX_HEARTBEAT_AGE_SECONDS, STATES, Metrics, StatusCache, Web, unready
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def window(tmp_path):
-    return shop(tmp_path)
 
 
 def samples(metrics):

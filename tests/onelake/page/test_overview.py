@@ -30,11 +30,6 @@ TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
 NAMES = re.compile(r'<th scope="row" class="file"><a [^>]*><bdi>([^<]*)</bdi>')
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory):
-    return TestClient(Web(shop(tmp_path_factory.mktemp("shop")).items).app)
-
-
 @pytest.mark.parametrize(
     ("query", "tables"),
     [

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from browser import DESKTOP, PHONE, browser
-from shop_window import EVIL, EVIL_TABLE, SHOP, served, shop
+from shop_window import EVIL, EVIL_TABLE, SHOP, served
 
 from mirror_engine.publisher.testing import onelake
 
@@ -29,8 +29,8 @@ SIZES = {"phone": PHONE, "tablet": (800, 900), "wide": (1600, 1000)}
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory):
-    with served(shop(tmp_path_factory.mktemp("shop"))) as page:
+def base(still):
+    with served(still) as page:
         yield page.address
 
 
@@ -80,8 +80,7 @@ def test_publisher_content_never_runs(opened, base, page):
         assert "&lt;img src=x" in tab.html
 
 
-def test_the_page_moves_by_itself(opened, tmp_path):
-    window = shop(tmp_path)
+def test_the_page_moves_by_itself(opened, window):
     with (
         served(window) as page,
         contextlib.closing(opened.open(page.address + PAGES["behind"], PHONE, scripts=True)) as table,
@@ -95,8 +94,7 @@ def test_the_page_moves_by_itself(opened, tmp_path):
         assert len(table.events("Page.loadEventFired")) == 1  # without being loaded again
 
 
-def test_the_filter_keeps_its_focus_while_the_tables_follow_what_is_typed(opened, tmp_path):
-    window = shop(tmp_path)
+def test_the_filter_keeps_its_focus_while_the_tables_follow_what_is_typed(opened, window):
     with served(window) as page, contextlib.closing(opened.open(f"{page.address}/", DESKTOP, scripts=True)) as tab:
         tab.until(lambda: ">live<" in tab.html)
         tab.press("Tab")
@@ -153,8 +151,8 @@ def test_what_is_to_be_copied_is_copied_and_what_was_opened_stays_open(opened):
         assert tab.complaints == []
 
 
-def test_a_stopped_server_shows_as_disconnected(opened, tmp_path):
-    with served(shop(tmp_path)) as page:
+def test_a_stopped_server_shows_as_disconnected(opened, still):
+    with served(still) as page:
         tab = opened.open(f"{page.address}/", DESKTOP, scripts=True)
         tab.until(lambda: ">live<" in tab.html)
     with contextlib.closing(tab):

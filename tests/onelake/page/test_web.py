@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
-from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, Window, shop
+from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, Window
 from starlette.testclient import TestClient
 
 from mirror_engine.monitoring.words import URGENCY, help_for
@@ -31,27 +31,6 @@ pytestmark = pytest.mark.slow
 
 ORDERS = f"/tables/{SHOP}/Sales.schema/Orders"
 EVIL_PAGE = f"/tables/{EVIL}/{quote(EVIL_TABLE)}"
-
-
-@pytest.fixture(scope="module")
-def still(tmp_path_factory):
-    """A shop in which nothing happens."""
-    return shop(tmp_path_factory.mktemp("shop"))
-
-
-@pytest.fixture(scope="module")
-def client(still):
-    return TestClient(Web(still.items).app)
-
-
-@pytest.fixture
-def window(tmp_path):
-    return shop(tmp_path)
-
-
-@pytest.fixture
-def visitor(window):
-    return TestClient(Web(window.items).app)
 
 
 def words_of(html):

@@ -6,7 +6,7 @@ import contextlib
 import time
 
 import pytest
-from shop_window import SHOP, served, shop
+from shop_window import SHOP, served
 from wire import connected, exchange, request, rest_of, status_of
 
 from mirror_engine.onelake.page import web as web_live
@@ -14,11 +14,6 @@ from mirror_engine.onelake.page import web as web_live
 pytestmark = pytest.mark.slow
 
 ORDERS = f"/tables/{SHOP}/Sales.schema/Orders"
-
-
-@pytest.fixture(scope="module")
-def window(tmp_path_factory):
-    return shop(tmp_path_factory.mktemp("shop"))
 
 
 class Stream:
@@ -44,9 +39,8 @@ def streaming(port, target="/"):
         yield stream
 
 
-def test_the_stream_sends_the_page_after_each_change(tmp_path):
-    moving = shop(tmp_path)
-    with served(moving) as server:
+def test_the_stream_sends_the_page_after_each_change(window):
+    with served(window) as server:
         read = exchange(server.port, request("GET", ORDERS)).decode()
         with streaming(server.port, ORDERS) as stream:
             before = stream.until("At most 20 rows")
@@ -54,21 +48,21 @@ def test_the_stream_sends_the_page_after_each_change(tmp_path):
             assert "is behind by 1 file" in before
             lines = [line.removeprefix("data: ") for line in before.splitlines() if line.startswith("data: <")]
             assert all(line in read for line in lines if "oldest for" not in line)
-            moving.apply()
+            window.apply()
             assert "has caught up" in stream.until("at version 2")
 
 
-def test_a_stream_without_changes_is_kept_alive(window, monkeypatch):
+def test_a_stream_without_changes_is_kept_alive(still, monkeypatch):
     monkeypatch.setattr(web_live, "REFRESH_SECONDS", 0.01)
     monkeypatch.setattr(web_live, "KEEP_ALIVE_REFRESHES", 1)
-    with served(window) as server, streaming(server.port, "/tables/none/none") as stream:
+    with served(still) as server, streaming(server.port, "/tables/none/none") as stream:
         stream.until(": keep-alive")
 
 
-def test_streams_are_counted_given_back_and_one_too_many_refused(window, monkeypatch):
+def test_streams_are_counted_given_back_and_one_too_many_refused(still, monkeypatch):
     monkeypatch.setattr(web_live, "MAX_STREAMS", 1)
     monkeypatch.setattr(web_live, "REFRESH_SECONDS", 0.01)
-    with served(window) as server:
+    with served(still) as server:
         with streaming(server.port) as first:
             first.until("data: ")
             second = exchange(server.port, request("GET", "/", "localhost", "Accept: text/event-stream"))
@@ -83,8 +77,8 @@ def test_streams_are_counted_given_back_and_one_too_many_refused(window, monkeyp
             next_one.until("data: ")
 
 
-def test_an_open_stream_does_not_keep_the_server_from_ending(window):
-    with served(window) as server:
+def test_an_open_stream_does_not_keep_the_server_from_ending(still):
+    with served(still) as server:
         with streaming(server.port) as stream:
             stream.until("data: ")
             began = time.monotonic()
