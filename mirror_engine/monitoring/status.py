@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import LandedFile, ZoneListing
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.progress import AppliedFile, Progress
+    from mirror_engine.landing_zone.progress import AppliedFile
     from mirror_engine.storage.store_url import Place
 
 LOST_FILE = "ME025"
@@ -187,14 +187,9 @@ def mirror_status(
     next_scan = ledger.get_property(NEXT_POLL) if engine_running else None
     requests = ledger.get_property(SCAN_REQUESTS) if engine_running else None
     fabric = context.writer if isinstance(context.writer, FabricTables) else None
-    facts: Any = {
-        "mirror": ledger.mirror,
-        "default_schema": context.config.delta_default_schema,
-        "now": context.clock(),
-    }
     tables = tuple(
         replace(
-            table_status(plan, ledger.progress(table), files.get(table, ()), _row_count(context, table), **facts),
+            table_status(context, plan, files.get(table, ())),
             last_failure=failures.get(table.folder),
             **(fabric.words(table) if fabric else {}),
         )
@@ -226,17 +221,9 @@ def _row_count(context: EngineContext, table: TableName) -> int | None:
         return None
 
 
-def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller, Delta table, options, clock
-    plan: Plan,
-    progress: Progress | None,
-    files: Sequence[LandedFile],
-    row_count: int | None,
-    *,
-    mirror: str,
-    default_schema: str,
-    now: float,
-) -> TableStatus:
-    """Status of one table, from its plan, the ledger's progress and all files of one listing; see `TableStatus`."""
+def table_status(context: EngineContext, plan: Plan, files: Sequence[LandedFile]) -> TableStatus:
+    """Status of one table, from its plan and all files of one listing; see `TableStatus`."""
+    progress, now, schema = context.ledger.progress(plan.table), context.clock(), context.config.delta_default_schema
     folder, detection = plan.table.folder, plan.detection
     if any(isinstance(step, StartGeneration) for step in plan.steps):
         progress = None  # the ledger's progress belongs to the folder's former generation (LZ-7.3)
@@ -254,10 +241,10 @@ def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller,
     fabric = FabricTable(plan.table, plan.state, progress)
     return TableStatus(
         name=plan.table,
-        delta_folder=plan.table.delta_folder(default_schema),
+        delta_folder=plan.table.delta_folder(schema),
         state=plan.state,
         fabric_status=fabric_status(plan.state, progress),
-        fabric_error=fabric_error(fabric, mirror, now, default_schema)[1] or None,
+        fabric_error=fabric_error(fabric, context.ledger.mirror, now, schema)[1] or None,
         watermarks=dict(progress.watermarks) if progress else {},
         next_files=next_files,
         blocked_by=plan.state.diagnostic.path if isinstance(plan.state, (Halted, Unconfigured)) else missing,
@@ -269,7 +256,7 @@ def table_status(  # noqa: PLR0913 - one fact each from planner, ledger, poller,
         diagnostics=tuple((Counter(plan.diagnostics) | Counter(progress.diagnostics if progress else {})).items()),
         rows_processed=progress.rows_processed if progress else 0,
         bytes_processed=progress.bytes_processed if progress else 0,
-        row_count=row_count,
+        row_count=_row_count(context, plan.table),
         delta_version=committed.delta_version if committed else None,
         last_commit_at=committed.last_commit_at if committed else None,
         lag_seconds=max(0.0, now - min((file.modified_ns / 1e9 for file in pending), default=now)),

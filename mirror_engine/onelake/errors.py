@@ -23,11 +23,7 @@ class StorageErrorCode(Enum):
     SourcePathNotFound = (404, "The source path does not exist.", "BlobNotFound")
     RenameDestinationParentPathNotFound = (404, "The parent directory of the destination path does not exist.")
     PathAlreadyExists = (409, "The specified path already exists.", "BlobAlreadyExists")
-    PathConflict = (
-        409,
-        "The path is a file where a folder is needed, or a folder where a file is needed.",
-        "ResourceTypeMismatch",
-    )
+    PathConflict = (409, "A file is where a folder is needed, or the other way round.", "ResourceTypeMismatch")
     DirectoryNotEmpty = (409, "The folder is not empty.", "DirectoryIsNotEmpty")
     InvalidRenameSourcePath = (409, "A folder cannot be renamed to itself or to a path inside itself.")
     PathIsInUse = (409, "The folder is in use; try again later.", "BlobIsInUse")
@@ -37,10 +33,7 @@ class StorageErrorCode(Enum):
     InvalidFlushPosition = (400, "Committed length and appended data do not reach the flush position without a gap.")
     InvalidBlockList = (400, "The list names a block that was not put.")
     OperationNotAllowedOnThePath = (400, "Fabric manages this folder: it cannot be created, renamed or deleted.")
-    FriendlyNameSupportDisabled = (
-        400,
-        "An item is named by its GUID, or with its type: NAME.MountedRelationalDatabase.",
-    )
+    FriendlyNameSupportDisabled = (400, "An item is named by GUID, or as NAME.MountedRelationalDatabase.")
     ArtifactIdMissing = (400, "Either WorkspaceId or ArtifactId are missing in the request", "BadRequest", "BadRequest")
     InvalidUri = (400, "The path is not valid.")
     InvalidSourceUri = (400, "The source cannot be used here.")

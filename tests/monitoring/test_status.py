@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 from mirror_engine.config import Config
 from mirror_engine.engine.planner import Circumstances, plan
@@ -35,7 +36,14 @@ def known(*applied: LandedFile, **changes) -> Progress:
 
 def status(*files: LandedFile, progress: Progress | None = None, metadata=KEYED, identity="folder") -> TableStatus:
     planned = plan(TableListing(ORDERS, identity, metadata, files), progress, Circumstances(Config(), NOW))
-    return table_status(planned, progress, files, 4, mirror="5f" * 16, default_schema="dbo", now=NOW)
+    context = SimpleNamespace(
+        ledger=SimpleNamespace(mirror="5f" * 16, progress=lambda _: progress),
+        config=Config(),
+        clock=lambda: NOW,
+        writer=SimpleNamespace(snapshot=lambda _: SimpleNamespace(count_rows=lambda: 4)),
+        delta_folder=lambda _: "Sales/Orders",
+    )
+    return table_status(context, planned, files)
 
 
 def states_of(found: TableStatus) -> list[tuple[str, str]]:
