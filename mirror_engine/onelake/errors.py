@@ -95,13 +95,7 @@ def fabric_error(
 
 
 class _ApiError(Exception):
-    """An error answer.
-
-    Args:
-        code: which error.
-        message: replaces the code's message; never holds row values, keys, tokens or what a request's body holds.
-        headers: sent with the answer (`Retry-After`).
-    """
+    """An error answer; its message, by default the code's, never holds row values, keys, tokens or a body's content."""
 
     def __init__(self, code: Any, message: str = "", headers: Mapping[str, str] | None = None) -> None:  # noqa: ANN401 - a subclass says
         super().__init__(message or code.message)

@@ -115,11 +115,7 @@ class Items:
 
     Folders whose name begins with a dot are neither. A folder that was created outside of the emulator gets its GUID
     when it is first listed or resolved. `.mirror-engine/items.json` holds GUIDs, descriptions and definitions by path;
-    UsageError where it is damaged.
-
-    Args:
-        storage: the store's.
-        allow_bare_names: a path may name an item by its display name alone.
+    UsageError where it is damaged. With `allow_bare_names` a path may name an item by its display name alone.
     """
 
     def __init__(self, storage: LocalStore, *, allow_bare_names: bool = False) -> None:
@@ -257,7 +253,9 @@ class Items:
 
     def _save(self) -> None:
         content = {path: asdict(record) for path, record in self._records.items()}
-        self._storage.write(STORE_ITEMS, json.dumps(content, indent=2, default=_base64).encode())
+        self._storage.write(
+            STORE_ITEMS, json.dumps(content, indent=2, default=lambda content: b64encode(content).decode()).encode()
+        )
 
     def _check_free(self, folder: str, name: str, ignored: str | None = None) -> None:
         """Names that differ only in case are one name: to Fabric, and to some disks."""
@@ -320,10 +318,6 @@ def _read_registry(storage: LocalStore) -> dict[str, _Record]:
         raise UsageError(f"{STORE_ITEMS}: is damaged", restore) from problem
 
 
-def _base64(content: bytes) -> str:
-    return b64encode(content).decode()
-
-
 def _named(segment: str, places: Sequence[_Place]) -> _Place | None:
     """The workspace or item with that name or GUID."""
     return next((place for place in places if place.name == segment or place.id == segment.lower()), None)
@@ -374,7 +368,11 @@ def definition_json(item: Item, payload: bytes) -> dict[str, Any]:
         "config": {"version": "2.0", "logicalId": str(uuid.UUID(int=0))},
     }
     parts = {MIRRORING: payload, ".platform": json.dumps(platform, indent=2).encode()}
-    return {"parts": [{"path": path, "payload": _base64(part), "payloadType": _INLINE} for path, part in parts.items()]}
+    return {
+        "parts": [
+            {"path": path, "payload": b64encode(part).decode(), "payloadType": _INLINE} for path, part in parts.items()
+        ]
+    }
 
 
 def read_definition(payload: bytes) -> dict[str, Any]:

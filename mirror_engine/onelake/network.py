@@ -147,12 +147,8 @@ async def grant_tunnel(
 ) -> bool:
     """Read and answer a proxy request; whether TLS to the emulator may follow.
 
-    A tunnel to a passed host is served until either side has ended it.
-
-    Args:
-        connection: non-blocking, left open; its request must arrive within `CONNECT_SECONDS`, or nothing is answered.
-        on_rejected: gets each request that is not served.
-        passed: other hosts that may be reached.
+    A tunnel to a passed host is served until either side has ended it. The connection is non-blocking and left open;
+    what does not arrive within `CONNECT_SECONDS` is not answered.
     """
     method = target = ""
     try:
@@ -311,13 +307,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
 
 class Listeners:
-    """An ASGI application on https, http and behind the proxy.
-
-    Args:
-        app: speaks all dialects, selected by `Host`; gets no lifespan events.
-        tls: see `Authority`.
-        listening: where; http stays on loopback.
-        on_rejected: gets each rejected tunnel.
+    """An ASGI application, which gets no lifespan events, on https, http and behind the proxy; http stays on loopback.
 
     Attributes:
         https_port: for clients with tokens that address the emulator directly; known once started, as the others.
@@ -470,13 +460,9 @@ class Authority:
 def create_authority(
     folder: Path, address: str = LOOPBACK, own_names: Sequence[str] = (), *, now: datetime | None = None
 ) -> Authority:
-    """Create an authority and the emulator's certificate in a private folder, replacing earlier ones.
+    """Create an authority and the emulator's certificate in a folder for its owner alone, replacing earlier ones.
 
-    Args:
-        folder: created for its owner alone; never served.
-        address: where the emulator listens; named in the certificate besides loopback.
-        own_names: host names of this machine, too.
-        now: the clock's time by default.
+    The certificate names the address and these host names of this machine besides those of loopback and production.
     """
     begins = (now or datetime.now(timezone.utc)) - CLOCK_SKEW
     folder.mkdir(parents=True, exist_ok=True)

@@ -48,13 +48,9 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """All services of an emulator as one ASGI application, by `Host`; at other names OneLake.
+    """All services of an emulator as one ASGI application, by `Host`; at names that are not production's OneLake.
 
-    Args:
-        lake: the storage.
-        engines: of its mirrored databases.
-        page: at names that are not production's, its paths select it, on http alone but for a single port; there
-            paths select Entra and Fabric's API, too.
+    There the page's paths select it, on http alone but for a single port, where paths select Entra and Fabric, too.
     """
 
     def __init__(self, lake: Lake, engines: EnginePool, page: Web | None = None) -> None:

@@ -75,12 +75,7 @@ class _Entry:
 
 
 class StatusCache:
-    """Statuses that are at most a second old, or as old as scanning takes.
-
-    Args:
-        items: gives every mirrored database, by workspace and name; thread-safe.
-        clock: monotonic seconds.
-    """
+    """Statuses of all items that are at most a second old, or as old as scanning takes; the clock is monotonic."""
 
     def __init__(self, items: Callable[[], Sequence[ShownItem]], clock: Callable[[], float] = time.monotonic) -> None:
         self._items = items
@@ -370,12 +365,8 @@ class Web:
     Args:
         items: gives every mirrored database.
         clock: seconds since 1970.
-        listening: of the emulator; other machines reach the page through it, if any.
+        listening: of the emulator.
         connection: gives the emulator as a publisher sees it; None where that is not known.
-
-    Attributes:
-        app: the ASGI application, without access control; gets no lifespan events.
-        metrics: count requests, too.
     """
 
     def __init__(
@@ -391,7 +382,7 @@ class Web:
         self._listening = listening or Listening()
         self._templates = templates()
         self._clock = clock
-        self.metrics = Metrics(self._statuses)
+        self.metrics = Metrics(self._statuses)  # they count requests, too
         self._stream_count = 0
         self._ended = threading.Event()
         routes = [
@@ -405,7 +396,7 @@ class Web:
         for name, kind in ASSETS.items():
             content = (files("mirror_engine.onelake.page") / "templates" / name).read_bytes()
             routes.append(Route(f"/assets/{name}", Response(content, media_type=kind)))
-        self.app = _with_headers(Starlette(routes=routes))
+        self.app = _with_headers(Starlette(routes=routes))  # without access control
         self._first_names = {route.path.split("/")[1] for route in routes}
 
     def answers(self, request: Request) -> bool:
