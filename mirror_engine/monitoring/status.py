@@ -65,7 +65,7 @@ class TableStatus:
     ignored: tuple[Diagnostic, ...]  # a diagnostic for each ignored path
     diagnostics: tuple[tuple[Diagnostic, int], ...]  # all diagnostics with their counts, oldest first
     rows_processed: int  # of the generation (LZ-9.2, LZ-9.3)
-    bytes_processed: int  # likewise
+    bytes_processed: int  # of the generation, too
     row_count: int | None  # of the Delta table now; None without one
     delta_version: int | None  # of the last commit; None before the first
     last_commit_at: float | None  # seconds since 1970; None before the first commit
