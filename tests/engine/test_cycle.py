@@ -1,17 +1,27 @@
-"""The cycle: when the next one follows at once, and when it waits."""
+"""The cycle: when the next one follows at once, and when it waits; an idle one lists folders and does nothing else."""
 
 from __future__ import annotations
 
+import os
 import threading
+import time
+from collections import Counter
+from contextlib import nullcontext
 
 import pytest
+from scripted_faults import Script, faulty
 from shop import Shop, row
 
 from mirror_engine.engine.replayer import Replayer
-from mirror_engine.errors import TableDamaged
+from mirror_engine.errors import RootLocked, TableDamaged
 from mirror_engine.landing_zone.states import Halted
+from mirror_engine.monitoring import fabric_files
+from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE, TABLES_FILE
+from mirror_engine.storage import local
+from mirror_engine.storage.local import LocalStorage
 
 NO_STOP = threading.Event()
+TABLES = [f"T{number}" for number in range(5)]
 
 
 @pytest.fixture
@@ -67,3 +77,99 @@ def test_a_diagnostic_is_reported_when_it_appears_and_when_it_comes_back(shop):
             stray.touch() if is_there else stray.unlink()
             running.cycle(NO_STOP)
     assert shop.said() == ["ME002", "ME002"]
+
+
+@pytest.fixture
+def shops(shop):
+    for table in TABLES:
+        orders = shop.orders(table)
+        orders.insert(row(1))
+        orders.insert(row(2))
+    return shop
+
+
+def test_an_idle_cycle_lists_each_folder_once_and_reads_and_writes_nothing(shops):
+    script = Script()
+    zone = shops.writer
+    shops.writer = faulty(zone, script)
+    with shops.engine(storage=faulty(LocalStorage(shops.root), script)) as running:
+        for _ in range(3):
+            running.cycle(NO_STOP)
+        script.calls.clear()
+        running.cycle(NO_STOP)
+        calls = Counter(call.partition(" ")[0] for call in script.calls)
+    assert calls.pop("list") == 1 + len(TABLES)
+    assert calls.pop("latest_external_change") == len(TABLES)
+    assert calls.pop("stat") < 10
+    assert not calls
+
+
+def test_a_change_file_is_looked_up_three_times_by_the_cycle_that_applies_it(tmp_path, monkeypatch):
+    """When it is listed, after it was read, and before its rows are committed."""
+    shop = Shop(tmp_path)
+    path = shop.orders().insert(row(1))
+    asked = Counter()
+
+    def counted(module, function):
+        call = getattr(module, function)
+
+        def counting(name, *arguments, **options):
+            asked[str(name).rpartition("/")[2]] += 1
+            return call(name, *arguments, **options)
+
+        monkeypatch.setattr(module, function, counting)
+
+    counted(local, "stat_entry")
+    counted(os, "stat")
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        assert running.report().commits == 1
+    assert asked[path.rpartition("/")[2]] == 3
+
+
+def test_an_engine_that_lost_root_leaves_the_monitoring_files_alone(shops, monkeypatch):
+    """It is lost after the cycle's first look at it; the files are those of the other engine now."""
+    looks, is_lost = [], False
+
+    def check():
+        looks.append(name := threading.current_thread().name)
+        if is_lost and (name == "heartbeat" or looks.count(name) > 1):
+            raise RootLocked("lost")
+
+    def written():
+        return [(shops.root / file).stat().st_ino for file in (TABLES_FILE, REPLICATOR_FILE)]
+
+    shops.sync()
+    monkeypatch.setattr("mirror_engine.mirror.lock_root", lambda *_: nullcontext(check))
+    monkeypatch.setattr(fabric_files, "HEARTBEAT_SECONDS", 0.02)
+    with shops.engine() as running:
+        running.cycle(NO_STOP)
+        is_lost = True
+        time.sleep(0.1)
+        before = written()
+        looks.clear()
+        with pytest.raises(RootLocked):
+            running.cycle(NO_STOP)
+        time.sleep(0.1)
+        assert written() == before
+    assert "heartbeat" in looks
+
+
+def test_the_monitoring_files_are_rewritten_when_something_changes_and_with_each_heartbeat(shops, monkeypatch):
+    path = shops.root / TABLES_FILE
+
+    def is_written():
+        before = path.stat().st_ino
+        running.cycle(NO_STOP)
+        return path.stat().st_ino != before
+
+    with shops.engine() as running:
+        for _ in range(3):
+            running.cycle(NO_STOP)
+        assert not is_written()
+        shops.publisher.folder("T0").insert(row(3), name="00000000000000000003.parquet")
+        assert is_written()
+        running.cycle(NO_STOP)
+        assert not is_written()
+        monkeypatch.setattr(fabric_files, "HEARTBEAT_SECONDS", 0.0)
+        assert is_written()
