@@ -81,6 +81,7 @@ class Mirror:
 
     Args:
         root: the mirrored database's folder, which must exist, or its URL in a store; that of its landing zone will do.
+        config: all options.
         writer: of Delta tables; by default that of `config.merge_engine`, made when it is needed.
         spark: a session to work in, such as a notebook's; it stays as it is, and is not ended.
         storage: of the landing zone; that of `root` by default.

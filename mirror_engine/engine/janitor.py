@@ -68,8 +68,7 @@ class Janitor:
     def clean(self, zone: str, listing: TableListing, progress: Progress) -> int:
         """Archive applied files, and delete expired ones from the archive; returns how many were archived.
 
-        Raises:
-            StorageUnavailable: a move or a deletion failed; the next call does the rest.
+        After a `StorageUnavailable` the next call does the rest.
         """
         moved = self._clean(f"{zone}/{listing.name.folder}", listing, progress)
         self._cleaned[listing.name] = (listing, progress)

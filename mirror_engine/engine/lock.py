@@ -44,8 +44,6 @@ class Holder:
 
     Attributes:
         id: random, of one run.
-        host: its machine.
-        process: its number there.
         since: when it took the lease by its own clock, in seconds since 1970.
         is_over: whether it released the lease.
         renewed_at: when it was renewed last by the store's clock, in seconds since 1970.
@@ -213,10 +211,9 @@ def is_locked(root: Place) -> bool:
 
 
 def lease_of(root: Place) -> tuple[Holder | None, bool]:
-    """Return who holds the lease of a ROOT in a store, and whether this machine's ledger is that engine's.
+    """Who holds the lease of a ROOT in a store, and whether this machine's ledger is that engine's.
 
-    Raises:
-        StorageUnavailable: it cannot be read.
+    Raises `StorageUnavailable`.
     """
     if isinstance(root, Path):
         return None, True

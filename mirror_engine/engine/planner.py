@@ -354,11 +354,7 @@ def is_error(diagnostic: Diagnostic) -> bool:
 
 
 class ZonePlanner:
-    """Plans all tables of a listing; reads the landing zone and the tables, changes nothing.
-
-    Raises:
-        StorageUnavailable: ROOT cannot be listed.
-    """
+    """Plans all tables of a listing; reads the landing zone and the tables, or raises `StorageUnavailable`."""
 
     def __init__(self, context: EngineContext, folders: DeltaFolders, zone: ZoneListing) -> None:
         self._folders = folders
@@ -368,11 +364,7 @@ class ZonePlanner:
         self.root = RootIdentityCheck.at(context, zone)
 
     def plans(self, except_for: Collection[TableName] = ()) -> dict[TableName, Plan]:
-        """Return the plan of every table there is or was, but for those whose Delta folder overlaps one in progress.
-
-        Raises:
-            StorageUnavailable: a folder's content could not be read.
-        """
+        """Return the plan of every table there is or was, but for those whose Delta folder overlaps one in progress."""
         context, listings = self._context, {listing.name: listing for listing in self._zone.tables}
         known = context.ledger.tables()
         circumstances = Circumstances(context.config, context.clock(), is_lasting=context.is_lasting)
@@ -391,10 +383,7 @@ class ZonePlanner:
     def remember_root(self, plans: Iterable[Plan], in_progress: Iterable[str]) -> None:
         """Store the identity of ROOT as the known one, once the listing is certain and all moved folders are recorded.
 
-        `in_progress`: the root identities that the tasks in progress were planned with.
-
-        Raises:
-            StorageUnavailable: the ledger cannot be written.
+        `in_progress`: the root identities that the tasks in progress were planned with. Raises `StorageUnavailable`.
         """
         ledger, root = self._context.ledger, self.root
         updates = {

@@ -51,11 +51,7 @@ def landed_file(path: str, entry: Entry) -> LandedFile:
 
 
 def is_unchanged(storage: Storage, folder: str, file: LandedFile) -> bool:
-    """Whether a file of a table folder (from ROOT) is still the one that was listed.
-
-    Raises:
-        StorageUnavailable: nothing is known of it.
-    """
+    """Whether a file of a table folder (from ROOT) is still the one that was listed; raises `StorageUnavailable`."""
     entry = storage.stat(f"{folder}/{file.path}")
     return entry is not None and landed_file(file.path, entry) == file
 

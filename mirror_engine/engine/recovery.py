@@ -184,10 +184,7 @@ def latest_external_change(
 ) -> int | None:
     """Return the newest Delta version in which another program changed rows or columns; None for none.
 
-    A look since the same version that is younger than `max_age_seconds` is good enough.
-
-    Raises:
-        TransientError: the table's log cannot be read.
+    A look since the same version that is younger than `max_age_seconds` is good enough. Raises `TransientError`.
     """
     folder, version, now = context.delta_folder(table), progress.delta_version, time.monotonic()
     looked = context.looks.get(folder)

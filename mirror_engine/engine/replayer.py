@@ -241,11 +241,7 @@ class Replayer:
         self._refusals: dict[TableName, Refusal] = {}
 
     def run(self, task: TableTask) -> BatchCommitted | None:
-        """Commit a table's next batch, or when all is applied, clean its folder (LZ-8.1).
-
-        Raises:
-            TransientError: a step failed; a later cycle plans again.
-        """
+        """Commit a table's next batch, or when all is applied, clean its folder (LZ-8.1); raises `TransientError`."""
         task.is_cleaning = not task.steps
         self._context.check_lock()
         if task.is_cleaning:
@@ -359,12 +355,7 @@ class Replayer:
         return committed
 
     def _next_batch(self, pending: PendingFiles, known: Progress) -> PreparedBatch:
-        """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged.
-
-        Raises:
-            ConcurrentModification: a file is no longer the listed one.
-            StorageUnavailable: a file could not be read.
-        """
+        """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged."""
         first = self._try_passthrough(pending, 0, pending.facts)
         run = self._passthrough_run(pending, first) if isinstance(first, ReadFile) else self._read_run(pending, first)
         read: list[FileRows] = []
@@ -459,11 +450,7 @@ class Replayer:
             self._context.emit(DiagnosticRaised(task.table, diagnostic))
 
     def _check_unchanged(self, task: TableTask, batch: PreparedBatch) -> None:
-        """Check that ROOT is still held, and the files of a batch are still those in the landing zone.
-
-        Raises:
-            ConcurrentModification: the folder or a file was replaced since it was read.
-        """
+        """Check that ROOT is still held, and that neither the folder nor a file of a batch was replaced meanwhile."""
         self._context.check_lock()
         folder = f"{task.zone}/{task.table.folder}"
         here = self._context.storage.stat(folder)

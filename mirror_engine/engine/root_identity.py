@@ -42,7 +42,6 @@ class RootIdentityCheck:
     """The identity of ROOT in one listing, and the known one.
 
     Attributes:
-        context: its ledger stores the known identity.
         now: the identity in this listing.
         before: the known identity; `now` where none is known.
     """
@@ -54,11 +53,7 @@ class RootIdentityCheck:
 
     @classmethod
     def at(cls, context: EngineContext, zone: ZoneListing) -> RootIdentityCheck:
-        """Look up the identity of ROOT.
-
-        Raises:
-            StorageUnavailable: ROOT cannot be read.
-        """
+        """Look up the identity of ROOT; raises `StorageUnavailable`."""
         tables = context.storage.stat(TABLES)
         now = RootIdentity(tables.identity if tables else "", zone.identity)
         known = context.ledger.get_property(ROOT_IDENTITY)
@@ -72,10 +67,8 @@ class RootIdentityCheck:
     def change_of(self, listing: TableListing, progress: Progress | None) -> FolderChange:
         """Whether a table folder is the known one: a new identity may mean a copied ROOT, or a recreated folder.
 
-        In a recreated zone, and in a store whose folders have no identity, the content decides.
-
-        Raises:
-            StorageUnavailable: the content could not be read.
+        In a recreated zone, and in a store whose folders have no identity, the content decides; raises
+        `StorageUnavailable` where it cannot be read.
         """
         if not progress:
             return FolderChange.NONE

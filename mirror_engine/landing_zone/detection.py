@@ -29,11 +29,7 @@ NESTED_TABLE = "table folder"  # in a table folder (ME003)
 
 
 def numbered_name(sequence: int, extension: str = "parquet") -> str:
-    """The name of the change file with a number from 1 to `LAST` (LZ-3.2).
-
-    Raises:
-        ValueError: no name of 20 digits has this number.
-    """
+    """The name of the change file with a number from 1 to `LAST` (LZ-3.2); raises `ValueError` for others."""
     if not 1 <= sequence <= LAST:
         raise ValueError(f"sequence is {sequence}, a change file's is 1 to {LAST}")
     return f"{sequence:0{DIGITS}d}.{extension}"
@@ -80,7 +76,6 @@ class Detection:
     """The files of one table folder in reading order, leaves in path order (LZ-3.8).
 
     Attributes:
-        ready: may be applied now, in this order.
         later: numbered files after a gap (LZ-3.3).
         missing_file: path of the first missing file before later ones; None if there is no gap.
         next_files: by partition, the name that comes next; empty for `LastUpdateTimeFileDetection`.

@@ -38,8 +38,6 @@ class DiagnosticDefinition:
     Attributes:
         code: `MEnnn`, never reused.
         name: its name in kebab case.
-        severity: by default.
-        severity_strict: under `strict`.
         message: what was found, with the names of its details in braces; `{count:file}` reads `1 file`, `2 files`.
         help: what to do, in the same form; empty if nothing is to be done.
         related: codes of diagnostics with a similar cause.
@@ -213,8 +211,7 @@ class Diagnostic:
 def diagnose(code: str, path: str, *, row: int | None = None, strict: bool = False, **details: object) -> Diagnostic:
     """Make a diagnostic; a detail called `column` also becomes its location.
 
-    Raises:
-        KeyError: the code is unknown, or a detail of its message or help is missing.
+    Raises `KeyError` where the code is unknown, or a detail of its message or help is missing.
     """
     column = details.get("column")
     diagnostic = Diagnostic(
@@ -243,11 +240,7 @@ class RejectedFile(MirrorError):
 
 
 def without_errors(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """The diagnostics, if none of them is an error.
-
-    Raises:
-        RejectedFile: with the first error, and all others in its `others`.
-    """
+    """The diagnostics, if none is an error; raises `RejectedFile` with the first, and all others in its `others`."""
     findings = tuple(diagnostics)
     for index, diagnostic in enumerate(findings):
         if diagnostic.severity is Severity.ERROR:
