@@ -339,7 +339,7 @@ class Engine:
     ) -> None:
         """Queue a task for every table with steps to do, or files to move away."""
         listings = {listing.name: listing for listing in zone.tables}
-        self._janitor.keep(zone.folder, listings.keys())
+        self._janitor.keep(listings.keys())
         uncleanable = self._cleaning_backoff.waiting
         for table, plan in plans.items():
             task = TableTask(plan, listings.get(table), zone.folder, root, is_cleaned=table in uncleanable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,24 @@ _WAYS = {  # by `cleanup`: where an applied file goes first, and where its time 
 }
 
 
+@dataclass
+class _Cleaned:
+    """How a table folder was when it was last cleaned.
+
+    Attributes:
+        listing, progress: new objects when they change.
+        swept_at: when the archive was last listed.
+        is_unusable: whether something else than a folder is where an archive is to be.
+        moved: when files were moved since the last sweep, into an archive too long to be listed; None for another.
+    """
+
+    listing: TableListing | None = None
+    progress: Progress | None = None
+    swept_at: float = -math.inf
+    is_unusable: bool = False
+    moved: dict[str, float] | None = None
+
+
 class Janitor:
     """Cleans one table folder after its commit, never before (LZ-8.1).
 
@@ -51,76 +70,58 @@ class Janitor:
         self._config = config
         self._clock = clock
         self._check_lock = check_lock
-        self._swept_at: dict[str, float] = {}
-        self._unusable: set[str] = set()  # table folders in which no archive can be
-        self._moved: dict[str, dict[str, float]] = {}  # since the last sweep, into archives too long to be listed
-        self._cleaned: dict[TableName, tuple[TableListing, Progress]] = {}
+        self._cleaned: dict[TableName, _Cleaned] = {}
 
-    def is_due(self, zone: str, listing: TableListing, progress: Progress) -> bool:
+    def is_due(self, listing: TableListing, progress: Progress) -> bool:
         """Whether `clean` may have something to do: something changed since, or archived files may have expired."""
         if self._config.cleanup == "off":
             return False
-        seen, known = self._cleaned.get(listing.name, (None, None))
-        is_unchanged = seen is listing and known is progress  # both are new objects when they change
-        since_sweep = self._clock() - self._swept_at.get(f"{zone}/{listing.name.folder}", -math.inf)
-        return not is_unchanged or abs(since_sweep) >= SECONDS_BETWEEN_SWEEPS  # clocks may be set back, too
+        before = self._cleaned.get(listing.name, _Cleaned())
+        is_unchanged = before.listing is listing and before.progress is progress
+        return not is_unchanged or self._is_sweep_due(before)
+
+    def keep(self, names: AbstractSet[TableName]) -> None:
+        """Forget all other tables."""
+        if not self._cleaned.keys() <= names:
+            self._cleaned = {name: cleaned for name, cleaned in self._cleaned.items() if name in names}
 
     def clean(self, zone: str, listing: TableListing, progress: Progress) -> int:
         """Archive applied files, and delete expired ones from the archive; returns how many were archived.
 
         After a `StorageUnavailable` the next call does the rest.
         """
-        moved = self._clean(f"{zone}/{listing.name.folder}", listing, progress)
-        self._cleaned[listing.name] = (listing, progress)
-        return moved
-
-    def keep(self, zone: str, names: AbstractSet[TableName]) -> None:
-        """Forget all other tables."""
-        if not self._cleaned.keys() <= names:
-            folders = {f"{zone}/{name.folder}" for name in names}
-            self._cleaned = {name: state for name, state in self._cleaned.items() if name in names}
-            self._swept_at = {folder: at for folder, at in self._swept_at.items() if folder in folders}
-            self._moved = {folder: moved for folder, moved in self._moved.items() if folder in folders}
-            self._unusable &= folders
-
-    def _clean(self, folder: str, listing: TableListing, progress: Progress) -> int:
         if self._config.cleanup == "off":
             return 0
-        first, last = _WAYS[self._config.cleanup]
-        since_sweep = self._clock() - self._swept_at.get(folder, -math.inf)
-        is_sweep, is_long = abs(since_sweep) >= SECONDS_BETWEEN_SWEEPS, folder in self._moved
-        if is_sweep:
-            self._check(folder, {first, last})
-        if folder in self._unusable:
-            return 0
+        table, folder = self._cleaned.setdefault(listing.name, _Cleaned()), f"{zone}/{listing.name.folder}"
+        first, last = (f"{folder}/{archive}" for archive in _WAYS[self._config.cleanup])
+        if is_sweep := self._is_sweep_due(table):
+            archives = [self._storage.stat(archive) for archive in {first, last}]
+            table.is_unusable = any(entry and entry.kind is not Kind.FOLDER for entry in archives)
+            if table.is_unusable:
+                is_sweep, table.swept_at = False, self._clock()
         # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
-        done = processed(listing, progress)
-        moved = [file.path for file in done if self._archive(folder, first, file)]
+        applied = () if table.is_unusable else processed(listing, progress)
+        moved = [file.path for file in applied if self._archive(folder, first, file)]
         if moved or is_sweep:
-            ready = moved if first == last else self._passed_on(f"{folder}/{first}", f"{folder}/{last}", moved)
-            known = self._moved.pop(folder, {}) | dict.fromkeys(ready, self._clock())
-            if is_sweep or not is_long:
-                is_long = self._expire(f"{folder}/{last}", known) > MAX_LISTED
-                known = {}
-                self._swept_at[folder] = self._clock()
-            if is_long:
-                self._moved[folder] = known
+            ready = moved if first == last else self._passed_on(first, last, moved)
+            known = (table.moved or {}) | dict.fromkeys(ready, self._clock())
+            if is_sweep or table.moved is None:
+                is_long = self._expire(last, known) > MAX_LISTED
+                known, table.swept_at = {}, self._clock()
+                table.moved = known if is_long else None
+            else:
+                table.moved = known
+        table.listing, table.progress = listing, progress
         return len(moved)
 
-    def _check(self, folder: str, archives: AbstractSet[str]) -> None:
-        """Note whether nothing but a folder is where an archive is to be."""
-        entries = [self._storage.stat(f"{folder}/{archive}") for archive in archives]
-        if all(entry is None or entry.kind is Kind.FOLDER for entry in entries):
-            self._unusable.discard(folder)
-        else:
-            self._unusable.add(folder)
-            self._swept_at[folder] = self._clock()
+    def _is_sweep_due(self, table: _Cleaned) -> bool:
+        return abs(self._clock() - table.swept_at) >= SECONDS_BETWEEN_SWEEPS  # clocks may be set back, too
 
     def _archive(self, folder: str, archive: str, file: LandedFile) -> bool:
         """Archive one file, unless it was replaced meanwhile (LZ-8.5)."""
         self._check_lock()
         applied = Entry(file.name, Kind.FILE, file.size, file.modified_ns, file.identity)
-        return self._storage.move(f"{folder}/{file.path}", f"{folder}/{archive}/{file.path}", applied)
+        return self._storage.move(f"{folder}/{file.path}", f"{archive}/{file.path}", applied)
 
     def _passed_on(self, first: str, last: str, but: Sequence[str]) -> list[str]:
         """Move what was in the first archive before into the last."""

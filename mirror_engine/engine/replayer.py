@@ -262,7 +262,7 @@ class Replayer:
         progress = self._context.ledger.progress(task.table)
         if task.is_cleaned or not task.listing or not progress or not progress.has_table:
             return False
-        return progress.identity == task.listing.identity and self._janitor.is_due(task.zone, task.listing, progress)
+        return progress.identity == task.listing.identity and self._janitor.is_due(task.listing, progress)
 
     def advance(self, task: TableTask) -> BatchCommitted | None:
         """Carry out the next steps, at most one commit, which is returned. A rejected file halts the table."""

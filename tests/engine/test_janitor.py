@@ -208,17 +208,17 @@ def test_a_folder_is_due_when_it_or_its_progress_changed_and_once_an_hour():
     zone = Zone()
     zone.land(*numbered(1, 2))
     listing, progress = zone.listing(), Progress("g", "f")
-    assert zone.janitor.is_due(ZONE, listing, progress)
+    assert zone.janitor.is_due(listing, progress)
     zone.janitor.clean(ZONE, listing, progress)
-    assert not zone.janitor.is_due(ZONE, listing, progress)
-    assert zone.janitor.is_due(ZONE, replace(listing), progress)
-    assert zone.janitor.is_due(ZONE, listing, replace(progress))
+    assert not zone.janitor.is_due(listing, progress)
+    assert zone.janitor.is_due(replace(listing), progress)
+    assert zone.janitor.is_due(listing, replace(progress))
     zone.now += 3600
-    assert zone.janitor.is_due(ZONE, listing, progress)
+    assert zone.janitor.is_due(listing, progress)
     zone.janitor.clean(ZONE, listing, progress)
-    zone.janitor.keep(ZONE, set())
-    assert zone.janitor.is_due(ZONE, listing, progress)
-    assert not Zone(cleanup="off").janitor.is_due(ZONE, listing, progress)
+    zone.janitor.keep(set())
+    assert zone.janitor.is_due(listing, progress)
+    assert not Zone(cleanup="off").janitor.is_due(listing, progress)
 
 
 def test_endless_folders_among_moved_files_are_left_alone():
