@@ -124,7 +124,8 @@ def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges
     copied = {Role.INSERT} if np.any(net.copies) else set()
     roles = frozenset({*map(Role, np.unique(net.role[net.role != Role.INSERT]).tolist()), *copied})
     is_data = roles == {Role.INSERT} and log.can_add_files(batch.schema)
-    schema, options = _data_files(batch) if is_data else _source_of_a_merge(batch)
+    plain = {"use_dictionary": False, "write_statistics": False}
+    schema, options = _data_files(batch) if is_data else (merge_schema(batch), plain)
     folder.mkdir(parents=True)
     rows = _write_parts(_staged_rows(batch, net, schema), folder, schema, options)
     bounds = tuple(_bounds(column, matching) for column in keys.columns)
@@ -208,9 +209,10 @@ def _data_files(batch: ChangeBatch) -> tuple[pa.Schema, dict[str, Any]]:
     return schema, {"store_schema": False, "write_statistics": plain, "use_dictionary": plain}
 
 
-def _source_of_a_merge(batch: ChangeBatch) -> tuple[pa.Schema, dict[str, Any]]:
+def merge_schema(batch: ChangeBatch) -> pa.Schema:
+    """The schema of staged rows that are the source of a MERGE."""
     fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
-    return pa.schema([*fields, (ROLE, pa.int8())]), {"use_dictionary": False, "write_statistics": False}
+    return pa.schema([*fields, (ROLE, pa.int8())])
 
 
 def _staged_rows(batch: ChangeBatch, net: NetChanges, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,7 @@ from deltalake.exceptions import DeltaError
 from mirror_engine.errors import CommitFailed
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.changes.net_changes import Role
-from mirror_engine.tables.changes.staged import ROLE
+from mirror_engine.tables.changes.staged import ROLE, merge_schema
 from mirror_engine.tables.log.commit import commit_properties, committing, meaning, record_only
 from mirror_engine.tables.log.snapshot import read_footer
 from mirror_engine.tables.log.table_path import REQUESTS
@@ -52,12 +52,11 @@ class DeltalakeWriter(LocalDeltaWriter):
     def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
         _check_mergeable(table, log)
         before, handle = log.version, _handle(log)
-        fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
-        schema, staged = pa.schema([*fields, (ROLE, pa.int8())]), sorted(map(str, changes.folder.iterdir()))
+        staged = sorted(map(str, changes.folder.iterdir()))
         values = {_quoted(name): f"s.c{place}" for place, name in enumerate(batch.schema.names)}
         with committing(table, log, record, _SPARK_HELP):
             merger = handle.merge(
-                ds.dataset(staged, schema=schema, format="parquet").scanner().to_reader(),
+                ds.dataset(staged, schema=merge_schema(batch), format="parquet").scanner().to_reader(),
                 _condition(batch, changes),
                 source_alias="s",
                 target_alias="t",

@@ -13,7 +13,7 @@ import socket
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -30,7 +30,7 @@ from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.log.table_path import StorePath, create_file, parquet_source
 from mirror_engine.tables.log.tables_folder import PROCESS, remove_of_other_processes
 from mirror_engine.tables.reading.reader import ChangeFileReader
-from mirror_engine.tables.reading.request import ReadFile, ReadRequest
+from mirror_engine.tables.reading.request import ReadFile
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 from mirror_engine.tables.spark.failures import spark_failures
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.log.table_path import TablePath
-    from mirror_engine.tables.reading.request import PendingFiles, TableContext
+    from mirror_engine.tables.reading.request import PendingFiles, ReadRequest, TableContext
 
     Answer: TypeAlias = ReadFile | MirrorError
 
@@ -115,40 +115,27 @@ class ParquetRows:
 _opened = cache(open_storage)  # one for all tasks of an executor
 
 
-@dataclass(frozen=True)
-class _Task:
-    """What an executor needs to read one file.
+def _answer(storage: Storage | StoreUrl, config: Config, mark: TablePath, numbered: tuple[int, ReadRequest]) -> Answer:
+    """Read one file of a batch on an executor; a failure is an answer, too, or Spark would run the task again.
 
-    Attributes:
-        storage: the landing zone's, or where it is in a store.
-        mark: a file in the driver's scratch folder with the driver's version: a node without it sees another ROOT.
-        number: of the file in its batch.
+    `mark` is a file in the driver's scratch folder with the driver's version: a node without it sees another ROOT.
     """
-
-    storage: Storage | StoreUrl
-    config: Config
-    mark: TablePath
-    number: int
-    request: ReadRequest
-
-    def run(self) -> Answer:
-        """Read the file; a failure is an answer, too, or Spark would run the task again."""
-        scratch, node = self.mark.parent, socket.gethostname()
-        storage = _opened(self.storage) if isinstance(self.storage, StoreUrl) else self.storage
-        try:
-            if not self.mark.exists():
-                raise SetupError(
-                    f"{node} does not see {scratch}, where the driver put a file",
-                    "ROOT must be one and the same folder on every node: a network share, or a mount of the lake.",
-                )
-            if (version := self.mark.read_bytes().decode()) != __version__:
-                message = f"{node} has mirror-engine {__version__}, the driver {version}"
-                raise SetupError(message, _SAME_ENVIRONMENT)
-            path = scratch / file_name(self.number, f"{self.mark.name}-{uuid4().hex}")
-            mode = ReadMode(lambda schema, _keys: ParquetRows(schema, path, self.number))
-            return ChangeFileReader(storage, self.config, mode).read(self.request)
-        except MirrorError as error:
-            return error
+    (number, request), scratch, node = numbered, mark.parent, socket.gethostname()
+    storage = _opened(storage) if isinstance(storage, StoreUrl) else storage
+    try:
+        if not mark.exists():
+            raise SetupError(
+                f"{node} does not see {scratch}, where the driver put a file",
+                "ROOT must be one and the same folder on every node: a network share, or a mount of the lake.",
+            )
+        if (version := mark.read_bytes().decode()) != __version__:
+            message = f"{node} has mirror-engine {__version__}, the driver {version}"
+            raise SetupError(message, _SAME_ENVIRONMENT)
+        path = scratch / file_name(number, f"{mark.name}-{uuid4().hex}")
+        mode = ReadMode(lambda schema, _keys: ParquetRows(schema, path, number))
+        return ChangeFileReader(storage, config, mode).read(request)
+    except MirrorError as error:
+        return error
 
 
 @dataclass(frozen=True)
@@ -201,12 +188,11 @@ class ExecutorReader:
                 create_file(mark, __version__.encode())
             with spark_failures(pending.table.normalized, "reading"), self.session() as spark:
                 limit = _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
-                tasks = [
-                    _Task(self.storage, self.config, mark, number, pending.request(number, context))
-                    for number in self._numbers(pending, first, context, limit)
-                ]
+                numbers = self._numbers(pending, first, context, limit)
+                tasks = [(number, pending.request(number, context)) for number in numbers]
+                read = partial(_answer, self.storage, self.config, mark)
                 try:
-                    answers = list(spark.sparkContext.parallelize(tasks, len(tasks)).map(_Task.run).collect())
+                    answers = list(spark.sparkContext.parallelize(tasks, len(tasks)).map(read).collect())
                 except Py4JError as error:
                     if (cause := _NO_ENGINE.search(str(error))) is None:
                         raise
