@@ -26,7 +26,12 @@ from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.log.snapshot import needs_mapping
 from mirror_engine.tables.log.statistics import decimal_of
 from mirror_engine.tables.log.tables_folder import PROCESS
-from mirror_engine.tables.reading.parquet import DICTIONARY_ENCODINGS, ParquetChangeFile, parquet_type
+from mirror_engine.tables.reading.parquet import (
+    DICTIONARY_ENCODINGS,
+    DOCUMENTED_CODECS,
+    ParquetChangeFile,
+    parquet_type,
+)
 from mirror_engine.tables.reading.reader import file_contract, read_file
 from mirror_engine.tables.reading.request import digest, listed_now, open_listed
 from mirror_engine.tables.reading.row_rules import IngestedRows
@@ -45,7 +50,6 @@ if TYPE_CHECKING:
 MIN_BYTES = 4 * 1024 * 1024  # of a file that is worth a data file of its own
 _BLOCK_BYTES = 1 << 20
 _BATCH_ROWS = 65_536
-_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _ENCODINGS = DICTIONARY_ENCODINGS | {"PLAIN", "RLE", "BIT_PACKED"}
 # in files times are whole numbers, and text is bytes
 _CARRIERS = {pa.date32().id: pa.int32(), pa.timestamp("us").id: pa.int64(), pa.string().id: pa.binary()}
@@ -238,7 +242,7 @@ def _check_chunk(column: Column, chunk: Any, facts: _ChunkFacts) -> None:  # noq
 
     Readers skip row groups by these statistics, and they become those of the Delta log.
     """
-    if chunk.compression not in _CODECS:
+    if chunk.compression not in DOCUMENTED_CODECS:
         raise NotEligible(f"its codec is {chunk.compression}")
     encodings, stated = {*chunk.encodings}, chunk.statistics
     if not encodings <= _ENCODINGS:

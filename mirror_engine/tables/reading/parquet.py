@@ -46,7 +46,7 @@ _ARROW_SCHEMA, _IGNORED_SCHEMA = b"\x18\x0cARROW:schema\x18", b"\x18\x0cARROW:ig
 DICTIONARY_ENCODINGS = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 # of Arrow's decoders; the footer names a column's encodings, too, but a damaged one ends the process when asked
 _ENCODING_FAULTS = re.compile("InitBlock EOF|in a (mini)?block|bit width|encoding|implemented")
-_DOCUMENTED_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
+DOCUMENTED_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _MARKER_TYPES = frozenset({"byte", "short", "integer", "long", "string", VOID})
 _UNSIGNED = frozenset({"UINT8", "UINT16", "UINT32", "UINT64"})
 
@@ -354,7 +354,7 @@ class ParquetChangeFile(OpenFile):
         """ME055, of columns that were read."""
         described = self.parquet.metadata.row_group(group)
         codecs = {described.column(at).compression for at in read} if described.num_rows else set()
-        for codec in sorted(codecs - _DOCUMENTED_CODECS):
+        for codec in sorted(codecs - DOCUMENTED_CODECS):
             self._note("ME055", found=codec)
         without_errors(self._noted)
 

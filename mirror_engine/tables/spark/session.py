@@ -88,10 +88,6 @@ _SETTINGS = {
     # a small MERGE takes twice as long with them; the writer turns them on for large tables
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
 }
-_LOCAL_SETTINGS = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-}
 # of tables on this machine, without Hadoop's checksum files: for each file and each checksum, Hadoop starts `chmod`,
 # which takes 17 ms. Not for stores: S3A buffers what it writes in local files, whose class it casts to the default one
 _TABLES_HERE = {
@@ -137,7 +133,8 @@ def spark_settings(config: Config, scratch: Path, scheme: str = "") -> dict[str,
     cores = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     return {
         **settings,
-        **_LOCAL_SETTINGS,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
         **({"spark.hadoop.hadoop.tmp.dir": str(scratch / "tmp")} if scheme else _TABLES_HERE),
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",  # Hadoop's own is 022, whatever this process's
         "spark.master": config.spark_master or f"local[{cores}]",

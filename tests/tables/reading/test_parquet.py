@@ -106,14 +106,9 @@ DUCKDB_TYPES = [
     ("1.5::decimal(9,2)", "decimal(9,2)", Decimal("1.50"), []),
     ("1.5::decimal(18,2)", "decimal(18,2)", Decimal("1.50"), []),
     ("-1.5::decimal(38,2)", "decimal(38,2)", Decimal("-1.50"), []),
-    ("200::utinyint", "short", 200, ["ME050"]),
-    ("18446744073709551615::ubigint", "decimal(20,0)", Decimal(2**64 - 1), ["ME050"]),
     ("uuid()", "binary", None, ["ME050"]),
     ("""'{"a":1}'::json""", "string", '{"a":1}', []),
     ("'x'::enum('x','y')", "string", "x", []),
-    ("'a'::blob", "binary", b"a", []),
-    ("timestamp '2020-01-01'", "timestamp", datetime(2020, 1, 1, tzinfo=timezone.utc), []),
-    ("timestamptz '2020-01-01 00:00:00+00'", "timestamp", datetime(2020, 1, 1, tzinfo=timezone.utc), []),
     ("timestamp_ns '2020-01-01'", "timestamp", datetime(2020, 1, 1, tzinfo=timezone.utc), ["ME050"]),
 ]
 
