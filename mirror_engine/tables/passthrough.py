@@ -13,7 +13,7 @@ from bisect import bisect
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -130,8 +130,10 @@ class PassthroughReader:
         with copy.open("rb") as handle:
             file, contract = self._opened(handle, request)
             metadata = file.parquet.metadata
-            rows = CopiedRows(copy, [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)])
-            ingested = IngestedRows(file, contract, request.file.size, ReadMode(lambda schema, _: rows.of(schema)))
+            groups = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
+            mode = ReadMode(lambda schema, _: CopiedRows(copy, schema, groups))
+            ingested = IngestedRows(file, contract, request.file.size, mode)
+            rows = cast("CopiedRows", ingested.rows)
             if not ingested.markers:
                 raise NotEligible("it has no rows")
             for group, columns in rows.facts.items():
@@ -198,18 +200,13 @@ class CopiedRows:
     groups have as many rows as `group_rows` says, and no batch of rows is of two.
     """
 
-    def __init__(self, copy: Path, group_rows: Sequence[int] = ()) -> None:
-        self.schema = pa.schema([])
+    def __init__(self, copy: Path, schema: pa.Schema, group_rows: Sequence[int] = ()) -> None:
+        self.schema = schema
         self.facts: defaultdict[int, defaultdict[str, _ChunkFacts]] = defaultdict(lambda: defaultdict(_ChunkFacts))
         self._copy = copy
         self._ends = list(accumulate(group_rows))
         self._rows = 0
         self._discard = weakref.finalize(self, copy.unlink, missing_ok=True)
-
-    def of(self, schema: pa.Schema) -> CopiedRows:
-        """The same, with the columns that are read."""
-        self.schema = schema
-        return self
 
     def add(self, batch: pa.RecordBatch) -> None:
         columns = self.facts[bisect(self._ends, self._rows)]

@@ -96,7 +96,7 @@ def passthrough_rows(landed, rows):
     table = pa.Table.from_batches(rows.rows.batches()).drop_columns([MARKER_COLUMN])
     path = landed / rows.path
     pq.write_table(table, path, store_schema=False)
-    return replace(rows, rows=CopiedRows(path).of(rows.rows.schema), passthrough=path)
+    return replace(rows, rows=CopiedRows(path, rows.rows.schema), passthrough=path)
 
 
 def known_log(folder):

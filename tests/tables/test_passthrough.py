@@ -323,7 +323,7 @@ def test_rows_of_a_copy_are_its_inserts(tmp_path):
     copy = tmp_path / "copy.parquet"
     pq.write_table(rows(0, 5), copy)
     schema = pa.schema([("id", pa.int64()), ("name", pa.string()), (MARKER_COLUMN, pa.int8())])
-    found = CopiedRows(copy).of(schema)
+    found = CopiedRows(copy, schema)
     assert pa.Table.from_batches(found.batches()).to_pydict()["id"] == [0, 1, 2, 3, 4]
     assert pa.Table.from_batches(found.batches(["id", MARKER_COLUMN])).to_pydict() == {
         "id": [0, 1, 2, 3, 4],

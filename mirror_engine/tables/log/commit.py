@@ -145,7 +145,7 @@ def evolve(
     Nothing is written where it has all. Old rows have NULL in new columns, so one that is NOT NULL comes only where
     the table holds no row (LZ-5.5). Returns the table's version after it.
     """
-    known, before = log.fields, dict(log.table.metadata().configuration)
+    known, before = log.fields, dict(log.configuration)
     has_all = known.keys() >= set(schema.names)
     configuration = before | _statistics(schema, key_columns, before) | _FEED[change_data_feed]
     if has_all and configuration == before:
@@ -163,7 +163,7 @@ def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping
 
 def allow_vectors(log: DeltaLog) -> int:
     """Let changes mark rows as deleted instead of rewriting whole files; returns the table's version after it."""
-    configuration = {**log.table.metadata().configuration, VECTORS: "true"}
+    configuration = {**log.configuration, VECTORS: "true"}
     return _replace_metadata(log, "SET TBLPROPERTIES", list(log.fields.values()), configuration)
 
 
@@ -193,7 +193,7 @@ def _replace_metadata(log: DeltaLog, operation: str, fields: Sequence[Json], con
 
 def record_only(log: DeltaLog, record: BatchRecord) -> None:
     """Commit a batch that changes no row of the table as it was: its record and transaction alone."""
-    configuration, version = log.table.metadata().configuration, log.version + 1
+    configuration, version = log.configuration, log.version + 1
     information = _information("WRITE", configuration, to_metadata(record), log)
     put_commit(log.folder, version, [information, _transaction(record)])
     if (version + 1) % int(configuration.get(_CHECKPOINT_INTERVAL, "10")) == 0:  # as deltalake counts
@@ -303,7 +303,7 @@ def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Pa
     known, wanted = ([(column.name, column.type) for column in each.columns] for each in (log.schema, schema))
     if not log.can_add_files(log.schema) or known != wanted:
         raise CommitConflict(f"{table}: its columns or features have changed", "The next cycle reads the state again.")
-    columns, properties = indexed_columns(log.table.metadata().configuration, schema), commit_properties(record)
+    columns, properties = indexed_columns(log.configuration, schema), commit_properties(record)
     with _moved(table, parts, log.folder, columns) as files, committing(table, log, record):
         log.table.create_write_transaction(
             [AddAction(*file.values()) for file in files],

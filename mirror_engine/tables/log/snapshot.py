@@ -143,6 +143,11 @@ class DeltaLog:
         return int(self.table.version() or 0)
 
     @property
+    def configuration(self) -> Mapping[str, Any]:
+        """The table's properties."""
+        return self.table.metadata().configuration
+
+    @property
     def fields(self) -> Mapping[str, dict[str, Any]]:
         """Each column as the log has it, by name."""
         return {field["name"]: field for field in json.loads(self.table.schema().to_json())["fields"]}
@@ -203,7 +208,7 @@ class DeltaLog:
         """The version, its schema and the newest record."""
         record, version, _ = self.newest_record()
         with reading_log(self.folder):
-            is_on = self.table.metadata().configuration.get("delta.enableChangeDataFeed") == "true"
+            is_on = self.configuration.get("delta.enableChangeDataFeed") == "true"
             feeds = is_on or "changeDataFeed" in (self.table.protocol().writer_features or ())
             schema, rows = self.schema, partial(count_rows, self)
             takes_files = self.can_add_files(schema)

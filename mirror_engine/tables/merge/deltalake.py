@@ -122,7 +122,7 @@ def _check_mergeable(table: str, log: DeltaLog) -> None:
     listed = set(protocol.writer_features or ()) if protocol.min_writer_version >= _LISTED_WRITER else set()
     if unknown := sorted(listed - _FEATURES):
         raise CommitFailed(f"{table}: deltalake cannot write tables with {', '.join(unknown)}", _SPARK_HELP)
-    if log.table.metadata().configuration.get("delta.appendOnly") == "true":
+    if log.configuration.get("delta.appendOnly") == "true":
         raise CommitFailed(f"{table}: the table is append-only", "Unset delta.appendOnly.")
     is_local = isinstance(log.folder, Path)
     if is_local and (_MISREAD & set(str(log.folder)) or not str(log.folder).isprintable()):

@@ -105,7 +105,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
                     refuse_external_change(table, folder, since)
                     _append(spark, spark_path(folder), batch, reached, record)
                     return
-                marks_rows = log.table.metadata().configuration.get(VECTORS) == "true"
+                marks_rows = log.configuration.get(VECTORS) == "true"
                 if not marks_rows and rows >= MARKED_FROM_ROWS:
                     marks_rows, since = True, allow_vectors(log)
                 plan = _merge_plan(batch, reached, marks_rows=marks_rows)
