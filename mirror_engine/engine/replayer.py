@@ -45,7 +45,7 @@ from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
 from mirror_engine.landing_zone.schema import TableSchema
-from mirror_engine.tables.base import STAGED, BatchRecord, ChangeBatch, FileRows, Outcome, method_of
+from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome
 from mirror_engine.tables.reading.request import PendingFiles, ReadFile, TableContext
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
     watermarks = dict(known.watermarks)
     is_numbered = batch.metadata.strategy is Strategy.SEQUENTIAL  # LZ-3.2, LZ-3.15
     for listed, file in zip(batch.files, batch.batch.files, strict=True):
-        way = STAGED if file.passthrough else ""
+        way = "passthrough" if file.passthrough else ""
         applied[file.path] = AppliedFile(file.etag, file.digest, -1, file.row_count, file.modified_ns, way, file.reason)
         if is_numbered:
             watermarks[listed.partition] = max(sequence_of(listed.name), watermarks.get(listed.partition, 0))
@@ -157,7 +157,7 @@ def for_ledger(
     applied = dict(progress.applied)
     for file in batch.files:
         known = applied[file.path]
-        applied[file.path] = replace(known, version=outcome.version, applied_by=method_of(outcome.operation))
+        applied[file.path] = replace(known, version=outcome.version, applied_by=outcome.method)
     counts = tally(progress.diagnostics, diagnostics)
     return replace(progress, applied=applied, delta_version=outcome.version, diagnostics=counts)
 

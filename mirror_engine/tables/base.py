@@ -186,12 +186,12 @@ class Outcome:
     Attributes:
         version: the Delta version.
         matches: per file of the batch, in order.
-        operation: how it was applied: `CREATE`, `STAGE`, `APPEND`, `MERGE`, `NOTHING`.
+        method: how its files were applied: `passthrough`, `append`, `merge`; `""` where no row changed.
     """
 
     version: int
     matches: tuple[MatchCounts, ...] = ()
-    operation: str = "NOTHING"
+    method: str = ""
 
 
 class DeltaWriter(Protocol):
@@ -297,10 +297,6 @@ class DeltaWriter(Protocol):
         """End the session, if one was started."""
 
 
-STAGED = "passthrough"
-_METHODS = {"STAGE": STAGED, "APPEND": "append", "WRITE": "append", "MERGE": "merge"}
-
-
 @dataclass(frozen=True)
 class HistoryEntry:
     """One commit of a Delta table.
@@ -314,7 +310,7 @@ class HistoryEntry:
         engine: who made it.
         metrics: Delta's own operation metrics.
         plan: how the batch was merged, in words; `""` where there was no choice.
-        applied_by: how its files got there: `passthrough`, `append`, `merge`; `""` where it holds none.
+        applied_by: how its files got there: `passthrough`, `append`, `merge`; `""` where no row did.
         passthrough_skipped: why files were not added unchanged, in words, by path.
     """
 
@@ -330,14 +326,9 @@ class HistoryEntry:
     passthrough_skipped: Mapping[str, str] = field(default_factory=dict)
 
 
-def method_of(operation: str) -> str:
-    """How an operation of a `DeltaWriter` or of Delta applies change files; `""` where it applies none."""
-    return _METHODS.get(operation, "")
-
-
-def with_method(record: BatchRecord, operation: str) -> BatchRecord:
+def with_method(record: BatchRecord, method: str) -> BatchRecord:
     """The record with the method by which its own files are applied."""
-    method, own = method_of(operation), set(record.files)
+    own = set(record.files)
     applied = record.progress.applied
     files = {path: replace(file, applied_by=method) if path in own else file for path, file in applied.items()}
     return replace(record, progress=replace(record.progress, applied=files))

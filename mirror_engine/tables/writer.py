@@ -103,7 +103,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             return Outcome(open_known(table, folder).version)
         make_durable(folder, -1)
         self.forget(folder)
-        return Outcome(0, operation="CREATE")
+        return Outcome(0)
 
     def apply(
         self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
@@ -115,14 +115,14 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             refuse_repeated(table, record, log.table.transaction_version(record.application))
         apply = self._add_files if batch.passthrough else self._apply_rows
         since = log.version if log else -1
-        operation, matches = apply(table, batch, record, log)
+        method, matches = apply(table, batch, record, log)
         # commits of other programs since the last one are not known to be on disk
         self.make_durable(table, min(record.progress.delta_version, since))
         wanted = record.application, record.progress.batch, record.files
         for version, commit in commits_after(folder, since):
             made = from_metadata(commit.metadata)
             if made and (made.application, made.progress.batch, made.files) == wanted:
-                return Outcome(version, matches, operation)
+                return Outcome(version, matches, method)
         # Delta ignores a transaction that it knows
         raise CommitConflict(f"{table}: another writer committed this batch", "The next cycle reads the table again.")
 
@@ -136,21 +136,21 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             log = self._evolved(table, log, batch)
             if not changes.rows:
                 record_only(log, record)
-                return "NOTHING", changes.match_counts
-            operation = "MERGE" if changes.matches else "APPEND"
-            record = with_method(record, operation)
+                return "", changes.match_counts
+            method = "merge" if changes.matches else "append"
+            record = with_method(record, method)
             if changes.is_data:
                 parts = sorted(part for part in changes.folder.iterdir() if isinstance(part, Path))  # made here
                 add_parts(table, log, batch.schema, parts, record)
             else:
                 self.merge(table, log, batch, changes, record)
-            return operation, changes.match_counts
+            return method, changes.match_counts
 
     def _add_files(
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         """Add passthrough files to a table, or create it with them."""
-        matches, record = count_matches(batch, log), with_method(record, "STAGE")
+        matches, record = count_matches(batch, log), with_method(record, "passthrough")
         if log is None:
             folder = self.path(table)
             _refuse_misread(table, folder)
@@ -160,7 +160,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             add_parts(table, self._evolved(table, log, batch), batch.schema, batch.passthrough, record)
         else:
             raise CommitConflict(f"{table}: its features have changed", "The next cycle reads the rows.")
-        return "STAGE", matches
+        return "passthrough", matches
 
     def _evolved(self, table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
         """The table with the batch's columns and the wanted feed: the same snapshot, or that of a commit between."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine._version import __version__
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.progress import Progress
-from mirror_engine.tables.base import BatchRecord, HistoryEntry, method_of
+from mirror_engine.tables.base import BatchRecord, HistoryEntry
 from mirror_engine.tables.log.table_path import LOG_FOLDER
 
 if TYPE_CHECKING:
@@ -112,13 +112,12 @@ def history_entry(version: int, commit: Mapping[str, Any]) -> HistoryEntry:
     if record is None:
         return entry
     applied = {path: record.progress.applied[path] for path in record.files if path in record.progress.applied}
-    recorded = next((file.applied_by for file in applied.values()), "")
     return replace(
         entry,
         files=record.files,
         rows=sum(file.rows for file in applied.values()),
         plan=record.plan,
-        applied_by=recorded or (method_of(operation) if record.files else ""),
+        applied_by=next((file.applied_by for file in applied.values()), ""),
         passthrough_skipped={
             path: file.passthrough_skipped_because for path, file in applied.items() if file.passthrough_skipped_because
         },

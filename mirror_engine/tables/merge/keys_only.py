@@ -329,7 +329,7 @@ class KeyWriter(InProcessWriter):
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         with self._lock:
             self._tables.setdefault(table, _Table(schema, record))
-        return Outcome(self._tables[table].version, operation="CREATE")
+        return Outcome(self._tables[table].version)
 
     def apply(
         self,
@@ -344,7 +344,7 @@ class KeyWriter(InProcessWriter):
         effects = known.keys.add(runs)
         counted.update(zip((file.path for file in batch.files), effects, strict=True))
         known.schema, known.record, known.version = batch.schema, record, known.version + 1
-        return Outcome(known.version, tuple(effects), "MERGE")
+        return Outcome(known.version, tuple(effects), "merge")
 
     def latest_external_change(self, *_: object, **__: object) -> int:
         """There is no other writer."""

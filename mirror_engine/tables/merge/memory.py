@@ -94,7 +94,7 @@ class MemoryDeltaWriter(InProcessWriter):
                 return Outcome(len(self._tables[table]) - 1)
             transactions = {record.application: record.progress.batch}
             self._tables[table] = [_Commit(schema, (), to_metadata(record), "CREATE TABLE", now_ms(), transactions)]
-            return Outcome(0, operation="CREATE")
+            return Outcome(0)
 
     def apply(
         self,
@@ -112,20 +112,20 @@ class MemoryDeltaWriter(InProcessWriter):
                 refuse_repeated(table, record, last.transactions.get(record.application))
             rows, matches = _replayed(last.rows, batch)
             marked = {marker for file in batch.files for marker, count in file.markers.items() if count}
-            operation = "STAGE" if batch.passthrough else "MERGE" if marked - {0} else "APPEND" if marked else "NOTHING"
+            method = "passthrough" if batch.passthrough else "merge" if marked - {0} else "append" if marked else ""
             transactions = {**last.transactions, record.application: record.progress.batch}
             self._tables[table] = [
                 *commits,
                 _Commit(
                     batch.schema,
                     rows,
-                    to_metadata(with_method(record, operation)),
-                    "MERGE" if operation == "MERGE" else "WRITE" if commits else "CREATE TABLE",
+                    to_metadata(with_method(record, method)),
+                    "MERGE" if method == "merge" else "WRITE" if commits else "CREATE TABLE",
                     now_ms(),
                     transactions,
                 ),
             ]
-            return Outcome(len(commits), matches, operation)
+            return Outcome(len(commits), matches, method)
 
     def latest_external_change(self, table: str, since: int) -> int:  # only `write_as_another` makes such commits
         commits = self._tables.get(table, [])
