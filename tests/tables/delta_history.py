@@ -51,14 +51,13 @@ class Commit:
 
 @dataclass(frozen=True)
 class State:
-    """A version of the table. `files` and `tombstones` go by the path as the log has it."""
+    """A version of the table. `files` go by the path as the log has it."""
 
     version: int = -1
     protocol: Json = field(default_factory=dict)
     metadata: Json = field(default_factory=dict)
     transactions: Mapping[str, Json] = field(default_factory=dict)
     files: Mapping[str, Json] = field(default_factory=dict)
-    tombstones: Mapping[str, Json] = field(default_factory=dict)
 
     @cached_property
     def fields(self):
@@ -93,14 +92,13 @@ class State:
     def after(self, commit):
         """The next version: of each thing the newest that was said."""
         added = {action["path"]: action for action in commit.of("add")}
-        removed = {action["path"]: action for action in commit.of("remove") if action["path"] not in added}
+        removed = {action["path"] for action in commit.of("remove")} - added.keys()
         return State(
             commit.version,
             next(iter(commit.of("protocol")), self.protocol),
             next(iter(commit.of("metaData")), self.metadata),
             {**self.transactions, **{action["appId"]: action for action in commit.of("txn")}},
             {path: file for path, file in {**self.files, **added}.items() if path not in removed},
-            {path: file for path, file in {**self.tombstones, **removed}.items() if path not in added},
         )
 
 

@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from delta_history import COMMIT, LogUnreadable, read_history
 
+from mirror_engine.tables.arrow_types import arrow_type
+
 _OTHER_FILES = re.compile(r"_last_checkpoint|_last_vacuum_info|\d{20}\.(crc|checkpoint\.parquet)|\.[^/]+\.crc")
 # RFC 2396's `pchar` and `/`; beyond ASCII the reference implementation writes letters as they are, as java.net.URI does
 _URI_PATH = re.compile(r"(?:[A-Za-z0-9\-_.!~*'():@&=+$,;/]|%[0-9A-Fa-f]{2}|[^\x00-\x7f])+")
@@ -367,22 +369,6 @@ def _features(said):
 
 # As deltalake notes Arrow's type in its files; in Parquet the two are the same
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-_STORED = {
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-_EXTREMES_KNOWN_OF = {"string", "byte", "short", "integer", "long", "float", "double", "date", "timestamp", "decimal"}
-_EXTREMES_KNOWN_OF |= {"timestamp_ntz", "boolean"}
 _MILLISECOND = 1000  # in microseconds: to it timestamps are cut
 _MAX_TEXT = 32  # characters, a last one that lifts the highest besides
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -409,17 +395,11 @@ def data_files(history):
             if column is None:
                 yield f"{action['path']} has a column {field.name} that the table has not"
                 continue
-            if _VIEWS.get(field.type, field.type) != _stored(column["type"]):
+            if _VIEWS.get(field.type, field.type) != arrow_type(column["type"]):
                 yield f"{action['path']}: {field.name} is stored as {field.type}, its type is {column['type']}"
             number = column["metadata"].get("delta.columnMapping.id")
             if state.is_mapped and (field.metadata or {}).get(b"PARQUET:field_id") != str(number).encode():
                 yield f"{action['path']}: {field.name} is not stored under its id {number}"
-
-
-def _stored(word):
-    if word.startswith("decimal"):
-        return pa.decimal128(*map(int, word[8:-1].split(",")))
-    return _STORED[word]
 
 
 def _present_adds(history):
@@ -481,7 +461,7 @@ def _is_extreme(said, measured, kind, word):
     value = measured[1 if kind == "minValues" else 2]
     if said is None or value is None:
         return said is None and value is None
-    if word.split("(", maxsplit=1)[0] not in _EXTREMES_KNOWN_OF:
+    if word == "binary":  # no reader knows its order
         return False
     if word == "string":
         return _is_text_extreme(said, value, kind)

@@ -354,10 +354,6 @@ class KeyWriter(InProcessWriter):
         super().drop(table, check)
         self.effects.pop(table, None)
 
-    def row_count(self, table: str) -> int | None:
-        known = self._tables.get(table)
-        return known.keys.row_count if known else None
-
     def rows(self, table: str, **_: object) -> pa.Table | None:
         raise UsageError(f"{table}: the keys-only store keeps no rows")
 
