@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from listed_storage import ListedStorage
+from memory_storage import MemoryStorage
 
 from mirror_engine.config import Config
 from mirror_engine.engine.poller import Poller
@@ -88,9 +89,7 @@ def test_short_archives_are_seen_as_folders_and_are_not_kept():
     store.calls.clear()
     table = f"{ZONE}/T00000"
     assert [entry.name for entry in scan.list(table)] == [f"{4:020}.csv", "_FilesReadyToDelete", "_metadata.json"]
-    assert scan.stat(f"{table}/_FilesReadyToDelete") == store._find([*table.split("/"), "_FilesReadyToDelete"]).entry(
-        "_FilesReadyToDelete"
-    )
+    assert scan.stat(f"{table}/_FilesReadyToDelete") == MemoryStorage.stat(store, f"{table}/_FilesReadyToDelete")
     assert store.calls == []
     assert len(scan.list(f"{table}/_FilesReadyToDelete")) == 3
     assert scan.stat(f"{table}/_FilesReadyToDelete/{1:020}.csv")
