@@ -10,8 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import Entry, Kind, parts_of
-from mirror_engine.storage.remote import no_file_path
+from mirror_engine.storage.base import Entry, Kind, no_file_path, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

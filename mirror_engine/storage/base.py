@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol
 
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.diagnostics import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,6 +121,11 @@ def parts_of(path: str) -> tuple[str, ...] | None:
     parts = tuple(path.split("/"))
     odd = "\0" in path or any(part in {"", ".", ".."} for part in parts) or not is_text(path)
     return None if odd else parts
+
+
+def no_file_path(path: str) -> StorageUnavailable:
+    """Return the error for writing to a path that leaves ROOT, or is ROOT."""
+    return StorageUnavailable(f"{printable(path)}: is no file's path below ROOT", "Name a file inside ROOT.")
 
 
 def joined(folder: str, name: str) -> str:

@@ -13,9 +13,9 @@ from azure.storage.blob import BlobServiceClient, LocationMode
 from azure.storage.filedatalake import DataLakeServiceClient
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import Entry, Kind, joined, parts_of
+from mirror_engine.storage.base import Entry, Kind, joined, no_file_path, parts_of
 from mirror_engine.storage.listing import StoreStorage
-from mirror_engine.storage.remote import login_failure, no_file_path, unavailable
+from mirror_engine.storage.remote import login_failure, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -15,9 +15,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER
 from mirror_engine.storage.base import NO_IDENTITY, Entry, Kind, ReadOnly, Storage, joined, parts_of
 from mirror_engine.storage.remote import FIRST_BYTES, PRECONDITION, RangedReader, unavailable
+from mirror_engine.storage.zone_view import ARCHIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from mirror_engine.storage.remote import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
-ARCHIVES = frozenset({READY_TO_DELETE_FOLDER, PROCESSED_FOLDER})
 FULL_PAGE = 1000  # entries; S3's
 FULL_PAGE_COST = 3  # what a page full of archived files takes, in lists of a single folder
 SCANS_BY_FOLDER = 100  # before a flat list is tried again
@@ -146,7 +145,7 @@ class Listing(ReadOnly):
             if not archive or path == archive:
                 self._add(path, entry)
             elif archive.rpartition("/")[2] not in self._entries(archive.rpartition("/")[0]):
-                self._add(archive, _folder(archive))
+                self._add(archive, folder_entry(archive))
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         if archive := self._archive_of(folder):
@@ -196,7 +195,7 @@ class Listing(ReadOnly):
         if entries is None:
             entries = self._folders[folder] = {}
             if folder != self._top:
-                self._add(folder, _folder(folder))
+                self._add(folder, folder_entry(folder))
         return entries
 
     def _archive_of(self, path: str) -> str:
@@ -210,7 +209,8 @@ def archive_of(path: str, above: int = 0) -> str:
     return "/".join(parts[:at])
 
 
-def _folder(path: str) -> Entry:
+def folder_entry(path: str) -> Entry:
+    """A folder of a store without folders."""
     return Entry(path.rpartition("/")[2], Kind.FOLDER, 0, 0, NO_IDENTITY)
 
 

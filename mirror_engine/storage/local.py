@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.storage.base import Entry, Kind, is_text, parts_of
+from mirror_engine.storage.base import Entry, Kind, is_text, no_file_path, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -283,7 +283,7 @@ class LocalStorage:
         """The open folder of a path, made where needed, and the path's last part."""
         parts = parts_of(path)
         if not parts:
-            raise StorageUnavailable(f"{printable(path)}: is no file's path below ROOT", "Name a file inside ROOT.")
+            raise no_file_path(path)
         self._root.mkdir(parents=True, exist_ok=True)
         opened = open_folder(self._root, parts[:-1], ensure_folder)
         try:

@@ -22,9 +22,9 @@ from obstore.exceptions import (
 from urllib3.util import Retry
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import NO_IDENTITY, Entry, Kind, parts_of
-from mirror_engine.storage.listing import FULL_PAGE, StoreStorage
-from mirror_engine.storage.remote import NO_CREDENTIAL, PRECONDITION, login_failure, no_file_path, unavailable
+from mirror_engine.storage.base import Entry, Kind, no_file_path, parts_of
+from mirror_engine.storage.listing import FULL_PAGE, StoreStorage, folder_entry
+from mirror_engine.storage.remote import NO_CREDENTIAL, PRECONDITION, login_failure, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -91,7 +91,7 @@ class ObjectStorage(StoreStorage):
         count = len(found["objects"]) + len(found["common_prefixes"])
         self._requests.add("list", 1 + count // self._page)
         entries = {entry.name: entry for entry in map(_file, found["objects"])}
-        entries |= {name: _folder(name) for name in (path.rpartition("/")[2] for path in found["common_prefixes"])}
+        entries |= {entry.name: entry for entry in map(folder_entry, found["common_prefixes"])}
         return None if folder and not entries else [entry for _, entry in sorted(entries.items())]
 
     def pages(self, folder: str, after: str) -> Iterator[Sequence[tuple[str, Entry]]]:
@@ -113,12 +113,11 @@ class ObjectStorage(StoreStorage):
         parts = parts_of(path)
         if parts is None:
             return None
-        name = path.rpartition("/")[2]
         found = self._head(path) if parts else None
         if found and found["size"]:  # a marker of a folder is empty
             return _file(found)
         if not parts or any(True for _ in self.pages(path, "")):
-            return _folder(name)
+            return folder_entry(path)
         return found and _file(found)
 
     def write(self, path: str, content: bytes) -> None:
@@ -348,10 +347,6 @@ def _code(text: str) -> str:
 def _file(found: ObjectMeta) -> Entry:
     modified_ns = int(found["last_modified"].timestamp()) * 1_000_000_000
     return Entry(found["path"].rpartition("/")[2], Kind.FILE, found["size"], modified_ns, _etag(found))
-
-
-def _folder(name: str) -> Entry:
-    return Entry(name, Kind.FOLDER, 0, 0, NO_IDENTITY)
 
 
 def _etag(found: ObjectMeta) -> str:

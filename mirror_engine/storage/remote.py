@@ -172,11 +172,6 @@ def login_failure(text: str) -> str:
     return "AuthenticationFailed" if is_refused else NO_CREDENTIAL
 
 
-def no_file_path(path: str) -> StorageUnavailable:
-    """Return the error for writing to a path that leaves ROOT, or is ROOT."""
-    return StorageUnavailable(f"{printable(path)}: is no file's path below ROOT", "Name a file inside ROOT.")
-
-
 class RangedReader(io.RawIOBase):
     """A file of a store, read by ranges: more at once where it is read on and on, its last part together.
 
