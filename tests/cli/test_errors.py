@@ -1,18 +1,22 @@
-"""However a command fails: a message, help, the documented exit code, never a traceback."""
+"""However a command ends: a message, help, the documented exit code, never a traceback; and signals at any moment."""
 
 from __future__ import annotations
 
 import errno
 import json
 import re
+import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from mirror_engine import errors
 from mirror_engine.cli import exits
+from mirror_engine.cli.exits import Stopping
 from mirror_engine.cli.main import main
 from mirror_engine.engine.cycle import RunResult
 from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
@@ -149,3 +153,38 @@ def test_a_closed_pipe_ends_it_silently(tmp_path):
         assert process.stderr
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+@pytest.mark.timeout(20)
+def test_a_signal_in_the_midst_of_a_wait_is_not_lost():
+    with Stopping() as stopping:
+        with stopping.stop._cond:  # what `wait` holds while it looks whether it has to wait
+            signal.raise_signal(signal.SIGTERM)
+        assert stopping.stop.wait(10)
+        assert not stopping.interrupted
+
+
+@pytest.mark.timeout(20)
+def test_a_signal_that_another_thread_takes_ends_the_wait():
+    """A system may hand it to any thread; it is the main thread that has to hear of it."""
+
+    def take():
+        time.sleep(0.2)
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    with Stopping() as stopping:
+        threading.Thread(target=take).start()
+        stopping.wait()
+    assert stopping.stop.is_set()
+
+
+def test_the_second_signal_ends_the_process(monkeypatch):
+    ended = []
+    monkeypatch.setattr("os._exit", ended.append)
+    before = signal.getsignal(signal.SIGINT)
+    with Stopping() as stopping:
+        signal.raise_signal(signal.SIGTERM)
+        assert (stopping.stop.is_set(), stopping.interrupted, ended) == (True, False, [])
+        signal.raise_signal(signal.SIGINT)
+    assert ended == [130]
+    assert signal.getsignal(signal.SIGINT) is before
