@@ -403,7 +403,7 @@ class Web:
         """Whether a request is the page's, by its path's first name, and none of a storage client."""
         is_storage = "x-ms-version" in request.headers or not _STORAGE_QUERIES.isdisjoint(request.query_params)
         is_reading = request.method in {"GET", "HEAD"} and not is_storage
-        return is_reading and request.url.path.split("/")[1] in self._first_names
+        return is_reading and request.scope["path"].split("/")[1] in self._first_names
 
     def end_streams(self) -> None:
         """Let open pages get no more changes."""
