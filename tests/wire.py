@@ -6,6 +6,7 @@ import contextlib
 import socket
 import ssl
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
@@ -33,6 +34,14 @@ def running(app, on_error=lambda _: None, on_rejected=lambda _: None, **listenin
         yield emulator
     finally:
         emulator.stop()
+
+
+def until(holds, seen=lambda: "", patience=20.0):
+    """Wait until something holds; `seen` is what was there instead."""
+    ends = time.monotonic() + patience
+    while not holds():
+        assert time.monotonic() < ends, seen()
+        time.sleep(0.02)
 
 
 def connected(port, address="127.0.0.1"):

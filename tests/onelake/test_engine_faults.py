@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 from faulty import TABLE, faulty
+from wire import until
 
 from mirror_engine.config import Config
 from mirror_engine.onelake.engine_pool import DatabaseStatus, EnginePool
@@ -23,7 +24,6 @@ pytestmark = pytest.mark.slow
 METADATA = {"keyColumns": ["id"], "FileFormat": "CSV", "FileExtension": "csv"}
 COLUMNS = [{"Name": name, "DataType": "Int64", "IsNullable": True} for name in ("id", "n")]
 FIRST, SECOND = (f"{TABLE}/0000000000000000000{number}.csv" for number in (1, 2))
-PATIENCE_SECONDS = 20.0
 
 
 class Served:
@@ -52,10 +52,7 @@ class Served:
         return None if found is None else [(row["id"], row["n"]) for row in found.to_pylist()]
 
     def until(self, holds):
-        ends = time.monotonic() + PATIENCE_SECONDS
-        while not holds():
-            assert time.monotonic() < ends, (self.rows(), self.pool.tables(self.item))
-            time.sleep(0.02)
+        until(holds, lambda: (self.rows(), self.pool.tables(self.item)))
 
 
 @pytest.fixture

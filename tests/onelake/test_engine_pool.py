@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
+from wire import until
 
 from mirror_engine.clock import Clock
 from mirror_engine.config import Config
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.slow
 
 TYPES = {"id": pa.int64(), "n": pa.int64()}
 ROW = {"id": 1, "n": 1}
-PATIENCE_SECONDS = 20.0
 
 
 class Store:
@@ -66,10 +65,7 @@ class Store:
         return [] if found is None else found.to_pylist()
 
     def until(self, holds):
-        ends = time.monotonic() + PATIENCE_SECONDS
-        while not holds():
-            assert time.monotonic() < ends, (self.status(), self.rows(), self.pool.tables(self.item))
-            time.sleep(0.02)
+        until(holds, lambda: (self.status(), self.rows(), self.pool.tables(self.item)))
 
     def until_status(self, status, item=None):
         self.until(lambda: self.status(item) is status)

@@ -11,6 +11,7 @@ from base64 import b64encode
 import pytest
 from azure.storage.filedatalake import DataLakeServiceClient
 from faulty import FABRIC, TABLE, faulty
+from wire import until
 
 from mirror_engine.onelake.items import PLAIN
 
@@ -60,11 +61,7 @@ def test_a_new_mirrored_database_is_initializing_for_as_long_as_a_fault_says(tmp
         body = json.dumps({"displayName": name, "definition": DEFINITION}).encode()
         client("POST", "v1/workspaces/shop/mirroredDatabases", body, Host=FABRIC)
         at, answers = f"v1/workspaces/shop/mirroredDatabases/{name}/startMirroring", []
-        ends = time.monotonic() + 20
-        while not answers or answers[-1].status != 200:
-            answers.append(client("POST", at, Host=FABRIC))
-            assert time.monotonic() < ends
-            time.sleep(0.05)
+        until(lambda: answers.append(client("POST", at, Host=FABRIC)) or answers[-1].status == 200)
         return {json.loads(answer.body)["errorCode"] for answer in answers[:-1]}
 
     with faulty(tmp_path, "initializing seconds=3 path=v1/workspaces/shop/* nth=2 count=1") as client:

@@ -9,7 +9,7 @@ import time
 import pytest
 from starlette.requests import Request
 from starlette.responses import Response
-from wire import connected, exchange, request, rest_of, running, status_of
+from wire import connected, exchange, request, rest_of, running, status_of, until
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import middleware
@@ -155,14 +155,7 @@ def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch):
         time.sleep(0.1)
         assert exchange(emulator.http_port, request()) == b""
         third.close()
-        assert _eventually(lambda: status_of(exchange(emulator.http_port, request())) == 200)
-
-
-def _eventually(is_so):
-    ends = time.monotonic() + 5
-    while not is_so() and time.monotonic() < ends:
-        time.sleep(0.02)
-    return is_so()
+        until(lambda: status_of(exchange(emulator.http_port, request())) == 200)
 
 
 def test_an_internal_error_is_logged_without_request_content():

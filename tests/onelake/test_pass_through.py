@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from starlette.responses import Response
-from wire import ONELAKE, PATIENCE_SECONDS, connected, exchange, request, rest_of, running, status_of, trusting
+from wire import ONELAKE, PATIENCE_SECONDS, connected, exchange, request, rest_of, running, status_of, trusting, until
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import network
@@ -176,19 +176,12 @@ def test_a_tunnel_whose_client_has_sent_all_still_gets_the_answer():
         assert rest_of(client) == b"answer"
 
 
-def until_ended(emulator):
-    ends = time.monotonic() + PATIENCE_SECONDS
-    while emulator._connections:
-        assert time.monotonic() < ends
-        time.sleep(0.02)
-
-
 def test_a_client_that_resets_ends_its_tunnel():
     with tunnelled() as (client, upstream, emulator):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         client.close()
         assert rest_of(upstream) == b""
-        until_ended(emulator)  # though the host keeps its side open
+        until(lambda: not emulator._connections)  # though the host keeps its side open
 
 
 def test_a_tunnel_that_is_silent_both_ways_ends(monkeypatch):
@@ -198,7 +191,7 @@ def test_a_tunnel_that_is_silent_both_ways_ends(monkeypatch):
             time.sleep(0.2)
             upstream.sendall(b"x")
         assert (rest_of(client), rest_of(upstream)) == (b"xxxx", b"")
-        until_ended(emulator)
+        until(lambda: not emulator._connections)
 
 
 def test_a_host_that_cannot_be_reached_is_a_bad_gateway():

@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from store_servers import NPM_INSTALL
+from wire import until
 
 from mirror_engine.cli.log import log_record
 from mirror_engine.config import Config
@@ -72,10 +72,7 @@ class Ground:
     def until_rows(self, table, rows, item=None):
         """Until the table of an item, by its name, has these rows, in any order."""
         item_id = next((each.id for each in self.items() if each.name == item), self.connection.item_id)
-        ends = time.monotonic() + PATIENCE_SECONDS
-        while (found := self.rows(item_id, table)) != rows:
-            assert time.monotonic() < ends, found
-            time.sleep(0.05)
+        until(lambda: self.rows(item_id, table) == rows, lambda: self.rows(item_id, table), PATIENCE_SECONDS)
 
     def rows(self, item_id, table):
         found = self.writers[item_id].rows(table)

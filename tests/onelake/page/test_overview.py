@@ -14,6 +14,7 @@ import pytest
 import requests
 from shop_window import EVIL, SHOP, Window, shop
 from starlette.testclient import TestClient
+from wire import until
 
 from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import CATALOG
@@ -211,9 +212,7 @@ def test_no_page_waits_long_for_a_scan_and_later_ones_show_what_was_known(tmp_pa
             assert time.monotonic() - began < 2 * web.PATIENCE_SECONDS + 2  # and not 20
             assert (answer.status_code, "being listed" in answer.text) == (200, True)
         go.set()
-        ready = time.monotonic() + 10
-        while "being listed" in client.get("/").text:
-            assert time.monotonic() < ready
+        until(lambda: "being listed" not in client.get("/").text)
         assert NAMES.findall(client.get("/?state=halted").text) == ["Items"]
         go.clear()
         while len(views) == len(items):  # until the next scan begins

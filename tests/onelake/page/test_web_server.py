@@ -7,7 +7,7 @@ import time
 
 import pytest
 from shop_window import SHOP, served
-from wire import connected, exchange, request, rest_of, status_of
+from wire import connected, exchange, request, rest_of, status_of, until
 
 from mirror_engine.onelake.page import web as web_live
 
@@ -69,10 +69,7 @@ def test_streams_are_counted_given_back_and_one_too_many_refused(still, monkeypa
             assert status_of(second) == 503
             assert b"retry-after: 60" in second
             assert status_of(exchange(server.port, request("GET", "/"))) == 200  # reading goes on
-        ends = time.monotonic() + 10
-        while server._stream_count:
-            assert time.monotonic() < ends
-            time.sleep(0.01)
+        until(lambda: not server._stream_count)
         with streaming(server.port) as next_one:
             next_one.until("data: ")
 
