@@ -9,7 +9,7 @@ import threading
 import uuid
 from base64 import b64decode, b64encode
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -98,15 +98,6 @@ class Address:
         return len(self.parts) > 1 and self.parts[0] in OPEN_FOLDERS
 
 
-@dataclass(frozen=True)
-class _Record:
-    """What a folder itself cannot hold."""
-
-    id: str
-    description: str = ""
-    definition: bytes | None = None
-
-
 _Place = TypeVar("_Place", Workspace, Item)
 
 
@@ -122,11 +113,11 @@ class Items:
         self.allow_bare_names = allow_bare_names
         self._storage = storage
         self._lock = threading.RLock()
-        self._records = _read_registry(storage)
+        self._registry = _read_registry(storage)
 
     def workspaces(self) -> Sequence[Workspace]:
         with self._lock:
-            return [Workspace(self._record(name).id, name) for name in self._folders("")]
+            return [Workspace(self._known(name)["id"], name) for name in self._folders("")]
 
     def workspace(self, segment: str) -> Workspace | None:
         """A workspace by GUID (in any case) or name."""
@@ -135,10 +126,10 @@ class Items:
     def items(self, workspace: Workspace) -> Sequence[Item]:
         """All items of a workspace, by name."""
         with self._lock:
-            records = {name: self._record(f"{workspace.name}/{name}", PLAIN) for name in self._folders(workspace.name)}
+            known = {name: self._known(f"{workspace.name}/{name}", PLAIN) for name in self._folders(workspace.name)}
             return [
-                Item(record.id, name, workspace, record.description, record.definition)
-                for name, record in records.items()
+                Item(each["id"], name, workspace, each["description"], _bytes(each["definition"]))
+                for name, each in known.items()
             ]
 
     def all(self) -> Sequence[Item]:
@@ -190,7 +181,7 @@ class Items:
             item = Item(str(uuid.uuid4()), name, workspace, description, definition)
             self._storage.make_folder(f"{item.path}/{ZONE}")
             self._storage.make_folder(f"{item.path}/{TABLES}")
-            self._keep(item)
+            self._keep(item.path, item.id, description, definition)
             return item
 
     def change(self, item: Item) -> Item:
@@ -200,15 +191,15 @@ class Items:
         """
         with self._lock:
             prefix = f"{item.workspace.name}/"
-            paths = {record.id: path for path, record in self._records.items() if path.startswith(prefix)}
+            paths = {known["id"]: path for path, known in self._registry.items() if path.startswith(prefix)}
             path = paths.get(item.id)
             if path is None:  # deleted in between
                 raise FabricApiError(FabricErrorCode.ItemNotFound)
             if path != item.path:
                 self._check_free(item.workspace.name, item.name, ignored=path.removeprefix(prefix))
                 self._storage.rename(path, item.path)
-                del self._records[path]
-            self._keep(item)
+                del self._registry[path]
+            self._keep(item.path, item.id, item.description, item.definition)
             return item
 
     def remove(self, item: Item) -> None:
@@ -218,7 +209,7 @@ class Items:
             self._storage.make_folder(trash)
             with suppress(StorageApiError):
                 self._storage.rename(item.path, f"{trash}/{item.name}")
-            if self._records.pop(item.path, None):
+            if self._registry.pop(item.path, None):
                 self._save()
 
     def ensure_workspace(self, name: str) -> Workspace:
@@ -228,7 +219,7 @@ class Items:
                 return workspace
             self._check_free("", name)
             self._storage.make_folder(name)
-            return Workspace(self._record(name).id, name)
+            return Workspace(self._known(name)["id"], name)
 
     def ensure(self, workspace_name: str, item_name: str) -> Item:
         """The item of that name, created with its workspace where it is missing; errors as `create`."""
@@ -239,23 +230,20 @@ class Items:
                 _check_name(item_name)
             return item or self.create(self.ensure_workspace(workspace_name), item_name, definition=PLAIN)
 
-    def _record(self, path: str, definition: bytes | None = None) -> _Record:
-        if path not in self._records:
+    def _known(self, path: str, definition: bytes | None = None) -> dict[str, Any]:
+        """What the registry holds of a folder; one that is called like a GUID has that one."""
+        if path not in self._registry:
             name = path.rpartition("/")[2]
-            new_id = name.lower() if GUID.fullmatch(name) else str(uuid.uuid4())
-            self._records[path] = _Record(new_id, definition=definition)
-            self._save()
-        return self._records[path]
+            self._keep(path, name.lower() if GUID.fullmatch(name) else str(uuid.uuid4()), "", definition)
+        return self._registry[path]
 
-    def _keep(self, item: Item) -> None:
-        self._records[item.path] = _Record(item.id, item.description, item.definition)
+    def _keep(self, path: str, guid: str, description: str, definition: bytes | None) -> None:
+        encoded = definition and b64encode(definition).decode()
+        self._registry[path] = {"id": guid, "description": description, "definition": encoded}
         self._save()
 
     def _save(self) -> None:
-        content = {path: asdict(record) for path, record in self._records.items()}
-        self._storage.write(
-            STORE_ITEMS, json.dumps(content, indent=2, default=lambda content: b64encode(content).decode()).encode()
-        )
+        self._storage.write(STORE_ITEMS, json.dumps(self._registry, indent=2).encode())
 
     def _check_free(self, folder: str, name: str, ignored: str | None = None) -> None:
         """Names that differ only in case are one name: to Fabric, and to some disks."""
@@ -302,20 +290,24 @@ def _checked(name: str) -> str:
     return name
 
 
-def _read_registry(storage: LocalStore) -> dict[str, _Record]:
+def _read_registry(storage: LocalStore) -> dict[str, dict[str, Any]]:
     try:
         with storage.open(STORE_ITEMS) as file:
             content = file.read()
     except FileNotFoundError:
         return {}
     try:
-        return {
-            path: _Record(values["id"], values["description"], values["definition"] and b64decode(values["definition"]))
-            for path, values in json.loads(content).items()
-        }
+        registry: dict[str, dict[str, Any]] = json.loads(content)
+        for values in registry.values():
+            values["id"], values["description"], _bytes(values["definition"])
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         restore = "Restore it from a copy, or delete it: workspaces and items get new GUIDs then and lose definitions."
         raise UsageError(f"{STORE_ITEMS}: is damaged", restore) from problem
+    return registry
+
+
+def _bytes(definition: str | None) -> bytes | None:
+    return None if definition is None else b64decode(definition)
 
 
 def _named(segment: str, places: Sequence[_Place]) -> _Place | None:
