@@ -101,16 +101,10 @@ NO_PROXY = "localhost,127.0.0.1"  # older clients fail on ::1
 
 @dataclass(eq=False)
 class Server:
-    """A running emulator while entered.
+    """A running emulator while entered; `connection` is how it is reached, `item` the default mirrored database.
 
-    Attributes:
-        connection: how it is reached, while entered.
-        item: the default mirrored database, while entered.
-
-    Raises:
-        RootLocked: on entering, another process serves this STORE.
-        UsageError: on entering, the store is not a folder or is one of a ROOT, a name cannot be a folder's, or a port
-            is in use.
+    On entering, RootLocked where another process serves this STORE; UsageError where it is not a folder or one of a
+    ROOT, a name cannot be a folder's, or a port is in use.
     """
 
     plan: ServerPlan
