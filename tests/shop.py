@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 from obstore.store import LocalStore
@@ -15,9 +16,35 @@ from mirror_engine.publisher.trace.replay import open_trace
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.tables.log.record import from_metadata
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 TYPES = {"id": pa.int64(), "city": pa.string()}
+
+
+class SharedMemoryWriter(MemoryDeltaWriter):
+    """The memory writer, in whose tables another program commits, too: such commits carry no record."""
+
+    def write_as_another(self, table, rows, operation="WRITE"):
+        commits = self._tables[table]
+        commits.append(replace(commits[-1], rows=tuple(rows), metadata="", operation=operation))
+
+    def latest_external_change(self, table, since):
+        states = [(each.rows, each.schema) for each in self._tables.get(table, ())]
+        own = self._own(table)
+        return max(
+            (at for at in range(since + 1, len(states)) if at not in own and states[at] != states[at - 1]), default=-1
+        )
+
+    def snapshot(self, table):
+        found, own = super().snapshot(table), self._own(table)
+        return found and replace(found, record=own[max(own)], record_version=max(own))
+
+    def _own(self, table):
+        """Records by version."""
+        return {
+            at: from_metadata(each.metadata) for at, each in enumerate(self._tables.get(table, ())) if each.metadata
+        }
 
 
 class Shop:
@@ -25,7 +52,7 @@ class Shop:
 
     def __init__(self, root, writer=None, **options):
         self.root = root
-        self.writer = writer or MemoryDeltaWriter()
+        self.writer = writer or SharedMemoryWriter()
         self.config = Config(**options)
         self.publisher = LandingZoneWriter(root)
         self.events = []

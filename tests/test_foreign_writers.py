@@ -10,11 +10,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 from lake import NO_ROWS, Lake
-from shop import TYPES, Shop, row
+from shop import TYPES, SharedMemoryWriter, Shop, row
 
 from mirror_engine.errors import CommitConflict
 from mirror_engine.landing_zone.layout import ENGINE
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
 
@@ -82,7 +81,7 @@ def test_later_commits_of_ours_do_not_hide_it(shop, ledger):
     assert foreign(shop) == ["another program changed the Delta table at version 3"]
 
 
-class Raced(MemoryDeltaWriter):
+class Raced(SharedMemoryWriter):
     """Somebody is quicker by one commit, once."""
 
     conflict = False

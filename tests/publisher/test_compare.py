@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
 from sessions_of_pages import differences
+from shop import SharedMemoryWriter
 from test_fixtures import FIXTURES, NAMES
 
 from mirror_engine import Config
@@ -34,7 +35,6 @@ from mirror_engine.storage.base import Kind
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs/compare.md"
@@ -483,7 +483,7 @@ FALSIFIED = st.sampled_from(["a row is gone", "a row is there twice", "a cell is
 @given(FILES, st.integers(1, 6), FALSIFIED, st.integers(0, 20))
 def test_any_mirror_is_equal_up_to_pending_files_and_any_falsified_key_is_found(files, applied, how, at):
     with quick_folder() as folder:
-        root, fabric = Path(folder, "root"), MemoryDeltaWriter()
+        root, fabric = Path(folder, "root"), SharedMemoryWriter()
         table = LandingZoneWriter(root).table("T", keys=["id"], types={"id": pa.int64(), "text": pa.string()})
         for number, changes in enumerate(files, start=1):
             table.apply_changes(*((marker, {"id": key, "text": text}) for marker, key, text in changes))

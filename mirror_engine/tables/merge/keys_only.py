@@ -346,10 +346,6 @@ class KeyWriter(InProcessWriter):
         known.schema, known.record, known.version = batch.schema, record, known.version + 1
         return Outcome(known.version, tuple(effects), "merge")
 
-    def latest_external_change(self, *_: object, **__: object) -> int:
-        """There is no other writer."""
-        return -1
-
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         super().drop(table, check)
         self.effects.pop(table, None)

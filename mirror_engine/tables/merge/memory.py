@@ -64,6 +64,10 @@ class InProcessWriter(DeltaWriter):
         """A process has no memory of another."""
         return ""
 
+    def latest_external_change(self, *_: object, **__: object) -> int:
+        """There is no other writer."""
+        return -1
+
     def make_durable(self, *_: object, **__: object) -> None:
         """Nothing is kept."""
 
@@ -83,10 +87,9 @@ class MemoryDeltaWriter(InProcessWriter):
         commits = self._tables.get(table)
         if commits is None:
             return None
-        records = ((from_metadata(commits[at].metadata), at) for at in reversed(range(len(commits))))
-        record, version = next((found for found in records if found[0]), (None, -1))
-        newest = len(commits) - 1
-        return TableSnapshot(newest, commits[-1].schema, record, version, count_rows=lambda: len(commits[-1].rows))
+        newest, last = len(commits) - 1, commits[-1]
+        record = from_metadata(last.metadata)
+        return TableSnapshot(newest, last.schema, record, newest, count_rows=lambda: len(last.rows))
 
     def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
         with self._lock:
@@ -126,21 +129,6 @@ class MemoryDeltaWriter(InProcessWriter):
                 ),
             ]
             return Outcome(len(commits), matches, method)
-
-    def latest_external_change(self, table: str, since: int) -> int:  # only `write_as_another` makes such commits
-        commits = self._tables.get(table, [])
-        foreign = (at for at in range(since + 1, len(commits)) if from_metadata(commits[at].metadata) is None)
-        states = [(commit.rows, commit.schema) for commit in commits]
-        changing = (at for at in foreign if states[at] != states[at - 1])
-        return max(changing, default=-1)
-
-    def write_as_another(self, table: str, rows: Iterable[Row], operation: str = "WRITE") -> int:
-        """Commit as another program might: the table holds these rows afterwards. Returns the version."""
-        with self._lock:
-            commits = self._tables[table]
-            last = commits[-1]
-            commits.append(_Commit(last.schema, tuple(rows), "", operation, now_ms(), last.transactions))
-            return len(commits) - 1
 
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
