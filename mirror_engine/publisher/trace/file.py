@@ -12,10 +12,10 @@ from typing_extensions import assert_never
 from mirror_engine.engine import planner as plan
 from mirror_engine.engine.replayer import is_full
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.detection import number_of, sequence_of
+from mirror_engine.landing_zone.detection import detect, number_of, sequence_of
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.listing import partition_of
-from mirror_engine.landing_zone.metadata import Strategy
+from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.landing_zone.states import Blocked, Halted
 from mirror_engine.monitoring.words import describe
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.states import TableState
-    from mirror_engine.monitoring.status import TableStatus
     from mirror_engine.publisher.diff import Difference
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
     from mirror_engine.storage.base import Storage
@@ -204,9 +203,9 @@ def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | N
     `limit` is how many rows of each kind of difference to return. Raises `TransientError`, and `UsageError` where a
     change is not valid, or about a file that is not replayed, or neither replay has a table.
     """
-    start = replay_start(trace)
-    status, actual, applied = _replay(trace, start, trace.storage)
-    order = _order(trace, applied, status, start)
+    start, metadata = replay_start(trace), trace.listing.usable or Metadata()
+    progress, first_file = start.progress if start else None, trace.context.config.first_file
+    order = [file.path for file in detect(trace.name, trace.listing.files, metadata, progress, first_file).ready]
     content: Content = {path: path for path in order}
     sentences = tuple(_change(text, trace, order, content) for text in changes)
     folder, times = f"{trace.zone}/{trace.name.folder}", {file.path: file.modified_ns for file in trace.listing.files}
@@ -215,7 +214,8 @@ def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | N
         for place, file in content.items()
         if file != place
     }
-    other_status, other, _ = _replay(trace, start, ZoneView(trace.storage, mapping))
+    state, actual = _replay(trace, start, trace.storage)
+    other_state, other = _replay(trace, start, ZoneView(trace.storage, mapping))
     known = other if actual is None else actual
     if known is None:
         raise UsageError(f"{trace.name.normalized}: none of its files can be replayed", "see mirror-engine plan")
@@ -225,33 +225,17 @@ def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | N
     return WhatIf(
         sentences,
         start,
-        describe(trace.name, status.state),
-        _described(trace, order, content, other_status.state),
+        describe(trace.name, state),
+        _described(trace, order, content, other_state),
         compare(rows, expected, keys, limit=limit),
     )
 
 
-def _replay(
-    trace: TraceContext, start: ReplayStart | None, storage: Storage
-) -> tuple[TableStatus, pa.Table | None, list[str]]:
-    """A replayed table: its status, its rows (None if there is no table), and the applied files in order."""
-    writer, folder = MemoryDeltaWriter(), trace.status.delta_folder
-    status = replay_table(trace, start, writer, all_rows(Path(), math.inf), storage)
-    return status, writer.rows(folder), [path for commit in reversed(writer.history(folder)) for path in commit.files]
-
-
-def _order(trace: TraceContext, applied: list[str], status: TableStatus, start: ReplayStart | None) -> list[str]:
-    """The replayed files in their order, then those that only a rejected one keeps from being replayed."""
-    order = [*applied]
-    numbers = dict(start.progress.watermarks) if start else {}
-    numbers |= {partition_of(path): number_of(path) for path in order}
-    is_numbered = trace.listing.usable is None or trace.listing.usable.strategy is Strategy.SEQUENTIAL
-    for file in status.pending_files:
-        partition, number = partition_of(file.path), number_of(file.path)
-        if not is_numbered or number == numbers.get(partition, 0) + 1:
-            order.append(file.path)
-            numbers[partition] = number
-    return order
+def _replay(trace: TraceContext, start: ReplayStart | None, storage: Storage) -> tuple[TableState, pa.Table | None]:
+    """A replayed table: its state, and its rows (None if there is no table)."""
+    writer = MemoryDeltaWriter()
+    state = replay_table(trace, start, writer, all_rows(Path(), math.inf), storage).state
+    return state, writer.rows(trace.status.delta_folder)
 
 
 def _change(text: str, trace: TraceContext, order: Sequence[str], content: Content) -> str:
