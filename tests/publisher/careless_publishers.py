@@ -237,17 +237,21 @@ class Overwrites(Careful):
         self.files.replace(temporary, final)
 
 
+# by scenario: who fails it, and by what problem
 CARELESS = {
-    "write during the initial load": PositionAfterLoad,
-    "key change": KeyChangeAsUpdate,
-    "rapid changes to one key": GroupedByKind,
-    "failed temporary upload": CutUploadIsNamed,
-    "lost rename response": OverwritesAfterLostResponse,
-    "crash after publish": TrustsItsState,
-    "second file fails": LeavesOutWhatFails,
-    "lost state": LoadsAgain,
-    "schema change": KeepsItsColumns,
-    "one table is reset": DeletesItsFiles,
-    "stop and start with files already cleaned": KeepsItsNumbers,
-    "two publishers at once": Overwrites,
+    "write during the initial load": (PositionAfterLoad, "1 row (id 0) is missing"),
+    "key change": (KeyChangeAsUpdate, "under an old key"),
+    "rapid changes to one key": (GroupedByKind, "missing"),
+    "failed temporary upload": (CutUploadIsNamed, "[ME024]"),
+    "lost rename response": (OverwritesAfterLostResponse, "in an older state"),
+    "crash after publish": (TrustsItsState, "in an older state"),
+    "second file fails": (LeavesOutWhatFails, "are missing"),
+    "lost state": (LoadsAgain, "are there more than once"),
+    "schema change": (KeepsItsColumns, "1 row (id 5) is wrong"),
+    "one table is reset": (
+        DeletesItsFiles,
+        "Orders: 1 row (id 8) is missing; Orders: 1 row (id 5) is there though deleted",
+    ),
+    "stop and start with files already cleaned": (KeepsItsNumbers, "Orders is blocked"),
+    "two publishers at once": (Overwrites, "in an older state"),
 }

@@ -67,15 +67,6 @@ def test_a_copy_has_all_names_and_times_and_archived_files_are_at_their_old_path
     assert (plan.restored, plan.present, plan.not_restored) == (2, 0, ())
 
 
-def test_a_copy_makes_the_same_table(shop, tmp_path):
-    pull(shop, tmp_path / "here")
-    here = Shop(tmp_path / "here")
-    here.sync()
-    shop.sync()
-    with here.mirror() as mirror, shop.mirror() as source:
-        assert mirror.read_table("Orders") == source.read_table("Orders")
-
-
 def test_the_older_zone_keeps_its_place(tmp_path):
     LandingZoneWriter(tmp_path / "source", zone=OLDER_ZONE).table("T").insert(row(1))
     Pull(LocalStorage(tmp_path / "source"), URL, tmp_path / "here").run()
@@ -270,16 +261,6 @@ def test_it_refuses_other_folders_and_sources(shop, tmp_path):
         Pull(LocalStorage(tmp_path / "empty"), URL, tmp_path / "nothing").run()
     with lock_root(here), pytest.raises(RootLocked):
         pull(shop, here)
-
-
-def test_what_the_question_raises_ends_it_before_anything_is_copied(shop, tmp_path):
-    def refuse(plan):
-        assert plan.byte_count > 0
-        raise UsageError("no")
-
-    with pytest.raises(UsageError, match="no"):
-        Pull(LocalStorage(shop.root), URL, tmp_path / "here").run(refuse)
-    assert not (tmp_path / "here").exists()
 
 
 def test_a_refused_pull_leaves_nothing(shop, tmp_path, capsys, monkeypatch):

@@ -31,7 +31,7 @@ def test_the_examples_of_the_page_pass(pytester):
 
 def test_the_report_of_the_page_is_the_one_printed():
     scenario = "write during the initial load"
-    printed = str(check_publisher(CARELESS[scenario].publish, only=[scenario]))
+    printed = str(check_publisher(CARELESS[scenario][0].publish, only=[scenario]))
     assert f"```text\n{printed}\n```" in PAGE
 
 

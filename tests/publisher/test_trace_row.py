@@ -95,14 +95,6 @@ def test_a_rejected_file_and_those_behind_it_are_listed_with_the_reason(shop):
         shop.sync()
 
 
-def test_files_behind_a_gap_are_pending_with_the_reason(shop):
-    table = three_files(shop)
-    table.skip_numbers()
-    table.upsert({"id": 8, "city": "Ried"}, {"id": 7, "city": "Ried"})
-    (behind,) = history_of(shop).not_applied
-    assert behind == PendingFile(name(5), "pending", f"{name(4)} is missing", ((2, RowMarker.UPSERT),))
-
-
 @pytest.mark.parametrize(("cleanup", "overwritten", "city"), [("off", (name(1),), "b"), ("ready", (), "a")])
 def test_of_a_name_used_twice_the_applied_file_counts_while_it_is_there(tmp_path, cleanup, overwritten, city):
     shop = Shop(tmp_path, cleanup=cleanup)

@@ -127,15 +127,12 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 def _writer(request: pytest.FixtureRequest) -> str:
     """The writer of the nearest marker, else of the command line, else of the ini file."""
     marker = request.node.get_closest_marker("mirror_writer")
-    if marker is None:
-        arguments = [("", request.config.getoption("--mirror-writer") or request.config.getini("mirror_writer"))]
-    else:
-        arguments = [*(("", name) for name in marker.args), *marker.kwargs.items()]
-    match arguments:
-        case [("" | "name", str(name))] if name in WRITERS:
-            return name
-    text = ", ".join(f"{name}={value!r}" if name else repr(value) for name, value in arguments) or "nothing"
-    return pytest.fail(f"mirror_writer: found {text}, allowed {' or '.join(WRITERS)}", pytrace=False)
+    general = request.config.getoption("--mirror-writer") or request.config.getini("mirror_writer")
+    names = [*marker.args, *marker.kwargs.values()] if marker else [general]
+    if len(names) == 1 and names[0] in WRITERS:
+        return str(names[0])
+    found = ", ".join(map(repr, names)) or "nothing"
+    return pytest.fail(f"mirror_writer: found {found}, allowed {' or '.join(WRITERS)}", pytrace=False)
 
 
 def _config(request: pytest.FixtureRequest, root: Path, **defaults: object) -> Config:
