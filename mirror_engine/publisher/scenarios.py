@@ -259,17 +259,12 @@ Publish = Callable[[Source, ZoneFiles, MutableMapping[str, Any]], object]
 
 
 class Harness(AbstractContextManager["Harness"]):
-    """One variant's source, landing zone and mirror; a context manager that removes the zone at the end.
-
-    Attributes:
-        state: what the publisher keeps between its runs for `source`; other tables have their own.
-        has_happened: whether the publisher reached the moment at which something was to happen.
-    """
+    """One variant's source, landing zone and mirror; a context manager that removes the zone at the end."""
 
     def __init__(self, publish: Publish, config: Config | None = None) -> None:
         self.source = Source()
-        self.state: dict[str, Any] = {}
-        self.has_happened = True
+        self.state: dict[str, Any] = {}  # what the publisher keeps between its runs; other tables have their own
+        self._has_happened = True  # whether the publisher reached the moment at which something was to happen
         self._tables = {self.source.name: (self.source, self.state)}
         self._publish = publish
         self._root = Path(tempfile.mkdtemp(prefix="mirror-engine-"))
@@ -315,7 +310,7 @@ class Harness(AbstractContextManager["Harness"]):
                 case {"while reading": changes}:
                     self.source.on_read = partial(self.play, changes)
                     self.settle()
-                    self.has_happened = self.source.on_read is None
+                    self._has_happened = self.source.on_read is None
                 case {"fault": _}:
                     self._run_with(**step)
                 case _:
@@ -336,7 +331,7 @@ class Harness(AbstractContextManager["Harness"]):
         if not files.has_occurred:  # a publisher that lands one file a run
             self.source.update(1, amount=5)
             self.run(files)
-        self.has_happened = files.has_occurred
+        self._has_happened = files.has_occurred
 
     def add_another_table(self) -> None:
         """Let the publisher copy another table, too."""
@@ -367,7 +362,21 @@ class Harness(AbstractContextManager["Harness"]):
         thread.start()
         thread.join(CONCURRENT_SECONDS)
 
-    def problems(self) -> list[str]:
+    def result(self, name: str, help: str) -> ScenarioResult:
+        """The result; `help` is the scenario's own, to which nothing else leads where no run ever succeeded."""
+        problems, outcome = self._problems(), ScenarioOutcome.FAILED
+        if problems and self._failure is not None:
+            help = f"{RAISING}; {help}" if self._has_succeeded else RAISING
+        elif not problems and self._has_happened:
+            outcome, help = ScenarioOutcome.PASSED, ""
+        elif not problems:
+            outcome = ScenarioOutcome.NOT_EXERCISED
+            problems = ["it never reached the injection point: it reads or writes in another way"]
+            help = "read with `source.rows()`, and write and rename change files through `files`"
+        raised = (found for found in self._mirror.diagnostics if found.severity is not Severity.INFO)
+        return ScenarioResult(name, outcome, tuple(problems), help, tuple(found.full_message for found in raised))
+
+    def _problems(self) -> list[str]:
         """What is wrong in the end; empty where the mirrored tables equal the source's."""
         if any(thread.is_alive() for thread in self._concurrent):
             return [f"a concurrent run was still waiting {CONCURRENT_END_SECONDS:g} s after the first was done"]
@@ -383,17 +392,6 @@ class Harness(AbstractContextManager["Harness"]):
             place = f"{source.name}: " if len(self._tables) > 1 else ""
             problems += [f"{place}{problem}" for problem in row_problems(source, rows)]
         return [*halted, *problems]
-
-    def help_for(self, own: str) -> str:
-        """What helps: the scenario's own help, unless no run ever succeeded."""
-        if self._failure is None:
-            return own
-        return f"{RAISING}; {own}" if self._has_succeeded else RAISING
-
-    def diagnostics(self) -> tuple[str, ...]:
-        """Warnings and errors of the mirror."""
-        raised = self._mirror.diagnostics
-        return tuple(diagnostic.full_message for diagnostic in raised if diagnostic.severity is not Severity.INFO)
 
 
 @cache
@@ -530,18 +528,10 @@ def check_publisher(publish: Publish, *, only: Collection[str] = (), config: Con
 
 def _result(scenario: Mapping[str, Any], publish: Publish, config: Config | None) -> ScenarioResult:
     """The result of the first variant that did not pass, or of the last."""
-    result = ScenarioResult(scenario["name"], ScenarioOutcome.PASSED)
     for variant in scenario["variants"]:
         with Harness(publish, config) as harness:
             harness.play(variant)
-            problems, help = harness.problems(), harness.help_for(scenario["help"])
-            diagnostics = harness.diagnostics()
-        outcome = ScenarioOutcome.FAILED if problems else ScenarioOutcome.PASSED
-        if not (problems or harness.has_happened):
-            outcome = ScenarioOutcome.NOT_EXERCISED
-            problems = ["it never reached the injection point: it reads or writes in another way"]
-            help = "read with `source.rows()`, and write and rename change files through `files`"
-        result = ScenarioResult(scenario["name"], outcome, tuple(problems), help if problems else "", diagnostics)
-        if problems:
+            result = harness.result(scenario["name"], scenario["help"])
+        if not result.passed:
             break
     return result
