@@ -63,7 +63,7 @@ def test_clients_work_as_they_are_and_each_test_has_an_empty_onelake(onelake, tu
         f"{onelake.url}/Files/copy", DeltaTable(f"{onelake.url}/Tables/dbo/Orders").to_pyarrow_table()
     )
     assert DeltaTable(f"{onelake.url}/Files/copy").count() == 2
-    onelake.mirror.assert_no_diagnostics()
+    onelake.mirror.assert_no_diagnostics(ignore=["ME082"])  # of `_new`, where a scan came before the rename
 
 
 def test_the_environment_is_that_of_exec_and_ends_with_it(tmp_path):
