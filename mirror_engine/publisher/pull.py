@@ -157,40 +157,32 @@ class Pull:
         if zone is None:
             raise UsageError(f"{self.url}: there is no landing zone ({ZONE})", "Give the URL of a mirrored database.")
         view = self.source.scan(zone)
-        chosen = self._chosen(view, zone)
         folders: dict[str, str] = {}
         files: dict[str, Entry] = {}
-        older, pending = 0, [zone]
+        pending = [zone]
         while pending:
             folder = pending.pop()
             for entry in view.list(folder) or ():
-                path, is_file = joined(folder, entry.name), entry.kind is Kind.FILE
-                if not _is_chosen(path, chosen) and not (folder == zone and is_file):
-                    continue
+                path = joined(folder, entry.name)
                 if _is_folder(entry) and entry.name != SCRATCH_FOLDER:
                     pending.append(path)
                     if _split(path) == (path, []):
                         folders[path] = entry.identity
-                elif not is_file or entry.name == READY_TO_DELETE_INFO:
-                    continue
-                elif entry.modified_ns < self.since_ns and entry.name not in ALWAYS:
-                    older += 1
-                else:
+                elif entry.kind is Kind.FILE and entry.name != READY_TO_DELETE_INFO:
                     files[path] = entry
             self.listen(SetupProgress(count(len(files), "file"), doing="listing"))
-        return view, folders, files, older
-
-    def _chosen(self, view: Storage, zone: str) -> tuple[str, ...]:
-        """Return the table folders that were asked for, from ROOT; none for all."""
-        names = []
-        for entry in (view.list(zone) or ()) if self.tables else ():
-            if _is_folder(entry) and (schema := schema_of(entry.name)):
-                inside = view.list(joined(zone, entry.name)) or ()
-                names += [TableName(schema, table.name) for table in inside if _is_folder(table)]
-            elif _is_folder(entry):
-                names.append(TableName("", entry.name))
-        folders = {name.delta_folder(self.default_schema): joined(zone, name.folder) for name in names}
-        return tuple(folders[find_table(table, list(folders), self.default_schema)] for table in self.tables)
+        if self.tables:
+            schema = self.default_schema
+            names = {TableName.from_folder(it.removeprefix(f"{zone}/")).delta_folder(schema): it for it in folders}
+            chosen = {names[find_table(table, list(names), schema)] for table in self.tables}
+            folders = {folder: folders[folder] for folder in chosen}
+            files = {
+                path: files[path] for path in files if path.rpartition("/")[0] == zone or _split(path)[0] in chosen
+            }
+        recent = {
+            path: entry for path, entry in files.items() if entry.modified_ns >= self.since_ns or entry.name in ALWAYS
+        }
+        return view, folders, recent, len(files) - len(recent)
 
     def _copy_all(self, view: Storage, plan: PullPlan, record: dict[str, Any], local: LocalStorage) -> None:
         total, copied, stop = plan.byte_count, 0, threading.Event()
@@ -278,11 +270,6 @@ def _split(path: str) -> tuple[str, list[str]]:
     depth = 1 + (OLDER_ZONE if parts[0] == OLDER_ZONE else ZONE).count("/")
     depth += 2 if len(parts) > depth and schema_of(parts[depth]) else 1
     return ("/".join(parts[:depth]), parts[depth:]) if len(parts) >= depth else ("", [])
-
-
-def _is_chosen(path: str, chosen: Sequence[str]) -> bool:
-    """Whether a path leads to one of the table folders, or is in one; none: all."""
-    return not chosen or any(f"{path}/".startswith(f"{table}/") or table.startswith(f"{path}/") for table in chosen)
 
 
 def _is_folder(entry: Entry | None) -> bool:
