@@ -45,41 +45,27 @@ class RowStore(Protocol):
 
 @dataclass(frozen=True)
 class FileRows:
-    """One change file, read and found good.
+    """One change file, read and found good."""
 
-    Attributes:
-        path: from the table folder.
-        etag: of the content that was read.
-        digest: of its bytes, hex.
-        modified_ns: its LastModified.
-        rows: typed rows: columns under the table's spelling, in the Arrow type of the table's type, then
-            `MARKER_COLUMN` as int8 (already filled in for marker-free files). Columns the file lacks are absent.
-            Partition columns are there, constant.
-        markers: how many rows of each effective marker.
-        has_marker: whether the file had a marker column.
-        byte_count: of its data columns (LZ-9.3).
-        diagnostics: warnings and information about it.
-        landed_bytes: its size.
-        passthrough: a verified copy, to be added to the table unchanged (LZ-4.19); None where rows are applied.
-        reason: why it has none, in words; `""` where that was not looked at.
-    """
-
-    path: str
-    etag: str
-    digest: str
-    modified_ns: int
+    path: str  # from the table folder
+    etag: str  # of the content that was read
+    digest: str  # of its bytes, hex
+    modified_ns: int  # its LastModified
+    # typed rows: columns under the table's spelling, in the Arrow type of the table's type, then `MARKER_COLUMN` as
+    # int8 (already filled in for marker-free files). Columns the file lacks are absent. Partition columns are there,
+    # constant.
     rows: RowStore
-    markers: Mapping[int, int]
-    has_marker: bool
-    byte_count: int
+    markers: Mapping[int, int]  # how many rows of each effective marker
+    has_marker: bool  # whether the file had a marker column
+    byte_count: int  # of its data columns (LZ-9.3)
     diagnostics: tuple[Diagnostic, ...] = ()
-    landed_bytes: int = 0
+    landed_bytes: int = 0  # its size
+    # a verified copy, to be added to the table unchanged (LZ-4.19); None where rows are applied
     passthrough: Path | None = None
-    reason: str = ""
+    reason: str = ""  # why it has none, in words; `""` where that was not looked at
 
     @property
     def row_count(self) -> int:
-        """How many rows it holds."""
         return sum(self.markers.values())
 
     @property
@@ -90,17 +76,13 @@ class FileRows:
 
 @dataclass(frozen=True)
 class ChangeBatch:
-    """Consecutive change files that go into one commit.
+    """Consecutive change files that go into one commit."""
 
-    Attributes:
-        files: in detection order; may be empty when only a table is to be created. All are passthrough, or none.
-        schema: the table's schema after this batch: that before it, plus new columns at the end.
-        key_columns: in the table's spelling; empty in a keyless table (then every marker is 0). Where no file has a
-            row, those of unknown type are left out (LZ-5.13).
-    """
-
+    # in detection order; may be empty when only a table is to be created. All are passthrough, or none.
     files: tuple[FileRows, ...]
-    schema: TableSchema
+    schema: TableSchema  # the table's schema after this batch: that before it, plus new columns at the end
+    # in the table's spelling; empty in a keyless table (then every marker is 0). Where no file has a row, those of
+    # unknown type are left out (LZ-5.13).
     key_columns: tuple[str, ...] = ()
 
     @property
@@ -110,30 +92,21 @@ class ChangeBatch:
 
     @property
     def accounted_bytes(self) -> int:
-        """What its files count for."""
         return sum(file.accounted_bytes for file in self.files)
 
 
 @dataclass(frozen=True)
 class BatchRecord:
-    """What a commit says about itself: it goes, as JSON, into the commit (see `record`).
+    """What a commit says about itself: it goes, as JSON, into the commit (see `record`)."""
 
-    Attributes:
-        mirror: this ROOT's mirror, a random id.
-        root_identity: of ROOT's own folders at that time; distinguishes a copied ROOT from a recreated folder.
-        progress: after this batch; `progress.batch` is the transaction version. Only applied files that still
-            are in the table folder are in it, and no rejection, waiting files or diagnostics.
-        files: this batch's files, by path from the table folder.
-        folder: the table folder, from the landing zone's top.
-        plan: how the batch was merged, in words for people; `""` where there was no choice.
-    """
-
-    mirror: str
-    root_identity: str
+    mirror: str  # this ROOT's mirror, a random id
+    root_identity: str  # of ROOT's own folders at that time; distinguishes a copied ROOT from a recreated folder
+    # after this batch; `progress.batch` is the transaction version. Only applied files that still are in the table
+    # folder are in it, and no rejection, waiting files or diagnostics.
     progress: Progress
-    files: tuple[str, ...]
-    folder: str = ""
-    plan: str = ""
+    files: tuple[str, ...]  # this batch's files, by path from the table folder
+    folder: str = ""  # the table folder, from the landing zone's top
+    plan: str = ""  # how the batch was merged, in words for people; `""` where there was no choice
 
     @property
     def application(self) -> str:
@@ -143,55 +116,35 @@ class BatchRecord:
 
 @dataclass(frozen=True)
 class TableSnapshot:
-    """One version of a Delta table, opened once for a batch and passed on. Opening it starts no JVM.
+    """One version of a Delta table, opened once for a batch and passed on. Opening it starts no JVM."""
 
-    Attributes:
-        version: the newest when it was opened.
-        schema: columns in order, with nullability; partition columns.
-        record: of the newest commit that carries one (external commits carry none); None where none does.
-        record_version: that commit's version; -1 where none does.
-        takes_files: whether data files can be added to it without Spark.
-        feeds_changes: whether it has a change data feed, or had one.
-        count_rows: returns how many rows it holds; None where that is not known.
-        log: what its writer has opened.
-    """
-
-    version: int
-    schema: TableSchema
+    version: int  # the newest when it was opened
+    schema: TableSchema  # columns in order, with nullability; partition columns
+    # of the newest commit that carries one (external commits carry none); None where none does
     record: BatchRecord | None
-    record_version: int
-    takes_files: bool = True
-    feeds_changes: bool = False
+    record_version: int  # that commit's version; -1 where none does
+    takes_files: bool = True  # whether data files can be added to it without Spark
+    feeds_changes: bool = False  # whether it has a change data feed, or had one
+    # returns how many rows it holds; None where that is not known
     count_rows: Callable[[], int | None] = field(default=lambda: None, compare=False, repr=False)
-    log: Any = field(default=None, compare=False, repr=False)
+    log: Any = field(default=None, compare=False, repr=False)  # what its writer has opened
 
 
 @dataclass(frozen=True)
 class MatchCounts:
-    """How many of one file's changes matched unexpected rows, each at its position (LZ-4.3, LZ-4.4).
+    """How many of one file's changes matched unexpected rows, each at its position (LZ-4.3, LZ-4.4)."""
 
-    Attributes:
-        duplicate_inserts: inserts of a key that had a row (ME039).
-        multi_row_changes: updates and deletes that matched several rows (ME043).
-    """
-
-    duplicate_inserts: int = 0
-    multi_row_changes: int = 0
+    duplicate_inserts: int = 0  # inserts of a key that had a row (ME039)
+    multi_row_changes: int = 0  # updates and deletes that matched several rows (ME043)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a commit did.
-
-    Attributes:
-        version: the Delta version.
-        matches: per file of the batch, in order.
-        method: how its files were applied: `passthrough`, `append`, `merge`; `""` where no row changed.
-    """
+    """What a commit did."""
 
     version: int
-    matches: tuple[MatchCounts, ...] = ()
-    method: str = ""
+    matches: tuple[MatchCounts, ...] = ()  # per file of the batch, in order
+    method: str = ""  # how its files were applied: `passthrough`, `append`, `merge`; `""` where no row changed
 
 
 class DeltaWriter(Protocol):
@@ -224,13 +177,9 @@ class DeltaWriter(Protocol):
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
     ) -> pa.Table | None:
-        """The table's rows; None where there is no such table.
+        """The rows of a version, the newest by default; None where there is no such table.
 
-        Args:
-            table: by folder.
-            version: the newest by default.
-            limit: the most rows that are given; None for all.
-            where: which rows are given; the others are in memory only a batch at a time.
+        At most `limit` are given, and those that `where` chooses; the others are in memory only a batch at a time.
 
         Raises:
             UsageError: the table has no such version.
@@ -247,19 +196,12 @@ class DeltaWriter(Protocol):
     ) -> Outcome:
         """Evolve the schema, replay the batch's changes and record them, atomically, exactly once.
 
-        Args:
-            table: by folder.
-            batch: change files, read against the snapshot.
-            record: what the commit carries.
-            snapshot: of the table; opened here where there is none. Rows that another program changed since are a
-                conflict.
-
-        The result equals `landing_zone.change.replay`, whatever the table holds. A commit is made even where no
-        row changes: progress is recorded. The record's transaction version makes it exactly-once: where the table
-        already carries this application id at this version or above, nothing is done and `CommitConflict` is
-        raised, so that the caller reads the state again. The commit is on the disk when this returns.
-
-        Passthrough files are added unchanged; a new table's first ones in the commit that creates it.
+        The batch was read against the snapshot, which is opened here where there is none: rows that another program
+        changed since are a conflict. The result equals `landing_zone.change.replay`, whatever the table holds. A commit
+        is made even where no row changes: progress is recorded. The record's transaction version makes it exactly-once:
+        where the table already carries this application id at this version or above, nothing is done and
+        `CommitConflict` is raised, so that the caller reads the state again. The commit is on the disk when this
+        returns. Passthrough files are added unchanged; a new table's first ones in the commit that creates it.
 
         Raises:
             CommitConflict: another writer was first, or the table no longer takes files; nothing was committed.
@@ -299,30 +241,18 @@ class DeltaWriter(Protocol):
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """One commit of a Delta table.
-
-    Attributes:
-        version: Delta version.
-        timestamp_ms: milliseconds since 1970.
-        operation: in Delta's words.
-        files: change files it holds; empty for commits that hold none.
-        rows: rows of those files.
-        engine: who made it.
-        metrics: Delta's own operation metrics.
-        plan: how the batch was merged, in words; `""` where there was no choice.
-        applied_by: how its files got there: `passthrough`, `append`, `merge`; `""` where no row did.
-        passthrough_skipped: why files were not added unchanged, in words, by path.
-    """
+    """One commit of a Delta table."""
 
     version: int
-    timestamp_ms: int
-    operation: str
-    files: tuple[str, ...] = ()
-    rows: int = 0
-    engine: str = ""
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    plan: str = ""
-    applied_by: str = ""
+    timestamp_ms: int  # milliseconds since 1970
+    operation: str  # in Delta's words
+    files: tuple[str, ...] = ()  # change files it holds; empty for commits that hold none
+    rows: int = 0  # rows of those files
+    engine: str = ""  # who made it
+    metrics: Mapping[str, str] = field(default_factory=dict)  # Delta's own operation metrics
+    plan: str = ""  # how the batch was merged, in words; `""` where there was no choice
+    applied_by: str = ""  # how its files got there: `passthrough`, `append`, `merge`; `""` where no row did
+    # why files were not added unchanged, in words, by path
     passthrough_skipped: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -62,14 +62,9 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
 
     @abstractmethod
     def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
-        """Commit staged changes to a table in one commit that carries the record.
+        """Commit staged changes of a batch, at least one row, in one commit that carries the record.
 
-        Args:
-            table: by folder.
-            log: the snapshot that the changes were made against, with the batch's columns.
-            batch: the change files.
-            changes: the same, as net changes in Parquet; at least one row.
-            record: of the batch.
+        They were made against the snapshot `log`, which has the batch's columns.
 
         Raises:
             CommitConflict: another writer was first, or changed rows since the snapshot; nothing was committed.

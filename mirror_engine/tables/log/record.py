@@ -152,25 +152,17 @@ def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
 
 @dataclass
 class Commit:
-    """One commit.
+    """One commit."""
 
-    Attributes:
-        information: what it says of itself (`commitInfo`); empty where it says nothing.
-        changes_rows: whether rows were added, changed or removed.
-        describes: whether it says what the table is: columns, properties, or the features that readers need.
-        added: data files it adds, as the log spells them, with their sizes in bytes.
-        removed: data files it removes.
-        change_data: files of the change data feed, as `added`.
-        has_vectors: whether a file's deleted rows stand in a deletion vector.
-    """
-
+    # what it says of itself (`commitInfo`); empty where it says nothing
     information: Mapping[str, Any] = field(default_factory=dict)
-    changes_rows: bool = False
-    describes: bool = False
+    changes_rows: bool = False  # whether rows were added, changed or removed
+    describes: bool = False  # whether it says what the table is: columns, properties, or the features that readers need
+    # data files it adds, as the log spells them, with their sizes in bytes
     added: dict[str, int] = field(default_factory=dict)
-    removed: set[str] = field(default_factory=set)
-    change_data: dict[str, int] = field(default_factory=dict)
-    has_vectors: bool = False
+    removed: set[str] = field(default_factory=set)  # data files it removes
+    change_data: dict[str, int] = field(default_factory=dict)  # files of the change data feed, as `added`
+    has_vectors: bool = False  # whether a file's deleted rows stand in a deletion vector
 
     @property
     def metadata(self) -> object:

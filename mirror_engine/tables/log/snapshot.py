@@ -104,20 +104,13 @@ _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 
 @dataclass(frozen=True)
 class DataFile:
-    """A Parquet file that is part of a version of a table.
-
-    Attributes:
-        path, size: of the file, in bytes.
-        rows: how many rows it holds by its statistics, deleted ones included; None where it has none.
-        partition: values of the partition columns, by their logical names.
-        kept: per row from the first, False where a deletion vector took it; rows after its end are kept. None
-            without one.
-    """
+    """A Parquet file that is part of a version of a table."""
 
     path: TablePath
-    size: int
-    rows: int | None
-    partition: Mapping[str, str | None]
+    size: int  # in bytes
+    rows: int | None  # by its statistics, deleted ones included; None where it has none
+    partition: Mapping[str, str | None]  # values of the partition columns, by their logical names
+    # per row from the first, False where a deletion vector took it; rows after its end are kept. None without one.
     kept: pa.BooleanArray | None
 
 

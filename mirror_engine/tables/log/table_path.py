@@ -50,21 +50,15 @@ class StorePath:
     A file is there whole or not at all, and durable once it was written. A folder is the beginning of its files'
     names. Every method raises `StorageUnavailable` where the store cannot be asked; those that read a file raise
     FileNotFoundError where it is absent.
-
-    Attributes:
-        place: the folder that `path` is below.
-        path: `/` between its parts; `""` for `place` itself.
-        store: obstore's, rooted at `place`.
-        storage: of the same files.
-        listed: what is known of the file; `stat` does not ask again.
-        commits: of a log that is looked at as it is at one moment, what was read of it; None keeps nothing.
     """
 
-    place: StoreUrl
-    path: str
-    store: Any = field(compare=False, repr=False)
-    storage: Storage = field(compare=False, repr=False)
+    place: StoreUrl  # the folder that `path` is below
+    path: str  # `/` between its parts; `""` for `place` itself
+    store: Any = field(compare=False, repr=False)  # obstore's, rooted at `place`
+    storage: Storage = field(compare=False, repr=False)  # of the same files
+    # what is known of the file; `stat` does not ask again
     listed: FileStatus | None = field(default=None, compare=False, repr=False)
+    # of a log that is looked at as it is at one moment, what was read of it; None keeps nothing
     commits: dict[str, tuple[bytes, FileStatus]] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
