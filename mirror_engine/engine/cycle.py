@@ -143,7 +143,6 @@ class Engine:
         # of cleaning: such a table can still be read
         self._cleaning_backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
         self._failures: Failures = {}  # the last of each table, until its next try or longer
-        self._left_failures = context.ledger.failures()
         self._delta_folders: DeltaFolders | None = None
         self._damaged: Mapping[str, TableDamaged] = {}  # found by the last plans
         self._carried_out: Mapping[TableName, Plan] = {}  # in the last cycle: none is repeated without a pause
@@ -405,10 +404,8 @@ class Engine:
         """Leave what is tried again, by table folder, in the ledger, for `status` of another process."""
         failures = {**self._failures, **self.last.failures}
         left = {table.folder if table else "": error.to_json() for table, error in failures.items()}
-        if left != self._left_failures:
-            with suppress(StorageUnavailable):  # they are only shown
-                self.context.ledger.set_failures(left)
-                self._left_failures = left
+        with suppress(StorageUnavailable):  # they are only shown
+            self.context.ledger.set_failures(left)
 
     def _retry(self, table: TableName | None, error: TransientError, backoff: Backoff | None = None) -> TransientError:
         error.__cause__ = error.__context__ = error.__traceback__ = None  # their frames hold the rows of a batch

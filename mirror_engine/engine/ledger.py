@@ -117,9 +117,10 @@ class Ledger:
         return row[0] if row else ""
 
     def set_property(self, name: str, value: str) -> None:
-        """Set a property of the mirror as a whole."""
+        """Set a property of the mirror as a whole; nothing is written where it has that value."""
         with self._lock, _disk_trouble(), self._connection:
-            self._connection.execute("INSERT OR REPLACE INTO properties VALUES (?, ?)", (name, value))
+            if self.get_property(name) != value:
+                self._connection.execute("INSERT OR REPLACE INTO properties VALUES (?, ?)", (name, value))
 
     def failures(self) -> Mapping[str, Mapping[str, Any]]:
         """Return why tables are tried again, by landing folder, `""` for the zone: code, message and help of each."""
@@ -130,7 +131,7 @@ class Ledger:
 
     def set_failures(self, failures: Mapping[str, Mapping[str, Any]]) -> None:
         """Replace them."""
-        self.set_property(_FAILURES, json.dumps(failures))
+        self.set_property(_FAILURES, json.dumps(failures) if failures else "")
 
     def tables(self) -> Mapping[TableName, Progress]:
         """Return the progress of all known tables."""

@@ -391,8 +391,7 @@ class ZonePlanner:
         }
         is_recorded = updates <= {(table, progress.identity) for table, progress in ledger.tables().items()}
         is_certain = self._zone.identity and not self._zone.unlisted and not root.is_mount_lost
-        is_new = str(root.now) != ledger.get_property(ROOT_IDENTITY)
-        if is_new and is_certain and is_recorded and {*in_progress} <= {str(root.now)}:
+        if is_certain and is_recorded and {*in_progress} <= {str(root.now)}:
             ledger.set_property(ROOT_IDENTITY, str(root.now))
 
     def _plan(self, listing: TableListing, circumstances: Circumstances) -> Plan:

@@ -70,7 +70,7 @@ def note_logs(context: EngineContext) -> None:
     with suppress(TransientError):
         for table, progress in context.ledger.tables().items():
             name, stamp = _stamp(context, table, progress)
-            if stamp and stamp != context.ledger.get_property(name):
+            if stamp:
                 context.ledger.set_property(name, stamp)
 
 
