@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -341,11 +342,10 @@ class Engine:
         self._janitor.keep(listings.keys())
         uncleanable = self._cleaning_backoff.waiting
         for table, plan in plans.items():
-            task = TableTask(plan, listings.get(table), zone.folder, root, is_cleaned=table in uncleanable)
-            if table in paused:
-                task.steps.clear()
-            task.has_steps = bool(task.steps)
-            if task.has_steps or self._replayer.can_clean(task):
+            steps = deque(() if table in paused else plan.steps)
+            place = listings.get(table), zone.folder, root
+            task = TableTask(plan, *place, steps, bool(steps), is_cleaned=table in uncleanable)
+            if steps or self._replayer.can_clean(task):
                 self._scheduler.submit(task, stop)
 
     def _collect(self, result: CycleResult, is_due: Callable[[], bool] | None) -> tuple[set[TableName], set[TableName]]:

@@ -190,14 +190,11 @@ class TableTask:
     listing: TableListing | None
     zone: str
     root_identity: str
+    steps: deque[Step]
+    has_steps: bool
     is_cleaned: bool = False
     is_cleaning: bool = False
-    has_steps: bool = False
-    steps: deque[Step] = field(default_factory=deque)
     pending: deque[LandedFile] = field(default_factory=deque)
-
-    def __post_init__(self) -> None:
-        self.steps.extend(self.plan.steps)
 
     @property
     def table(self) -> TableName:

@@ -8,6 +8,7 @@ import threading
 from unittest.mock import Mock
 
 import pytest
+from scripted_faults import Failing, faulty
 from shop import Shop, name, row
 
 from mirror_engine.engine.cycle import RunResult
@@ -35,6 +36,19 @@ class Meddling(list):
         if isinstance(event, FileRead) and self._meddle:
             meddle, self._meddle = self._meddle, None
             meddle()
+
+
+def test_a_table_that_cannot_be_dropped_just_now_is_dropped_in_a_later_cycle(tmp_path):
+    shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), Failing("drop", times=1)))
+    orders = shop.orders()
+    orders.insert(row(1))
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        orders.drop()
+        running.cycle(NO_STOP)
+        assert shop.writer.tables() == ["dbo/Orders"]
+        running.cycle(NO_STOP)
+        assert shop.writer.tables() == []
 
 
 def test_a_file_replaced_after_it_was_read_is_read_again(tmp_path):

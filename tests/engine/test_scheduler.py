@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 
 import pytest
 
@@ -20,7 +21,8 @@ ORDERS, ITEMS, STORES = (TableName("", name) for name in ("Orders", "Items", "St
 
 def task(name, batches=1):
     """A task with steps that only the scheduler looks at."""
-    return TableTask(Plan(TableName("", name), CaughtUp(), tuple(range(batches))), None, "", "", is_cleaned=True)
+    plan = Plan(TableName("", name), CaughtUp())
+    return TableTask(plan, None, "", "", deque(range(batches)), has_steps=True, is_cleaned=True)
 
 
 def run_all(scheduler):
