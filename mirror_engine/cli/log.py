@@ -279,11 +279,7 @@ class Progress:
     def line(self) -> str:
         """What is going on now."""
         with self._lock:
-            parts = [f"{work.table}: {work}" for work in self._work.values()]
-            if setup := self._setup:
-                parts.insert(
-                    0, f"{setup.doing} {setup.what}" + (f" ({setup.done} of {setup.total})" if setup.total else "")
-                )
+            parts = [f"{name}: {words}" if words else name for name, words, *_ in self._going_on()]
             done = f"{count(self._commits, 'commit')} so far"
         return f"[{short_span(time.monotonic() - self._started)}] {'; '.join(parts) or done}"
 
@@ -295,14 +291,17 @@ class Progress:
         now = time.monotonic()
         shown = Table.grid(padding=(0, 1))
         with self._lock:
-            if setup := self._setup:
-                total = setup.total or None
-                counts = f"{setup.done} of {total}" if total else ""
-                bar = ProgressBar(total, setup.done, width=20, pulse=not total)
-                shown.add_row(f"{setup.doing} {setup.what}", bar, counts, short_span(now - self._started))
-            for work in self._work.values():
-                bar = ProgressBar(2 * work.files, work.read + work.committed, width=20)
-                shown.add_row(work.table, bar, str(work), short_span(now - work.started))
+            for name, words, total, done, started in self._going_on():
+                bar = ProgressBar(total, done, width=20, pulse=total is None)
+                shown.add_row(name, bar, words, short_span(now - started))
             if self._is_lasting and not shown.rows:
                 shown.add_row(line(f"waiting for change files; {count(self._commits, 'commit')} so far", "dim"))
         return shown
+
+    def _going_on(self) -> Iterator[tuple[str, str, int | None, int, float]]:
+        """Setup, and the work on each table: name, words on it, a total, how much of that is done, and its start."""
+        if setup := self._setup:
+            words = f"{setup.done} of {setup.total}" if setup.total else ""
+            yield f"{setup.doing} {setup.what}", words, setup.total or None, setup.done, self._started
+        for work in self._work.values():
+            yield work.table, str(work), 2 * work.files, work.read + work.committed, work.started

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from mirror_engine.landing_zone.diagnostics import Severity, printable
-from mirror_engine.landing_zone.layout import TABLES, ZONE
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.monitoring.words import cell, span
 
@@ -98,16 +98,13 @@ def table_json(name: TableName, default_schema: str) -> dict[str, Any]:
 
 def delta_table_json(mirror: Mirror, delta_folder: str) -> dict[str, Any]:
     """The same of a Delta folder such as `dbo/Items`; the landing folder is null if it is gone."""
+    from mirror_engine.monitoring.status import table_reference
+
     schema, _, table = delta_folder.rpartition("/")
     default_schema = mirror.config.delta_default_schema
     names = [TableName(schema, table), *([TableName("", table)] if schema == default_schema else ())]
     present = next(filter(mirror.has_landing_folder, names), None)
-    folder = present.folder if present else None
-    return {
-        "table": (present or names[-1]).normalized,
-        "landing_folder": folder,
-        "delta_path": f"{TABLES}/{delta_folder}",
-    }
+    return table_reference(present or names[-1], delta_folder) | ({} if present else {"landing_folder": None})
 
 
 def diagnostic_lines(diagnostic: Diagnostic) -> Lines:
