@@ -14,12 +14,11 @@ from delta_scenario import Scenario, file_rows, schema_of
 
 from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES, ChangeBatch
 from mirror_engine.tables.changes.net_changes import Role
-from mirror_engine.tables.changes.net_changes_sql import stage_on_executors
 from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import create_table
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.merge.spark import SparkDeltaWriter
+from mirror_engine.tables.merge.spark import SparkDeltaWriter, stage_on_executors
 from mirror_engine.tables.spark.session import child_session
 
 pytestmark = pytest.mark.spark
