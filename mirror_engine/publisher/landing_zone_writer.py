@@ -39,17 +39,11 @@ _PROPERTIES = {
 
 
 class LandOptions(TypedDict, total=False):
-    """Where and when a change file lands.
+    """Where and when a change file lands."""
 
-    Attributes:
-        name: its name; by default the partition's next number.
-        partition: the Hive folder from the table folder, `day=1/site=b` (LZ-3.7).
-        modified_ns: LastModified in nanoseconds since 1970; by default now.
-    """
-
-    name: str
-    partition: str
-    modified_ns: int
+    name: str  # by default the partition's next number
+    partition: str  # the Hive folder from the table folder, `day=1/site=b` (LZ-3.7)
+    modified_ns: int  # LastModified in nanoseconds since 1970; by default now
 
 
 class TableOptions(TypedDict, total=False):

@@ -410,10 +410,7 @@ def test_of_a_history_that_is_gone_only_the_keys_left_are_compared(fabric):
     assert (found.verdict, found.is_partial) == ("equal", True)
     fabric.plant(lambda rows: [*(row for row in rows if row["Id"] not in (15, 3)), order(10)])
     (found,) = fabric.compare("Orders").values()
-    assert {(each.kind, each.keys[0].values["Id"]) for each in found.findings} == {
-        ("lost_delete", 10),
-        ("stale", 3),
-    }
+    assert {(each.kind, each.keys[0].values["Id"]) for each in found.findings} == {("lost_delete", 10), ("stale", 3)}
 
 
 def test_of_a_keyless_history_that_is_gone_only_rows_of_the_files_left_are_missed(tmp_path):

@@ -33,9 +33,7 @@ def counts(difference):
 
 def test_rows_are_matched_by_key_and_compared_cell_by_cell():
     difference = compare(
-        table((1, "a", 1.0), (2, "b", 2.0), (4, "d", 4.0)),
-        table((1, "a", 1.0), (2, "x", 2.5), (3, "c", 3.0)),
-        ["Id"],
+        table((1, "a", 1.0), (2, "b", 2.0), (4, "d", 4.0)), table((1, "a", 1.0), (2, "x", 2.5), (3, "c", 3.0)), ["Id"]
     )
     assert counts(difference) == (1, 1, 1, 1)
     assert difference.missing == ({"Id": 3, "Name": "c", "Price": 3.0},)

@@ -81,7 +81,7 @@ def test_validate_trace_and_diff_are_at_hand(mirror):
     assert (report.is_failing, [table.name for table in report.tables]) == (False, ["Empty", "Orders"])
     for key in (2, "2", {"ID": 2}):
         assert [(change.marker, change.effect) for change in mirror.trace("orders", key).changes] == [
-            *((0, "inserted"), (1, "updated")),
+            *((0, "inserted"), (1, "updated"))
         ]
     expected = [{"id": 1, "city": "<b>Graz</b> & more"}, {"id": 2}, {"ID": 10, "city": "Linz"}]
     assert not mirror.diff("orders", [row(1)]).is_equal

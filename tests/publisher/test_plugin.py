@@ -193,8 +193,7 @@ def test_diagnostics_below_the_minimum_severity_pass(mirror, landing_zone):
     mirror.assert_no_diagnostics(min_severity="error")
     mirror.assert_no_diagnostics(min_severity="warning", ignore=["ME002"])
     with pytest.raises(
-        AssertionError,
-        match=r"(?s)unexpected diagnostics:\n  warning: Loose.parquet.*\n    help: move it .*$",
+        AssertionError, match=r"(?s)unexpected diagnostics:\n  warning: Loose.parquet.*\n    help: move it .*$"
     ):
         mirror.assert_no_diagnostics(min_severity="warning")
     with pytest.raises(AssertionError, match="ME021"):

@@ -9,13 +9,7 @@ import pytest
 from careless_publishers import CARELESS, MARKER, Careful, KeepsItsNumbers
 
 from mirror_engine.errors import UsageError
-from mirror_engine.publisher.scenarios import (
-    RAISING,
-    FaultKind,
-    FaultyFiles,
-    SimulatedCrash,
-    row_problems,
-)
+from mirror_engine.publisher.scenarios import RAISING, FaultKind, FaultyFiles, SimulatedCrash, row_problems
 from mirror_engine.publisher.testing import ScenarioOutcome, Source, ZoneFiles, check_publisher
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look

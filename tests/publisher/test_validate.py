@@ -141,10 +141,7 @@ FIRST, METADATA = numbered_name(1), b'{"keyColumns": ["Id"]}'
 LOST = {
     "19 digits": ({"Orders/_metadata.json": METADATA, "Orders/0000000000000000001.parquet": b"x"}, "ME020"),
     "numbers begin at 0": ({"Orders/_metadata.json": METADATA, f"Orders/{'0' * 20}.parquet": b"x"}, "ME022"),
-    "a schema folder without its ending": (
-        {"HR/People/_metadata.json": METADATA, f"HR/People/{FIRST}": b"x"},
-        "ME003",
-    ),
+    "a schema folder without its ending": ({"HR/People/_metadata.json": METADATA, f"HR/People/{FIRST}": b"x"}, "ME003"),
     "no metadata": ({f"Orders/{FIRST}": b"x"}, "ME008"),
     "another format": ({"Orders/_metadata.json": METADATA, "Orders/00000000000000000001.csv": b"x"}, "ME021"),
     "a file outside of tables": ({"Orders/_metadata.json": METADATA, FIRST: b"x"}, "ME002"),

@@ -52,12 +52,7 @@ class MirrorInTest(Mirror):
     """The mirror of a test's landing zone, in Spark's tables without a `writer`; the fixture `mirror` is one."""
 
     def __init__(
-        self,
-        root: Path,
-        config: Config | None = None,
-        *,
-        writer: DeltaWriter | None = None,
-        clock: Clock | None = None,
+        self, root: Path, config: Config | None = None, *, writer: DeltaWriter | None = None, clock: Clock | None = None
     ) -> None:
         super().__init__(root, config, writer=writer, listeners=[self._record], clock=clock)
         self._has_synced = False

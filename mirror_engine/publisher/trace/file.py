@@ -12,7 +12,7 @@ from typing_extensions import assert_never
 from mirror_engine.engine import planner as plan
 from mirror_engine.engine.replayer import is_full
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.detection import detect, number_of, sequence_of
+from mirror_engine.landing_zone.detection import detect, number_of, numbered_name, sequence_of
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata
@@ -277,7 +277,7 @@ def _described(trace: TraceContext, order: Sequence[str], content: Content, stat
         case Blocked(missing) if missing in content:  # a place from which the files moved up: the name after all others
             partition = partition_of(missing)
             last = max((path for path in order if partition_of(path) == partition), key=number_of)
-            name = f"{number_of(last) + 1:020}.{last.rpartition('.')[2]}"
+            name = numbered_name(number_of(last) + 1, last.rpartition(".")[2])
             state = replace(state, missing=f"{partition}/{name}".lstrip("/"))
         case _:
             pass
