@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 BLOCKED = ""  # expected of a table in place of a code
 MAX_DIFFERENCES = 20
 MAX_DIAGNOSTICS = 10  # in a failure report
-_NAN = object()
 
 
 def described(table: TableStatus) -> str:
@@ -258,47 +257,43 @@ class Rows(SortedRows):
         Raises:
             TypeError: an expected row holds a value that no table does, such as a list.
         """
-        rows, expected_rows = self._by_key(self), self._by_key(expected)
-        lines = [line for key in {**expected_rows, **rows} for line in self._of_key(rows[key], expected_rows[key])]
+        by_key: defaultdict[Hashable, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+        for side, rows in enumerate((expected, self)):
+            for row in map(_plain, rows):
+                by_key[tuple(row.get(name) for name in (self.keys or row))][side].append(row)
+        lines = [line for pair in by_key.values() for line in self._of_key(*pair)]
         if not lines:
             lines = ["the same rows in another order; rows() sorts by key, then by all columns, NULL first"]
         hidden = [f"… and {len(lines) - MAX_DIFFERENCES} more"] if len(lines) > MAX_DIFFERENCES else []
         return [*lines[:MAX_DIFFERENCES], *hidden, *self.state.splitlines()]
 
-    def _by_key(self, rows: Iterable[Row]) -> defaultdict[Hashable, list[Row]]:
-        by_key: defaultdict[Hashable, list[Row]] = defaultdict(list)
-        for row in rows:
-            by_key[tuple(_plain(row).get(name) for name in (self.keys or row))].append(row)
-        return by_key
-
-    def _of_key(self, rows: list[Row], expected: list[Row]) -> list[str]:
+    def _of_key(self, expected: list[Row], rows: list[Row]) -> list[str]:
         missing, unexpected = _without(expected, rows), _without(rows, expected)
         if not (self.keys and len(missing) == len(unexpected) == 1):
-            lines = [f"missing: {dict(row)!r}" for row in missing]
-            return lines + [f"unexpected: {dict(row)!r}" for row in unexpected]
+            return [*(f"missing: {row!r}" for row in missing), *(f"unexpected: {row!r}" for row in unexpected)]
         (row,), (wanted,) = unexpected, missing
         key = ", ".join(f"{name}={wanted.get(name)!r}" for name in self.keys)
         cells = [
             f"{name} is {_cell(row, name)}, expected {_cell(wanted, name)}"
             for name in {**wanted, **row}
-            if not (name in row and name in wanted and _plain(row)[name] == _plain(wanted)[name])
+            if [name in row, row.get(name)] != [name in wanted, wanted.get(name)]
         ]
         return [f"different: {key}: {'; '.join(cells)}"]
 
 
 def _plain(row: Any) -> Any:  # noqa: ANN401 - whatever a test compares rows with
-    """A row in which NaN equals NaN; anything else as it is."""
+    """A row whose NaNs are one object, which Python takes for equal in a dict or list; anything else as it is."""
     if not isinstance(row, dict):
         return row
-    return {name: _NAN if isinstance(cell, float) and math.isnan(cell) else cell for name, cell in row.items()}
+    return {name: math.nan if isinstance(cell, float) and math.isnan(cell) else cell for name, cell in row.items()}
 
 
 def _without(rows: list[Row], others: list[Row]) -> list[Row]:
     """Rows that have no equal among the others, one for one."""
-    left, alone = [_plain(row) for row in others], []
+    left, alone = [*others], []
     for row in rows:
-        if _plain(row) in left:
-            left.remove(_plain(row))
+        if row in left:
+            left.remove(row)
         else:
             alone.append(row)
     return alone
