@@ -20,6 +20,7 @@ from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from ipaddress import IPv6Address, ip_address, ip_network
 from socket import SOCK_STREAM
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Literal
 
 import httptools
@@ -106,38 +107,25 @@ def _is_public(text: str) -> bool:
     return address.is_global and not (address.is_multicast or address.is_reserved) and address != AZURE_HOST
 
 
-class _Head:
-    """A request's target, by its parser; complete with the headers that follow it."""
-
-    target = b""
-    is_complete = False
-
-    def on_url(self, url: bytes) -> None:
-        self.target += url
-
-    def on_headers_complete(self) -> None:
-        self.is_complete = True
-
-
 async def _receive(connection: socket.socket) -> tuple[str, str, bool]:
     """A request's method and target, and whether its version has tunnels; RefusedError where more follows the head."""
-    head, size = _Head(), 0
-    parser = httptools.HttpRequestParser(head)
-    while not head.is_complete:
+    head, target = b"", bytearray()
+    while b"\r\n\r\n" not in head:
         data = await asyncio.get_running_loop().sock_recv(connection, MAX_HEAD_BYTES)
-        size += len(data)
-        if size > MAX_HEAD_BYTES:
-            raise RefusedError("431 Request Header Fields Too Large")
-        try:
-            parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            if upgrade.args[0] < len(data):  # data before the tunnel is granted
-                raise RefusedError(BAD_REQUEST) from None
-        except httptools.HttpParserError:
-            raise RefusedError(BAD_REQUEST) from None
+        head += data
         if not data:
             raise RefusedError(BAD_REQUEST)
-    return parser.get_method().decode(), head.target.decode("latin-1"), parser.get_http_version() in {"1.0", "1.1"}
+        if len(head) > MAX_HEAD_BYTES:
+            raise RefusedError("431 Request Header Fields Too Large")
+    parser = httptools.HttpRequestParser(SimpleNamespace(on_url=target.extend))
+    try:
+        parser.feed_data(head)
+    except httptools.HttpParserUpgrade as upgrade:
+        if upgrade.args[0] < len(head):  # data before the tunnel is granted
+            raise RefusedError(BAD_REQUEST) from None
+    except httptools.HttpParserError:
+        raise RefusedError(BAD_REQUEST) from None
+    return parser.get_method().decode(), target.decode("latin-1"), parser.get_http_version() in {"1.0", "1.1"}
 
 
 async def grant_tunnel(
