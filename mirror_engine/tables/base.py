@@ -188,7 +188,7 @@ class DeltaWriter(Protocol):
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         """The table's commits, newest first."""
 
-    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
+    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> None:
         """Make an empty table in one commit that carries the record, durably. A table already there is left alone."""
 
     def apply(

@@ -89,16 +89,14 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         log = open_log(self.path(table))
         return None if log is None else log.snapshot()
 
-    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
+    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> None:
         folder = self.path(table)
-        if (known := open_log(folder)) is not None:
-            return Outcome(known.version)
+        if open_log(folder):
+            return
         _refuse_misread(table, folder)
-        if not create_table(folder, schema, record, change_data_feed=self._feed):
-            return Outcome(open_known(table, folder).version)
-        make_durable(folder, -1)
-        self.forget(folder)
-        return Outcome(0)
+        if create_table(folder, schema, record, change_data_feed=self._feed):
+            make_durable(folder, -1)
+            self.forget(folder)
 
     def apply(
         self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None

@@ -122,7 +122,7 @@ class Scenario:
         return BatchRecord("mirror", "anchor", progress, tuple(applied), "T")
 
     def create(self):
-        return self.writer.create(self.table, self.schema, self.record())
+        self.writer.create(self.table, self.schema, self.record())
 
     def file(self, names, *rows):
         return file_rows(f"{self.batch + 1:020}.parquet", self.schema, names, *rows)

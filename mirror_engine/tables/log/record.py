@@ -101,22 +101,18 @@ def history_entry(version: int, commit: Mapping[str, Any]) -> HistoryEntry:
     """A commit as an entry of its table's history, by what its `commitInfo` says."""
     operation, metadata = str(commit.get("operation") or ""), commit.get("userMetadata")
     timestamp = commit.get("inCommitTimestamp", commit.get("timestamp"))
-    entry = HistoryEntry(
+    record = from_metadata(metadata) if carried_from(metadata) is None else None
+    known, files = (record.progress.applied, record.files) if record else ({}, ())
+    applied = {path: known[path] for path in files if path in known}
+    return HistoryEntry(
         version,
         timestamp if isinstance(timestamp, int) else 0,
         operation,
+        files,
+        rows=sum(file.rows for file in applied.values()),
         engine=str(commit.get("engineInfo") or ""),
         metrics={name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
-    )
-    record = from_metadata(metadata) if carried_from(metadata) is None else None
-    if record is None:
-        return entry
-    applied = {path: record.progress.applied[path] for path in record.files if path in record.progress.applied}
-    return replace(
-        entry,
-        files=record.files,
-        rows=sum(file.rows for file in applied.values()),
-        plan=record.plan,
+        plan=record.plan if record else "",
         applied_by=next((file.applied_by for file in applied.values()), ""),
         passthrough_skipped={
             path: file.passthrough_skipped_because for path, file in applied.items() if file.passthrough_skipped_because

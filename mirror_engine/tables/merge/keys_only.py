@@ -326,10 +326,9 @@ class KeyWriter(InProcessWriter):
             known.version, known.schema, known.record, known.version, count_rows=lambda: known.keys.row_count
         )
 
-    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
+    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> None:
         with self._lock:
             self._tables.setdefault(table, _Table(schema, record))
-        return Outcome(self._tables[table].version)
 
     def apply(
         self,

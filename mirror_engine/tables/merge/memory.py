@@ -91,13 +91,11 @@ class MemoryDeltaWriter(InProcessWriter):
         record = from_metadata(last.metadata)
         return TableSnapshot(newest, last.schema, record, newest, count_rows=lambda: len(last.rows))
 
-    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> Outcome:
+    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> None:
+        transactions = {record.application: record.progress.batch}
+        made = _Commit(schema, (), to_metadata(record), "CREATE TABLE", now_ms(), transactions)
         with self._lock:
-            if table in self._tables:
-                return Outcome(len(self._tables[table]) - 1)
-            transactions = {record.application: record.progress.batch}
-            self._tables[table] = [_Commit(schema, (), to_metadata(record), "CREATE TABLE", now_ms(), transactions)]
-            return Outcome(0)
+            self._tables.setdefault(table, [made])
 
     def apply(
         self,
