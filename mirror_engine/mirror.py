@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 
     _Failed = Callable[[str, TransientError], None]
 
-LOOK_SECONDS = 600.0  # in a store, where a look at each table is a request
-
 
 @dataclass(frozen=True)
 class MirrorSnapshot:
@@ -222,8 +220,8 @@ class Mirror:
         holder, is_continued = lease_of(self.root)
         ledger = Ledger.read(state_folder(self.root) / LEDGER) if is_continued else Ledger.fresh()
         try:
-            zone = self._poller().scan()
             context = self._context(ledger, emit=ignore)
+            zone = Poller(self._storage, self.config, context.requests).scan()
             context = replace(context, writer=cast("DeltaWriter", TablesReadOnce(self._writer)))
             if holder is None:
                 context = as_fabric_has_it(context, zone)
@@ -367,18 +365,12 @@ class Mirror:
     def _passthrough(self) -> PassthroughReader:
         return self._spark_backend.passthrough()
 
-    def _poller(self) -> Poller:
-        return Poller(self._storage, self.config, self._counted())
-
-    def _counted(self) -> Requests | None:
-        return None if isinstance(self.root, Path) else self._requests
-
     def _context(
         self, ledger: Ledger, emit: Callable[[Event], None], check_lock: Callable[[], None] = lambda: None
     ) -> EngineContext:
         parts = self._storage, self._writer, ledger, self.config, self._clock, emit
-        look_seconds = 0.0 if isinstance(self.root, Path) else LOOK_SECONDS
-        return EngineContext(*parts, self._is_lasting, check_lock, look_seconds)
+        requests = None if isinstance(self.root, Path) else self._requests
+        return EngineContext(*parts, self._is_lasting, check_lock, requests)
 
     def _lock(self, stop: threading.Event | None = None) -> AbstractContextManager[Callable[[], None]]:
         """Hold ROOT; one in a store that has no lease or ledger of this engine may be one that Fabric mirrors."""
@@ -408,13 +400,7 @@ class Mirror:
             write_effective(state / OPTIONS, self.config)
             ledger = Ledger.open(state / LEDGER)
             context = self._context(ledger, self._emit, check_lock)
-            engine = Engine(
-                context,
-                self._reader,
-                self._passthrough,
-                self._counted(),
-                MonitoringFiles(context).write,
-            )
+            engine = Engine(context, self._reader, self._passthrough, MonitoringFiles(context).write)
             try:
                 with Heartbeat(context):
                     yield engine

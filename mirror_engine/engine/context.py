@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mirror_engine.events import Listener
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.remote import Requests
     from mirror_engine.tables.base import DeltaWriter
 
 
@@ -24,8 +25,8 @@ class EngineContext:
     Attributes:
         is_lasting: whether the engine goes on until it is stopped.
         check_lock: makes certain that ROOT is still held, before anything is written to it: see `lock_root`.
-        look_seconds: how long a plan goes by the last look for commits of other programs.
-        looks: the last such look by Delta folder: the version after which it looked, when, and what it found.
+        requests: counts those of a store; None on this machine.
+        looks: for commits of other programs, the last by Delta folder: after which version, when, and what it found.
     """
 
     storage: Storage
@@ -36,7 +37,7 @@ class EngineContext:
     emit: Listener
     is_lasting: bool = False
     check_lock: Callable[[], None] = lambda: None
-    look_seconds: float = 0.0
+    requests: Requests | None = None
     looks: dict[str, tuple[int, float, int]] = field(default_factory=dict)
 
     def delta_folder(self, table: TableName) -> str:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.states import TableState
-    from mirror_engine.storage.remote import Requests
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
 
@@ -117,7 +116,7 @@ class CycleResult:
 class Engine:
     """Runs cycles over one landing zone; `publish` gets the plans of each before they are carried out.
 
-    `reader` and `passthrough`: see `Replayer`; `requests` counts those of a store.
+    `reader` and `passthrough`: see `Replayer`.
 
     Attributes:
         context: what its parts share.
@@ -129,12 +128,11 @@ class Engine:
         context: EngineContext,
         reader: Callable[[], OrderedReader],
         passthrough: Callable[[], PassthroughReader] | None = None,
-        requests: Requests | None = None,
         publish: Callable[[Mapping[TableName, Plan]], None] = lambda _: None,
     ) -> None:
         self.context = context
         self.last = CycleResult()
-        self.poller = Poller(context.storage, context.config, requests)
+        self.poller = Poller(context.storage, context.config, context.requests)
         self._janitor = Janitor(context.storage, context.config, context.clock, context.check_lock)
         self._publish = publish
         self._replayer = Replayer(context, self._janitor, reader, passthrough)

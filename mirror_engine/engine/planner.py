@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import LandedFile, ZoneListing
 
 REFUSED_COMMIT = "ME086"
+LOOK_SECONDS = 600.0  # in a store, where a look for commits of other programs is a request for each table
 STICKY_CODES = frozenset({"ME025", "ME028", "ME029", "ME071"})  # reported once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
 ARRIVAL_SECONDS = 60.0  # from a file's creation, with 0 bytes, to its content
@@ -412,7 +413,7 @@ class ZonePlanner:
         try:
             if folder in self._folders.damaged:
                 raise self._folders.damaged[folder]
-            known_for = self._context.look_seconds
+            known_for = LOOK_SECONDS if self._context.requests else 0.0
             version = latest_external_change(self._context, table, progress, known_for) if progress else None
         except TableDamaged as error:
             self.damaged[folder] = error

@@ -146,7 +146,7 @@ def test_names_that_lists_show_late_are_applied_once_and_in_order(emulator, onel
 
 @pytest.mark.parametrize("gap", [1, 5])
 def test_a_late_commit_of_a_drop_is_taken_back_from_an_idle_table(onelake_server, tmp_path, monkeypatch, gap):
-    monkeypatch.setattr("mirror_engine.mirror.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("mirror_engine.engine.planner.LOOK_SECONDS", 0.0)
     with onelake_server.in_use() as server:
         root = server.new_root()
         StorePublisher(root).table("Orders", keys=["id"], types=TYPES).initial_load(row(1), row(2))
