@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -394,6 +395,8 @@ def typed(texts: Sequence[str | None], kind: pa.DataType) -> pa.Array:
     parse = PARSERS["binary"]
     if pa.types.is_decimal(kind):
         texts, parse = [text or None for text in texts], Decimal
+        with suppress(pa.ArrowInvalid):
+            return pa.array(texts, pa.string()).cast(kind)
     values: list[Any] = []
     try:
         for text in texts:  # not a comprehension: how far it came is the position
