@@ -71,6 +71,12 @@ def crash(machine, holder=None):
     machine.file.write(leases._content(me), machine.file.read())
 
 
+def fall_asleep(held):
+    """A machine that sleeps renews nothing."""
+    held._stopped.set()
+    held._thread.join()
+
+
 def test_one_engine_holds_it_and_the_other_says_who_and_since_when(machines):
     one, two = machines
     with one.hold() as held:
@@ -106,15 +112,6 @@ def test_the_ledger_of_a_machine_is_that_of_the_last_engine_or_not(machines):
     assert found == [False, True, False, False, True]
 
 
-def test_after_a_crash_the_same_machine_goes_on_at_once(machines):
-    one, _ = machines
-    crash(one)
-    started = time.monotonic()
-    with one.hold():
-        assert one.is_continued
-        assert time.monotonic() - started < 0.2
-
-
 @pytest.mark.parametrize("skew", [-3600.0, 3600.0])
 def test_another_machine_waits_until_a_lease_has_expired_whatever_its_clock_says(machines, monkeypatch, skew):
     one, two = machines
@@ -141,8 +138,7 @@ def test_a_wrong_clock_never_takes_a_lease_that_is_renewed(machines, monkeypatch
 def test_who_lost_the_lease_is_stopped_at_the_next_check(machines):
     one, two = machines
     with one.hold() as held:
-        held._stopped.set()  # a machine that sleeps renews nothing
-        held._thread.join()
+        fall_asleep(held)
         written(two.file._store, id="other", host="worker-2", process=8)
         time.sleep(0.15)
         with pytest.raises(RootLocked, match=r"the lease was lost to another engine: worker-2 \(process 8\)"):
@@ -206,8 +202,7 @@ def test_a_repeated_request_is_no_loss(machines):
 def test_an_unanswered_renewal_is_repeated_before_anything_is_written(machines, fault):
     one, _ = machines
     with one.hold() as held:
-        held._stopped.set()
-        held._thread.join()
+        fall_asleep(held)
         held._file = Answers(one.file, fault, fault)
         time.sleep(0.15)
         for _ in range(2):
@@ -225,15 +220,19 @@ def test_a_lease_whose_taking_was_answered_late_is_renewed_before_anything_is_wr
             held.check()
 
 
-@pytest.mark.parametrize("fault", ["refused", "lost"])
-def test_after_an_unanswered_start_the_next_one_goes_on(machines, fault):
+@pytest.mark.parametrize("fault", ["killed", "refused", "lost"])
+def test_after_a_crash_or_an_unanswered_start_the_same_machine_goes_on_at_once(machines, fault):
     one, _ = machines
-    file, one.file = one.file, Answers(one.file, fault)
-    with pytest.raises(StorageUnavailable), one.hold():
-        pytest.fail("it holds nothing")
-    one.file = file
+    if fault == "killed":
+        crash(one)
+    else:
+        file, one.file = one.file, Answers(one.file, fault)
+        with pytest.raises(StorageUnavailable), one.hold():
+            pytest.fail("it holds nothing")
+        one.file = file
     started = time.monotonic()
     with one.hold():
+        assert one.is_continued == (fault != "refused")
         assert time.monotonic() - started < 0.2
 
 
@@ -303,8 +302,7 @@ class Times:
 def test_a_lease_grows_old_by_any_clock(machines, monkeypatch, wrong):
     one, _ = machines
     with one.hold() as held:
-        held._stopped.set()
-        held._thread.join()
+        fall_asleep(held)
         held._renewed = tuple(wrong.get(name, getattr(time, name))() for name in ("monotonic", "time"))
         monkeypatch.setattr(leases, "time", Times(**wrong))
         written(one.file._store, id="other", host="worker-2")
@@ -318,8 +316,7 @@ def test_a_lease_grows_old_by_any_clock(machines, monkeypatch, wrong):
 def test_a_check_costs_a_request_only_where_the_last_renewal_is_too_old(machines, monkeypatch):
     one, _ = machines
     with one.hold() as held:
-        held._stopped.set()
-        held._thread.join()
+        fall_asleep(held)
         writes = []
         monkeypatch.setattr(held, "_renew", lambda renew=held._renew: (writes.append(1), renew()))
         for _ in range(3):
