@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import shutil
 from collections import Counter
-from copy import deepcopy
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -117,7 +116,7 @@ class World:
     def copy(self, root):
         shutil.copytree(self.root, root)
         storage, writer = MemoryStorage(), MemoryDeltaWriter()
-        storage._root, storage._births = deepcopy(self.storage._root), count(1000)
+        storage._nodes, storage._births = dict(self.storage._nodes), count(1000)
         writer._tables = {table: list(commits) for table, commits in self.writer._tables.items()}
         return World(root, storage, writer, self.shape)
 
