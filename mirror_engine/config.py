@@ -318,7 +318,8 @@ class Config:
     spark_profile: Literal["local", "ci", "cluster"] = _option(
         "local",
         _SPARK,
-        "Spark settings: `local`, `ci` (fast start, no background work) or `cluster` (leave Spark's own settings).",
+        "Spark settings: `local`, `ci` (fast start, no background work; `local` takes it for a short `sync`) or "
+        "`cluster` (leave Spark's own settings).",
     )
     spark_master: str = _option(
         "",

@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
     _Failed = Callable[[str, TransientError], None]
 
+BRIEF_BYTES = 64 * 1024 * 1024  # of change files
+
 
 @dataclass(frozen=True)
 class MirrorSnapshot:
@@ -357,7 +359,16 @@ class Mirror:
     def _spark_backend(self) -> SparkBackend:
         from mirror_engine.tables.spark.backend import SparkBackend  # noqa: PLC0415 - a caught-up zone needs no Arrow
 
-        return SparkBackend(self.root, self.config, self._storage, self._spark, self._emit)
+        return SparkBackend(self.root, self.config, self._storage, self._spark, self._emit, self._is_brief)
+
+    def _is_brief(self) -> bool:
+        """Whether this is no `run`, and little waits for it: a JVM that warms up sooner is done sooner."""
+        if self._is_lasting or self.config.spark_profile != "local":
+            return False
+        return (
+            sum(file.size for listing in Poller(self._storage, self.config).scan().tables for file in listing.files)
+            <= BRIEF_BYTES
+        )
 
     def _reader(self) -> OrderedReader:
         return self._spark_backend.reader() if self._has_own_writer else self._spark_backend.reader_here()

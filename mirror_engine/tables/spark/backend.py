@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from mirror_engine.tables.reading.spill import all_rows
 from mirror_engine.tables.spark.session import adopted, is_distributed, merges_with_spark, start_session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -40,6 +41,7 @@ class SparkBackend:
     Attributes:
         spark: the session of the caller's program; None starts one, or joins a running one.
         listen: gets `SetupProgress` events.
+        is_brief: whether a JVM of our own has little to do; asked when it is started.
     """
 
     root: Place
@@ -47,6 +49,7 @@ class SparkBackend:
     storage: Storage
     spark: SparkSession | None
     listen: Listener
+    is_brief: Callable[[], bool]
 
     @cached_property
     def _state(self) -> Path:
@@ -104,4 +107,5 @@ class SparkBackend:
             return adopted(self.spark)
         scratch, log_file = self._state / SCRATCH, self._state / LOGS / "spark.log"
         scheme = self.root.scheme if isinstance(self.root, StoreUrl) else ""
-        return start_session(self.config, scratch=scratch, log_file=log_file, listen=self.listen, scheme=scheme)
+        config = replace(self.config, spark_profile="ci") if self.is_brief() else self.config
+        return start_session(config, scratch=scratch, log_file=log_file, listen=self.listen, scheme=scheme)

@@ -23,6 +23,7 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES
 from mirror_engine.tables.reading.reader import ChangeFileReader
+from mirror_engine.tables.spark import backend as backend_module
 from mirror_engine.tables.spark import session as session_module
 from mirror_engine.tables.spark.backend import SparkBackend
 from mirror_engine.tables.spark.executors import ExecutorReader
@@ -257,9 +258,34 @@ def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch):
 def test_on_a_cluster_executors_read_and_make_net_changes_unless_options_say_otherwise(
     tmp_path, options, on_executors, driver_bytes
 ):
-    backend = SparkBackend(tmp_path, Config(**options), LocalStorage(tmp_path), None, ignore)
+    backend = SparkBackend(tmp_path, Config(**options), LocalStorage(tmp_path), None, ignore, lambda: False)
     assert isinstance(backend.reader(), ExecutorReader if on_executors else ChangeFileReader)
     assert backend.writer._driver_batch_bytes == driver_bytes
+
+
+@pytest.mark.parametrize(
+    ("bytes_waiting", "options", "is_lasting", "profile"),
+    [
+        (10, {}, False, "ci"),
+        (11, {}, False, "local"),
+        (10, {}, True, "local"),
+        (10, {"spark_profile": "cluster"}, False, "cluster"),
+    ],
+)
+def test_a_sync_of_few_bytes_starts_spark_with_the_quick_compiler(  # noqa: PLR0913, PLR0917 - a table of cases
+    tmp_path, monkeypatch, bytes_waiting, options, is_lasting, profile
+):
+    started = []
+    monkeypatch.setattr(backend_module, "start_session", lambda config, **_: started.append(config.spark_profile))
+    monkeypatch.setattr("mirror_engine.mirror.BRIEF_BYTES", 10)
+    folder = tmp_path / "Files/LandingZone/T"
+    folder.mkdir(parents=True)
+    (folder / "_metadata.json").write_text('{"keyColumns": ["a"]}')
+    (folder / "00000000000000000001.parquet").write_bytes(bytes(bytes_waiting))
+    mirror = Mirror(tmp_path, Config(**options))
+    mirror._is_lasting = is_lasting
+    mirror._spark_backend._start()
+    assert started == [profile]
 
 
 def test_a_session_of_spark_connect_is_an_error():
