@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from prometheus_client.metrics_core import Metric
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
@@ -527,9 +527,11 @@ class Web:
 
 
 def _with_headers(app: ASGIApp) -> ASGIApp:
+    def add(start: Message) -> None:
+        start["headers"] = [*start["headers"], *_HEADERS]  # its list may be of an answer to all requests
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        await app(scope, receive, observed(send, lambda start: start["headers"].extend(_HEADERS)))
+        await app(scope, receive, observed(send, add))
 
     return answer
 

@@ -146,8 +146,10 @@ def test_pages_have_no_inline_scripts_or_styles(client):
 
 @pytest.mark.parametrize("path", ["/", ORDERS, "/absent", "/metrics", "/healthz", "/assets/page.js"])
 def test_every_answer_forbids_foreign_scripts_frames_and_caches(client, path):
-    answer = client.get(path)
-    assert {name: answer.headers[name] for name in HEADERS} == HEADERS
+    expected = [(name.lower(), text) for name, text in HEADERS.items()]
+    for _ in range(2):  # one object may answer all requests
+        found = client.get(path).headers.multi_items()
+        assert [each for each in found if each[0] in dict(expected)] == expected
 
 
 def test_the_page_is_for_reading(client):
