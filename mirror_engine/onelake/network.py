@@ -109,22 +109,22 @@ def _is_public(text: str) -> bool:
 
 async def _receive(connection: socket.socket) -> tuple[str, str, bool]:
     """A request's method and target, and whether its version has tunnels; RefusedError where more follows the head."""
-    head, target = b"", bytearray()
-    while b"\r\n\r\n" not in head:
+    target, is_complete, size = bytearray(), asyncio.Event(), 0
+    parser = httptools.HttpRequestParser(SimpleNamespace(on_url=target.extend, on_headers_complete=is_complete.set))
+    while not is_complete.is_set():
         data = await asyncio.get_running_loop().sock_recv(connection, MAX_HEAD_BYTES)
-        head += data
+        size += len(data)
+        if size > MAX_HEAD_BYTES:
+            raise RefusedError("431 Request Header Fields Too Large")
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if upgrade.args[0] < len(data):  # data before the tunnel is granted
+                raise RefusedError(BAD_REQUEST) from None
+        except httptools.HttpParserError:
+            raise RefusedError(BAD_REQUEST) from None
         if not data:
             raise RefusedError(BAD_REQUEST)
-        if len(head) > MAX_HEAD_BYTES:
-            raise RefusedError("431 Request Header Fields Too Large")
-    parser = httptools.HttpRequestParser(SimpleNamespace(on_url=target.extend))
-    try:
-        parser.feed_data(head)
-    except httptools.HttpParserUpgrade as upgrade:
-        if upgrade.args[0] < len(head):  # data before the tunnel is granted
-            raise RefusedError(BAD_REQUEST) from None
-    except httptools.HttpParserError:
-        raise RefusedError(BAD_REQUEST) from None
     return parser.get_method().decode(), target.decode("latin-1"), parser.get_http_version() in {"1.0", "1.1"}
 
 
