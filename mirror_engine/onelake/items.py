@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 import threading
+import time
 import uuid
 from base64 import b64decode, b64encode
 from contextlib import suppress
@@ -17,6 +18,7 @@ from mirror_engine.config import Config
 from mirror_engine.errors import ConfigError, UsageError
 from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS, TABLES, ZONE
 from mirror_engine.onelake.errors import BARE_NAMES, FabricApiError, FabricErrorCode, StorageApiError, StorageErrorCode
+from mirror_engine.onelake.store import StagedFile
 from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
@@ -243,7 +245,9 @@ class Items:
         self._save()
 
     def _save(self) -> None:
-        self._storage.write(STORE_ITEMS, json.dumps(self._registry, indent=2).encode())
+        with StagedFile(self._storage) as staged:  # durable, unlike `write`
+            staged.write(json.dumps(self._registry, indent=2).encode())
+            self._storage.publish(staged, STORE_ITEMS, time.time_ns())
 
     def _check_free(self, folder: str, name: str, ignored: str | None = None) -> None:
         """Names that differ only in case are one name: to Fabric, and to some disks."""

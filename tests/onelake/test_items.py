@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -142,6 +143,14 @@ def test_a_removed_item_is_in_the_trash_and_a_new_one_has_another_guid(storage, 
     kept = [storage.stat(f".mirror-engine/trash/{name}/db/Files/f") for name in trash]
     assert any(kept)
     assert items.create(item.workspace, "db").id != item.id
+
+
+def test_guids_are_on_the_disk_before_they_are_used(tmp_path, items, monkeypatch):
+    synced, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda opened: synced.append(os.fstat(opened).st_ino) or fsync(opened))
+    for make in (lambda: items.ensure_workspace("ws"), lambda: items.ensure("ws", "db")):
+        make()
+        assert (tmp_path / ".mirror-engine/items.json").stat().st_ino in synced
 
 
 def test_a_damaged_registry_names_the_way_to_restore_it(storage):
