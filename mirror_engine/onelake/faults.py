@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from mirror_engine.clock import CENTURY_SECONDS
 from mirror_engine.config import Kind, choice, duration, text, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS
@@ -174,10 +175,18 @@ async def _shift_time(rule: FaultRule, handler: Handler, lake: Lake, request: La
 
 
 def _time(text: str) -> datetime:
-    return datetime.fromisoformat(f"{text.removesuffix('Z')}+00:00")
+    return datetime.strptime(f"{text.removesuffix('Z')}+0000", "%Y-%m-%dT%H:%M:%S%z")
 
 
-_SECONDS, _WHOLE, _POSITIVE = duration(0), whole("N", 0), whole("N", 1)
+def _seconds(text: str) -> float:
+    seconds: float = _DURATION.read(text)
+    if seconds > CENTURY_SECONDS:
+        raise ValueError(text)
+    return seconds
+
+
+_DURATION, _WHOLE, _POSITIVE = duration(0), whole("N", 0), whole("N", 1)
+_SECONDS = Kind(f"{_DURATION.allowed}; at most 100 years", "DURATION", _seconds)
 _TIME = Kind("a time in UTC, as 2026-11-02T08:15:30", "TIME", _time)
 _UNITS = ("days", "hours", "minutes", "seconds")
 _MATCHERS = {

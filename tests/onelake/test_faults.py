@@ -63,7 +63,11 @@ def test_a_path_with_spaces_is_quoted_as_in_a_shell():
         ("paused nth=2", "unknown option nth"),
         ("replicator_throttled", "either for= or until="),
         ("replicator_throttled for=1 until=2026-11-02T08:15:30", "either for= or until="),
-        ("replicator_throttled until=2026-13-02T08:15:30", "until is '2026-13-02T08:15:30'"),
+        *(
+            (f"replicator_throttled until={time}", f"until is '{time}'")
+            for time in ("2026-13-02T08:15:30", "2026-11-02")
+        ),
+        (f"replicator_throttled for={'9' * 12}", "for is '999999999999'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_can(text, reported):
