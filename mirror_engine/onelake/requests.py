@@ -238,6 +238,7 @@ class LakeRequest:
 def response_headers(request: LakeRequest) -> dict[str, str]:
     """Headers of every answer: request id, version, client request id, names of ignored headers."""
     headers = {"x-ms-request-id": request.id, "x-ms-version": _echo(request, "x-ms-version") or VERSION}
+    headers["X-Content-Type-Options"] = "nosniff"  # a file is no script of the page, which is at the same address
     if client := _echo(request, "x-ms-client-request-id"):
         headers["x-ms-client-request-id"] = client
     if ignored := [name for name in request.headers if name in _IGNORED or name.startswith("x-ms-encryption-")]:

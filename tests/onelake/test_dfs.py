@@ -239,6 +239,13 @@ def test_every_answer_says_what_it_answers(client):
     assert client.head(f"{URL}/no").content == b""
 
 
+def test_no_browser_takes_a_file_for_a_script_of_the_page_at_the_same_address(client):
+    client.put(f"{URL}/x.js?resource=file")
+    found, absent = client.get(f"{URL}/x.js"), client.get(f"{URL}/no.js")
+    assert found.headers["Content-Type"] == "application/octet-stream"
+    assert found.headers["X-Content-Type-Options"] == absent.headers["X-Content-Type-Options"] == "nosniff"
+
+
 def test_what_azure_s_libraries_for_other_languages_cannot_do_without_is_said(client):
     upload(client, f"{URL}/T/x", b"abc")
     assert client.patch(f"{URL}/T/x?action=setProperties").status_code == 200
