@@ -61,19 +61,12 @@ class _Rejected(ValueError):
 
 @dataclass(frozen=True)
 class Kind:
-    """Allowed values of an option.
+    """Allowed values of an option."""
 
-    Attributes:
-        allowed: in words.
-        metavar: placeholder in help.
-        read: from a flag's, variable's or TOML's value; raises ValueError outside the allowed ones.
-        schema: JSON schema of a TOML value.
-    """
-
-    allowed: str
-    metavar: str
-    read: Callable[[Any], Any]
-    schema: Mapping[str, Any] = field(default_factory=dict)
+    allowed: str  # in words
+    metavar: str  # placeholder in help
+    read: Callable[[Any], Any]  # from a flag's, variable's or TOML's value; raises ValueError outside the allowed ones
+    schema: Mapping[str, Any] = field(default_factory=dict)  # JSON schema of a TOML value
 
 
 @dataclass(frozen=True)

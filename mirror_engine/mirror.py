@@ -63,17 +63,12 @@ BRIEF_BYTES = 64 * 1024 * 1024  # of change files
 
 @dataclass(frozen=True)
 class MirrorSnapshot:
-    """Read-only view of a mirror: landing zone, progress and plans.
+    """Read-only view of a mirror: landing zone, progress and plans."""
 
-    Attributes:
-        context: storage, tables, and a copy of the ledger that is reconciled with the Delta logs.
-        holder: who has the lease of a ROOT in a store, or had it last.
-    """
-
-    context: EngineContext
+    context: EngineContext  # storage, tables, and a copy of the ledger that is reconciled with the Delta logs
     zone: ZoneListing
     plans: Mapping[TableName, Plan]
-    holder: Holder | None = None
+    holder: Holder | None = None  # who has the lease of a ROOT in a store, or had it last
 
 
 class Mirror:

@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EngineContext:
-    """What the parts of the engine share.
-
-    Attributes:
-        is_lasting: whether the engine goes on until it is stopped.
-        check_lock: makes certain that ROOT is still held, before anything is written to it: see `lock_root`.
-        requests: counts those of a store; None on this machine.
-        looks: for commits of other programs, the last by Delta folder: after which version, when, and what it found.
-    """
+    """What the parts of the engine share."""
 
     storage: Storage
     writer: DeltaWriter
@@ -35,9 +28,11 @@ class EngineContext:
     config: Config
     clock: Clock
     emit: Listener
-    is_lasting: bool = False
+    is_lasting: bool = False  # whether the engine goes on until it is stopped
+    # Makes certain that ROOT is still held, before anything is written to it: see `lock_root`
     check_lock: Callable[[], None] = lambda: None
-    requests: Requests | None = None
+    requests: Requests | None = None  # counts those of a store; None on this machine
+    # For commits of other programs, the last by Delta folder: after which version, when, and what it found
     looks: dict[str, tuple[int, float, int]] = field(default_factory=dict)
 
     def delta_folder(self, table: TableName) -> str:

@@ -80,20 +80,15 @@ class SyncReport:
 
 @dataclass
 class CycleResult:
-    """What one cycle saw and did.
+    """What one cycle saw and did."""
 
-    Attributes:
-        zone: the listing; None where the zone could not be listed.
-        plans: per table, before they were carried out; of a table in progress, the plan that is being carried out.
-        failures: the last transient failure of each table that waits for its next try; None is the landing zone as a
-            whole.
-        outdated: tables that the next cycle may plan otherwise: something was done since, or is in progress.
-    """
-
-    zone: ZoneListing | None = None
+    zone: ZoneListing | None = None  # the listing; None where the zone could not be listed
+    # Per table, before they were carried out; of a table in progress, the plan that is being carried out
     plans: dict[TableName, Plan] = field(default_factory=dict)
     commits: list[BatchCommitted] = field(default_factory=list)
+    # The last transient failure of each table that waits for its next try; None is the landing zone as a whole
     failures: Failures = field(default_factory=dict)
+    # Tables that the next cycle may plan otherwise: something was done since, or is in progress
     outdated: set[TableName] = field(default_factory=set)
 
     @property

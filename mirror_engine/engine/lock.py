@@ -40,21 +40,14 @@ STRANGER = "an unknown engine"
 
 @dataclass(frozen=True)
 class Holder:
-    """The engine that a lease names.
+    """The engine that a lease names."""
 
-    Attributes:
-        id: random, of one run.
-        since: when it took the lease by its own clock, in seconds since 1970.
-        is_over: whether it released the lease.
-        renewed_at: when it was renewed last by the store's clock, in seconds since 1970.
-    """
-
-    id: str
+    id: str  # random, of one run
     host: str
     process: int
-    since: float
-    is_over: bool = False
-    renewed_at: float = 0.0
+    since: float  # when it took the lease by its own clock, in seconds since 1970
+    is_over: bool = False  # whether it released the lease
+    renewed_at: float = 0.0  # when it was renewed last by the store's clock, in seconds since 1970
 
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.since))

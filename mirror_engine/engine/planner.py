@@ -68,19 +68,12 @@ class UpdateFolderIdentity:
 
 @dataclass(frozen=True)
 class RecordFolderState:
-    """Record the state of the folder, without any effect on the Delta table.
+    """Record the state of the folder, without any effect on the Delta table."""
 
-    Attributes:
-        is_configured: whether it has usable metadata.
-        pending_etags: of files not applied, by path.
-        rejection: the rejection in force.
-        diagnostics: those that are reported once, and are to be kept.
-    """
-
-    is_configured: bool
-    pending_etags: Mapping[str, str]
-    rejection: Rejection | None
-    diagnostics: tuple[Diagnostic, ...] = ()
+    is_configured: bool  # whether it has usable metadata
+    pending_etags: Mapping[str, str]  # of files not applied, by path
+    rejection: Rejection | None  # the rejection in force
+    diagnostics: tuple[Diagnostic, ...] = ()  # those that are reported once, and are to be kept
 
 
 @dataclass(frozen=True)
@@ -103,37 +96,25 @@ Step = DropTable | StartGeneration | UpdateFolderIdentity | RecordFolderState | 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be done for one table, and its state.
-
-    Attributes:
-        state: before the steps.
-        detection: how its files were classified; None where they were not.
-        diagnostics: all that hold now, except those of applied files.
-    """
+    """What is to be done for one table, and its state."""
 
     table: TableName
-    state: TableState
+    state: TableState  # before the steps
     steps: tuple[Step, ...] = ()
-    detection: Detection | None = None
-    diagnostics: tuple[Diagnostic, ...] = ()
+    detection: Detection | None = None  # how its files were classified; None where they were not
+    diagnostics: tuple[Diagnostic, ...] = ()  # all that hold now, except those of applied files
 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What a plan depends on, besides the table folder and its progress.
-
-    Attributes:
-        now: seconds since 1970.
-        refusal: why the zone has no room for this table (ME004, ME007 under strict); None mostly.
-        change: of the folder; by its identity where that is not known.
-        is_lasting: whether the engine goes on: what may still be arriving is not reported yet.
-    """
+    """What a plan depends on, besides the table folder and its progress."""
 
     config: Config
-    now: float
+    now: float  # seconds since 1970
+    # Why the zone has no room for this table (ME004, ME007 under strict); None mostly
     refusal: Diagnostic | None = None
-    change: FolderChange = FolderChange.NONE
-    is_lasting: bool = False
+    change: FolderChange = FolderChange.NONE  # of the folder; by its identity where that is not known
+    is_lasting: bool = False  # whether the engine goes on: what may still be arriving is not reported yet
 
 
 def plan_missing(table: TableName, progress: Progress, circumstances: Circumstances) -> Plan:

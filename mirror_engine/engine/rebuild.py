@@ -39,16 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableRebuild:
-    """What the rebuild of one table moves, and what it loses.
-
-    Attributes:
-        moves: for each archived file that is moved back, its old path and where it is; both from ROOT.
-        lost: how many rows cannot be rebuilt, and why (ME069); None if all can.
-    """
+    """What the rebuild of one table moves, and what it loses."""
 
     table: TableName
+    # For each archived file that is moved back, its old path and where it is; both from ROOT
     moves: Mapping[str, str] = field(default_factory=dict)
-    lost: Diagnostic | None = None
+    lost: Diagnostic | None = None  # how many rows cannot be rebuilt, and why (ME069); None if all can
 
 
 def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's parts

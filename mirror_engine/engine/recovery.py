@@ -26,16 +26,11 @@ REMOVED = "its Delta table was removed, and only change files in its folder are 
 
 @dataclass(frozen=True)
 class DeltaFolders:
-    """The folders of Delta tables in `ROOT/Tables`.
+    """The folders of Delta tables in `ROOT/Tables`."""
 
-    Attributes:
-        foreign: those of another program, or copies of a mirrored table.
-        damaged: those whose log cannot be read, and why.
-        unread: those that could not be read this time, and why; their tables wait.
-    """
-
-    foreign: frozenset[str] = frozenset()
-    damaged: Mapping[str, TableDamaged] = field(default_factory=dict)
+    foreign: frozenset[str] = frozenset()  # those of another program, or copies of a mirrored table
+    damaged: Mapping[str, TableDamaged] = field(default_factory=dict)  # those whose log cannot be read, and why
+    # Those that could not be read this time, and why; their tables wait
     unread: Mapping[str, TransientError] = field(default_factory=dict)
 
 

@@ -66,19 +66,13 @@ _VARYING = re.compile(r"[0-9a-f]*[0-9][0-9a-f]*")  # numbers and ids in a messag
 
 @dataclass(frozen=True)
 class PreparedBatch:
-    """A batch ready to be committed, and why it ends where it does.
+    """A batch ready to be committed, and why it ends where it does."""
 
-    Attributes:
-        files: as listed, in order.
-        facts: of the table after the batch.
-        refusal: of the file after the last, where that one broke the protocol.
-    """
-
-    files: tuple[LandedFile, ...]
+    files: tuple[LandedFile, ...]  # as listed, in order
     batch: ChangeBatch
-    facts: TableContext
+    facts: TableContext  # of the table after the batch
     metadata: Metadata
-    refusal: RejectedFile | None
+    refusal: RejectedFile | None  # of the file after the last, where that one broke the protocol
     diagnostics: tuple[Diagnostic, ...]
 
     @property
@@ -174,27 +168,17 @@ def drop_table(context: EngineContext, table: TableName, reason: Diagnostic) -> 
 
 @dataclass(eq=False)
 class TableTask:
-    """One table's plan in progress.
-
-    Attributes:
-        listing: its folder; None where that is missing.
-        zone: the landing zone, from ROOT.
-        root_identity: of ROOT when the plan was made.
-        pending: change files not applied yet.
-        is_cleaned: whether the folder was cleaned, or is not to be.
-        is_cleaning: whether the last batch was the cleaning.
-        has_steps: whether steps of the plan are carried out, not only the cleaning.
-    """
+    """One table's plan in progress."""
 
     plan: Plan
-    listing: TableListing | None
-    zone: str
-    root_identity: str
+    listing: TableListing | None  # its folder; None where that is missing
+    zone: str  # the landing zone, from ROOT
+    root_identity: str  # of ROOT when the plan was made
     steps: deque[Step]
-    has_steps: bool
-    is_cleaned: bool = False
-    is_cleaning: bool = False
-    pending: deque[LandedFile] = field(default_factory=deque)
+    has_steps: bool  # whether steps of the plan are carried out, not only the cleaning
+    is_cleaned: bool = False  # whether the folder was cleaned, or is not to be
+    is_cleaning: bool = False  # whether the last batch was the cleaning
+    pending: deque[LandedFile] = field(default_factory=deque)  # change files not applied yet
 
     @property
     def table(self) -> TableName:

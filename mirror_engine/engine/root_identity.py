@@ -39,17 +39,12 @@ class RootIdentity(NamedTuple):
 
 @dataclass(frozen=True)
 class RootIdentityCheck:
-    """The identity of ROOT in one listing, and the known one.
-
-    Attributes:
-        now: the identity in this listing.
-        before: the known identity; `now` where none is known.
-    """
+    """The identity of ROOT in one listing, and the known one."""
 
     context: EngineContext
     zone: ZoneListing
-    now: RootIdentity
-    before: RootIdentity
+    now: RootIdentity  # the identity in this listing
+    before: RootIdentity  # the known identity; `now` where none is known
 
     @classmethod
     def at(cls, context: EngineContext, zone: ZoneListing) -> RootIdentityCheck:

@@ -26,17 +26,11 @@ class RowMarker(IntEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """One row with its marker.
+    """One row with its marker."""
 
-    Attributes:
-        marker: what to do.
-        key: the key columns' values, in the order of `keyColumns`; empty in a keyless table.
-        row: the full row by column name; a delete's row is never read beyond its key (LZ-4.6).
-    """
-
-    marker: RowMarker
-    key: tuple[Any, ...]
-    row: dict[str, Any]
+    marker: RowMarker  # what to do
+    key: tuple[Any, ...]  # the key columns' values, in the order of `keyColumns`; empty in a keyless table
+    row: dict[str, Any]  # the full row by column name; a delete's row is never read beyond its key (LZ-4.6)
 
 
 @dataclass(frozen=True)

@@ -73,24 +73,16 @@ def never_arrives(found: Diagnostic) -> bool:
 
 @dataclass(frozen=True)
 class Detection:
-    """The files of one table folder in reading order, leaves in path order (LZ-3.8).
-
-    Attributes:
-        later: numbered files after a gap (LZ-3.3).
-        missing_file: path of the first missing file before later ones; None if there is no gap.
-        next_files: by partition, the name that comes next; empty for `LastUpdateTimeFileDetection`.
-        partition_columns: that leaves must name, in order; empty without partitions.
-        ignored: files that are never applied in their place, by path.
-        diagnostics: of the files.
-    """
+    """The files of one table folder in reading order, leaves in path order (LZ-3.8)."""
 
     ready: tuple[LandedFile, ...] = ()
-    later: tuple[LandedFile, ...] = ()
-    missing_file: str | None = None
+    later: tuple[LandedFile, ...] = ()  # numbered files after a gap (LZ-3.3)
+    missing_file: str | None = None  # path of the first missing file before later ones; None if there is no gap
+    # By partition, the name that comes next; empty for `LastUpdateTimeFileDetection`
     next_files: Mapping[str, str] = field(default_factory=dict)
-    partition_columns: tuple[str, ...] = ()
-    ignored: tuple[LandedFile, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = ()
+    partition_columns: tuple[str, ...] = ()  # that leaves must name, in order; empty without partitions
+    ignored: tuple[LandedFile, ...] = ()  # files that are never applied in their place, by path
+    diagnostics: tuple[Diagnostic, ...] = ()  # of the files
 
 
 def detect(  # noqa: PLR0913 - independent facts

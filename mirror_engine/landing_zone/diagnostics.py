@@ -33,24 +33,16 @@ SEVERITY_ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)  # the most s
 
 @dataclass(frozen=True)
 class DiagnosticDefinition:
-    """What a code means, as the front matter of its page says.
+    """What a code means, as the front matter of its page says."""
 
-    Attributes:
-        code: `MEnnn`, never reused.
-        name: its name in kebab case.
-        message: what was found, with the names of its details in braces; `{count:file}` reads `1 file`, `2 files`.
-        help: what to do, in the same form; empty if nothing is to be done.
-        related: codes of diagnostics with a similar cause.
-    """
-
-    code: str
-    name: str
+    code: str  # `MEnnn`, never reused
+    name: str  # its name in kebab case
     severity: Severity
     severity_strict: Severity
     rules: tuple[str, ...]
-    message: str
-    help: str = ""
-    related: tuple[str, ...] = ()
+    message: str  # what was found, with the names of its details in braces; `{count:file}` reads `1 file`, `2 files`
+    help: str = ""  # what to do, in the same form; empty if nothing is to be done
+    related: tuple[str, ...] = ()  # codes of diagnostics with a similar cause
 
     @property
     def template(self) -> str:
@@ -130,20 +122,13 @@ class _Detail(str):
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A finding and its location.
+    """A finding and its location."""
 
-    Attributes:
-        code: `MEnnn`, of the catalog.
-        path: from the landing zone's top; the folder or file it is about.
-        row: 1-based row within the file, header not counted; None if it is about no single row.
-        details: the values that fill the message and help, by name. Never a row's data.
-    """
-
-    code: str
-    path: str
-    row: int | None = None
+    code: str  # `MEnnn`, of the catalog
+    path: str  # from the landing zone's top; the folder or file it is about
+    row: int | None = None  # 1-based row within the file, header not counted; None if it is about no single row
     column: str | None = None
-    details: tuple[tuple[str, str], ...] = ()
+    details: tuple[tuple[str, str], ...] = ()  # the values that fill the message and help, by name. Never a row's data
     strict: bool = False
 
     @property

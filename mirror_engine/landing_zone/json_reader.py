@@ -137,14 +137,10 @@ def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:
 
 @dataclass(frozen=True)
 class Meaning(Generic[T]):
-    """What a value may mean.
-
-    Attributes:
-        of: gives the meaning of a value; None where it has none.
-    """
+    """What a value may mean."""
 
     expected: str
-    of: Callable[[object], T | None]
+    of: Callable[[object], T | None]  # gives the meaning of a value; None where it has none
 
 
 @dataclass

@@ -20,22 +20,15 @@ def partition_of(path: str) -> str:
 
 @dataclass(frozen=True)
 class LandedFile:
-    """One file in a table folder.
+    """One file in a table folder."""
 
-    Attributes:
-        path: from the table folder, `/` between parts: `00000000000000000001.parquet`, `day=1/….parquet`.
-        size: in bytes.
-        modified_ns: LastModified in nanoseconds since 1970, UTC.
-        identity: set by the storage when the file is created; kept by writing in place, changed by deleting and
-            landing again, or by renaming another file over it (LZ-3.11).
-        replaced: identity of the file whose place it took; `""` where the storage does not know.
-    """
-
-    path: str
-    size: int
-    modified_ns: int
+    path: str  # from the table folder, `/` between parts: `00000000000000000001.parquet`, `day=1/….parquet`
+    size: int  # in bytes
+    modified_ns: int  # LastModified in nanoseconds since 1970, UTC
+    # Set by the storage when the file is created; kept by writing in place, changed by deleting and landing again, or
+    # by renaming another file over it (LZ-3.11)
     identity: str
-    replaced: str = ""
+    replaced: str = ""  # identity of the file whose place it took; `""` where the storage does not know
 
     @property
     def etag(self) -> str:
@@ -85,20 +78,15 @@ MetadataListing = MetadataAbsent | MetadataUnusable | MetadataUsable
 
 @dataclass(frozen=True)
 class TableListing:
-    """One table folder.
-
-    Attributes:
-        identity: the folder's creation stamp (LZ-7.3): new after drop and recreate, kept by changes inside.
-        files: every regular file that may be a change file: directly inside, or in Hive folders (`k=v/…`).
-            Reserved and `_` or `.` names are not among them.
-        diagnostics: of ignored paths (ME003, ME021 for `_` names, ME074).
-    """
+    """One table folder."""
 
     name: TableName
-    identity: str
+    identity: str  # the folder's creation stamp (LZ-7.3): new after drop and recreate, kept by changes inside
     metadata: MetadataListing
+    # Every regular file that may be a change file: directly inside, or in Hive folders (`k=v/…`). Reserved and `_` or
+    # `.` names are not among them
     files: tuple[LandedFile, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()  # of ignored paths (ME003, ME021 for `_` names, ME074)
 
     @property
     def usable(self) -> Metadata | None:
@@ -108,23 +96,15 @@ class TableListing:
 
 @dataclass(frozen=True)
 class ZoneListing:
-    """The whole landing zone.
+    """The whole landing zone."""
 
-    Attributes:
-        folder: the zone, from ROOT: `Files/LandingZone`, or `LandingZone`.
-        identity: the zone folder's creation stamp; `""` while there is no zone, which is not an emptied one.
-        tables: every table folder, schema folders first, then by name.
-        unlisted: schema and table folders that could not be listed, or kept changing during the scan:
-            nothing below is dropped or applied.
-        diagnostics: about the zone itself and files outside tables.
-        partner: the publisher's own words; None if it left none.
-        requests: to a store that the scan took, by kind; empty on this machine.
-    """
-
-    folder: str
-    identity: str
-    tables: tuple[TableListing, ...] = ()
+    folder: str  # the zone, from ROOT: `Files/LandingZone`, or `LandingZone`
+    identity: str  # the zone folder's creation stamp; `""` while there is no zone, which is not an emptied one
+    tables: tuple[TableListing, ...] = ()  # every table folder, schema folders first, then by name
+    # Schema and table folders that could not be listed, or kept changing during the scan: nothing below is dropped or
+    # applied
     unlisted: frozenset[str] = frozenset()
-    diagnostics: tuple[Diagnostic, ...] = ()
-    partner: PartnerEvents | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()  # about the zone itself and files outside tables
+    partner: PartnerEvents | None = None  # the publisher's own words; None if it left none
+    # To a store that the scan took, by kind; empty on this machine
     requests: Mapping[str, int] = field(default_factory=dict, compare=False)

@@ -87,26 +87,18 @@ class FileFormat(str, Enum):
 
 @dataclass(frozen=True)
 class Metadata:
-    """A usable `_metadata.json` (LZ-2.7). Two equal values are one content, however spelled (LZ-2.12).
+    """A usable `_metadata.json` (LZ-2.7). Two equal values are one content, however spelled (LZ-2.12)."""
 
-    Attributes:
-        key_columns: the unique key; empty in a keyless, insert-only table.
-        upsert_default: whether marker-free rows are upserts.
-        extension: without the dot, lower case.
-        declared_columns: `SchemaDefinition.Columns` in order, types in Delta's words; empty for Parquet.
-        dialect: how delimited text is written; the defaults for Parquet.
-        time_columns: those declared as `ITime`: strings that hold a time of day (LZ-6.7).
-    """
-
-    key_columns: tuple[str, ...] = ()
+    key_columns: tuple[str, ...] = ()  # the unique key; empty in a keyless, insert-only table
     strategy: Strategy = Strategy.SEQUENTIAL
-    upsert_default: bool = False
+    upsert_default: bool = False  # whether marker-free rows are upserts
     partitioned: bool = False
     file_format: FileFormat = FileFormat.PARQUET
-    extension: str = "parquet"
+    extension: str = "parquet"  # without the dot, lower case
+    # `SchemaDefinition.Columns` in order, types in Delta's words; empty for Parquet
     declared_columns: tuple[Column, ...] = ()
-    dialect: TextDialect = field(default_factory=TextDialect)
-    time_columns: frozenset[str] = frozenset()
+    dialect: TextDialect = field(default_factory=TextDialect)  # how delimited text is written; the defaults for Parquet
+    time_columns: frozenset[str] = frozenset()  # those declared as `ITime`: strings that hold a time of day (LZ-6.7)
 
     @property
     def definition(self) -> tuple[Column, ...]:

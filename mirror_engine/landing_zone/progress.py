@@ -16,25 +16,15 @@ _YEAR_10000 = 253_402_300_800.0  # in seconds since 1970
 
 @dataclass(frozen=True)
 class AppliedFile:
-    """One change file that is in the table.
+    """One change file that is in the table."""
 
-    Attributes:
-        etag: of the content that was applied; `""` if only a rebuilt ledger knows the file.
-        digest: of its bytes, hex (ME064).
-        version: the Delta version that applied it; -1 for none (LZ-5.13).
-        rows: how many rows it held.
-        modified_ns: its LastModified when applied (LZ-3.5); without an etag the time of its commit, which is later.
-        applied_by: `passthrough`, `append` or `merge`; `""` if not known.
-        passthrough_skipped_because: why its rows were rewritten; `""` if they were not, or not known.
-    """
-
-    etag: str
-    digest: str
-    version: int
-    rows: int
-    modified_ns: int
-    applied_by: str = ""
-    passthrough_skipped_because: str = ""
+    etag: str  # of the content that was applied; `""` if only a rebuilt ledger knows the file
+    digest: str  # of its bytes, hex (ME064)
+    version: int  # the Delta version that applied it; -1 for none (LZ-5.13)
+    rows: int  # how many rows it held
+    modified_ns: int  # its LastModified when applied (LZ-3.5); without an etag the time of its commit, which is later
+    applied_by: str = ""  # `passthrough`, `append` or `merge`; `""` if not known
+    passthrough_skipped_because: str = ""  # why its rows were rewritten; `""` if they were not, or not known
 
     def is_same(self, etag: str, modified_ns: int) -> bool:
         """Whether a file at its path is the applied one; without an own etag, one not modified after the commit."""
@@ -43,18 +33,12 @@ class AppliedFile:
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why a table is halted.
-
-    Attributes:
-        path: the rejected file, from the table folder; `_metadata.json` for metadata; `""` for the folder itself.
-        identity: of the file when it was rejected (LZ-3.11).
-        etag: the same.
-    """
+    """Why a table is halted."""
 
     diagnostic: Diagnostic
-    path: str
-    identity: str
-    etag: str
+    path: str  # the rejected file, from the table folder; `_metadata.json` for metadata; `""` for the folder itself
+    identity: str  # of the file when it was rejected (LZ-3.11)
+    etag: str  # the same
 
 
 @dataclass(frozen=True)

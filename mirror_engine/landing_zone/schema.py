@@ -30,15 +30,11 @@ _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Column:
-    """One data column.
+    """One data column."""
 
-    Attributes:
-        name: as first spelled.
-        type: in Delta's words: `string`, `binary`, `byte`, `short`, `integer`, `long`, `float`, `double`,
-            `boolean`, `date`, `timestamp`, `timestamp_ntz`, `decimal(p,s)`.
-    """
-
-    name: str
+    name: str  # as first spelled
+    # In Delta's words: `string`, `binary`, `byte`, `short`, `integer`, `long`, `float`, `double`, `boolean`, `date`,
+    # `timestamp`, `timestamp_ntz`, `decimal(p,s)`
     type: str
     nullable: bool = True
 
@@ -84,28 +80,17 @@ class TableSchema:
 
 @dataclass(frozen=True)
 class Incoming:
-    """What one change file brings, as far as its schema goes.
+    """What one change file brings, as far as its schema goes."""
 
-    Attributes:
-        path: for messages, from the landing zone's top.
-        columns: that the file has, observed types, the marker and partition columns not among them.
-        declared: columns the table has whether or not the file does (LZ-6.5); empty for Parquet.
-        key_columns: as `_metadata.json` spells them.
-        partition_columns: named by the file's Hive folder (LZ-3.7).
-        table_is_empty: whether the table surely holds no row (LZ-5.5).
-        has_rows: whether the file may hold a row.
-        untyped_nulls: whether an all-NULL column makes no claim (LZ-5.9, option `all_null_columns`).
-        feeds_changes: whether the table has or had a change data feed, which has columns of its own (LZ-5.12).
-    """
-
-    path: str
-    columns: tuple[Column, ...]
-    declared: tuple[Column, ...] = ()
-    key_columns: tuple[str, ...] = ()
-    partition_columns: tuple[str, ...] = ()
-    table_is_empty: bool = True
-    has_rows: bool = True
-    untyped_nulls: bool = False
+    path: str  # for messages, from the landing zone's top
+    columns: tuple[Column, ...]  # that the file has, observed types, the marker and partition columns not among them
+    declared: tuple[Column, ...] = ()  # columns the table has whether or not the file does (LZ-6.5); empty for Parquet
+    key_columns: tuple[str, ...] = ()  # as `_metadata.json` spells them
+    partition_columns: tuple[str, ...] = ()  # named by the file's Hive folder (LZ-3.7)
+    table_is_empty: bool = True  # whether the table surely holds no row (LZ-5.5)
+    has_rows: bool = True  # whether the file may hold a row
+    untyped_nulls: bool = False  # whether an all-NULL column makes no claim (LZ-5.9, option `all_null_columns`)
+    # Whether the table has or had a change data feed, which has columns of its own (LZ-5.12)
     feeds_changes: bool = False
     strict: bool = False
 
@@ -116,17 +101,11 @@ class Incoming:
 
 @dataclass(frozen=True)
 class Merged:
-    """The table's schema after a file, and how the file fits into it.
+    """The table's schema after a file, and how the file fits into it."""
 
-    Attributes:
-        schema: the union of all columns ever seen, first-seen order (LZ-5.3).
-        spelling: the file's column names to the table's; a column that makes no claim is not in it.
-        absent: the table's columns that the file lacks, in order.
-    """
-
-    schema: TableSchema
-    spelling: Mapping[str, str]
-    absent: tuple[Column, ...] = ()
+    schema: TableSchema  # the union of all columns ever seen, first-seen order (LZ-5.3)
+    spelling: Mapping[str, str]  # the file's column names to the table's; a column that makes no claim is not in it
+    absent: tuple[Column, ...] = ()  # the table's columns that the file lacks, in order
     diagnostics: tuple[Diagnostic, ...] = ()
 
 

@@ -25,25 +25,17 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a folder.
+    """One entry of a folder."""
 
-    Attributes:
-        name: the last part of its path; `""` for ROOT itself.
-        kind: file, folder or other.
-        size: in bytes; 0 for a folder.
-        modified_ns: last modification in nanoseconds since 1970.
-        identity: set when it is created. For a file: kept by writing in place and by renaming it, new after
-            deleting and creating again; in a store its ETag, which a copy may change. For a folder: kept by changes
-            inside it, new after drop and recreate; `NO_IDENTITY` where folders exist by the files in them alone.
-        replaced: identity of the file whose place this one took by a rename; `""` where that is not known.
-    """
-
-    name: str
-    kind: Kind
-    size: int
-    modified_ns: int
+    name: str  # the last part of its path; `""` for ROOT itself
+    kind: Kind  # file, folder or other
+    size: int  # in bytes; 0 for a folder
+    modified_ns: int  # last modification in nanoseconds since 1970
+    # Set when it is created. For a file: kept by writing in place and by renaming it, new after deleting and creating
+    # again; in a store its ETag, which a copy may change. For a folder: kept by changes inside it, new after drop and
+    # recreate; `NO_IDENTITY` where folders exist by the files in them alone
     identity: str
-    replaced: str = ""
+    replaced: str = ""  # identity of the file whose place this one took by a rename; `""` where that is not known
 
     def is_same(self, other: Entry) -> bool:
         """Whether both are one file with one content, whatever its name."""

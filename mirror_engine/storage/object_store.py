@@ -244,19 +244,12 @@ class S3Storage(ObjectStorage):
 
 @dataclass(frozen=True)
 class StoredVersion:
-    """One version of a file.
+    """One version of a file."""
 
-    Attributes:
-        content: at most `MAX_LEASE_BYTES` of it.
-        etag: of this version, as the store writes it.
-        modified: when it was written by the store's clock, in seconds since 1970.
-        generation: what GCS has instead of an etag; None elsewhere.
-    """
-
-    content: bytes
-    etag: str
-    modified: float
-    generation: str | None = None
+    content: bytes  # at most `MAX_LEASE_BYTES` of it
+    etag: str  # of this version, as the store writes it
+    modified: float  # when it was written by the store's clock, in seconds since 1970
+    generation: str | None = None  # what GCS has instead of an etag; None elsewhere
 
 
 class ConditionalFile:

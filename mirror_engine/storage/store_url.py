@@ -35,19 +35,12 @@ _SAFE = "/=+,;:@!$&'()*~"  # in a path; `=` is in the names of Hive folders
 
 @dataclass(frozen=True)
 class StoreUrl:
-    """A folder in a store; it never holds a credential.
+    """A folder in a store; it never holds a credential."""
 
-    Attributes:
-        scheme: `abfss` for the DFS API (OneLake, ADLS Gen2), `az` for Azure Blob Storage's.
-        container: OneLake workspace, file system, bucket or container.
-        host: host of the account, such as `onelake.dfs.fabric.microsoft.com`; `""` for S3 and GCS.
-        path: below the container, decoded, without a slash at its ends.
-    """
-
-    scheme: Scheme
-    container: str
-    host: str
-    path: str = ""
+    scheme: Scheme  # `abfss` for the DFS API (OneLake, ADLS Gen2), `az` for Azure Blob Storage's
+    container: str  # OneLake workspace, file system, bucket or container
+    host: str  # host of the account, such as `onelake.dfs.fabric.microsoft.com`; `""` for S3 and GCS
+    path: str = ""  # below the container, decoded, without a slash at its ends
 
     def __str__(self) -> str:
         authority = f"{quote(self.container)}@{self.host}" if self.host else quote(self.container)

@@ -43,17 +43,11 @@ class KeyCodes:
 
 @dataclass(frozen=True)
 class NetChanges:
-    """Rows of a change batch that count, ordered by position; columns of one length.
+    """Rows of a change batch that count, ordered by position; columns of one length."""
 
-    Attributes:
-        position: the row whose content is used; no position twice.
-        role: a `Role`; at most one per key is not `INSERT`.
-        copies: how many rows are appended besides the matching one; of an `INSERT` at least 1, of a `DELETE` 0.
-    """
-
-    position: Integers
-    role: Markers
-    copies: Integers
+    position: Integers  # the row whose content is used; no position twice
+    role: Markers  # a `Role`; at most one per key is not `INSERT`
+    copies: Integers  # how many rows are appended besides the matching one; of an `INSERT` at least 1, of a `DELETE` 0
 
 
 def key_codes(keys: pa.Table) -> KeyCodes:

@@ -49,24 +49,17 @@ _BATCH_ROWS = 524_288  # of the table's keys; each batch is filtered by all keys
 
 @dataclass(frozen=True)
 class StagedChanges:
-    """A batch as one commit takes it.
+    """A batch as one commit takes it."""
 
-    Attributes:
-        folder: of the Parquet files: columns `c0`, `c1` … in the order of the table's schema, then `ROLE`; rows of
-            the role INSERT match nothing, of all others at most one has a key.
-        rows: how many rows lie there.
-        roles: which roles occur.
-        bounds: of each key column the lowest and highest value among the rows that match something.
-        match_counts: per file of the batch.
-        is_data: whether the files are data files instead: the table's columns, under its names.
-    """
-
+    # Of the Parquet files: columns `c0`, `c1` … in the order of the table's schema, then `ROLE`; rows of the role
+    # INSERT match nothing, of all others at most one has a key
     folder: TablePath
-    rows: int
-    roles: frozenset[Role]
+    rows: int  # how many rows lie there
+    roles: frozenset[Role]  # which roles occur
+    # Of each key column the lowest and highest value among the rows that match something
     bounds: tuple[tuple[Any, Any], ...]
-    match_counts: tuple[MatchCounts, ...]
-    is_data: bool = False
+    match_counts: tuple[MatchCounts, ...]  # per file of the batch
+    is_data: bool = False  # whether the files are data files instead: the table's columns, under its names
 
     @property
     def matches(self) -> bool:

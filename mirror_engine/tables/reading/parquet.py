@@ -58,19 +58,12 @@ _DAY = 24 * 60 * 60 * 1_000_000
 
 @dataclass(frozen=True)
 class ParquetType:
-    """The type of a Parquet column, and the Delta type it is read as (LZ-5.8).
+    """The type of a Parquet column, and the Delta type it is read as (LZ-5.8)."""
 
-    Attributes:
-        spelling: the type in Parquet's words.
-        word: the type in Delta's words; None where the protocol has none (ME049).
-        taken_as: what it is taken as, where it is not read exactly as it is (ME050).
-        zone: whether times carry one; `unsaid` for all else, and for INT96.
-    """
-
-    spelling: str
-    word: str | None
-    taken_as: str | None = None
-    zone: Literal["naive", "utc", "unsaid"] = "unsaid"
+    spelling: str  # the type in Parquet's words
+    word: str | None  # the type in Delta's words; None where the protocol has none (ME049)
+    taken_as: str | None = None  # what it is taken as, where it is not read exactly as it is (ME050)
+    zone: Literal["naive", "utc", "unsaid"] = "unsaid"  # whether times carry one; `unsaid` for all else, and for INT96
 
 
 _ANNOTATED = {

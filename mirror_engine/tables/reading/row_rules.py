@@ -39,23 +39,14 @@ _LEAD_OF_FOUR = 0xF0  # the first byte of a character beyond the 16-bit plane, i
 
 @dataclass(frozen=True)
 class FileContract:
-    """The rules for the rows of one file.
+    """The rules for the rows of one file."""
 
-    Attributes:
-        incoming: the file's schema, and how to speak of it.
-        merged: how it fits into the table's.
-        key_columns: in the table's spelling; empty in a keyless table.
-        partition: the values of the file's Hive folder, by its columns' names (LZ-3.7).
-        default_marker: of rows of a marker-free file (LZ-4.13).
-        deletes_are_full: whether NULL is rejected in delete rows, too, as in text (LZ-6.8).
-    """
-
-    incoming: Incoming
-    merged: Merged
-    key_columns: tuple[str, ...]
-    partition: Mapping[str, str | None]
-    default_marker: RowMarker
-    deletes_are_full: bool
+    incoming: Incoming  # the file's schema, and how to speak of it
+    merged: Merged  # how it fits into the table's
+    key_columns: tuple[str, ...]  # in the table's spelling; empty in a keyless table
+    partition: Mapping[str, str | None]  # the values of the file's Hive folder, by its columns' names (LZ-3.7)
+    default_marker: RowMarker  # of rows of a marker-free file (LZ-4.13)
+    deletes_are_full: bool  # whether NULL is rejected in delete rows, too, as in text (LZ-6.8)
 
 
 class IngestedRows:

@@ -36,20 +36,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SparkBackend:
-    """Writer and readers of one ROOT.
-
-    Attributes:
-        spark: the session of the caller's program; None starts one, or joins a running one.
-        listen: gets `SetupProgress` events.
-        is_brief: whether a JVM of our own has little to do; asked when it is started.
-    """
+    """Writer and readers of one ROOT."""
 
     root: Place
     config: Config
     storage: Storage
-    spark: SparkSession | None
-    listen: Listener
-    is_brief: Callable[[], bool]
+    spark: SparkSession | None  # the session of the caller's program; None starts one, or joins a running one
+    listen: Listener  # gets `SetupProgress` events
+    is_brief: Callable[[], bool]  # whether a JVM of our own has little to do; asked when it is started
 
     @cached_property
     def _state(self) -> Path:

@@ -140,17 +140,12 @@ def _answer(storage: Storage | StoreUrl, config: Config, mark: TablePath, number
 
 @dataclass(frozen=True)
 class ExecutorReader:
-    """`OrderedReader` on executors, which open the storage and see the scratch folder.
+    """`OrderedReader` on executors, which open the storage and see the scratch folder."""
 
-    Attributes:
-        storage: the landing zone's; or where it is in a store.
-        session: lends a Spark session.
-    """
-
-    storage: Storage | StoreUrl
+    storage: Storage | StoreUrl  # the landing zone's; or where it is in a store
     config: Config
     scratch: TablePath
-    session: Callable[[], AbstractContextManager[SparkSession]]
+    session: Callable[[], AbstractContextManager[SparkSession]]  # lends a Spark session
 
     def __post_init__(self) -> None:
         remove_of_other_processes((*self.scratch.glob("read-*"), *self.scratch.glob("rows-*-read-*")))
