@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from filelock import FileLock
-from wire import exchange, request, status_of
+from wire import connected, exchange, request, rest_of, status_of
 
 from mirror_engine.errors import RootLocked, TransientError, UsageError
 from mirror_engine.landing_zone.layout import ZONE
@@ -33,8 +33,12 @@ def served(store, **options):
     return Server(ServerPlan(store, has_engines=False, **options), on_error=pytest.fail)
 
 
+def port_of(url):
+    return int(url.rstrip("/").rpartition(":")[2])
+
+
 def asked(url, target="/", *headers):
-    return exchange(int(url.rstrip("/").rpartition(":")[2]), request("GET", target, "localhost", *headers))
+    return exchange(port_of(url), request("GET", target, "localhost", *headers))
 
 
 def test_the_first_item_is_made_and_keeps_its_guids(tmp_path):
@@ -162,6 +166,24 @@ def test_the_page_is_at_the_address_of_http_and_counts_requests(tmp_path):
         assert status_of(asked(server.connection.http, "/absent/x")) == 404
         assert b'requests_total{method="GET",status="404"} 1.0' in asked(page, "/metrics")
         assert status_of(asked(page, "/readyz")) == 200  # nothing is to be mirrored
+
+
+def test_an_open_page_is_ended_with_the_emulator_and_not_cut(tmp_path):
+    with contextlib.ExitStack() as later:
+        with served(tmp_path) as server:
+            page = later.enter_context(connected(port_of(server.connection.page)))
+            page.sendall(request("GET", "/", "localhost", "Accept: text/event-stream"))
+            assert page.recv(1)
+        assert rest_of(page).endswith(b"0\r\n\r\n")
+
+
+def test_what_is_rejected_is_reported_of_requests_and_of_tunnels(tmp_path):
+    reported = []
+    with Server(ServerPlan(tmp_path, has_engines=False), pytest.fail, on_rejected=reported.append) as server:
+        asked(server.connection.http, "/absent/x")
+        proxy = port_of(server.connection.environment["HTTPS_PROXY"])
+        exchange(proxy, b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com\r\n\r\n")
+    assert [(each.method, each.status) for each in reported] == [("GET", 404), ("CONNECT", 403)]
 
 
 def test_the_page_asks_for_the_token_and_stays_on_the_loopback(tmp_path):

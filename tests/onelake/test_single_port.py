@@ -151,6 +151,7 @@ def test_production_s_names_are_theirs_alone_whatever_the_path(emulator):
 )
 def test_storage_requests_are_no_page_s(emulator, target, headers):
     assert b"x-ms-request-id" in emulator.asks(target, *headers)
+    assert b"x-ms-request-id" in emulator.asks(target.partition("?")[0], method="DELETE")  # the page is for reading
 
 
 def test_the_proxy_is_there(emulator):
