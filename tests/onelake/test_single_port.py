@@ -230,7 +230,7 @@ def test_http_leaves_the_loopback_with_the_token_only(locked):
 def test_without_it_paths_are_onelake_s_but_for_the_page_s_on_http(tmp_path):
     with Server(ServerPlan(tmp_path, has_engines=False), on_error=pytest.fail) as server:
         port = int(server.connection.http.rpartition(":")[2])
-        for target in ("/v1/workspaces", "/t/oauth2/v2.0/token", "/metrics?comp=list"):
+        for target in ("/v1/workspaces", "/t/oauth2/v2.0/token", "/metrics?comp=list", "*"):
             assert b"x-ms-request-id" in exchange(port, request("GET", target))
         ca = server.connection.environment["NODE_EXTRA_CA_CERTS"]
         assert "x-ms-request-id" in requests.get(f"{server.connection.https}/metrics", verify=ca, timeout=10).headers

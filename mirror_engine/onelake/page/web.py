@@ -397,13 +397,13 @@ class Web:
             content = (files("mirror_engine.onelake.page") / "templates" / name).read_bytes()
             routes.append(Route(f"/assets/{name}", Response(content, media_type=kind)))
         self.app = _with_headers(Starlette(routes=routes))  # without access control
-        self._first_names = {route.path.split("/")[1] for route in routes}
+        self._beginnings = {tuple(route.path.split("/")[:2]) for route in routes}
 
     def answers(self, request: Request) -> bool:
         """Whether a request is the page's, by its path's first name, and none of a storage client."""
         is_storage = "x-ms-version" in request.headers or not _STORAGE_QUERIES.isdisjoint(request.query_params)
         is_reading = request.method in {"GET", "HEAD"} and not is_storage
-        return is_reading and request.scope["path"].split("/")[1] in self._first_names
+        return is_reading and tuple(request.scope["path"].split("/")[:2]) in self._beginnings
 
     def end_streams(self) -> None:
         """Let open pages get no more changes."""
