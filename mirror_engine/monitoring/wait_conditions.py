@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
 
+NOT_LISTED = "ME070"
+
 
 @dataclass(frozen=True)
 class UnmetCondition:
@@ -32,12 +34,17 @@ class UnmetCondition:
 def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_schema: str) -> tuple[UnmetCondition, ...]:
     """The tables that have not caught up, of those named in any spelling; without names of all, and at least one.
 
-    A folder without change files counts only if it is named.
+    A folder without change files counts only if it is named; one that could not be listed is unmet.
     """
     unmet: list[UnmetCondition] = []
     if not names:
         unmet = [_unfinished(table, status) for table in status.tables if not _is_done(table)]
-        if not status.tables:
+        unmet += [
+            UnmetCondition("", "", f"{found.path}: cannot be listed or read", found.help)
+            for found in status.diagnostics
+            if found.code == NOT_LISTED
+        ]
+        if not (status.tables or unmet):
             unmet = [UnmetCondition("", "", "the landing zone has no table folder yet")]
     for name in names:
         tables, suggestion = _named(name, status, default_schema)

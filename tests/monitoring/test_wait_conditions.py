@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from scripted_faults import Failing, faulty
 
 from mirror_engine.errors import UsageError
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.wait_conditions import file_not_applied, tables_not_caught_up
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
@@ -68,6 +70,17 @@ def test_a_table_without_files_counts_only_if_it_is_named(mirror, items, publish
     mirror.sync()
     assert behind(mirror) == []
     assert behind(mirror, "Empty") == [("Empty", "empty", "Empty has metadata but no change files")]
+
+
+def test_a_folder_that_cannot_be_listed_may_hold_files(mirror, items, publisher, tmp_path) -> None:
+    """However short the failure: one that is not seen is not caught up."""
+    publisher.table("Orders", keys=["Id"], types=TYPES).insert({"Id": 1})
+    mirror.sync()
+    items.insert({"Id": 1})
+    message = "Items: cannot be listed or read"
+    for call in ("list .*Items", "stat .*Items", "open .*Items"):
+        broken = Mirror(tmp_path, storage=faulty(LocalStorage(tmp_path), Failing(call)), writer=mirror._writer)
+        assert behind(broken) == [("", "", message)]
 
 
 def test_a_table_that_cannot_go_on_needs_attention(mirror, items, publisher) -> None:
