@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
+from scripted_faults import Fault, Script, faulty
 from shop import Shop, name
 
 from mirror_engine import Config
-from mirror_engine.errors import UsageError
+from mirror_engine.errors import StorageUnavailable, UsageError
 from mirror_engine.publisher.trace.file import planned_steps, trace_file
+from mirror_engine.publisher.trace.replay import open_trace
+from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.keys_only import ChangeEffects
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
@@ -48,6 +53,25 @@ def test_a_file_is_reported_with_the_effects_of_its_rows(shop, file):
     assert report.effects == EFFECTS
     assert report.step.files == (name(1), name(2))
     assert [it.code for it in report.diagnostics] == ["ME039", "ME043"]
+
+
+@pytest.mark.usefixtures("one_attempt")
+def test_whatever_call_fails_the_report_is_right_or_there_is_none(shop):
+    """The folder of this table or of another may be unlisted in one of the scans."""
+    table = two_files(shop)
+    shop.orders("Others").insert(row(1))
+    shop.sync()
+    table.upsert(row(1))
+    expected, script = report_on(shop, "3"), Script()
+    for number in count():
+        try:
+            with shop.mirror(storage=faulty(LocalStorage(shop.root), script)) as mirror, mirror.snapshot() as look:
+                assert trace_file(open_trace(look, "Orders"), "3") == expected
+        except StorageUnavailable:
+            assert number
+        if number > len(script.calls):
+            return
+        script = Script({number + 1: Fault.REFUSED})
 
 
 def test_a_file_after_a_deleted_one_is_replayed_over_the_delta_table(shop):

@@ -20,10 +20,10 @@ from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.planner import StartGeneration
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.root_identity import has_content
-from mirror_engine.errors import ConcurrentModification, TableDamaged, UsageError
+from mirror_engine.errors import ConcurrentModification, StorageUnavailable, TableDamaged, UnknownTable, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.detection import number_of
-from mirror_engine.landing_zone.diagnostics import RejectedFile
+from mirror_engine.landing_zone.diagnostics import RejectedFile, printable
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, find_table
@@ -155,7 +155,12 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
     """The table of that name, in any case; raises `UnknownTable` or `StorageUnavailable`."""
     context, zone = snapshot.context, snapshot.zone
     listings = {context.delta_folder(listing.name): listing for listing in zone.tables}
-    delta_folder = find_table(table, list(listings), context.config.delta_default_schema)
+    try:
+        delta_folder = find_table(table, list(listings), context.config.delta_default_schema)
+    except UnknownTable:
+        if zone.unlisted:  # it may be there
+            raise _not_listed(*sorted(zone.unlisted)) from None
+        raise
     present = listings[delta_folder]
     name, folder = present.name, f"{zone.folder}/{present.name.folder}"
     plan = snapshot.plans[name]
@@ -163,7 +168,8 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
     is_new = any(isinstance(step, StartGeneration) for step in plan.steps)
     progress = None if is_new else context.ledger.progress(name)
     commits = tuple(reversed(context.writer.history(delta_folder))) if progress and progress.has_table else ()
-    others = {f"{zone.folder}/{other.name.folder}": None for other in zone.tables if other.name != name}
+    names = {*(other.name.folder for other in zone.tables if other.name != name), *zone.unlisted}
+    others = {f"{zone.folder}/{other}": None for other in names}
     is_overwritten = bool(_overwritten(present, progress, context.storage, folder))
     restored = RestoredView(context.storage, archived_first=is_overwritten)
     storage: Storage = ZoneView(restored, others)
@@ -176,9 +182,17 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
 
 
 def listing_of(storage: Storage, config: Config, name: TableName) -> TableListing:
-    """List one table folder."""
+    """List one table folder; raises `StorageUnavailable`."""
     tables = Poller(storage, config).scan().tables
-    return next(listing for listing in tables if listing.name == name)
+    found = next((listing for listing in tables if listing.name == name), None)
+    if found is None:
+        raise _not_listed(name.folder)
+    return found
+
+
+def _not_listed(*folders: str) -> StorageUnavailable:
+    names = ", ".join(map(printable, folders))
+    return StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights, and run it again.")
 
 
 def _overwritten(listing: TableListing, progress: Progress | None, storage: Storage, folder: str) -> frozenset[str]:
