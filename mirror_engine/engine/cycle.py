@@ -148,15 +148,15 @@ class Engine:
         """Tables whose plans are being carried out."""
         return self._scheduler.in_progress.keys()
 
-    def sync(self, stop: threading.Event) -> SyncReport:
-        """Run cycles until one finds nothing to do; after a failing one, retry a few times, with pauses."""
+    def sync(self, stop: threading.Event, *, final: Collection[RunResult] = ()) -> SyncReport:
+        """Run cycles until one finds nothing to do; after one that fails and is not `final`, retry, with pauses."""
         failed = 0
         while not stop.is_set():
             self.cycle(stop)
             if self.last.outdated:
                 continue
             failed += 1
-            if not self.last.failures or failed == MAX_SYNC_ATTEMPTS:
+            if not self.last.failures or self.last.run_result in final or failed == MAX_SYNC_ATTEMPTS:
                 break
             stop.wait(self.next_cycle_seconds(2.0 ** (failed - 1)))
         return self.finish(stop)

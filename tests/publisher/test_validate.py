@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from golden import diagnostic_differences, load
 from quick_folder import quick_folder
@@ -13,7 +15,7 @@ from test_real_zones import NAMES as REAL
 from test_real_zones import REAL_ZONES
 
 from mirror_engine.config import Config
-from mirror_engine.errors import UsageError
+from mirror_engine.errors import InternalError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives, numbered_name
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.names import METADATA_FILE
@@ -220,3 +222,15 @@ def test_a_bucket_is_no_table_folder(tmp_path, monkeypatch, path):
     monkeypatch.setattr(validate, "open_storage", lambda _: LocalStorage(tmp_path))
     with pytest.raises(UsageError, match=r"^s3://bucket: a table folder must be in a landing zone"):
         find_target(parse_place(path), Config())
+
+
+def test_an_internal_error_is_reported_at_once(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(KeyWriter, "apply", lambda *_: calls.append(1) or 1 // 0)
+    table = tmp_path / "Orders"
+    table.mkdir()
+    (table / METADATA_FILE).write_bytes(METADATA)
+    pq.write_table(pa.table({"Id": [1]}), table / FIRST)
+    with pytest.raises(InternalError):
+        check_landing_zone(find_target(tmp_path, Config()))
+    assert calls == [1]

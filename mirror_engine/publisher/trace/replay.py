@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mirror_engine.clock import Clock
 from mirror_engine.engine.context import EngineContext
-from mirror_engine.engine.cycle import Engine
+from mirror_engine.engine.cycle import Engine, RunResult
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.planner import StartGeneration
 from mirror_engine.engine.poller import Poller
@@ -95,7 +95,7 @@ class DryRun(AbstractContextManager["DryRun"]):
 
     def run(self) -> MirrorStatus:
         """Replay all that can be replayed, and return the status of every table; raises `TransientError`."""
-        self.engine.sync(threading.Event())
+        self.engine.sync(threading.Event(), final=[RunResult.FAILED])
         last = self.engine.last
         for failure in last.failures.values():
             raise failure
