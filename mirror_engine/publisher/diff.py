@@ -296,9 +296,10 @@ def _fitted(path: Path, columns: _Columns, schema: pa.Schema) -> pa.Table:
 
 
 def _csv(path: Path) -> _Columns:
-    reader = RecordReader(TextDialect(row_separator="\n", escape='"'), str(path))
+    content = path.read_bytes()
+    reader = RecordReader(TextDialect(row_separator="\n" if b"\n" in content else "\r", escape='"'), str(path))
     try:
-        header, *rows = chain.from_iterable(reader.records(decoded([path.read_bytes()], "utf-8")))
+        header, *rows = chain.from_iterable(reader.records(decoded([content], "utf-8")))
     except (RejectedFile, ValueError) as error:
         found = error.diagnostic.full_message if isinstance(error, RejectedFile) else f"{path}: there is no header"
         help = "Write CSV in UTF-8 with a header; quote fields that hold commas or quotes, and double the quotes."

@@ -85,6 +85,7 @@ PHOTOS = [{"Id": 1, "Photo": b"A"}, {"Id": 2, "Photo": b""}, {"Id": 3, "Photo": 
         ("a.json", json.dumps([{name: plain(value) for name, value in row.items()} for row in PHOTOS]), PHOTOS),
         ("a.csv", 'Name\n\n""\na\n', [{"Name": ""}, {"Name": "a"}]),
         ("a.csv", "Id,Name\n\n1,a\n", [{"Id": 1, "Name": "a"}]),
+        ("a.csv", "Id,Name\r1,a\r", [{"Id": 1, "Name": "a"}]),
         ("a.csv", "Id,Size\n1,XL\n", [{"Id": 1, "Size": "XL"}]),
         ("a.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ODD), ODD),
         ("a.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\r\n" for row in ODD), ODD),
