@@ -332,6 +332,7 @@ def test_the_other_writers_do_what_the_memory_writer_does(request, tmp_path, eng
         ("byte", "long", "string"),
         ("binary", "date", "timestamp"),
         ("timestamp_ntz", "decimal(38,10)", "boolean"),
+        ("short", "integer", "decimal(5,2)", "decimal(18,0)"),
     ],
     ids=", ".join,
 )
