@@ -15,6 +15,7 @@ from mirror_engine.cli.inspection import NO_FOLDERS, ROWS_HELP, difference_json,
 from mirror_engine.cli.options import COUNT, DROPPING, LISTING, READING, TABLE_HELP, command
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.names import find_table
 from mirror_engine.monitoring.words import as_json, cell, describe, fields_json, help_for
 
 if TYPE_CHECKING:
@@ -150,22 +151,26 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
     Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
     """
     from mirror_engine.publisher.trace.file import planned_steps
-    from mirror_engine.publisher.trace.replay import open_trace
 
     documents: list[dict[str, Any]] = []
     text: list[RenderableType] = []
+    schema = mirror.config.delta_default_schema
     with mirror.snapshot() as snapshot:
-        for table in tables or [name.folder for name in snapshot.plans]:
-            trace = open_trace(snapshot, table)
-            steps, state, status = planned_steps(trace), trace.plan.state, trace.status
+        known = mirror.status_of(snapshot).tables
+        folders = [status.delta_folder for status in known]
+        wanted = [find_table(table, folders, schema) for table in tables]
+        for status in (known[folders.index(folder)] for folder in wanted) if tables else known:
+            plan = snapshot.plans[status.name]
+            steps, state = planned_steps(plan, snapshot.context.config), plan.state
             applied = {path for step in steps for path in step.files}
             left = [file for file in status.pending_files if file.path not in applied]
-            facts = {"state": state.code, "message": describe(trace.name, state), "not_included": as_json(left)}
+            facts = {"state": state.code, "message": describe(status.name, state), "not_included": as_json(left)}
             facts |= {
                 "help": help_for(state, engine_running=True) or None,
                 "steps": as_json(steps),
             }
-            documents.append({**_table_json(trace), **facts, **fields_json(status, "ignored", "next_files")})
+            shown = {**out.table_json(status.name, schema), **facts, **fields_json(status, "ignored", "next_files")}
+            documents.append(shown)
             text += [*([""] if text else []), *_plan_text(facts, steps, left, status)]
     out.report({"tables": documents}, text or [NO_FOLDERS])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from io import StringIO
 from pathlib import Path
 
@@ -135,3 +136,13 @@ def test_plan_shows_all_tables(shop, cli):
     document = json.loads(cli("plan", shop.root, "--json").out)
     assert [table["table"] for table in document["tables"]] == ["Sales.Orders", "Items"]
     assert [step["step"] for step in document["tables"][0]["steps"]][-1] == "apply_batch"
+
+
+@pytest.mark.parametrize(("delay", "step"), [("0s", "drop_table"), ("1h", "mark_folder_missing")])
+def test_plan_shows_what_becomes_of_a_table_whose_folder_is_gone(shop, cli, delay, step):
+    cli("sync", shop.root)
+    shutil.rmtree(shop.publisher.path / "Items")
+    for words in ((), ("--table", "items")):
+        document = json.loads(cli("plan", shop.root, "--drop-delay", delay, "--json", *words).out)
+        assert [each["step"] for each in document["tables"][-1]["steps"]] == [step]
+        assert (document["tables"][-1]["table"], len(document["tables"])) == ("Items", 1 if words else 2)

@@ -25,7 +25,7 @@ def report_on(shop, file, table="Orders"):
 
 def steps_of(shop, table="Orders"):
     with shop.trace(table) as trace:
-        return planned_steps(trace)
+        return planned_steps(trace.plan, trace.context.config)
 
 
 def row(number, city="Linz"):

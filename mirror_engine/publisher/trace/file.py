@@ -111,7 +111,7 @@ def trace_file(trace: TraceContext, name: str) -> FileReport:
         reason = "it was deleted: its rows are not known"
     elif not reason and pending:
         reason = f"it was applied, but cannot be replayed: {pending.reason}"
-    steps = planned_steps(trace) if path in writer.files or start else ()
+    steps = planned_steps(trace.plan, trace.context.config) if path in writer.files or start else ()
     counted = [*trace.status.diagnostics, *replayed.diagnostics]
     return FileReport(
         path=path,
@@ -145,9 +145,9 @@ def find_file(trace: TraceContext, name: str) -> str:
     raise UsageError(f"{name}: {trace.name.normalized} has no such change file", f"available: {known}")
 
 
-def planned_steps(trace: TraceContext) -> tuple[PlannedStep, ...]:
-    """What the next cycle would do; reads only the table folder's listing."""
-    return tuple(_planned(step, trace.context.config) for step in trace.plan.steps)
+def planned_steps(planned: plan.Plan, config: Config) -> tuple[PlannedStep, ...]:
+    """What the next cycle would do."""
+    return tuple(_planned(step, config) for step in planned.steps)
 
 
 def _planned(step: plan.Step, config: Config) -> PlannedStep:
