@@ -83,9 +83,9 @@ def _programs() -> Iterator[Path]:
 
 def _release(program: Path) -> tuple[Path, dict[str, str]]:
     """A Java's home and its `release` file (JEP 223); empty for a program that is missing, or a script."""
+    if not os.access(program, os.X_OK):  # resolve() raises at a link to itself
+        return program, {}
     home = program.resolve().parents[1]
-    if not os.access(program, os.X_OK):
-        return home, {}
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -57,6 +57,8 @@ def test_java_home_comes_before_path_before_the_usual_places(tmp_path, monkeypat
 
 def test_other_versions_and_programs_that_are_no_java_are_skipped(tmp_path):
     program(tmp_path / "path" / "bin" / "java", "echo No Java installed >&2; exit 1")
+    (tmp_path / "jvm" / "c" / "bin").mkdir(parents=True)
+    (tmp_path / "jvm" / "c" / "bin" / "java").symlink_to("java")  # to itself
     fake_java(tmp_path / "jvm" / "b", "25.0.1")
     home = fake_java(tmp_path / "jvm" / "a", "17.0.1")
     assert find_java().home == home
