@@ -101,5 +101,6 @@ class SparkBackend:
             return adopted(self.spark)
         scratch, log_file = self._state / SCRATCH, self._state / LOGS / "spark.log"
         scheme = self.root.scheme if isinstance(self.root, StoreUrl) else ""
-        config = replace(self.config, spark_profile="ci") if self.is_brief() else self.config
+        is_ci = not is_distributed(self.config, None) and self.is_brief()
+        config = replace(self.config, spark_profile="ci") if is_ci else self.config
         return start_session(config, scratch=scratch, log_file=log_file, listen=self.listen, scheme=scheme)

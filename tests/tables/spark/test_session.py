@@ -270,6 +270,7 @@ def test_on_a_cluster_executors_read_and_make_net_changes_unless_options_say_oth
         (11, {}, False, "local"),
         (10, {}, True, "local"),
         (10, {"spark_profile": "cluster"}, False, "cluster"),
+        (10, {"spark_master": "yarn"}, False, "local"),  # a cluster: what waits need not be counted
     ],
 )
 def test_a_sync_of_few_bytes_starts_spark_with_the_quick_compiler(  # noqa: PLR0913, PLR0917 - a table of cases
