@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
-from rich import filesize
 
 from mirror_engine.cli.exits import Output
 from mirror_engine.cli.output import verbosity
@@ -154,6 +153,8 @@ class Downloads:
         with self._lock:
             self._total += byte_count
             if self._total > self._max_download and self._answer is False:
+                from rich import filesize
+
                 limit, total = filesize.decimal(self._max_download), filesize.decimal(self._total)
                 text = f"more than {limit} would be downloaded ({total} so far)"
                 help = "allow it with --max-download, or ask for less, such as one table"
