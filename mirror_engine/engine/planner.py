@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from mirror_engine.engine.ledger import ROOT_IDENTITY
 from mirror_engine.engine.recovery import latest_external_change, owner_of
 from mirror_engine.engine.root_identity import FolderChange, RootIdentityCheck
 from mirror_engine.errors import StorageUnavailable, TableDamaged, TransientError
 from mirror_engine.landing_zone.detection import detect
-from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, diagnose
+from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, diagnose, tally
 from mirror_engine.landing_zone.listing import MetadataAbsent, MetadataUnusable, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata, forbidden_change
 from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, SCHEMA_SUFFIX, TableName, conflicts
@@ -29,7 +29,7 @@ from mirror_engine.landing_zone.states import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.engine.context import EngineContext
@@ -53,34 +53,11 @@ class DropTable:
 
 
 @dataclass(frozen=True)
-class StartGeneration:
-    """Start the progress of a new generation of the table folder."""
+class RecordProgress:
+    """Record progress, without any effect on the Delta table."""
 
-    identity: str
-
-
-@dataclass(frozen=True)
-class UpdateFolderIdentity:
-    """Record the new identity of a known folder: ROOT was copied, moved or restored."""
-
-    identity: str
-
-
-@dataclass(frozen=True)
-class RecordFolderState:
-    """Record the state of the folder, without any effect on the Delta table."""
-
-    is_configured: bool  # whether it has usable metadata
-    pending_etags: Mapping[str, str]  # of files not applied, by path
-    rejection: Rejection | None  # the rejection in force
-    diagnostics: tuple[Diagnostic, ...] = ()  # those that are reported once, and are to be kept
-
-
-@dataclass(frozen=True)
-class MarkFolderMissing:
-    """Record that the folder is missing; its table is dropped after the delay (LZ-7.4)."""
-
-    at: float
+    kind: Literal["start_generation", "update_folder_identity", "record_folder_state", "mark_folder_missing"]
+    progress: Progress  # of the generation `""` where that begins with this plan
 
 
 @dataclass(frozen=True)
@@ -91,7 +68,7 @@ class ApplyBatch:
     metadata: Metadata
 
 
-Step = DropTable | StartGeneration | UpdateFolderIdentity | RecordFolderState | MarkFolderMissing | ApplyBatch
+Step = DropTable | RecordProgress | ApplyBatch
 
 
 @dataclass(frozen=True)
@@ -103,6 +80,10 @@ class Plan:
     steps: tuple[Step, ...] = ()
     detection: Detection | None = None  # how its files were classified; None where they were not
     diagnostics: tuple[Diagnostic, ...] = ()  # all that hold now, except those of applied files
+
+    def records(self, kind: str) -> Iterator[Progress]:
+        """What steps of a kind record."""
+        return (step.progress for step in self.steps if isinstance(step, RecordProgress) and step.kind == kind)
 
 
 @dataclass(frozen=True)
@@ -124,7 +105,8 @@ def plan_missing(table: TableName, progress: Progress, circumstances: Circumstan
     since = now if known is None or known > now else known  # the clock may have been set back
     if now - since >= circumstances.config.drop_delay(table.folder):
         return Plan(table, CaughtUp(), (DropTable(missing),), diagnostics=(missing,))
-    return Plan(table, CaughtUp(), () if since == known else (MarkFolderMissing(since),))
+    record = RecordProgress("mark_folder_missing", replace(progress, missing_since=since))
+    return Plan(table, CaughtUp(), () if since == known else (record,))
 
 
 def plan(listing: TableListing, progress: Progress | None, circumstances: Circumstances) -> Plan:
@@ -179,15 +161,16 @@ class _TablePlanner:
         if progress and progress.identity == identity and change is FolderChange.NONE:
             return progress
         if progress and change is FolderChange.MOVED:
-            self._steps.append(UpdateFolderIdentity(identity))
             if progress.identity != identity:
                 self._diagnostics.append(diagnose("ME076", self._folder))
-            return with_identity(progress, self._listing)
+            moved = with_identity(progress, self._listing)
+            self._steps.append(RecordProgress("update_folder_identity", moved))
+            return moved
         if progress and progress.configured_at > 0:
             rebuilt = diagnose("ME066", self._folder, count=len(self._files))
             self._steps.append(DropTable(rebuilt))
             self._diagnostics.append(rebuilt)
-        self._steps.append(StartGeneration(identity))
+        self._steps.append(RecordProgress("start_generation", Progress("", identity)))
         return None
 
     def plan(self) -> Plan:
@@ -314,19 +297,18 @@ class _TablePlanner:
         work: tuple[Step, ...] = (),
     ) -> Plan:
         """Return the plan, with a step that records what changed about the folder."""
-        known = self._progress
-        is_configured = not isinstance(state, Unconfigured)
-        recorded = known.diagnostics if known else {}
-        sticky = tuple(said for said in self._diagnostics if said.code in STICKY_CODES and said not in recorded)
-        is_recorded = (
-            known is not None
-            and (self._is_known or not is_configured)
-            and known.missing_since is None
-            and known.rejection == rejection
-            and known.pending_etags == self._pending
+        known = self._progress or Progress("", self._listing.identity)
+        sticky = [said for said in self._diagnostics if said.code in STICKY_CODES and said not in known.diagnostics]
+        noted = replace(
+            known,
+            configured_at=known.configured_at or (0.0 if isinstance(state, Unconfigured) else self._now),
+            pending_etags=self._pending,
+            rejection=rejection,
+            missing_since=None,
+            diagnostics=tally(known.diagnostics, sticky),
         )
-        if not is_recorded or sticky:
-            self._steps.append(RecordFolderState(is_configured, self._pending, rejection, sticky))
+        if noted != self._progress:
+            self._steps.append(RecordProgress("record_folder_state", noted))
         return Plan(self._table, state, (*self._steps, *work), detection, tuple(self._diagnostics))
 
 
@@ -368,9 +350,7 @@ class ZonePlanner:
         `in_progress`: the root identities that the tasks in progress were planned with. Raises `StorageUnavailable`.
         """
         ledger, root = self._context.ledger, self.root
-        updates = {
-            (p.table, step.identity) for p in plans for step in p.steps if isinstance(step, UpdateFolderIdentity)
-        }
+        updates = {(plan.table, moved.identity) for plan in plans for moved in plan.records("update_folder_identity")}
         is_recorded = updates <= {(table, progress.identity) for table, progress in ledger.tables().items()}
         is_certain = self._zone.identity and not self._zone.unlisted and not root.is_mount_lost
         if is_certain and is_recorded and {*in_progress} <= {str(root.now)}:

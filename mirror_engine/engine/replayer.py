@@ -11,20 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from typing_extensions import assert_never
-
 from mirror_engine.engine.planner import (
     REFUSED_COMMIT,
     ApplyBatch,
     DropTable,
-    MarkFolderMissing,
     Plan,
-    RecordFolderState,
-    StartGeneration,
+    RecordProgress,
     Step,
-    UpdateFolderIdentity,
     attempt_of,
-    with_identity,
 )
 from mirror_engine.engine.poller import is_unchanged
 from mirror_engine.engine.recovery import is_as_recorded, latest_external_change, reconcile
@@ -116,8 +110,8 @@ def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
     watermarks = dict(known.watermarks)
     is_numbered = batch.metadata.strategy is Strategy.SEQUENTIAL  # LZ-3.2, LZ-3.15
     for listed, file in zip(batch.files, batch.batch.files, strict=True):
-        way = "passthrough" if file.passthrough else ""
-        applied[file.path] = AppliedFile(file.etag, file.digest, -1, file.row_count, file.modified_ns, way, file.reason)
+        # its version and method are those of the commit
+        applied[file.path] = AppliedFile(file.etag, file.digest, -1, file.row_count, file.modified_ns, "", file.reason)
         if is_numbered:
             watermarks[listed.partition] = max(sequence_of(listed.name), watermarks.get(listed.partition, 0))
     return replace(
@@ -252,46 +246,22 @@ class Replayer:
             if isinstance(step, ApplyBatch):
                 return self._apply(task, step)
             task.steps.popleft()
-            self._record_step(task, step)
+            if isinstance(step, DropTable):
+                drop_table(self._context, task.table, step.diagnostic)
+            else:
+                self._record(task.table, step)
         return None
 
-    def _record_step(
-        self,
-        task: TableTask,
-        step: DropTable | StartGeneration | UpdateFolderIdentity | RecordFolderState | MarkFolderMissing,
-    ) -> None:
-        ledger, table = self._context.ledger, task.table
-        known = ledger.progress(table)
-        match step:
-            case DropTable(diagnostic):
-                drop_table(self._context, table, diagnostic)
-            case StartGeneration(identity):
-                ledger.record(table, Progress(uuid.uuid4().hex, identity))
-            case UpdateFolderIdentity():
-                if known and task.listing:
-                    ledger.record(table, with_identity(known, task.listing))
-            case RecordFolderState():
-                if known:
-                    self._record_folder_state(table, known, step)
-            case MarkFolderMissing(at):
-                if known:
-                    ledger.record(table, replace(known, missing_since=at))
-            case _:
-                assert_never(step)
-
-    def _record_folder_state(self, table: TableName, known: Progress, step: RecordFolderState) -> None:
-        noted = replace(
-            known,
-            configured_at=known.configured_at or (self._context.clock() if step.is_configured else 0.0),
-            pending_etags=step.pending_etags,
-            rejection=step.rejection,
-            missing_since=None,
-            diagnostics=tally(known.diagnostics, step.diagnostics),
-        )
-        self._context.ledger.record(table, noted)
-        if step.rejection and (not known.rejection or known.rejection.diagnostic != step.rejection.diagnostic):
-            self._context.emit(TableHalted(table, step.rejection.diagnostic))
-        if known.rejection and not step.rejection:
+    def _record(self, table: TableName, step: RecordProgress) -> None:
+        known = self._context.ledger.progress(table)
+        if step.kind == "start_generation" or known is None:
+            self._context.ledger.record(table, replace(step.progress, generation=uuid.uuid4().hex))
+            return
+        self._context.ledger.record(table, replace(step.progress, generation=known.generation))
+        before, after = known.rejection, step.progress.rejection
+        if after and (not before or before.diagnostic != after.diagnostic):
+            self._context.emit(TableHalted(table, after.diagnostic))
+        if before and not after:
             self._context.emit(TableResumed(table))
 
     def _apply(self, task: TableTask, step: ApplyBatch) -> BatchCommitted | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
-from mirror_engine.engine.planner import StartGeneration
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count
@@ -225,7 +224,7 @@ def table_status(context: EngineContext, plan: Plan, files: Sequence[LandedFile]
     """Status of one table, from its plan and all files of one listing; see `TableStatus`."""
     progress, now, schema = context.ledger.progress(plan.table), context.clock(), context.config.delta_default_schema
     folder, detection = plan.table.folder, plan.detection
-    if any(isinstance(step, StartGeneration) for step in plan.steps):
+    if any(plan.records("start_generation")):
         progress = None  # the ledger's progress belongs to the folder's former generation (LZ-7.3)
     applied = progress.applied if progress else {}
     if detection:

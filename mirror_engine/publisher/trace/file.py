@@ -145,6 +145,13 @@ def find_file(trace: TraceContext, name: str) -> str:
     raise UsageError(f"{name}: {trace.name.normalized} has no such change file", f"available: {known}")
 
 
+_RECORDED = {
+    "start_generation": "start a new generation of the folder: nothing of it is applied yet",
+    "update_folder_identity": "update the folder's identity: ROOT was copied or restored",
+    "mark_folder_missing": "record that the folder is missing; its table is dropped after the delay",
+}
+
+
 def planned_steps(planned: plan.Plan, config: Config) -> tuple[PlannedStep, ...]:
     """What the next cycle would do."""
     return tuple(_planned(step, config) for step in planned.steps)
@@ -154,19 +161,14 @@ def _planned(step: plan.Step, config: Config) -> PlannedStep:
     match step:
         case plan.DropTable(diagnostic):
             return PlannedStep("drop_table", f"drop the Delta table: {diagnostic.coded_message}")
-        case plan.StartGeneration():
-            return PlannedStep("start_generation", "start a new generation of the folder: nothing of it is applied yet")
-        case plan.UpdateFolderIdentity():
-            return PlannedStep("update_folder_identity", "update the folder's identity: ROOT was copied or restored")
-        case plan.RecordFolderState(pending_etags=pending):
-            more = "" if step.is_configured else "; the folder is not configured yet"
-            if step.rejection:
-                diagnostic = step.rejection.diagnostic
+        case plan.RecordProgress("record_folder_state" as kind, progress):
+            more = "" if progress.configured_at else "; the folder is not configured yet"
+            if progress.rejection:
+                diagnostic = progress.rejection.diagnostic
                 more = f"; halted at {printable(diagnostic.path)}: {diagnostic.coded_message}"
-            return PlannedStep("record_folder_state", f"record: {count(len(pending), 'pending file')}{more}")
-        case plan.MarkFolderMissing():
-            text = "record that the folder is missing; its table is dropped after the delay"
-            return PlannedStep("mark_folder_missing", text)
+            return PlannedStep(kind, f"record: {count(len(progress.pending_etags), 'pending file')}{more}")
+        case plan.RecordProgress(kind):
+            return PlannedStep(kind, _RECORDED[kind])
         case plan.ApplyBatch(files):
             commits = _commits(files, config)
             span = files[0].path if len(files) == 1 else f"{files[0].path} … {files[-1].path}"

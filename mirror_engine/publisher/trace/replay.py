@@ -17,7 +17,6 @@ from mirror_engine.clock import Clock
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine, RunResult
 from mirror_engine.engine.ledger import Ledger
-from mirror_engine.engine.planner import StartGeneration
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.root_identity import has_content
 from mirror_engine.errors import ConcurrentModification, StorageUnavailable, TableDamaged, UnknownTable, UsageError
@@ -165,8 +164,7 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
     name, folder = present.name, f"{zone.folder}/{present.name.folder}"
     plan = snapshot.plans[name]
     (status,) = mirror_status(Path(), context, zone, {name: plan}, engine_running=False).tables
-    is_new = any(isinstance(step, StartGeneration) for step in plan.steps)
-    progress = None if is_new else context.ledger.progress(name)
+    progress = None if any(plan.records("start_generation")) else context.ledger.progress(name)
     commits = tuple(reversed(context.writer.history(delta_folder))) if progress and progress.has_table else ()
     names = {*(other.name.folder for other in zone.tables if other.name != name), *zone.unlisted}
     others = {f"{zone.folder}/{other}": None for other in names}
