@@ -367,8 +367,6 @@ class Replayer:
         record = BatchRecord(mirror, task.root_identity, for_commit(known, task.listing), (), task.table.folder)
         self._check_unchanged(task, batch)
         self._context.emit(CommitStarted(task.table, len(batch.files)))
-        if state is None and not batch.batch.passthrough:
-            self._context.writer.create(folder, batch.batch.schema, record)
         progress = advance(known, batch, self._context.clock())
         progress = replace(progress, external_change_version=latest_external_change(self._context, task.table, known))
         files = tuple(file.path for file in batch.files)

@@ -188,9 +188,6 @@ class DeltaWriter(Protocol):
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         """The table's commits, newest first."""
 
-    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> None:
-        """Make an empty table in one commit that carries the record, durably. A table already there is left alone."""
-
     def apply(
         self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
     ) -> Outcome:
@@ -201,7 +198,8 @@ class DeltaWriter(Protocol):
         is made even where no row changes: progress is recorded. The record's transaction version makes it exactly-once:
         where the table already carries this application id at this version or above, nothing is done and
         `CommitConflict` is raised, so that the caller reads the state again. The commit is on the disk when this
-        returns. Passthrough files are added unchanged; a new table's first ones in the commit that creates it.
+        returns. A table that is not there is made by a commit before. Passthrough files are added unchanged; a new
+        table's first ones in the commit that makes it.
 
         Raises:
             CommitConflict: another writer was first, or the table no longer takes files; nothing was committed.

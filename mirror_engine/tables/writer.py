@@ -25,7 +25,7 @@ from mirror_engine.tables.log.record import (
     from_metadata,
     refuse_repeated,
 )
-from mirror_engine.tables.log.snapshot import latest_external_change, open_known, open_log, read_rows, scan
+from mirror_engine.tables.log.snapshot import history, latest_external_change, open_known, open_log, read_rows, scan
 from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath
 from mirror_engine.tables.log.tables_folder import TablesFolder
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from mirror_engine.config import ChangeDataFeed
-    from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, TableSnapshot
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
@@ -89,15 +88,6 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         log = open_log(self.path(table))
         return None if log is None else log.snapshot()
 
-    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> None:
-        folder = self.path(table)
-        if open_log(folder):
-            return
-        _refuse_misread(table, folder)
-        if create_table(folder, schema, record, change_data_feed=self._feed):
-            make_durable(folder, -1)
-            self.forget(folder)
-
     def apply(
         self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
     ) -> Outcome:
@@ -123,8 +113,12 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         if log is None:
-            self.create(table, batch.schema, creation_record(record))
-            log = open_known(table, self.path(table))
+            folder = self.path(table)
+            _refuse_misread(table, folder)
+            if create_table(folder, batch.schema, creation_record(record), change_data_feed=self._feed):
+                make_durable(folder, -1)
+                self.forget(folder)
+            log = open_known(table, folder)
         with staged(batch, log, *self.stage(batch)) as changes:
             log = self._evolved(table, log, batch)
             if not changes.rows:
@@ -199,8 +193,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         return None if log is None else read_rows(log, limit, where)
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
-        log = open_log(self.path(table))
-        return () if log is None else log.history(limit)
+        return history(self.path(table), limit)
 
 
 def count_matches(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts, ...]:

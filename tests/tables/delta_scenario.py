@@ -18,6 +18,7 @@ from mirror_engine.landing_zone.progress import AppliedFile, Progress
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows
+from mirror_engine.tables.log.commit import create_table
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.passthrough import CopiedRows
 
@@ -122,7 +123,8 @@ class Scenario:
         return BatchRecord("mirror", "anchor", progress, tuple(applied), "T")
 
     def create(self):
-        self.writer.create(self.table, self.schema, self.record())
+        """Make the empty table of a writer over a folder."""
+        create_table(self.writer.path(self.table), self.schema, self.record())
 
     def file(self, names, *rows):
         return file_rows(f"{self.batch + 1:020}.parquet", self.schema, names, *rows)

@@ -217,18 +217,6 @@ class DeltaLog:
                     return record, version if holding is None else holding, str(metadata)
         return None, -1, ""
 
-    def latest_external_change(self, since: int) -> int:
-        """See `DeltaWriter`; nothing newer than this version is asked for."""
-        return latest_external_change(self.folder, since, self.version)
-
-    def history(self, limit: int | None) -> Sequence[HistoryEntry]:
-        """The commits up to this version, newest first."""
-        with reading_log(self.folder), ThreadPoolExecutor(REQUESTS) as pool:
-            versions = [version for version in commits_in(self.folder) if version <= self.version][::-1][:limit]
-            read = pool.map if isinstance(self.folder, StorePath) else map
-            commits = read(partial(read_commit, self.folder), versions)
-            return [history_entry(version, each.information) for version, each in zip(versions, commits, strict=True)]
-
 
 def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
     """A table's log at its newest version, or at another; None where there is no table.
@@ -387,17 +375,20 @@ def _count(file: DataFile) -> int:
     return (read_footer(file.path).num_rows if file.rows is None else file.rows) - gone
 
 
-def latest_external_change(folder: TablePath, since: int, until: int | None = None) -> int:
-    """See `DeltaWriter`; costs one look for a file where nothing was committed since, in a store one list.
+def history(folder: TablePath, limit: int | None) -> Sequence[HistoryEntry]:
+    """See `DeltaWriter`; reads no more of the log than these commits."""
+    with reading_log(folder), ThreadPoolExecutor(REQUESTS) as pool:
+        versions = commits_in(folder)[::-1][:limit] if is_table(folder) else ()
+        read = pool.map if isinstance(folder, StorePath) else map
+        commits = read(partial(read_commit, folder), versions)
+        return [history_entry(version, each.information) for version, each in zip(versions, commits, strict=True)]
 
-    Nothing newer than `until` counts, or is asked for.
-    """
+
+def latest_external_change(folder: TablePath, since: int) -> int:
+    """See `DeltaWriter`; costs one look for a file where nothing was committed since, in a store one list."""
     found = -1
     with reading_log(folder), contextlib.suppress(FileNotFoundError):
-        commits = commits_from(folder, since + 1)
-        if until is not None:
-            commits = ((each, f"{commit_file(folder, each).stat()}") for each in range(since + 1, until + 1))
-        for version, stamp in commits:
+        for version, stamp in commits_from(folder, since + 1):
             found = max(found, version) if _changes(folder, version, stamp) else found
     return found
 

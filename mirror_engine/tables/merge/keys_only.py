@@ -17,7 +17,6 @@ from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.base import MatchCounts, Outcome, TableSnapshot
 from mirror_engine.tables.changes.net_changes import NO_KEY, Integers, Markers, comparable, matched_rows
-from mirror_engine.tables.log.record import creation_record
 from mirror_engine.tables.merge.memory import InProcessWriter
 from mirror_engine.tables.reading.spill import ReadMode
 
@@ -326,10 +325,6 @@ class KeyWriter(InProcessWriter):
             known.version, known.schema, known.record, known.version, count_rows=lambda: known.keys.row_count
         )
 
-    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> None:
-        with self._lock:
-            self._tables.setdefault(table, _Table(schema, record))
-
     def apply(
         self,
         table: str,
@@ -337,8 +332,9 @@ class KeyWriter(InProcessWriter):
         record: BatchRecord,
         snapshot: TableSnapshot | None = None,  # noqa: ARG002 - there is no other writer
     ) -> Outcome:
-        self.create(table, batch.schema, creation_record(record))
-        known, counted = self._tables[table], self.effects.setdefault(table, {})
+        with self._lock:
+            known = self._tables.setdefault(table, _Table(batch.schema, record))
+        counted = self.effects.setdefault(table, {})
         runs = [file.rows for file in batch.files if isinstance(file.rows, KeyRows)]  # `keys_only` makes no other
         effects = known.keys.add(runs)
         counted.update(zip((file.path for file in batch.files), effects, strict=True))

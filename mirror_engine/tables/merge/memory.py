@@ -91,12 +91,6 @@ class MemoryDeltaWriter(InProcessWriter):
         record = from_metadata(last.metadata)
         return TableSnapshot(newest, last.schema, record, newest, count_rows=lambda: len(last.rows))
 
-    def create(self, table: str, schema: TableSchema, record: BatchRecord) -> None:
-        transactions = {record.application: record.progress.batch}
-        made = _Commit(schema, (), to_metadata(record), "CREATE TABLE", now_ms(), transactions)
-        with self._lock:
-            self._tables.setdefault(table, [made])
-
     def apply(
         self,
         table: str,
@@ -105,9 +99,11 @@ class MemoryDeltaWriter(InProcessWriter):
         snapshot: TableSnapshot | None = None,  # noqa: ARG002 - a conflict is made by the transaction alone
     ) -> Outcome:
         with self._lock:
-            if table not in self._tables and not batch.passthrough:
-                self.create(table, batch.schema, creation_record(record))
             commits = self._tables.get(table, [])
+            if not commits and not batch.passthrough:
+                begun = creation_record(record)
+                transactions = {begun.application: begun.progress.batch}
+                commits = [_Commit(batch.schema, (), to_metadata(begun), "CREATE TABLE", now_ms(), transactions)]
             last = commits[-1] if commits else _Commit(batch.schema, (), "", "", 0, {})
             if commits:
                 refuse_repeated(table, record, last.transactions.get(record.application))

@@ -165,11 +165,12 @@ def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(tmp_pat
 
     monkeypatch.setattr(os, "link", published)
     table = Scenario(without_spark, SIMPLE, ["Id"])
-    table.create()
-    log = tmp_path / "Tables/dbo/T/_delta_log"
-    assert names(tmp_path, synced[1:])[0] == f"Tables/dbo/T/_delta_log/{0:020}.json"
-    assert names(tmp_path, synced[-4:]) == ["Tables/dbo/T/_delta_log", "Tables/dbo/T", "Tables/dbo", "Tables"]
     table.change()
+    log = tmp_path / "Tables/dbo/T/_delta_log"
+    made = names(tmp_path, synced)
+    assert made[1] == f"Tables/dbo/T/_delta_log/{0:020}.json"
+    top = made.index("Tables")
+    assert made[top - 3 : top] == ["Tables/dbo/T/_delta_log", "Tables/dbo/T", "Tables/dbo"]
     synced.clear()
     table.change()
     assert synced[-2:] == [log, log.parent]

@@ -18,7 +18,7 @@ import mirror_engine.tables.log.snapshot
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.tables.log.commit import create_table, evolve, put_commit, record_only
 from mirror_engine.tables.log.record import carried, now_ms, to_metadata
-from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.log.snapshot import history, open_log
 from mirror_engine.tables.log.tables_folder import TablesFolder
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -106,7 +106,7 @@ def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path):
     put_commit(folder, 2, [{"commitInfo": {"userMetadata": carried(to_metadata(record()), 0)}}])
     log = known_log(folder)
     assert (log.version, log.snapshot().record_version) == (2, 0)
-    assert [entry.files for entry in log.history(None)] == [(), (), ()]
+    assert [entry.files for entry in history(folder, None)] == [(), (), ()]
 
 
 def test_a_version_is_written_by_one_writer_only(tmp_path):

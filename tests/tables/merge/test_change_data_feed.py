@@ -132,8 +132,8 @@ def test_spark_reads_from_the_feed_of_each_commit_what_replay_does(engine, spark
 def test_files_added_unchanged_are_inserts_of_the_feed(local, tmp_path, is_known):
     table = Scenario(local, SIMPLE, ["Id"])
     if is_known:
-        table.create()
-    table.batch = 1
+        table.apply()
+    table.batch += 1
     added = passthrough_rows(tmp_path, table.file(SIMPLE.names, (0, 1, "Linz"), (0, 2, "Wels")))
     outcome = local.apply("dbo/T", ChangeBatch((added,), SIMPLE, ("Id",)), table.record(added))
     assert outcome.method == "passthrough"
