@@ -40,7 +40,9 @@ MAX_CHARACTERS = 100  # of one value of the partner events, which may be any tex
 
 
 @command(config=(*READING, *DROPPING), reads_engine=True, at_once=True)
-@click.option("--check", is_flag=True, help="End with 3 if a table needs attention.")
+@click.option(
+    "--check", is_flag=True, help="End with 3 if a table needs attention, else with 4 if a folder cannot be listed."
+)
 @click.option(
     "--watch",
     is_flag=True,
@@ -74,8 +76,9 @@ def status(mirror: Mirror, interval: float | None, *, check: bool, watch: bool) 
                 out.report(latest.to_json(), status_text(latest))
             if not watch or stopping.stop.wait(interval):
                 break
-    is_calm = not any(table.needs_attention for table in latest.tables)
-    return exits.SUCCESS if is_calm or not check else exits.NEEDS_ATTENTION
+    if check and any(table.needs_attention for table in latest.tables):
+        return exits.NEEDS_ATTENTION
+    return exits.RETRY if check and latest.unlisted else exits.SUCCESS
 
 
 def _status(mirror: Mirror) -> MirrorStatus:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import AppliedFile
     from mirror_engine.storage.store_url import Place
 
-LOST_FILE = "ME025"
+LOST_FILE, NOT_LISTED = "ME025", "ME070"
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,11 @@ class MirrorStatus:
     scan_requests: Mapping[str, int] = field(default_factory=dict)
     # What Fabric says of it, where Fabric mirrors it; its words then are those of the tables, too
     fabric: Mapping[str, str | None] | None = None
+
+    @property
+    def unlisted(self) -> tuple[Diagnostic, ...]:
+        """A diagnostic for each folder that could not be listed or read: nothing is known of its tables."""
+        return tuple(found for found in self.diagnostics if found.code == NOT_LISTED)
 
     @property
     def is_worked_on(self) -> bool:

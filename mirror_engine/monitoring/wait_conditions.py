@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
 
-NOT_LISTED = "ME070"
-
 
 @dataclass(frozen=True)
 class UnmetCondition:
@@ -40,9 +38,7 @@ def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_sch
     if not names:
         unmet = [_unfinished(table, status) for table in status.tables if not _is_done(table)]
         unmet += [
-            UnmetCondition("", "", f"{found.path}: cannot be listed or read", found.help)
-            for found in status.diagnostics
-            if found.code == NOT_LISTED
+            UnmetCondition("", "", f"{found.path}: cannot be listed or read", found.help) for found in status.unlisted
         ]
         if not (status.tables or unmet):
             unmet = [UnmetCondition("", "", "the landing zone has no table folder yet")]

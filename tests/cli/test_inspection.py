@@ -10,9 +10,12 @@ import threading
 
 import pytest
 from filelock import FileLock
+from scripted_faults import Failing, faulty
 
 from mirror_engine.landing_zone.diagnostics import CATALOG
 from mirror_engine.landing_zone.layout import LOCK
+from mirror_engine.storage import stores
+from mirror_engine.storage.local import LocalStorage
 
 
 def test_status_shows_that_an_engine_is_running(shop, cli):
@@ -20,6 +23,12 @@ def test_status_shows_that_an_engine_is_running(shop, cli):
     with FileLock(shop.root / LOCK):
         assert "engine running" in cli("status", shop.root).out
         assert json.loads(cli("status", shop.root, "--json").out)["engine_running"] is True
+
+
+def test_a_folder_that_cannot_be_listed_is_not_calm(shop, cli, monkeypatch):
+    cli("sync", shop.root)
+    monkeypatch.setattr(stores, "LocalStorage", lambda root: faulty(LocalStorage(root), Failing("list .*Items")))
+    assert [cli("status", shop.root, *flags).code for flags in ([], ["--check"])] == [0, 4]
 
 
 @pytest.mark.slow
