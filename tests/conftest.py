@@ -99,7 +99,6 @@ def pytest_collection_modifyitems(items):
 
 def pytest_collection_finish():
     """Objects of ten thousand tests are not searched for garbage, which many tests do in their end."""
-    gc.collect()
     gc.freeze()
 
 

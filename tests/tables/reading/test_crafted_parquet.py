@@ -88,7 +88,7 @@ def zeros(mebibytes):
     return parquet(pa.table({"Text": ["\0" * (mebibytes * MEBIBYTE)]}), compression="zstd")
 
 
-LONG, SHARED = ["x" * 40_000] * 20_000, ["x" * 40_000 + str(number) for number in range(20_000)]
+LONG = "x" * 40_000
 PREFIXED = {"column_encoding": {"Text": "DELTA_BYTE_ARRAY"}}
 # a file, MiB by which its process may grow, what comes of it, and MiB by which it grows at most
 FILES = {
@@ -107,10 +107,13 @@ FILES = {
     "the same under a limit, rejected before they come": (lambda: zeros(192), 128, "RejectedFile ME075", 64),
     "an honest file under a limit": (lambda: parquet(pa.table({"Id": list(range(100_000))})), 128, "read", 128),
     "a dictionary of long values, 760 MiB": (
-        lambda: parquet(pa.table({"Text": LONG}), use_dictionary=True),
+        lambda: parquet(pa.table({"Text": [LONG] * 20_000}), use_dictionary=True),
         *(0, "read", 200),
     ),
-    "values that share a long beginning": (lambda: parquet(pa.table({"Text": SHARED}), **PREFIXED), 0, "read", 200),
+    "values that share a long beginning": (
+        lambda: parquet(pa.table({"Text": [f"{LONG}{number}" for number in range(20_000)]}), **PREFIXED),
+        *(0, "read", 200),
+    ),
 }
 
 
