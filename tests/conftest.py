@@ -17,6 +17,7 @@ import sys; from pathlib import Path; from mirror_engine.config import Config; f
 from mirror_engine.tables.spark.session import end_session, start_session
 end_session(start_session(Config(), scratch=folder, log_file=folder / "spark.log", scheme=sys.argv[2]))
 """
+QUICK = "not spark and not slow"
 pytest_plugins = ["store_servers"]
 
 
@@ -88,6 +89,13 @@ def one_attempt(no_pauses, monkeypatch):  # noqa: ARG001 - a run is short
 def pytest_configure():
     """Programs that tests start leave nothing at work behind them."""
     os.environ["MIRROR_ENGINE_SPARK_PROFILE"] = "ci"
+
+
+def pytest_ignore_collect(collection_path, config):
+    """The quick look imports no module whose tests are all slow."""
+    if config.getoption("markexpr") != QUICK or collection_path.suffix != ".py":
+        return None
+    return "\npytestmark = pytest.mark.slow\n" in collection_path.read_text(encoding="utf-8") or None
 
 
 def pytest_collection_modifyitems(items):
