@@ -26,7 +26,7 @@ NO_STOP = threading.Event()
 
 @pytest.fixture
 def disk(tmp_path):
-    with small_disk(tmp_path / "disk", megabytes=4) as disk:
+    with small_disk(tmp_path / "disk", megabytes=8) as disk:
         yield disk
 
 
@@ -210,3 +210,19 @@ def test_a_bad_sector_under_any_read_delays_one_table_and_no_other(tmp_path):
     assert result is RunResult.CAUGHT_UP
     assert reads > 10
     assert {played(number)[0] for number in range(1, reads + 1)} == {RunResult.RETRY, RunResult.CAUGHT_UP}
+
+
+@pytest.mark.spark
+def test_a_full_disk_under_files_of_spark_delays_and_does_nothing_else(disk, mirror_writer):
+    shop = shop_on(disk)
+    shop.writer = mirror_writer(shop.root)
+    orders = shop.orders()
+    orders.initial_load(row(1), row(2))
+    shop.sync()
+    orders.update({"id": 1, "city": "Wels"})
+    for free_pages in (24, 32):  # for the staged rows, for some of Spark's files
+        with disk.filled(free_pages=free_pages):
+            tried(shop)
+    assert RunResult.CAUGHT_UP in (tried(shop), tried(shop))
+    with shop.mirror() as mirror:
+        assert sorted(mirror.read_table("Orders").column("city").to_pylist()) == ["Linz", "Wels"]

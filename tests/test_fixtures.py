@@ -9,13 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from delta_history import read_history
-from delta_protocol import needed, protocol_faults
-from golden import (
-    diagnostic_differences,
-    load,
-    table_differences,
-)
+from delta_protocol import needed, protocol_faults, read_history
+from golden import diagnostic_differences, load, table_differences
 from independent_readers import read_otherwise
 from quick_folder import quick_folder
 
@@ -34,22 +29,17 @@ FEATURES = {
     "odd-column-names-are-kept": {"columnMapping"},
     "odd-column-names-may-come-late": {"columnMapping"},
 }
-# What Spark can tell apart: each marker and state of a key, each type as column and key, schema growth, mapped columns,
+# What Spark can tell apart, beyond the writer contract: types as columns and keys, schema growth, mapped columns,
 # partitions, NOT NULL. All others end above the table store; `MIRROR_TEST_SPARK_FIXTURES=all` runs them as well.
 ON_SPARK = (
     "all-markers-of-one-key-in-one-file",
     "column-no-longer-sent-stays",
     "composite-key-matches-on-every-part",
     "csv-every-type",
-    "delete-of-an-absent-key-does-nothing",
-    "delete-removes-every-copy",
     "deletes-need-no-not-null-column",
     "every-documented-parquet-type-is-kept",
     "float-keys-know-one-nan-and-one-zero",
-    "insert-of-an-existing-key-is-kept",
-    "keyless-table-takes-inserts",
     "keys-match-across-partitions",
-    "marker-3-rejects-the-file",
     "naive-times-may-stay-naive",
     "new-column-comes-at-the-end",
     "new-not-null-column-on-an-empty-table-joins",
@@ -57,17 +47,12 @@ ON_SPARK = (
     "odd-column-names-are-kept",
     "odd-column-names-may-come-late",
     "partition-columns-may-have-dots-and-backticks",
-    "partitions-number-for-themselves",
     "recreated-folder-is-rebuilt",
-    "text-keys-compare-by-code-point",
     "the-last-change-of-a-key-is-not-all-that-counts",
     "timestamp-keys-compare-by-instant",
     "undocumented-parquet-types-are-read-with-a-warning",
-    "update-of-an-absent-key-inserts",
-    "update-reaches-every-copy",
     "update-that-lacks-a-column-makes-it-null",
     "untyped-columns-wait-for-the-file-with-types",
-    "upsert-replaces-or-inserts",
 )
 NAMES = sorted(path.parent.parent.name for path in FIXTURES.glob("*/expected/result"))
 SELECTED = NAMES if os.environ.get("MIRROR_TEST_SPARK_FIXTURES") == "all" else ON_SPARK

@@ -31,7 +31,7 @@ CONFIGS = st.builds(
 )
 MEMORY_ZONES = int(os.environ.get("MIRROR_TEST_ZONES", "200"))
 DELTALAKE_ZONES = int(os.environ.get("MIRROR_TEST_DELTALAKE_ZONES", "40"))
-SPARK_ZONES = int(os.environ.get("MIRROR_TEST_SPARK_ZONES", "12"))
+SPARK_ZONES = int(os.environ.get("MIRROR_TEST_SPARK_ZONES", "6"))
 NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is long, and a machine may be busy
 
 

@@ -18,7 +18,7 @@ from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "10"))
-SPARK_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "4"))
+SPARK_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "3"))
 STORE_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "1"))
 KILLS_BETWEEN_CHECKS = 25
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)

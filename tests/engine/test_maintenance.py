@@ -8,14 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from deltalake import DeltaTable
 from shop import Shop, row
 
 from mirror_engine.engine import maintenance as upkeep_module
 from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.errors import CommitFailed, TableDamaged
 from mirror_engine.events import BatchCommitted, RetryScheduled, TableMaintained
-from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.tables.base import HistoryEntry
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -304,25 +302,3 @@ def test_what_was_left_out_comes_once_the_table_was_let_be(shop):
             upkeep.start(running.idle_tables, is_busy=False)
             until(lambda: upkeep.in_progress is None)
             assert len(shop.writer.asked) == times
-
-
-@pytest.mark.spark
-def test_a_table_kept_tidy_by_spark_has_few_files_and_every_row_and_an_engine_started_again_leaves_it(
-    tmp_path, mirror_writer
-):
-    root = tmp_path / "shop"
-    root.mkdir()
-    shop = Shop(root, mirror_writer(root), auto_maintain=3, max_batch_files=1, poll_interval_seconds=60.0)
-    orders = shop.orders()
-    with kept(shop) as cycle:
-        for number in range(3):
-            orders.insert(row(number))
-            cycle()
-    done = [event.done for event in shop.events if isinstance(event, TableMaintained)]
-    assert done == [{"files_added": 1, "files_removed": 3, "files_deleted": 0}]  # retention keeps them
-    orders.insert(row(3))
-    with kept(shop) as cycle:
-        cycle()
-    assert sum(isinstance(event, TableMaintained) for event in shop.events) == 1
-    assert shop.ids() == [0, 1, 2, 3]
-    assert len(DeltaTable(str(root / TABLES / "dbo/Orders")).file_uris()) == 2

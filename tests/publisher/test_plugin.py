@@ -279,10 +279,3 @@ def test_a_marker_selects_spark(mirror, landing_zone, spark):
     mirror.sync_until_caught_up()
     assert mirror.table("sales.orders").rows() == [{"id": 1, "city": "Bellevue"}]
     assert list((mirror.root / "Tables/Sales/Orders/_delta_log").glob("*.json"))
-
-
-@pytest.mark.spark
-def test_the_command_line_selects_spark(pytester, spark):
-    assert spark
-    pytester.makepyfile(EXAMPLE + "    assert (landing_zone.root / 'Tables/Sales/Orders/_delta_log').is_dir()\n")
-    pytester.runpytest_inprocess("--mirror-writer=spark").assert_outcomes(passed=1)

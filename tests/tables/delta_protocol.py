@@ -1,6 +1,7 @@
 """Holds a Delta table on disk against the Delta protocol (PROTOCOL.md of delta-io/delta), rule by rule.
 
-Each rule gives what is wrong, in words. DuckDB counts the values that statistics are compared with.
+Its log is replayed by Action Reconciliation; the engine's own reading is not used. Each rule gives what is wrong, in
+words. DuckDB counts the values that statistics are compared with.
 """
 
 from __future__ import annotations
@@ -10,16 +11,178 @@ import json
 import re
 import zlib
 from collections import Counter
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from delta_history import COMMIT, LogUnreadable, read_history
 
 from mirror_engine.tables.arrow_types import arrow_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+Json = dict[str, Any]
+COMMIT = re.compile(r"(\d{20})\.json")
+
+
+class LogUnreadable(Exception):
+    """A commit is no list of actions, or the log has no commits."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """The actions of one version, each with its kind, in the order in which they stand."""
+
+    version: int
+    actions: tuple[tuple[str, Json], ...]
+
+    def of(self, kind):
+        return [content for each, content in self.actions if each == kind]
+
+    @property
+    def information(self):
+        return next(iter(self.of("commitInfo")), {})
+
+    @property
+    def record(self):
+        """What the engine says about its batch; None in a commit that holds none, or says one again."""
+        try:
+            said = json.loads(self.information.get("userMetadata") or "null")
+        except ValueError:
+            return None
+        return said if isinstance(said, dict) and "mirror_engine" in said and "version" not in said else None
+
+    @property
+    def changes_data(self):
+        return any(action.get("dataChange") for action in [*self.of("add"), *self.of("remove")])
+
+
+@dataclass(frozen=True)
+class State:
+    """A version of the table. `files` go by the path as the log has it."""
+
+    version: int = -1
+    protocol: Json = field(default_factory=dict)
+    metadata: Json = field(default_factory=dict)
+    transactions: Mapping[str, Json] = field(default_factory=dict)
+    files: Mapping[str, Json] = field(default_factory=dict)
+
+    @cached_property
+    def fields(self):
+        """The columns as the schema has them."""
+        found = json.loads(self.metadata["schemaString"])["fields"] if self.metadata else []
+        return list(found)
+
+    @property
+    def configuration(self):
+        return dict(self.metadata.get("configuration", {}))
+
+    @property
+    def is_mapped(self):
+        return self.configuration.get("delta.columnMapping.mode", "none") != "none"
+
+    def physical(self, column):
+        """A column's name in data files, statistics and partition values."""
+        return str(column["metadata"]["delta.columnMapping.physicalName"] if self.is_mapped else column["name"])
+
+    @property
+    def data_columns(self):
+        """Columns that lie in the data files, by physical name."""
+        inside = [each for each in self.fields if each["name"] not in self.metadata["partitionColumns"]]
+        return {self.physical(each): each for each in inside}
+
+    @property
+    def partition_columns(self):
+        """Columns that lie in the log alone, by physical name."""
+        names = self.metadata["partitionColumns"]
+        return {self.physical(each): each for each in self.fields if each["name"] in names}
+
+    def after(self, commit):
+        """The next version: of each thing the newest that was said."""
+        added = {action["path"]: action for action in commit.of("add")}
+        removed = {action["path"] for action in commit.of("remove")} - added.keys()
+        return State(
+            commit.version,
+            next(iter(commit.of("protocol")), self.protocol),
+            next(iter(commit.of("metaData")), self.metadata),
+            {**self.transactions, **{action["appId"]: action for action in commit.of("txn")}},
+            {path: file for path, file in {**self.files, **added}.items() if path not in removed},
+        )
+
+
+@dataclass(frozen=True)
+class History:
+    """A table: its commits, and the state after each."""
+
+    folder: Path
+    commits: tuple[Commit, ...]
+    states: tuple[State, ...]
+
+    @property
+    def log(self):
+        return self.folder / "_delta_log"
+
+    @property
+    def steps(self):
+        """Each commit between the state before it and the state after it."""
+        return zip((State(), *self.states), self.commits, self.states, strict=False)
+
+    def path(self, action):
+        """Where a data file lies: the log has it as a URI from the table's folder."""
+        return self.folder / unquote(action["path"], errors="strict")
+
+
+def read_history(folder):
+    """Every version of a table whose log was never cleaned up.
+
+    Raises:
+        LogUnreadable: a line is no action.
+    """
+    files = sorted(path for path in (folder / "_delta_log").glob("*") if COMMIT.fullmatch(path.name))
+    if not files:
+        raise LogUnreadable("there are no commits")
+    commits = tuple(Commit(int(path.stem), tuple(map(_action, _lines(path)))) for path in files)
+    state, states = State(), []
+    try:
+        for commit in commits:
+            state = state.after(commit)
+            states.append(state)
+            _ = state.fields  # the schema is read here, so that no rule meets one that is none
+    except (KeyError, TypeError, ValueError) as error:
+        raise LogUnreadable(f"version {commit.version}: {type(error).__name__}: {error}") from error
+    return History(folder, commits, tuple(states))
+
+
+def _lines(path):
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise LogUnreadable(f"{path.name}: no UTF-8") from error
+    return text.removesuffix("\n").split("\n")
+
+
+def _action(line):
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise LogUnreadable("a line is no JSON document") from error
+    if not isinstance(value, dict) or len(value) != 1 or not isinstance(next(iter(value.values())), dict):
+        raise LogUnreadable("a line is no action")
+    [(kind, content)] = value.items()
+    return kind, {
+        name: part for name, part in content.items() if part is not None
+    }  # as deltalake writes what is absent
+
+
+# --- the rules
 
 _OTHER_FILES = re.compile(r"_last_checkpoint|_last_vacuum_info|\d{20}\.(crc|checkpoint\.parquet)|\.[^/]+\.crc")
 # RFC 2396's `pchar` and `/`; beyond ASCII the reference implementation writes letters as they are, as java.net.URI does
@@ -388,18 +551,18 @@ def data_files(history):
     """Consistency Between Table Metadata and Data Files: columns of the table, in its types, mapped ones with ids."""
     for state, action in _present_adds(history):
         found = pq.ParquetFile(history.path(action)).schema_arrow
-        for field in found:
-            if field.name in {"_change_type", "__is_cdc"} and "changeDataFeed" in _features(state.protocol):
+        for stored in found:
+            if stored.name in {"_change_type", "__is_cdc"} and "changeDataFeed" in _features(state.protocol):
                 continue  # Spark's MERGE leaves them there
-            column = {**state.partition_columns, **state.data_columns}.get(field.name)
+            column = {**state.partition_columns, **state.data_columns}.get(stored.name)
             if column is None:
-                yield f"{action['path']} has a column {field.name} that the table has not"
+                yield f"{action['path']} has a column {stored.name} that the table has not"
                 continue
-            if _VIEWS.get(field.type, field.type) != arrow_type(column["type"]):
-                yield f"{action['path']}: {field.name} is stored as {field.type}, its type is {column['type']}"
+            if _VIEWS.get(stored.type, stored.type) != arrow_type(column["type"]):
+                yield f"{action['path']}: {stored.name} is stored as {stored.type}, its type is {column['type']}"
             number = column["metadata"].get("delta.columnMapping.id")
-            if state.is_mapped and (field.metadata or {}).get(b"PARQUET:field_id") != str(number).encode():
-                yield f"{action['path']}: {field.name} is not stored under its id {number}"
+            if state.is_mapped and (stored.metadata or {}).get(b"PARQUET:field_id") != str(number).encode():
+                yield f"{action['path']}: {stored.name} is not stored under its id {number}"
 
 
 def _present_adds(history):

@@ -23,8 +23,7 @@ from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.passthrough import CopiedRows
 
 AWKWARD_NAMES = [  # for a table's folder (LZ-1.10)
-    " tab\tnl\n\x01back\\slash ünï-日本 k=v%20x{a}[b]*?,;()q'\"`$#:&~^|<>! ",
-    "a`b%41[c]@v1",
+    " tab\tnl\n\x01back\\slash ünï-日本 k=v%20x{a}[b]*?,;()q'\"`$#:&~^|<>! %41@v1",
     "%@20260101000000000",
 ]
 

@@ -1,6 +1,6 @@
 """Two readers of Delta tables that share no code with Spark, nor with each other.
 
-`deltalake` reads the log and the files in Rust. DuckDB reads the files in C++, which the log names as `delta_history`
+`deltalake` reads the log and the files in Rust. DuckDB reads the files in C++, which the log names as `delta_protocol`
 replays it. The engine writes with Spark; it reads the log with deltalake, and the files with pyarrow.
 """
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from delta_history import read_history
-from delta_protocol import duck
+from delta_protocol import duck, read_history
 from deltalake import DeltaTable, QueryBuilder
 from golden import table_differences
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from delta_history import State
+    from delta_protocol import State
     from golden import ExpectedTable
 
     Row = dict[str, Any]

@@ -12,13 +12,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from delta_protocol import protocol_faults, read_history
+from deltalake import DeltaTable, write_deltalake
+from independent_readers import by_deltalake, by_duckdb
+from test_fixtures import outcome
 
 import mirror_engine.engine.cycle
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.events import RetryScheduled
 from mirror_engine.landing_zone.change import MARKER_COLUMN, same_rows
-from mirror_engine.landing_zone.layout import SCRATCH
+from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables import passthrough
+from mirror_engine.tables import writer as writer_module
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.passthrough import CopiedRows
 
@@ -331,3 +338,81 @@ def test_rows_of_a_copy_are_its_inserts(tmp_path):
     }
     found.close()
     assert not copy.exists()
+
+
+# --- real tables
+
+
+@pytest.fixture
+def zone(tmp_path):
+    return Zone(tmp_path, local_writer(tmp_path))
+
+
+def local_writer(root):
+    return DeltalakeWriter(root / TABLES, root / SCRATCH)
+
+
+@pytest.mark.spark
+def test_staged_files_are_changed_evolved_and_read_by_all_like_any_others(tmp_path, mirror_writer, spark):
+    zone, twin = Zone(tmp_path / "spark", mirror_writer(tmp_path / "spark")), Zone(tmp_path / "memory")
+    for each in (zone, twin):
+        landings(each)
+    found, expected = zone.outcome(), twin.outcome()
+    assert same_rows(found.pop("rows"), expected.pop("rows"))
+    assert found == expected
+    assert zone.ways() == twin.ways()
+    folder = zone.root / "Tables/dbo/T"
+    assert protocol_faults(folder) == []
+    for state in read_history(folder).states:
+        assert same_rows(by_duckdb(folder, state), by_deltalake(DeltaTable(str(folder), version=state.version)))
+    table = spark.read.format("delta").load(str(folder))
+    assert table.count() == len(by_deltalake(DeltaTable(str(folder))))
+    assert [row["id"] for row in table.where("name = 'näme 59'").collect()] == [59]
+
+
+def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(zone, monkeypatch):
+    zone.land(rows(0, 10))
+    folder, create, theirs = zone.root / "Tables/dbo/T", writer_module.create_with_files, pa.table({"id": [7]})
+    said: list[Any] = []
+
+    def create_later(*arguments):
+        if not (folder / "_delta_log").exists():
+            write_deltalake(folder, theirs)
+        create(*arguments)
+
+    monkeypatch.setattr(writer_module, "create_with_files", create_later)
+    with Mirror(zone.root, Config(), writer=zone.writer, listeners=[said.append]) as mirror:
+        assert mirror.sync().result is RunResult.RETRY
+    failures = [event.message for event in said if isinstance(event, RetryScheduled)]
+    assert "another writer committed first" in failures[0]
+    table = DeltaTable(folder)
+    assert table.to_pyarrow_table().equals(theirs)
+    assert {file.name for file in folder.glob("*.parquet")} == {each.rpartition("/")[2] for each in table.file_uris()}
+
+
+def test_a_new_table_and_its_first_files_are_one_commit(tmp_path):
+    wide = {f"c{number}": [number] * 3 for number in range(40)}
+    zone = Zone(tmp_path, local_writer(tmp_path), {"keyColumns": ["id", "c39"]})
+    zone.land(rows(0, 3, **wide))
+    zone.land(rows(2, 3, **wide))
+    assert zone.sync() is RunResult.CAUGHT_UP
+    table = DeltaTable(zone.root / "Tables/dbo/T")
+    assert (table.version(), len(table.file_uris())) == (0, 2)
+    assert protocol_faults(zone.root / "Tables/dbo/T") == []
+    assert table.metadata().configuration["delta.dataSkippingNumIndexedCols"] == "44"
+    assert pa.table(table.get_add_actions(flatten=True))["max.c39"].to_pylist() == [39, 39]
+    assert [text for text, _ in zone.outcome()["said"]] == [
+        "T/00000000000000000002.parquet: 1 insert of an existing key; both rows are kept [ME039]"
+    ]
+
+
+FIXTURES = """columns-match-by-name-not-by-place delete-removes-every-copy every-documented-parquet-type-is-kept
+float-keys-know-one-nan-and-one-zero insert-of-an-existing-key-is-kept marker-free-file-after-markers-appends
+naive-times-may-stay-naive new-column-comes-at-the-end odd-column-names-may-come-late
+same-content-landed-twice-is-applied-twice"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIXTURES.split())
+def test_a_fixture_comes_out_the_same_where_files_become_part_of_tables_as_they_lie(name):
+    assert outcome(name, local_writer)[:3] == ([], [], [])

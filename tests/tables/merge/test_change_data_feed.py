@@ -6,15 +6,16 @@ import itertools
 import os
 import random
 import time
+from collections import Counter
 
 import pyarrow as pa
 import pytest
-from change_feed import fed, net_changes
 from delta_protocol import protocol_faults
 from delta_scenario import KEYS, Scenario, known_log, passthrough_rows, schema_of
 from deltalake import DeltaTable
 
 from mirror_engine import Config, Mirror, RunResult
+from mirror_engine.landing_zone.change import Change, RowMarker, comparable, replay, same_key
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.base import ChangeBatch
 from mirror_engine.tables.log import commit
@@ -24,21 +25,62 @@ from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 SIMPLE = schema_of("Id", "City:string")
 
 
+def net_changes(before, batch, names, keys):
+    """Net changes of a batch to a table's rows (LZ-9.10): each kind and row, counted; and the rows after it.
+
+    Args:
+        before: the table's rows.
+        batch: rows of one file: the marker, then the values.
+        names: of the columns.
+        keys: of the key columns.
+    """
+    rows = [dict(zip(names, values, strict=True)) for _, *values in batch]
+    changes = [
+        Change(RowMarker(marker), tuple(row[key] for key in keys), row)
+        for (marker, *_), row in zip(batch, rows, strict=True)
+    ]
+    after, _ = replay(before, changes, keys)
+    fed: Counter[tuple[str, frozenset[object]]] = Counter()
+    by_key: dict[object, list[Change]] = {}
+    for change in changes:
+        by_key.setdefault(same_key(change.key), []).append(change)
+    for key, own in by_key.items():
+        old, new = (_rows_of(key, table, keys) for table in (before, after))
+        setting = [change for change in own if change.marker != RowMarker.INSERT]
+        if key is None or not setting:
+            inserted = new - old
+        elif any(change.marker == RowMarker.DELETE for change in own):
+            inserted = new
+            fed.update({("delete", row): count for row, count in old.items()})
+        else:
+            replaced = Counter({_row(setting[-1].row): old.total()})
+            inserted = new - replaced
+            fed.update({("update_preimage", row): count for row, count in old.items()})
+            fed.update({("update_postimage", row): count for row, count in replaced.items() if count})
+        fed.update({("insert", row): count for row, count in inserted.items()})
+    return fed, after
+
+
+def fed(table):
+    """The feed as a reader found it, as Arrow: by version each kind and row, counted."""
+    found: dict[int, Counter[tuple[str, frozenset[object]]]] = {}
+    for row in table.to_pylist():
+        version, kind, _ = (row.pop(f"_{name}") for name in ("commit_version", "change_type", "commit_timestamp"))
+        found.setdefault(version, Counter())[kind, _row(row)] += 1
+    return found
+
+
+def _row(row):
+    return frozenset((name, comparable(value)) for name, value in row.items() if value is not None)
+
+
+def _rows_of(key, table, keys):
+    return Counter(_row(row) for row in table if same_key(tuple(row[name] for name in keys)) == key)
+
+
 @pytest.fixture
 def local(tmp_path):
-    return DeltalakeWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch", "on")
-
-
-@pytest.fixture
-def engine(request, tmp_path):
-    """A writer of the engine that the test names, with the feed on; `turns`: both, one batch each."""
-    if request.param == "deltalake":
-        yield request.getfixturevalue("local")
-        return
-    writer = request.getfixturevalue("fresh")
-    writer._feed = "on"
-    yield Turns(writer, tmp_path) if request.param == "turns" else writer
-    writer._feed = "keep"
+    return DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch", "on")
 
 
 class Turns:
@@ -110,14 +152,13 @@ LOG = [
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("engine", "form"),
-    [("deltalake", "mapped"), ("spark", "mapped"), ("turns", "marked rows")],
-    indirect=["engine"],
-)
-def test_spark_reads_from_the_feed_of_each_commit_what_replay_does(engine, spark, monkeypatch, form):
+@pytest.mark.parametrize("form", ["mapped", "marked rows"])
+def test_spark_reads_from_the_feed_of_each_commit_what_replay_does(fresh, spark, tmp_path, monkeypatch, form):
+    """Spark merges mapped tables; where it marks rows, it and deltalake take turns."""
+    monkeypatch.setattr(fresh, "_feed", "on")
     monkeypatch.setattr(spark_engine, "MARKED_FROM_ROWS", 0 if form == "marked rows" else 1_000_000)
     names, parts = (("my Id", "in City"), ["in City"]) if form == "mapped" else (("Id", "City"), [])
+    engine = Turns(fresh, tmp_path) if form == "marked rows" else fresh
     table = Scenario(engine, schema_of(names[0], f"{names[1]}:string", partitions=parts), names[:1])
     expected = replayed(table, *LOG)
     assert len(expected) == 4
@@ -141,21 +182,18 @@ def test_files_added_unchanged_are_inserts_of_the_feed(local, tmp_path, is_known
     assert read_by_deltalake(folder_of(table)) == {outcome.version: said}
 
 
-@pytest.mark.parametrize(
-    "engine", ["deltalake", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])], indirect=True
-)
-def test_change_data_stays_as_long_as_old_data_files_do(engine):
-    table = Scenario(engine, SIMPLE, ["Id"])
+def test_change_data_stays_as_long_as_old_data_files_do(local):
+    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     table.change((1, 1, "Wels"))
     table.change((1, 1, "Enns"))
     folder = folder_of(table)
     older, newer = sorted((folder / "_change_data").rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
     os.utime(older, (time.time() - 2 * 86_400,) * 2)
-    engine.maintain("dbo/T", 24.0)
+    local.maintain("dbo/T", 24.0)
     assert not older.exists()
     assert newer.exists()
-    engine.make_durable("dbo/T", -1)  # what was vacuumed is no damage
+    local.make_durable("dbo/T", -1)  # what was vacuumed is no damage
     assert table.found() == [(1, "Enns")]
 
 

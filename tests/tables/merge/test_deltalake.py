@@ -27,8 +27,8 @@ LONG_DECIMALS = tuple(Decimal(f"123456789012345678901234567{digit}.5") for digit
 
 
 @pytest.fixture
-def writer(tmp_path):
-    return DeltalakeWriter(tmp_path / "Tables", tmp_path / "engine" / "scratch")
+def writer(local):
+    return local
 
 
 @pytest.mark.parametrize("name", ["d", "my d"], ids=["unmapped", "mapped"])

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from delta_history import read_history
-from delta_protocol import protocol_faults
+from delta_protocol import protocol_faults, read_history
 from independent_readers import by_duckdb
 from quick_folder import quick_folder
 
