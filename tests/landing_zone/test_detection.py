@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.detection import LAST, detect, numbered_name, sequence_of
-from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
@@ -88,15 +87,9 @@ CASES = {
         },
     ),
     "nothing waits where nothing is missing": (([1, 2],), {"ready": [1, 2], "later": [], "missing_file": None}),
-    "an empty folder expects the first file": (([],), {"next_files": {"": name(1)}, "missing_file": None}),
-    "a lone second file blocks": (([2],), {"missing_file": name(1), "said": [("ME019", "")]}),
     "after a commit the lowest number present means nothing": (
         ([5], NUMBERED, progress(watermarks={"": 2}), "lowest"),
         {"missing_file": name(3), "said": [("ME019", ""), ("ME073", "")]},
-    ),
-    "numbering may begin at the lowest": (
-        ([5, 4, 7], NUMBERED, None, "lowest"),
-        {"ready": [4, 5], "missing_file": name(6), "said": [("ME019", "")]},
     ),
     "the extension is the table's in any case": (
         ([name(1, "CSV"), name(2, "csv"), name(3)], TEXT),
@@ -109,10 +102,6 @@ CASES = {
     "of two spellings of one number the plain one counts": (
         ([name(1, "PARQUET"), 1, 2],),
         {"ready": [1, 2], "said": [("ME022", name(1, "PARQUET"))]},
-    ),
-    "two odd spellings are decided by name": (
-        ([name(1, "parqueT"), name(1, "PARQUET")],),
-        {"ready": [name(1, "PARQUET")], "said": [("ME022", name(1, "parqueT"))]},
     ),
     "an unchanged applied file has no diagnostic": (([1, 2, 3], NUMBERED, ONE_AND_TWO), {"ready": [3], "ignored": []}),
     "an applied path with other content is not read": (
@@ -129,7 +118,6 @@ CASES = {
     ),
     "no file is late for the time of a commit": (([file("c.parquet", 3)], TIMED, REBUILT), {"ready": ["c.parquet"]}),
     "the newest applied file may be deleted": (([], NUMBERED, ONE_AND_TWO), {"said": [("ME073", name(2))]}),
-    "older applied files are not missed": (([2], NUMBERED, ONE_AND_TWO), {}),
     "the last number has no next": (
         ([LAST], NUMBERED, progress(watermarks={"": LAST - 1})),
         {"ready": [LAST], "next_files": {}, "said": [("ME073", "")]},
@@ -143,40 +131,14 @@ CASES = {
         ([file("b.PARQUET", 2), file(9, 3), file("z.parquet", 1), file("c.csv", 0)], TIMED),
         {"ready": ["z.parquet", "b.PARQUET", 9], "missing_file": None, "next_files": {}, "said": [("ME021", "c.csv")]},
     ),
-    "equal times are ordered by name and reported": (
-        ([file("b.parquet", 1), file("a.parquet", 1), file("c.parquet", 2)], TIMED),
-        {"ready": ["a.parquet", "b.parquet", "c.parquet"], "said": [("ME028", "a.parquet")]},
-    ),
     "a late file with an older time is applied when first seen": (
         ([file("a.parquet", 5), file("b.parquet", 4), file("c.parquet", 5)], TIMED, progress(file("a.parquet", 5))),
         {"ready": ["b.parquet", "c.parquet"], "said": [("ME029", "b.parquet")]},
     ),
-    "applied paths are kept after a change of strategy": (
-        ([1, 2], TIMED, progress(file(1), watermarks={"": 1})),
-        {"ready": [2]},
-    ),
-    "temporary names are ignored by time, too": (
-        (["_a.parquet", "a.parquet.tmp", "aparquet"], TIMED),
-        {"said": [("ME082", "_a.parquet"), ("ME021", "a.parquet.tmp"), ("ME021", "aparquet")]},
-    ),
     # partitions
-    "each leaf has its own numbers and gaps in path order": (
-        ([f"day=2/{name(1)}", f"day=1/{name(2)}", f"day=1/{name(1)}", f"day=2/{name(3)}"], PARTITIONED),
-        {
-            "ready": [f"day=1/{name(1)}", f"day=1/{name(2)}", f"day=2/{name(1)}"],
-            "missing_file": f"day=2/{name(2)}",
-            "next_files": {"day=1": name(3), "day=2": name(2)},
-            "partition_columns": ("day",),
-            "said": [("ME019", "day=2")],
-        },
-    ),
     "watermarks are per leaf": (
         ([f"day=1/{name(1)}", f"day=1/{name(2)}", f"day=2/{name(1)}"], PARTITIONED, IN_DAY_1),
         {"ready": [f"day=1/{name(2)}", f"day=2/{name(1)}"]},
-    ),
-    "without the flag such folders are ignored once each": (
-        ([1, f"day=1/{name(1)}", f"day=1/{name(2)}"],),
-        {"ready": [1], "ignored": [f"day=1/{name(1)}", f"day=1/{name(2)}"], "said": [("ME030", "day=1")]},
     ),
     "with the flag files outside a leaf are ignored": (
         ([1, f"day=1/{name(1)}", f"day=1/hour=2/{name(1)}"], PARTITIONED),
@@ -198,17 +160,9 @@ CASES = {
         ([1, f"day=1/{name(1)}"], PARTITIONED, progress(file(1), watermarks={"": 1})),
         {"said": [("ME031", "day=1")]},
     ),
-    "ignored files name no columns": (
-        ([f"a=1/_{name(1)}", f"b=1/{name(1)}"], PARTITIONED),
-        {"ready": [f"b=1/{name(1)}"], "partition_columns": ("b",), "said": [("ME082", f"a=1/_{name(1)}")]},
-    ),
     "a key without a partition column is reported": (
         ([f"day=1/hour=1/{name(1)}"], replace(PARTITIONED, key_columns=("Id", "DAY"))),
         {"ready": [f"day=1/hour=1/{name(1)}"], "said": [("ME033", "")]},
-    ),
-    "a key with all partition columns is not": (
-        ([f"day=1/hour=1/{name(1)}"], replace(PARTITIONED, key_columns=("Id", "day", "hour"))),
-        {"ready": [f"day=1/hour=1/{name(1)}"]},
     ),
     "a deleted leaf is reported with its next number": (
         ([f"day=2/{name(1)}"], PARTITIONED, progress(file(f"day=1/{name(3)}"), watermarks={"day=1": 3})),
@@ -257,15 +211,6 @@ def test_another_name_is_ignored_with_its_reason(path, code, text):
     found = look([path])
     assert (paths(found.ready), paths(found.ignored), said(found)) == ([], [path], [(code, path)])
     assert text in found.diagnostics[0].message
-
-
-def test_a_number_is_compared_with_the_twin_that_counts():
-    assert "last applied (1)" in look([name(1, "PARQUET"), 1]).diagnostics[0].message
-
-
-def test_an_overwritten_file_is_an_error_under_strict():
-    found = look([file(1, size=9)], known=progress(file(1), watermarks={"": 1}), strict=True)
-    assert found.diagnostics[0].severity is Severity.ERROR
 
 
 @pytest.mark.parametrize(("last", "following"), [(2, name(3)), (LAST, "none")])

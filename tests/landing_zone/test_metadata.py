@@ -87,25 +87,16 @@ def test_keys_that_are_no_names_are_rejected(keys):
     assert "keyColumns is" in first({"keyColumns": keys})
 
 
-def test_a_repeated_key_counts_once():
-    assert usable({"keyColumns": ["Id", "id", "Line"]}).key_columns == ("Id", "Line")
-
-
 @pytest.mark.parametrize(("written", "meant"), [("true", True), ("False", False), (True, True)])
 def test_booleans_may_be_text(written, meant):
     assert usable({"isUpsertDefaultRowMarker": written}).upsert_default is meant
     assert ("ME013" in codes({"isUpsertDefaultRowMarker": written})) is isinstance(written, str)
 
 
-@pytest.mark.parametrize("written", [1, "yes", [], {}, 0.0])
-def test_other_values_are_no_booleans(written):
-    assert "isPartitionEnabled is" in first({"isPartitionEnabled": written})
-
-
 def test_unknown_properties_are_named_and_ignored():
-    metadata, said = parse(b'{"keyColumns": ["Id"], "keyColums": ["Id"]}', PATH)
+    metadata, (said,) = parse(b'{"keyColumns": ["Id"], "keyColums": ["Id"]}', PATH)
     assert metadata == Metadata(key_columns=("Id",))
-    assert [diagnostic.message for diagnostic in said] == ["ignored: unknown property keyColums"]
+    assert (said.message, said.help) == ("ignored: unknown property keyColums", "did you mean `keyColumns`?")
 
 
 def test_one_property_twice_counts_if_both_mean_the_same():
@@ -130,20 +121,14 @@ WORD, COMMA, UTF_8 = "write the word in quotation marks", "remove the comma", "w
         (b'{"keyColumns": ["Id"],\n "fileDetectionStrategy": LastUpdateTime}', 2, 27, "not in quotes", WORD),
         (b'{"a": True}', 1, 7, "not in quotes", "write true"),
         (b'{"EscapeCharacter": "\\",\n "NullValue": "N/A"}', 1, 21, "never closed", TWICE),
-        (b'{"EscapeCharacter": "\\", "NullValue": "N/A"}', 1, 21, "never closed", TWICE),
         (b'{"keyColumns": ["Id"],\n}', 1, 22, "a comma follows the last entry", COMMA),
-        (b'{"keyColumns": ["Id",]}', 1, 21, "a comma follows the last entry", COMMA),
         (b"", 1, 1, "empty", "write one JSON object"),
-        (b" \n", 1, 1, "empty", "write one JSON object"),
         (b'{"keyColumns": ["Id"]', 1, 22, "ends in the middle", "land the whole file"),
         (b'{"keyColumns": ["Id"]} x', 1, 24, "extra data", FOLLOWS),
-        (b'{"a": 1}}', 1, 9, "extra data", FOLLOWS),
         (b"{'keyColumns': []}", 1, 2, "double quotes", THERE),
         (b'{"keyColumns": ["Id" "b"]}', 1, 22, "',' delimiter", THERE),
         (b'{"keyColumns" ["Id"]}', 1, 15, "':' delimiter", THERE),
-        (b'{"a": NaN}', 1, 7, "NaN", THERE),
         (b'{"a": "NaN", "b": -Infinity}', 1, 19, "-Infinity", THERE),
-        (b"{ // keys\n}", 1, 3, "double quotes", THERE),
         (b'{"a": "\\q"}', 1, 8, "escape", TWICE),
         (b'{"a": "x\ny"}', 1, 9, "control character", THERE),
         (b'{"a": "x', 1, 7, "nterminated string", "close the text"),
@@ -216,11 +201,6 @@ def test_any_bytes_are_json_or_a_fault_within_them(content):
     assert (1, 1) <= where <= (content.count(b"\n") + 1, len(content) + 1)
 
 
-def test_the_nearest_known_property_is_suggested():
-    _, found = parse(b'{"keyColums": ["Id"]}', PATH)
-    assert [each.help for each in found if each.code == "ME012"] == ["did you mean `keyColumns`?"]
-
-
 def options(**given_options):
     return usable({**TEXT, "FileFormatTypeProperties": given_options}).dialect
 
@@ -254,12 +234,6 @@ def test_a_declared_column_is_not_null_unless_it_says_so():
 def test_a_declared_row_marker_changes_nothing():
     columns = [{"Name": "Id", "DataType": "Int32"}, {"Name": "__rowmarker__", "DataType": "Int32"}]
     assert usable({**TEXT, "SchemaDefinition": {"Columns": columns}}) == usable(TEXT)
-
-
-def test_a_not_null_column_outside_the_key_is_warned_of():
-    columns = [{"Name": "ID", "DataType": "Int32"}, {"Name": "City", "DataType": "String"}]
-    _, said = parse(json.dumps({**TEXT, "SchemaDefinition": {"Columns": columns}}).encode(), PATH)
-    assert [(diagnostic.code, diagnostic.column) for diagnostic in said] == [("ME059", "City")]
 
 
 @pytest.mark.parametrize(
@@ -333,10 +307,6 @@ def test_other_text_options_are_rejected(option, written):
     message = first({**TEXT, "FileFormatTypeProperties": {option: written}})
     assert message.startswith(f"{PATH}: `{option}` is ")
     assert message.endswith("[ME056]")
-
-
-def test_the_header_may_be_declared_as_text():
-    assert codes({**TEXT, "FileFormatTypeProperties": {"FirstRowAsHeader": "true"}}) == ["ME013"]
 
 
 @pytest.mark.parametrize(

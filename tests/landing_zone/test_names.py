@@ -6,26 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.names import TableName, conflicts, ownership_order, schema_of
+from mirror_engine.landing_zone.names import TableName, conflicts, ownership_order
 
 
 def bare(table):
     return TableName("", table)
-
-
-@pytest.mark.parametrize(
-    ("folder", "schema"),
-    [
-        ("Sales.schema", "Sales"),
-        ("a.b.schema", "a.b"),
-        (".schema", None),
-        ("Sales.Schema", None),
-        ("Sales", None),
-        ("schema", None),
-    ],
-)
-def test_a_schema_folder_has_the_exact_suffix(folder, schema):
-    assert schema_of(folder) == schema
 
 
 @pytest.mark.parametrize(

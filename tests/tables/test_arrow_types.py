@@ -1,8 +1,7 @@
 import pyarrow as pa
 import pytest
 
-from mirror_engine.landing_zone.schema import Column
-from mirror_engine.tables.arrow_types import arrow_schema, arrow_type, delta_type, quoted
+from mirror_engine.tables.arrow_types import arrow_type, delta_type
 
 WORDS = (
     "string binary byte short integer long float double boolean date timestamp timestamp_ntz decimal(38,10)".split()  # noqa: SIM905 - reads as the list it is
@@ -35,12 +34,3 @@ def test_an_unknown_word_is_refused(word):
 )
 def test_an_arrow_type_that_needs_conversion_has_no_word(arrow):
     assert delta_type(arrow) is None
-
-
-def test_a_column_of_any_name_is_quoted():
-    assert quoted("a`b") == "`a``b`"
-
-
-def test_a_tables_arrow_schema_keeps_order_and_nullability():
-    schema = arrow_schema((Column("b", "long", nullable=False), Column("a", "date")))
-    assert schema == pa.schema([pa.field("b", pa.int64(), nullable=False), pa.field("a", pa.date32())])

@@ -21,13 +21,12 @@ import mirror_engine.engine.cycle
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import RetryScheduled
-from mirror_engine.landing_zone.change import MARKER_COLUMN, same_rows
+from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables import passthrough
 from mirror_engine.tables import writer as writer_module
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.passthrough import CopiedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -324,20 +323,6 @@ def test_a_verified_copy_goes_where_it_is_not_committed(tmp_path, monkeypatch):
     monkeypatch.setattr(MemoryDeltaWriter, "apply", fail)
     assert zone.sync() is RunResult.RETRY
     assert list((zone.root / SCRATCH).glob("*")) == []
-
-
-def test_rows_of_a_copy_are_its_inserts(tmp_path):
-    copy = tmp_path / "copy.parquet"
-    pq.write_table(rows(0, 5), copy)
-    schema = pa.schema([("id", pa.int64()), ("name", pa.string()), (MARKER_COLUMN, pa.int8())])
-    found = CopiedRows(copy, schema)
-    assert pa.Table.from_batches(found.batches()).to_pydict()["id"] == [0, 1, 2, 3, 4]
-    assert pa.Table.from_batches(found.batches(["id", MARKER_COLUMN])).to_pydict() == {
-        "id": [0, 1, 2, 3, 4],
-        MARKER_COLUMN: [0] * 5,
-    }
-    found.close()
-    assert not copy.exists()
 
 
 # --- real tables

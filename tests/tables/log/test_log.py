@@ -171,18 +171,6 @@ def test_a_key_far_to_the_right_has_statistics(tmp_path):
     assert evolve(log, wide, ["Id", "c3"]) == 1
 
 
-def test_rows_of_foreign_writers_are_read_with_their_partitions(without_spark):
-    folder = without_spark.path("dbo/T")
-    values = ["x y", "a%20b", "k=v", None, "ü/\\"]
-    table = pa.table({"Id": pa.array(range(5), pa.int32()), "p q": values})
-    write_deltalake(str(folder), table, partition_by=["p q"])
-    found = without_spark.rows("dbo/T")
-    assert sorted(found.to_pylist(), key=lambda row: row["Id"]) == table.to_pylist()
-    assert without_spark.snapshot("dbo/T").count_rows() == 5
-    state = without_spark.snapshot("dbo/T")
-    assert state.record is None
-
-
 def test_a_missing_data_file_is_told_by_name(without_spark):
     folder = without_spark.path("dbo/T")
     write_deltalake(str(folder), pa.table({"Id": [1]}))
@@ -203,14 +191,6 @@ def test_rows_are_counted_in_footers_where_the_log_has_no_statistics(without_spa
         line.get("add", {}).pop("stats", None)
     commit(folder, 0).write_text("\n".join(map(json.dumps, lines)))
     assert without_spark.snapshot("dbo/T").count_rows() == 3
-
-
-def test_a_column_no_file_has_is_null_in_every_row(without_spark):
-    folder = without_spark.path("dbo/T")
-    write_deltalake(str(folder), pa.table({"old": [1, 2, 3]}))
-    evolve(known_log(folder), schema_of("new"))
-    found = without_spark.rows("dbo/T")
-    assert found.to_pylist() == [{"new": None}] * 3
 
 
 def test_a_table_that_cannot_be_renamed_away_stays_whole(without_spark, monkeypatch):

@@ -33,11 +33,7 @@ RECORD = BatchRecord("m", "anchor|x", FULL, ("b'\n.parquet",), "Sales.schema/Sto
 
 @pytest.mark.parametrize("progress", [FULL, Progress("g", "i"), Progress("g", "i", key_columns=())])
 def test_progress_comes_back_from_json_as_it_was(progress):
-    assert Progress.from_json(progress.to_json()) == progress
-
-
-def test_progress_of_a_younger_engine_can_be_read():
-    assert Progress.from_json({**FULL.to_json(), "invented_later": 1}) == FULL
+    assert Progress.from_json({**progress.to_json(), "of a younger engine": 1}) == progress
 
 
 def test_a_record_comes_back_from_a_commit_as_it_was():

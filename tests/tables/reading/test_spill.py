@@ -51,13 +51,9 @@ def test_rows_come_back_in_order_as_often_as_asked_wherever_they_wait(tmp_path, 
     rows = filled(tmp_path / "scratch", memory_bytes)
     for _ in range(2):
         assert pa.Table.from_batches(rows.batches(), SCHEMA).equals(pa.Table.from_batches([batch(0, 3000)]))
-    assert (tmp_path / "scratch").exists() == (memory_bytes < 10_000_000)
-
-
-@pytest.mark.parametrize("memory_bytes", [1, 10_000_000])
-def test_named_columns_come_in_the_order_named(tmp_path, memory_bytes):
-    named = pa.Table.from_batches(filled(tmp_path, memory_bytes).batches([MARKER_COLUMN, "a"]))
+    named = pa.Table.from_batches(rows.batches([MARKER_COLUMN, "a"]))
     assert named.equals(pa.Table.from_batches([batch(0, 3000)]).select([MARKER_COLUMN, "a"]))
+    assert (tmp_path / "scratch").exists() == (memory_bytes < 10_000_000)
 
 
 def test_no_rows_at_all_still_have_a_schema(tmp_path):
