@@ -9,14 +9,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.detection import sequence_of
-from mirror_engine.landing_zone.listing import MetadataUsable
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
 from mirror_engine.landing_zone.partitions import MAX_DEPTH
 from mirror_engine.storage.base import Entry, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from mirror_engine.config import Config
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_SWEEPS = 3600.0
 MAX_LISTED = 1000  # archived files that are listed after each move; more of them once a sweep
+_TIME_FORM = "%Y-%m-%dT%H:%M:%S.%fZ"
 MAX_INFO_BYTES = 64 * 1024 * 1024  # publishers may write there
 _WAYS = {  # by `cleanup`: where an applied file goes first, and where its time begins (LZ-8.2)
     "ready": (READY_TO_DELETE_FOLDER, READY_TO_DELETE_FOLDER),
@@ -103,7 +103,12 @@ class Janitor:
         applied = () if table.is_unusable else processed(listing, progress)
         moved = [file.path for file in applied if self._archive(folder, first, file)]
         if moved or is_sweep:
-            ready = moved if first == last else self._passed_on(first, last, moved)
+            ready = moved
+            if first != last:  # what was in the first archive before goes on
+                ready = [path for path, _ in self._archived(first, "") if path not in moved]
+                for path in ready:
+                    self._check_lock()
+                    self._storage.move(f"{first}/{path}", f"{last}/{path}")
             known = (table.moved or {}) | dict.fromkeys(ready, self._clock())
             if is_sweep or table.moved is None:
                 is_long = self._expire(last, known) > MAX_LISTED
@@ -123,14 +128,6 @@ class Janitor:
         applied = Entry(file.name, Kind.FILE, file.size, file.modified_ns, file.identity)
         return self._storage.move(f"{folder}/{file.path}", f"{archive}/{file.path}", applied)
 
-    def _passed_on(self, first: str, last: str, but: Sequence[str]) -> list[str]:
-        """Move what was in the first archive before into the last."""
-        before = [path for path, _ in self._archived(first, "") if path not in but]
-        for path in before:
-            self._check_lock()
-            self._storage.move(f"{first}/{path}", f"{last}/{path}")
-        return before
-
     def _expire(self, folder: str, moved: Mapping[str, float]) -> int:
         """Update the info file, and delete expired files (LZ-8.2, LZ-8.3); returns how many files stay.
 
@@ -148,7 +145,11 @@ class Janitor:
             self._storage.delete(f"{folder}/{path}")
             del ready[path]
         if ready != before:
-            self._storage.write(info_file, _rendered(ready))
+            files = [
+                {"name": path, "readyAtUtc": datetime.fromtimestamp(since, tz=timezone.utc).strftime(_TIME_FORM)}
+                for path, since in sorted(ready.items())
+            ]
+            self._storage.write(info_file, json.dumps({"files": files}).encode())
         return len(ready)
 
     def _info(self, path: str) -> dict[str, float]:
@@ -175,9 +176,12 @@ class Janitor:
 def processed(listing: TableListing, progress: Progress) -> list[LandedFile]:
     """Applied files that are unchanged since, except the newest of each partition (LZ-8.1, LZ-8.5)."""
     newest: dict[str, tuple[int, int, str]] = {}
+    metadata = listing.usable
     for path, applied in progress.applied.items():
         partition, _, name = path.rpartition("/")
-        number = sequence_of(name) if _is_numbered(listing, progress, partition) else 0
+        # in time-ordered tables a name may have 20 digits by chance
+        by_number = metadata.strategy is Strategy.SEQUENTIAL if metadata else partition in progress.watermarks
+        number = sequence_of(name) if by_number else 0
         rank = number, applied.modified_ns if applied.etag else 0, name
         newest[partition] = max(newest.get(partition, rank), rank)
     return [
@@ -187,18 +191,3 @@ def processed(listing: TableListing, progress: Progress) -> list[LandedFile]:
         and applied_file.is_same(file.etag, file.modified_ns)
         and newest[file.partition][2] != file.name
     ]
-
-
-def _is_numbered(listing: TableListing, progress: Progress, partition: str) -> bool:
-    """Whether file numbers give the order: in time-ordered tables a name may have 20 digits by chance."""
-    if isinstance(listing.metadata, MetadataUsable):
-        return listing.metadata.metadata.strategy is Strategy.SEQUENTIAL
-    return partition in progress.watermarks
-
-
-def _rendered(ready: dict[str, float]) -> bytes:
-    files = [
-        {"name": path, "readyAtUtc": datetime.fromtimestamp(since, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
-        for path, since in sorted(ready.items())
-    ]
-    return json.dumps({"files": files}).encode()

@@ -178,8 +178,12 @@ class _TablePlanner:
             case MetadataUsable(_, metadata, diagnostics):
                 self._diagnostics += diagnostics
                 return self._configured(metadata)
-            case MetadataUnusable(etag) if self._is_lasting and self._may_be_arriving(etag):
-                return self._without_metadata_yet()
+            case MetadataUnusable(etag) if self._is_lasting and self._may_be_arriving(etag):  # all stays as it is
+                rejection, notes = self._current_rejection()
+                self._diagnostics += notes
+                missing = Unconfigured(diagnose("ME008", self._folder, count=len(self._files)), len(self._files))
+                halted = Halted(rejection.diagnostic, len(self._pending)) if rejection else Behind(len(self._pending))
+                return self._planned(halted if self._is_known else missing, rejection)
             case MetadataUnusable(etag, diagnostics):
                 self._diagnostics += diagnostics[1:]
                 return self._without_metadata(diagnostics[0], etag)
@@ -196,14 +200,6 @@ class _TablePlanner:
         """Whether a file is empty and was just created (LZ-2.6)."""
         _, size, modified_ns = etag.rsplit(":", 2)
         return size == "0" and 0 <= self._now - int(modified_ns) / 1e9 < ARRIVAL_SECONDS
-
-    def _without_metadata_yet(self) -> Plan:
-        """Plan a folder whose metadata may be arriving: all stays as it is."""
-        rejection, notes = self._current_rejection()
-        self._diagnostics += notes
-        missing = Unconfigured(diagnose("ME008", self._folder, count=len(self._files)), len(self._files))
-        known = Halted(rejection.diagnostic, len(self._pending)) if rejection else Behind(len(self._pending))
-        return self._planned(known if self._is_known else missing, rejection)
 
     def _without_metadata(self, fault: Diagnostic, etag: str) -> Plan:
         """Plan a folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
@@ -229,7 +225,10 @@ class _TablePlanner:
         if error:
             state = Halted(error, len(detection.ready) + len(detection.later))
             work = () if rejection else self._before(error, batch)
-            return self._planned(state, rejection or self._rejection_of(error), detection, work)
+            path = error.path.removeprefix(f"{self._folder}/")
+            file = self._files.get(path)  # one that is wrong by its listing (`strict`) is rejected until it changes
+            found = Rejection(error, path, file.identity if file else "", file.etag if file else "")
+            return self._planned(state, rejection or found, detection, work)
         if detection.ready:
             count = len(detection.ready)
             return self._planned(Behind(count) if self._has_table else Loading(count), None, detection, (batch,))
@@ -282,12 +281,6 @@ class _TablePlanner:
         places = [f"{self._folder}/{file.path}" for file in batch.files]
         before = batch.files[: places.index(refused.path)] if refused.path in places else ()
         return (replace(batch, files=before),) if before else ()
-
-    def _rejection_of(self, refused: Diagnostic) -> Rejection:
-        """Return the rejection of a file that is wrong by its listing (`strict`); it ends when the file changes."""
-        path = refused.path.removeprefix(f"{self._folder}/")
-        present = self._files.get(path)
-        return Rejection(refused, path, present.identity if present else "", present.etag if present else "")
 
     def _planned(
         self,

@@ -172,11 +172,6 @@ class _TableFiles:
             return True
         return has_content(self.context.storage, self.view.archived_at(path) or path, applied)
 
-    def _gets_new_times(self, files: Sequence[LandedFile]) -> bool:
-        """Whether one of several files is moved back in a store where a move is a copy."""
-        has_folders = self.listing is None or self.listing.identity != NO_IDENTITY
-        return not has_folders and len(files) > 1 and any(self.view.archived_at(self._path(file)) for file in files)
-
     def _is_history_whole(self) -> bool:
         """Whether files without a number of rows, which a rebuilt ledger has, are all there were."""
         if all(file.etag for file in self.progress.applied.values()):
@@ -188,7 +183,9 @@ class _TableFiles:
     def _is_in_order(self, found: Detection, metadata: Metadata) -> bool:
         """Whether files are read in the order of the commits that applied them; rows of one key share a partition."""
         keys = set(map(folded, metadata.key_columns))
-        if keys and metadata.strategy is not Strategy.SEQUENTIAL and self._gets_new_times(found.ready):
+        is_copied = self.listing is not None and self.listing.identity == NO_IDENTITY  # a move is a copy there
+        is_by_time = bool(keys) and metadata.strategy is not Strategy.SEQUENTIAL and len(found.ready) > 1
+        if is_copied and is_by_time and any(self.view.archived_at(self._path(file)) for file in found.ready):
             return False
         are_apart = not keys or {*map(folded, found.partition_columns)} <= keys
         newest: dict[str, float] = {}

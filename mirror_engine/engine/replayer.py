@@ -40,7 +40,7 @@ from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome
-from mirror_engine.tables.reading.request import PendingFiles, ReadFile, TableContext
+from mirror_engine.tables.reading.request import ReadFile, ReadRequest, TableContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -74,11 +74,6 @@ class PreparedBatch:
         """The key in the table's spelling, columns whose type is not known yet (LZ-5.13) among them."""
         keys = ((key, self.batch.schema.find(key)) for key in self.metadata.key_columns)
         return tuple(known.name if known else key for key, known in keys)
-
-    @property
-    def makes_no_table(self) -> bool:
-        """Whether a Delta table of these files alone would have neither columns nor rows (LZ-5.13)."""
-        return self.batch.schema.is_bare and not any(file.row_count for file in self.batch.files)
 
     def release(self) -> None:
         """Release memory and scratch files of the rows."""
@@ -272,8 +267,8 @@ class Replayer:
         known = self._context.ledger.progress(task.table)
         if known is None:
             raise ConcurrentModification(f"{task.table.folder}: dropped in the meantime")
-        first, last = task.pending[0].path, task.pending[-1].path
-        self._context.emit(BatchStarted(task.table, len(task.pending), first, last))
+        count, paths = len(task.pending), (task.pending[0].path, task.pending[-1].path)
+        self._context.emit(BatchStarted(task.table, count, *paths))
         state = self._context.writer.snapshot(self._context.delta_folder(task.table))
         if not is_as_recorded(known, state):
             raise CommitConflict(
@@ -288,8 +283,8 @@ class Replayer:
             files = files[:1]  # alone, the refused one is found
         else:
             self._refusals.pop(task.table, None)
-        pending = PendingFiles(task.zone, task.table, files, step.metadata, _context(known, state))
-        batch = self._next_batch(pending, known)
+        first = ReadRequest(task.zone, task.table, files[0], step.metadata, _context(known, state))
+        batch = self._next_batch(first, files, known)
         try:
             committed = self._commit(task, batch, known, state, started) if batch.files else None
         except CommitFailed as error:
@@ -305,17 +300,18 @@ class Replayer:
             task.steps.popleft()
         return committed
 
-    def _next_batch(self, pending: PendingFiles, known: Progress) -> PreparedBatch:
+    def _next_batch(self, first: ReadRequest, files: Sequence[LandedFile], known: Progress) -> PreparedBatch:
         """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged."""
-        first = self._try_passthrough(pending, 0, pending.facts)
-        run = self._passthrough_run(pending, first) if isinstance(first, ReadFile) else self._read_run(pending, first)
+        found = self._try_passthrough(first)
+        more = first, files
+        run = self._read_run(*more, found) if isinstance(found, str) else self._passthrough_run(*more, found)
         read: list[FileRows] = []
-        refusal, facts = None, pending.facts
+        refusal, facts = None, first.facts
         try:
             for file_read in run:
                 read.append(file_read.rows)
                 facts = file_read.facts
-                self._context.emit(FileRead(pending.table, file_read.rows.path, file_read.rows.row_count))
+                self._context.emit(FileRead(first.table, file_read.rows.path, file_read.rows.row_count))
         except RejectedFile as refused:
             refusal = refused
         except BaseException:
@@ -323,33 +319,31 @@ class Replayer:
                 rows.rows.close()
             raise
         diagnostics = [diagnostic for rows in read for diagnostic in rows.diagnostics]
-        diagnostics += _repeats(pending.table, read, known)
-        files = tuple(pending.files[: len(read)])
+        diagnostics += _repeats(first.table, read, known)
         schema = facts.schema or TableSchema(())
-        keys = dict.fromkeys(key.name for name in pending.metadata.key_columns if (key := schema.find(name)))
+        keys = dict.fromkeys(key.name for name in first.metadata.key_columns if (key := schema.find(name)))
         batch = ChangeBatch(tuple(read), schema, tuple(keys))
-        return PreparedBatch(files, batch, facts, pending.metadata, refusal, tuple(diagnostics))
+        return PreparedBatch(tuple(files[: len(read)]), batch, facts, first.metadata, refusal, tuple(diagnostics))
 
-    def _try_passthrough(self, pending: PendingFiles, place: int, facts: TableContext) -> ReadFile | str:
-        return "" if self._passthrough is None else self._passthrough().read(pending.request(place, facts))
+    def _try_passthrough(self, request: ReadRequest) -> ReadFile | str:
+        return "" if self._passthrough is None else self._passthrough().read(request)
 
-    def _passthrough_run(self, pending: PendingFiles, file_read: ReadFile) -> Iterator[ReadFile]:
+    def _passthrough_run(self, first: ReadRequest, files: Sequence[LandedFile], read: ReadFile) -> Iterator[ReadFile]:
         """Yield files that are added unchanged: they take no memory, so only their number is limited."""
-        for place in range(1, len(pending.files) + 1):
-            yield file_read
-            if place == min(len(pending.files), self._context.config.max_batch_files):
+        yield read
+        for file in files[1 : self._context.config.max_batch_files]:
+            following = self._try_passthrough(replace(first, file=file, facts=read.facts))
+            if isinstance(following, str):
                 return
-            passthrough = self._try_passthrough(pending, place, file_read.facts)
-            if isinstance(passthrough, str):
-                return
-            file_read = passthrough
+            read = following
+            yield read
 
-    def _read_run(self, pending: PendingFiles, reason: str) -> Iterator[ReadFile]:
+    def _read_run(self, first: ReadRequest, files: Sequence[LandedFile], reason: str) -> Iterator[ReadFile]:
         """Yield files whose rows are applied, up to one that is added unchanged."""
-        size, facts = 0, pending.facts
-        with closing(self._reader().in_order(pending)) as reading:
-            for place, file in enumerate(pending.files):
-                passthrough = self._try_passthrough(pending, place, facts) if place else reason
+        size, facts = 0, first.facts
+        with closing(self._reader().in_order(first, files)) as reading:
+            for place, file in enumerate(files):
+                passthrough = self._try_passthrough(replace(first, file=file, facts=facts)) if place else reason
                 if is_full(self._context.config, place, size, file) or isinstance(passthrough, ReadFile):
                     break
                 file_read = next(reading)
@@ -360,7 +354,8 @@ class Replayer:
     def _commit(
         self, task: TableTask, batch: PreparedBatch, known: Progress, state: TableSnapshot | None, started: float
     ) -> BatchCommitted | None:
-        if state is None and batch.makes_no_table:
+        has_rows = any(file.row_count for file in batch.batch.files)
+        if state is None and batch.batch.schema.is_bare and not has_rows:  # no table yet (LZ-5.13)
             self._note(task, batch, known)
             return None
         folder, mirror = self._context.delta_folder(task.table), self._context.ledger.mirror

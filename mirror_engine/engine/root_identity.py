@@ -1,4 +1,4 @@
-"""ROOT: the lock that one engine holds, and the identity by which a moved ROOT differs from a recreated table."""
+"""The identity of ROOT, by which a moved ROOT differs from a recreated table."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class RootIdentityCheck:
     def change_of(self, listing: TableListing, progress: Progress | None) -> FolderChange:
         """Whether a table folder is the known one: a new identity may mean a copied ROOT, or a recreated folder.
 
-        In a recreated zone, and in a store whose folders have no identity, the content decides; raises
-        `StorageUnavailable` where it cannot be read.
+        In a recreated zone, and in a store whose folders have no identity, the content of the applied files that are
+        still there decides; raises `StorageUnavailable` where it cannot be read.
         """
         if not progress:
             return FolderChange.NONE
@@ -72,13 +72,16 @@ class RootIdentityCheck:
                 listing, progress, self.context.config.first_file
             ):
                 return FolderChange.NONE
-            if not _has_newest(listing, progress):
+            highest = progress.watermarks
+            if not any(sequence_of(file.name) == highest.get(file.partition) for file in listing.files):
                 return FolderChange.RECREATED
         elif self.now == self.before:
             return FolderChange.RECREATED
         elif self.before.tables not in {"", self.now.tables}:  # "": there was no table yet
             return FolderChange.MOVED
-        is_same = _same_content(self.context.storage, f"{self.zone.folder}/{listing.name.folder}", progress)
+        storage, folder = self.context.storage, f"{self.zone.folder}/{listing.name.folder}"
+        present = [(path, file) for path, file in progress.applied.items() if storage.stat(f"{folder}/{path}")]
+        is_same = bool(present) and all(has_content(storage, f"{folder}/{path}", file) for path, file in present)
         return FolderChange.MOVED if is_same else FolderChange.RECREATED
 
 
@@ -93,17 +96,6 @@ def _is_begun_again(listing: TableListing, progress: Progress, first_file: str) 
         elif number == highest:
             return False
     return is_back
-
-
-def _has_newest(listing: TableListing, progress: Progress) -> bool:
-    """Whether a file with the highest applied number is there, whatever it holds."""
-    return any(sequence_of(file.name) == progress.watermarks.get(file.partition) for file in listing.files)
-
-
-def _same_content(storage: Storage, folder: str, progress: Progress) -> bool:
-    """Whether the applied files that are still in a folder have the digests they were applied with."""
-    present = [(path, file) for path, file in progress.applied.items() if storage.stat(f"{folder}/{path}")]
-    return bool(present) and all(has_content(storage, f"{folder}/{path}", file) for path, file in present)
 
 
 def has_content(storage: Storage, path: str, file: AppliedFile) -> bool:

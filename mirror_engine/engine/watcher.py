@@ -120,7 +120,9 @@ class ZoneWatcher:
     def _watch(self) -> bool:
         """Watch the zone, or until it exists the nearest folder above it; returns whether that changed."""
         folder = _nearest(self._root) if self._root else None
-        if folder == self._watched and not self._has_died:
+        # a watch ends by itself, as when its folder is removed
+        has_died = self._observer is not None and not any(emitter.is_alive() for emitter in self._observer.emitters)
+        if folder == self._watched and not has_died:
             return False
         self._unwatch()
         self._watched = folder  # also where it fails, so that a failing watch is not retried at each wait
@@ -143,11 +145,6 @@ class ZoneWatcher:
         except OSError as problem:
             self._report(problem)
         return True
-
-    @property
-    def _has_died(self) -> bool:
-        """Whether the watch ended by itself, as when its folder is removed."""
-        return self._observer is not None and not any(emitter.is_alive() for emitter in self._observer.emitters)
 
     def _unwatch(self) -> None:
         if self._observer is not None:

@@ -27,12 +27,13 @@ from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows
 from mirror_engine.tables.reading.text import TextChangeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
     from mirror_engine.config import Config
+    from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.reading.open_file import OpenFile
-    from mirror_engine.tables.reading.request import PendingFiles, ReadRequest
+    from mirror_engine.tables.reading.request import ReadRequest
     from mirror_engine.tables.reading.spill import ReadMode
 
 IN_MEMORY_BYTES = 1 << 20
@@ -46,13 +47,13 @@ class ChangeFileReader:
         self._config = config
         self._mode = mode
 
-    def in_order(self, pending: PendingFiles) -> Generator[ReadFile, None, None]:
+    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[ReadFile, None, None]:
         """See `OrderedReader`; no file is opened before it is asked for."""
-        facts = pending.facts
-        for place in range(len(pending.files)):
-            file = self.read(pending.request(place, facts))
-            facts = file.facts
-            yield file
+        facts = first.facts
+        for file in files:
+            read = self.read(replace(first, file=file, facts=facts))
+            facts = read.facts
+            yield read
 
     def read(self, request: ReadRequest) -> ReadFile:
         """Read one file and hold it to the protocol.

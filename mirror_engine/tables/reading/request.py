@@ -71,21 +71,6 @@ class ReadRequest:
         return f"{self.table.folder}/{self.file.path}"
 
 
-@dataclass(frozen=True)
-class PendingFiles:
-    """Pending change files of one table folder, in detection order, and the context before the first of them."""
-
-    zone: str
-    table: TableName
-    files: Sequence[LandedFile]
-    metadata: Metadata
-    facts: TableContext
-
-    def request(self, place: int, facts: TableContext) -> ReadRequest:
-        """The request for the file at a place, with the context before it."""
-        return ReadRequest(self.zone, self.table, self.files[place], self.metadata, facts)
-
-
 def open_listed(storage: Storage, request: ReadRequest) -> BinaryIO:
     """Open the file of a request.
 
@@ -124,8 +109,10 @@ def digest(handle: BinaryIO) -> str:
 class OrderedReader(Protocol):
     """Reads pending files, each against the context after the one before."""
 
-    def in_order(self, pending: PendingFiles) -> Generator[ReadFile, None, None]:
+    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[ReadFile, None, None]:
         """The files, one after the other on demand; closing it gives back what was read beyond.
+
+        `first` is the request for the first of them.
 
         Raises:
             RejectedFile: the next file breaks the protocol; nothing of it may be applied.

@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import accumulate
 from pathlib import Path
@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirror_engine.config import Config
+    from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.log.table_path import TablePath
-    from mirror_engine.tables.reading.request import PendingFiles, ReadRequest, TableContext
+    from mirror_engine.tables.reading.request import ReadRequest
 
     Answer: TypeAlias = ReadFile | MirrorError
 
@@ -150,16 +151,16 @@ class ExecutorReader:
     def __post_init__(self) -> None:
         remove_of_other_processes((*self.scratch.glob("read-*"), *self.scratch.glob("rows-*-read-*")))
 
-    def in_order(self, pending: PendingFiles) -> Generator[ReadFile, None, None]:
+    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[ReadFile, None, None]:
         """See `OrderedReader`.
 
         Raises:
             SetupError: an executor does not see ROOT, or has another environment.
         """
-        context, number = pending.facts, 0
-        while number < len(pending.files):
+        context, number = first.facts, 0
+        while number < len(files):
             before = context
-            answers = self._wave(pending, number, before)
+            answers = self._wave(replace(first, facts=before), files, number)
             try:
                 while answers and context == before:
                     answer = answers.pop(0)
@@ -172,8 +173,8 @@ class ExecutorReader:
                     if isinstance(unused, ReadFile):
                         unused.rows.rows.close()
 
-    def _wave(self, pending: PendingFiles, first: int, context: TableContext) -> list[Answer]:
-        """Read files from `first` on against one context: as many as are surely within a batch."""
+    def _wave(self, request: ReadRequest, files: Sequence[LandedFile], first: int) -> list[Answer]:
+        """Read files from `first` on against the context of a request: as many as are surely within a batch."""
         from py4j.protocol import Py4JError  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
         mark = self.scratch / f"read-{PROCESS}-{uuid4().hex}"
@@ -181,10 +182,13 @@ class ExecutorReader:
         try:
             with scratch_errors():
                 create_file(mark, __version__.encode())
-            with spark_failures(pending.table.normalized, "reading"), self.session() as spark:
-                limit = _TASKS_PER_CORE * spark.sparkContext.defaultParallelism
-                numbers = self._numbers(pending, first, context, limit)
-                tasks = [(number, pending.request(number, context)) for number in numbers]
+            with spark_failures(request.table.normalized, "reading"), self.session() as spark:
+                # the first file of a table always changes its context, and is read alone
+                most = 1 if request.facts.schema is None else self.config.max_batch_files
+                most = min(most, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+                sizes = accumulate(file.size for file in files[first : first + most])
+                fitting = max(sum(size <= self.config.max_batch_size for size in sizes), 1)
+                tasks = [(number, replace(request, file=files[number])) for number in range(first, first + fitting)]
                 read = partial(_answer, self.storage, self.config, mark)
                 try:
                     answers = list(spark.sparkContext.parallelize(tasks, len(tasks)).map(read).collect())
@@ -199,10 +203,3 @@ class ExecutorReader:
             for path in {*self.scratch.glob(f"rows-*-{mark.name}-*")} - kept:
                 path.unlink(missing_ok=True)
         return answers
-
-    def _numbers(self, pending: PendingFiles, first: int, context: TableContext, limit: int) -> range:
-        """The files of a wave; the first file of a table always changes its context, and is read alone."""
-        most = min(limit, self.config.max_batch_files) if context.schema is not None else 1
-        sizes = accumulate(file.size for file in pending.files[first : first + most])
-        fitting = sum(size <= self.config.max_batch_size for size in sizes)
-        return range(first, first + max(fitting, 1))

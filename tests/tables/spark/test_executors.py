@@ -19,7 +19,7 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.log import tables_folder as leftovers
 from mirror_engine.tables.reading.reader import ChangeFileReader
-from mirror_engine.tables.reading.request import PendingFiles, TableContext
+from mirror_engine.tables.reading.request import ReadRequest
 from mirror_engine.tables.reading.spill import all_rows
 from mirror_engine.tables.spark import executors as executor_reading
 from mirror_engine.tables.spark.executors import ExecutorReader, ParquetRows
@@ -76,7 +76,7 @@ class Zone:
         entries = [entry for entry in self.storage.list(folder) or () if entry.name[0].isdigit()]
         files = tuple(LandedFile(e.name, e.size, e.modified_ns, e.identity) for e in entries)
         metadata, _ = parse((self.root / folder / "_metadata.json").read_bytes(), "T")
-        return PendingFiles("Files/LandingZone", TableName("", "T"), files, metadata, TableContext())
+        return ReadRequest("Files/LandingZone", TableName("", "T"), files[0], metadata), files
 
     def in_process(self):
         return ChangeFileReader(self.storage, self.config, all_rows(self.scratch))
@@ -92,7 +92,7 @@ def read_all(reader, pending):
     """Everything known of each file, and the error at the end."""
     outcomes = []
     try:
-        with closing(reader.in_order(pending)) as reading:
+        with closing(reader.in_order(*pending)) as reading:
             for file in reading:
                 rows = pa.Table.from_batches(file.rows.rows.batches(), file.rows.rows.schema).to_pylist()
                 file.rows.rows.close()
@@ -135,7 +135,7 @@ def test_files_of_all_kinds_are_read_alike(tmp_path, seed):
 
 def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_path):
     zone = Zone(tmp_path, upserts=7, max_batch_files=3)
-    size = zone.pending().files[0].size
+    size = zone.pending()[1][0].size
     for config, waves in (
         (zone.config, [1, 3, 3]),  # the first file of a table is read alone
         (Config(max_batch_size=2 * size), [1, 2, 2, 2]),
@@ -153,7 +153,7 @@ def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_pat
 
 def test_rows_that_were_read_ahead_and_not_used_are_deleted(tmp_path):
     zone = Zone(tmp_path, upserts=4)
-    with closing(zone.on_executors().in_order(zone.pending())) as reading:
+    with closing(zone.on_executors().in_order(*zone.pending())) as reading:
         next(reading).rows.rows.close()  # the first file of a table is read alone
         second = next(reading)
         assert len(zone.scratch_files()) == 3
@@ -169,7 +169,7 @@ def test_rows_of_a_task_that_spark_ran_twice_are_deleted(tmp_path, monkeypatch):
 
 def test_rows_of_a_killed_engine_are_deleted_and_nothing_else(tmp_path, monkeypatch):
     zone = Zone(tmp_path, upserts=3)
-    reading = zone.on_executors().in_order(zone.pending())
+    reading = zone.on_executors().in_order(*zone.pending())
     next(reading).rows.rows.close()
     next(reading).rows.rows.close()
     (zone.scratch / "rows-of-another-kind.arrow").touch()
@@ -184,7 +184,7 @@ def test_rows_of_a_killed_engine_are_deleted_and_nothing_else(tmp_path, monkeypa
 def test_a_file_that_was_replaced_has_the_same_outcome(tmp_path):
     zone = Zone(tmp_path, upserts=2)
     pending = zone.pending()
-    zone.table.put(pending.files[1].path, b"another")
+    zone.table.put(pending[1][1].path, b"another")
     outcomes = read_all(zone.on_executors(), pending)
     assert outcomes == read_all(zone.in_process(), pending)
     assert (len(outcomes), outcomes[1][0]) == (2, ConcurrentModification)
@@ -194,7 +194,7 @@ def test_a_node_that_does_not_see_root_is_a_setup_error(tmp_path, monkeypatch):
     zone = Zone(tmp_path, upserts=1)
     monkeypatch.setattr(executor_reading, "create_file", lambda *_: None)  # the mark is on another machine's disk
     with pytest.raises(SetupError, match=r"does not see .*\n.*one and the same folder on every node"):
-        next(zone.on_executors().in_order(zone.pending()))
+        next(zone.on_executors().in_order(*zone.pending()))
 
 
 def test_a_node_with_another_version_is_a_setup_error(tmp_path, monkeypatch):
@@ -208,7 +208,7 @@ def test_a_node_with_another_version_is_a_setup_error(tmp_path, monkeypatch):
     monkeypatch.setattr(executor_reading, "__version__", "1.0")
     monkeypatch.setattr(Executors, "collect", collect)
     with pytest.raises(SetupError, match=r"has mirror-engine 0\.9, the driver 1.0"):
-        next(zone.on_executors().in_order(zone.pending()))
+        next(zone.on_executors().in_order(*zone.pending()))
     assert zone.scratch_files() == []
 
 
@@ -229,7 +229,7 @@ def test_a_python_environment_without_the_engine_is_a_setup_error(tmp_path, monk
     zone = Zone(tmp_path, upserts=1)
     monkeypatch.setattr(Executors, "collect", fails)
     with pytest.raises(expected) as raised:
-        next(zone.on_executors().in_order(zone.pending()))
+        next(zone.on_executors().in_order(*zone.pending()))
     assert ("PYSPARK_PYTHON" in raised.value.help) == (expected is SetupError)
     assert zone.scratch_files() == []
 
