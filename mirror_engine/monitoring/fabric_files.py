@@ -286,7 +286,6 @@ class FabricTables:
     replicator: Mapping[str, str | None]
     entries: Mapping[TableName, Mapping[str, Any]]  # what `tables.json` says about each table (LZ-9.1)
     snapshots: Mapping[str, TableSnapshot]  # by Delta folder, those that are in the landing zone with a record
-    unread: Mapping[str, TransientError]  # by Delta folder, why a table cannot be read
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - every other method of `DeltaWriter`
         return getattr(self.writer, name)
@@ -298,9 +297,7 @@ class FabricTables:
         return {"fabric_status": status, "fabric_error": str((entry or {}).get("errorMessage") or "") or None}
 
     def snapshot(self, table: str) -> TableSnapshot | None:
-        """The table, with its record; raises `TransientError` where it could not be read."""
-        if table in self.unread:
-            raise self.unread[table]
+        """The table, with its record."""
         return self.snapshots.get(table) or self.writer.snapshot(table)
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:  # noqa: ARG002 - see below
@@ -351,7 +348,7 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
             snapshots[folder] = replace(snapshot, record=record, record_version=snapshot.version)
     status, error = (str(found.get(name) or "") for name in ("status", "errorMessage"))
     replicator = {"status": status, "error": error or None}
-    tables = FabricTables(context.writer, replicator, entries, snapshots, unread)
+    tables = FabricTables(context.writer, replicator, entries, snapshots)
     return replace(context, writer=cast("DeltaWriter", tables))
 
 

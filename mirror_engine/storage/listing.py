@@ -100,7 +100,7 @@ class StoreStorage(Storage):
         listing = Listing(self, folder)
         if not self._by_folder:
             pages = self.fill(listing, folder)
-            is_long = listing.folder_count < FULL_PAGE_COST * (pages - 1)
+            is_long = len(listing.folders) < FULL_PAGE_COST * (pages - 1)
             self._by_folder = SCANS_BY_FOLDER if is_long else 0
         return listing
 
@@ -125,17 +125,15 @@ class Listing(ReadOnly):
     """A folder of a store for reading, from lists of one moment; what was not listed is asked of the store.
 
     What is in an archive below the folder is not kept.
+
+    Attributes:
+        folders: what each listed folder contains by name; None for one that is absent.
     """
 
     def __init__(self, store: StoreStorage, top: str) -> None:
         self._store, self._top = store, top
-        self._folders: dict[str, dict[str, Entry] | None] = {}
+        self.folders: dict[str, dict[str, Entry] | None] = {}
         self._is_flat = False  # whether all below the top was listed, but archives
-
-    @property
-    def folder_count(self) -> int:
-        """How many folders were listed."""
-        return len(self._folders)
 
     def add(self, page: Iterable[tuple[str, Entry]]) -> None:
         """Add listed entries below the top; folders on the way are known by them."""
@@ -164,7 +162,7 @@ class Listing(ReadOnly):
     def open(self, path: str) -> BinaryIO:
         """Open a file as it was listed."""
         folder, _, name = path.rpartition("/")
-        return self._store.open(path, (self._folders.get(folder) or {}).get(name))
+        return self._store.open(path, (self.folders.get(folder) or {}).get(name))
 
     def scan(self, folder: str) -> Storage:
         return self._store.scan(folder)
@@ -175,11 +173,11 @@ class Listing(ReadOnly):
 
     def _found(self, folder: str) -> Mapping[str, Entry] | None:
         """What a folder contains by name, asked for once; None where it is absent."""
-        if folder not in self._folders:
+        if folder not in self.folders:
             is_covered = self._is_flat and f"{folder}/".startswith(f"{self._top}/")
             found = None if is_covered else self._store.list(folder)
-            self._folders[folder] = None if found is None else {entry.name: entry for entry in found}
-        return self._folders[folder]
+            self.folders[folder] = None if found is None else {entry.name: entry for entry in found}
+        return self.folders[folder]
 
     def _add(self, path: str, entry: Entry) -> None:
         folder, _, name = path.rpartition("/")
@@ -191,9 +189,9 @@ class Listing(ReadOnly):
 
     def _entries(self, folder: str) -> dict[str, Entry]:
         """The entries of a folder that exists; those above it exist, too."""
-        entries = self._folders.get(folder)
+        entries = self.folders.get(folder)
         if entries is None:
-            entries = self._folders[folder] = {}
+            entries = self.folders[folder] = {}
             if folder != self._top:
                 self._add(folder, folder_entry(folder))
         return entries

@@ -205,7 +205,10 @@ class LocalStorage:
         with os_errors("write", path), self._ensured_folder(path) as (opened, name):
             temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
             try:
-                _write_new(temporary, content, opened)
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                # a Path has no open folder
+                with open(os.open(temporary, flags, 0o666, dir_fd=opened), "wb") as file:  # noqa: PTH123
+                    file.write(content)
                 os.replace(temporary, name, src_dir_fd=opened, dst_dir_fd=opened)
             except BaseException:
                 with suppress(OSError):
@@ -306,9 +309,3 @@ class _Reader(io.FileIO):
     def readall(self) -> bytes:
         with os_errors("read", self._path):
             return super().readall()
-
-
-def _write_new(name: str, content: bytes, folder: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:  # noqa: PTH123 - a Path has no open folder
-        file.write(content)

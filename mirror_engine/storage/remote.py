@@ -87,13 +87,8 @@ _ROLES = {
 }
 
 
-def _is_unsigned(record: logging.LogRecord) -> bool:
-    """Whether a log's line holds no signed URL: of S3, or with a SAS."""
-    return not _SIGNATURE.search(record.getMessage())
-
-
 for _name in ("urllib3.connectionpool", "urllib3.util.retry"):  # which quote URLs, where a retry begins as a warning
-    logging.getLogger(_name).addFilter(_is_unsigned)
+    logging.getLogger(_name).addFilter(lambda record: not _SIGNATURE.search(record.getMessage()))
 
 
 class Requests:

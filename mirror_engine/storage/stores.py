@@ -88,7 +88,12 @@ def object_store(url: StoreUrl) -> AzureStore | GCSStore | S3Store:
             return S3Store(url.container, **_aws_credential(), **options)
         if url.scheme == "gs":
             return GCSStore(url.container, **options)
-        secret = azure_secret(url) or {"credential_provider": lambda: _obstore_token(url)}
+
+        def token() -> dict[str, Any]:  # asked again before it expires
+            found = _token(url)
+            return {"token": found.token, "expires_at": datetime.fromtimestamp(found.expires_on, timezone.utc)}
+
+        secret = azure_secret(url) or {"credential_provider": token}
         return AzureStore(url.container, account_name=url.account, endpoint=endpoint, **secret, **options)
     except BaseError:  # its text may quote the key
         message = f"{url}: the credential in the environment has a wrong form or lacks a part"
@@ -226,12 +231,6 @@ def _aws_credential() -> dict[str, Any]:
         return {"credential_provider": Boto3CredentialProvider()}
     except (ImportError, ValueError):  # without boto3, or without a credential
         return {}
-
-
-def _obstore_token(url: StoreUrl) -> dict[str, Any]:
-    """Return a token as obstore wants it; asked again before it expires."""
-    token = _token(url)
-    return {"token": token.token, "expires_at": datetime.fromtimestamp(token.expires_on, timezone.utc)}
 
 
 def _is_set(name: str) -> bool:

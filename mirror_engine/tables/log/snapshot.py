@@ -27,7 +27,6 @@ from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_schema
 from mirror_engine.tables.base import TableSnapshot
 from mirror_engine.tables.log.record import (
     carried_from,
-    commit_file,
     commits_in,
     from_metadata,
     history_entry,
@@ -227,12 +226,7 @@ def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
     with reading_log(folder):
         if not is_table(folder):
             return None
-        if isinstance(folder, StorePath):
-            folder = replace(folder, commits={})
         log = DeltaLog(folder, open_delta(folder))
-        with contextlib.suppress(FileNotFoundError):  # cleaned up: a checkpoint holds the same
-            if not commit_file(folder, log.version).read_bytes():
-                raise damaged(folder, "its newest commit is empty")  # deltalake reads it as a commit
     if version is None or version == log.version:
         return log
     if not 0 <= version <= log.version:

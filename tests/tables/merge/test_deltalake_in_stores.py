@@ -41,7 +41,7 @@ def test_a_token_that_expires_while_a_batch_is_written_is_no_fault_of_the_batch(
 @pytest.mark.parametrize("name", ["a%20b", "x%2Fy"])
 def test_a_name_that_deltalake_would_decode_is_refused_before_anything_is_written(writer, name):
     table = Scenario(writer, SCHEMA, ["Id"], f"dbo/{name}")
-    for call in (table.create, lambda: table.change((0, 1, "Linz"))):
+    for call in (table.apply, lambda: table.change((0, 1, "Linz"))):
         with pytest.raises(CommitFailed, match=f"{name}: .* percent-encoded"):
             call()
     assert list(writer.path("dbo").rglob("*")) == []
