@@ -33,9 +33,9 @@ class HeldWriter(MemoryDeltaWriter):
         for table in list(self._gates):
             self.let_go(table)
 
-    def apply(self, table, batch, record, snapshot=None):
+    def apply(self, table, batch, record):
         self._pass(table)
-        return super().apply(table, batch, record, snapshot)
+        return super().apply(table, batch, record)
 
     def drop(self, table, check=lambda: None):
         self._pass(table)

@@ -86,12 +86,12 @@ class Raced(SharedMemoryWriter):
 
     conflict = False
 
-    def apply(self, table, batch, record, snapshot=None):
+    def apply(self, table, batch, record):
         if record.progress.batch == 3 and not self.latest_external_change(table, 2) >= 0:
             self.write_as_another(table, [])
             if self.conflict:
                 raise CommitConflict("scripted")
-        return super().apply(table, batch, record, snapshot)
+        return super().apply(table, batch, record)
 
 
 @pytest.mark.parametrize("conflict", [False, True])

@@ -284,9 +284,9 @@ class Replayer:
         else:
             self._refusals.pop(task.table, None)
         first = ReadRequest(task.zone, task.table, files[0], step.metadata, _context(known, state))
-        batch = self._next_batch(first, files, known)
+        batch = self._next_batch(first, files, known, state)
         try:
-            committed = self._commit(task, batch, known, state, started) if batch.files else None
+            committed = self._commit(task, batch, known, started) if batch.files else None
         except CommitFailed as error:
             self._count_refusal(task, error, batch.files[-1].path)
             return None
@@ -300,7 +300,9 @@ class Replayer:
             task.steps.popleft()
         return committed
 
-    def _next_batch(self, first: ReadRequest, files: Sequence[LandedFile], known: Progress) -> PreparedBatch:
+    def _next_batch(
+        self, first: ReadRequest, files: Sequence[LandedFile], known: Progress, state: TableSnapshot | None
+    ) -> PreparedBatch:
         """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged."""
         found = self._try_passthrough(first)
         more = first, files
@@ -322,7 +324,7 @@ class Replayer:
         diagnostics += _repeats(first.table, read, known)
         schema = facts.schema or TableSchema(())
         keys = dict.fromkeys(key.name for name in first.metadata.key_columns if (key := schema.find(name)))
-        batch = ChangeBatch(tuple(read), schema, tuple(keys))
+        batch = ChangeBatch(tuple(read), schema, tuple(keys), state)
         return PreparedBatch(tuple(files[: len(read)]), batch, facts, first.metadata, refusal, tuple(diagnostics))
 
     def _try_passthrough(self, request: ReadRequest) -> ReadFile | str:
@@ -351,23 +353,21 @@ class Replayer:
                 size += rows.accounted_bytes
                 yield ReadFile(replace(rows, reason=passthrough), facts)
 
-    def _commit(
-        self, task: TableTask, batch: PreparedBatch, known: Progress, state: TableSnapshot | None, started: float
-    ) -> BatchCommitted | None:
+    def _commit(self, task: TableTask, batch: PreparedBatch, known: Progress, started: float) -> BatchCommitted | None:
         has_rows = any(file.row_count for file in batch.batch.files)
-        if state is None and batch.batch.schema.is_bare and not has_rows:  # no table yet (LZ-5.13)
+        if batch.batch.snapshot is None and batch.batch.schema.is_bare and not has_rows:  # no table yet (LZ-5.13)
             self._note(task, batch, known)
             return None
         folder, mirror = self._context.delta_folder(task.table), self._context.ledger.mirror
-        record = BatchRecord(mirror, task.root_identity, for_commit(known, task.listing), (), task.table.folder)
         self._check_unchanged(task, batch)
         self._context.emit(CommitStarted(task.table, len(batch.files)))
         progress = advance(known, batch, self._context.clock())
         progress = replace(progress, external_change_version=latest_external_change(self._context, task.table, known))
         files = tuple(file.path for file in batch.files)
         noted = () if known.batch else tuple(known.applied)
-        record = replace(record, progress=for_commit(progress, task.listing), files=(*noted, *files))
-        outcome = self._context.writer.apply(folder, batch.batch, record, state)
+        recorded = for_commit(progress, task.listing)
+        record = BatchRecord(mirror, task.root_identity, recorded, (*noted, *files), task.table.folder)
+        outcome = self._context.writer.apply(folder, batch.batch, record)
         meanwhile = latest_external_change(self._context, task.table, progress)  # between the check and the commit
         progress = replace(progress, external_change_version=meanwhile)
         diagnostics = [*batch.diagnostics]

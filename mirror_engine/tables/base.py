@@ -84,6 +84,8 @@ class ChangeBatch:
     # in the table's spelling; empty in a keyless table (then every marker is 0). Where no file has a row, those of
     # unknown type are left out (LZ-5.13).
     key_columns: tuple[str, ...] = ()
+    # the table that its files were read against; None where there was none, or another program's rows do not matter
+    snapshot: TableSnapshot | None = field(default=None, compare=False, repr=False)
 
     @property
     def passthrough(self) -> tuple[Path, ...]:
@@ -188,13 +190,11 @@ class DeltaWriter(Protocol):
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         """The table's commits, newest first."""
 
-    def apply(
-        self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
-    ) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """Evolve the schema, replay the batch's changes and record them, atomically, exactly once.
 
-        The batch was read against the snapshot, which is opened here where there is none: rows that another program
-        changed since are a conflict. The result equals `landing_zone.change.replay`, whatever the table holds. A commit
+        Rows that another program changed since the batch's snapshot, which is opened here where there is none, are a
+        conflict. The result equals `landing_zone.change.replay`, whatever the table holds. A commit
         is made even where no row changes: progress is recorded. The record's transaction version makes it exactly-once:
         where the table already carries this application id at this version or above, nothing is done and
         `CommitConflict` is raised, so that the caller reads the state again. The commit is on the disk when this

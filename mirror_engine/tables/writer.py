@@ -88,12 +88,10 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         log = open_log(self.path(table))
         return None if log is None else log.snapshot()
 
-    def apply(
-        self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
-    ) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         self.clear_leftovers()
         folder = self.path(table)
-        log: DeltaLog | None = snapshot.log if snapshot else open_log(folder)
+        log: DeltaLog | None = batch.snapshot.log if batch.snapshot else open_log(folder)
         if log:
             refuse_repeated(table, record, log.table.transaction_version(record.application))
         apply = self._add_files if batch.passthrough else self._apply_rows

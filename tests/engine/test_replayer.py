@@ -90,11 +90,11 @@ class Refusing(MemoryDeltaWriter):
         super().__init__()
         self.refused, self.tries = refused, 0
 
-    def apply(self, table, batch, record, snapshot=None):
+    def apply(self, table, batch, record):
         if any(file.endswith(refused) for file in record.files for refused in self.refused):
             self.tries += 1
             raise CommitFailed(f"{table}: commit failed in Spark: [SOME_CONDITION] in job {self.tries}", "Do it.")
-        return super().apply(table, batch, record, snapshot)
+        return super().apply(table, batch, record)
 
 
 def refused_at(shop, number):

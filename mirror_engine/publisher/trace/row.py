@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.monitoring.status import FileStatus
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, Outcome, TableSnapshot
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, Outcome
 
 Row: TypeAlias = dict[str, Any]
 Rows: TypeAlias = tuple[Row, ...]
@@ -193,15 +193,13 @@ class ChangesWriter(MemoryDeltaWriter):
         super().__init__()
         self.changes: list[FileChange] = []
 
-    def apply(
-        self, table: str, batch: ChangeBatch, record: BatchRecord, snapshot: TableSnapshot | None = None
-    ) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         for file in batch.files:
             for entry in (entry for rows in file.rows.batches() for entry in plain_rows(rows)):
                 row = {name: entry.get(name) for name in batch.schema.names}
                 change = Change(RowMarker(entry[MARKER_COLUMN]), tuple(row[name] for name in batch.key_columns), row)
                 self.changes.append(FileChange(file.path, entry[ROW_COLUMN], file.has_marker, change))
-        return super().apply(table, batch, record, snapshot)
+        return super().apply(table, batch, record)
 
     def row_count(self, table: str) -> int | None:  # noqa: ARG002 - as writers are called
         """Unknown: a table without these keys need not be empty (LZ-5.5)."""

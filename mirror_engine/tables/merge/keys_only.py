@@ -325,13 +325,7 @@ class KeyWriter(InProcessWriter):
             known.version, known.schema, known.record, known.version, count_rows=lambda: known.keys.row_count
         )
 
-    def apply(
-        self,
-        table: str,
-        batch: ChangeBatch,
-        record: BatchRecord,
-        snapshot: TableSnapshot | None = None,  # noqa: ARG002 - there is no other writer
-    ) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         with self._lock:
             known = self._tables.setdefault(table, _Table(batch.schema, record))
         counted = self.effects.setdefault(table, {})

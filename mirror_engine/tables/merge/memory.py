@@ -91,13 +91,7 @@ class MemoryDeltaWriter(InProcessWriter):
         record = from_metadata(last.metadata)
         return TableSnapshot(newest, last.schema, record, newest, count_rows=lambda: len(last.rows))
 
-    def apply(
-        self,
-        table: str,
-        batch: ChangeBatch,
-        record: BatchRecord,
-        snapshot: TableSnapshot | None = None,  # noqa: ARG002 - a conflict is made by the transaction alone
-    ) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         with self._lock:
             commits = self._tables.get(table, [])
             if not commits and not batch.passthrough:

@@ -75,7 +75,7 @@ def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(fresh)
     table.batch = 2
     record_only(known_log(fresh.path("dbo/T")), table.record())
     with pytest.raises(CommitConflict):
-        fresh.apply("dbo/T", ChangeBatch((file,), SIMPLE, ("Id",)), table.record(file), snapshot)
+        fresh.apply("dbo/T", ChangeBatch((file,), SIMPLE, ("Id",), snapshot), table.record(file))
     assert table.found() == [(1, "a")]
 
 
