@@ -9,7 +9,6 @@ import time
 from base64 import b64encode
 
 import pytest
-from azure.storage.filedatalake import DataLakeServiceClient
 from faulty import FABRIC, TABLE, faulty
 from wire import until
 
@@ -205,16 +204,3 @@ def test_same_mtime_and_shuffle_ties_change_times_and_no_etags(tmp_path):
     first, again, other = ([time_ns % 10**9 for time_ns in times(f"shuffle_ties seed={seed}")] for seed in (1, 1, 2))
     assert first == again != other
     assert first != sorted(first)
-
-
-def test_the_datalake_sdk_survives_throttling_and_lost_requests(tmp_path):
-    faults = ["throttle operation=append", "lost_request operation=flush", "cut_body bytes=1000 operation=append nth=2"]
-    at_once = {"initial_backoff": 0, "increment_base": 0, "random_jitter_range": 0, "retry_total": 2}
-    key = {"account_name": "onelake", "account_key": "a2V5"}
-    with faulty(tmp_path, *faults) as client:
-        service = DataLakeServiceClient(f"http://127.0.0.1:{client.port}/onelake", key, **at_once)
-        service.get_file_system_client("shop").get_file_client(FILE.removeprefix("shop/")).upload_data(
-            b"x" * 5000, overwrite=True
-        )
-        assert client.length(FILE) == 5000
-        assert len(client.reported) == 3

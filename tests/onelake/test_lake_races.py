@@ -106,36 +106,6 @@ def test_a_commit_asked_for_again_while_it_is_still_made_succeeds_as_the_first_o
     assert zone.lake._uploads.used_bytes == 0
 
 
-def test_no_reader_ever_sees_a_torn_file(zone):
-    zone.put("T/f", b"0" * 5000)
-    torn = []
-    done = threading.Event()
-
-    def read():
-        while not done.is_set():
-            properties, reader = zone.lake.read(zone.at("T/f"))
-            with reader:
-                content = reader.read()
-            if len(content) != properties.size or len(set(content)) != 1:
-                torn.append(content)
-
-    def write(number):
-        content = bytes([65 + number])
-        for turn in range(5):
-            zone.put("T/f", content * (5000 + number))
-            zone.put(f"T/_{number}", content * (6000 + turn))
-            zone.rename(f"T/_{number}", "T/f")
-
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for reader in readers:
-        reader.start()
-    at_once(write)
-    done.set()
-    for reader in readers:
-        reader.join()
-    assert torn == []
-
-
 def test_a_slow_body_blocks_no_other_request(zone):
     with zone.lake.receive() as slow:
         slow.write(b"x")

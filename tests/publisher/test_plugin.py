@@ -259,16 +259,6 @@ def test_the_plugin_loads_nothing_of_the_engine():
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.slow
-def test_every_worker_of_xdist_has_its_own_zone(pytester):
-    pytester.makepyfile(
-        test_a=EXAMPLE, test_b=EXAMPLE, test_c="import pytest\n" + FAILING[FAILING.index("def test_failed_itself") :]
-    )
-    done = pytester.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider")
-    done.assert_outcomes(passed=2, failed=1)
-    done.stdout.fnmatch_lines(["*Captured mirror call*"])
-
-
 @pytest.mark.spark
 @pytest.mark.mirror_writer("spark")
 def test_a_marker_selects_spark(mirror, landing_zone, spark):
