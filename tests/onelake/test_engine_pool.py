@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pytest
+from faulty import faulty
 from starlette.testclient import TestClient
 from wire import until
 
@@ -15,9 +18,11 @@ from mirror_engine.clock import Clock
 from mirror_engine.config import Config
 from mirror_engine.errors import SetupError, StorageUnavailable
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS, DatabaseStatus, EnginePool
+from mirror_engine.onelake.faults import hold, parse_fault
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.page.web import Web
+from mirror_engine.onelake.serving import Services
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -25,7 +30,7 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 pytestmark = pytest.mark.slow
 
 TYPES = {"id": pa.int64(), "n": pa.int64()}
-ROW = {"id": 1, "n": 1}
+ROW, OTHER = {"id": 1, "n": 1}, {"id": 2, "n": 2}
 
 
 class Store:
@@ -42,9 +47,9 @@ class Store:
 
     def open(self, **options):
         config = Config(poll_interval_seconds=0.05)
-        self.reported = []
+        self.failures = []
         plan = ServerPlan(self.folder, config=config, new_writer=self.writer_of, **options)
-        self.pool = EnginePool(plan, self.items, on_failure=self.reported.append)
+        self.pool = EnginePool(plan, self.items, on_failure=self.failures.append)
 
     def restart(self):
         self.pool.end()
@@ -54,8 +59,8 @@ class Store:
     def writer_of(self, item):
         return self.writers.setdefault(item.id, MemoryDeltaWriter())
 
-    def publish(self, *rows):
-        self.table.apply_changes(*rows)
+    def publish(self, *rows, **where):
+        return self.table.apply_changes(*rows, **where)
 
     def status(self, item=None):
         return self.pool.status(item or self.item)[0]
@@ -63,6 +68,11 @@ class Store:
     def rows(self):
         found = self.writer_of(self.item).rows("dbo/Orders")
         return [] if found is None else found.to_pylist()
+
+    def reported(self):
+        """What `replicator.json` says."""
+        path = self.root / "Files/Monitoring/replicator.json"
+        return json.loads(path.read_text()) if path.exists() else {"errorCode": ""}
 
     def until(self, holds):
         until(holds, lambda: (self.status(), self.rows(), self.pool.tables(self.item)))
@@ -120,8 +130,7 @@ def test_a_stopped_item_is_rebuilt_at_its_next_start(store):
     store.pool.stop(store.item)
     store.until_status(DatabaseStatus.STOPPED)
     assert [each["status"] for each in store.pool.tables(store.item)] == ["Stopped"]
-    reported = json.loads((store.root / "Files/Monitoring/replicator.json").read_text())
-    assert reported["status"] == "Stopped"
+    assert store.reported()["status"] == "Stopped"
     store.writer_of(store.item).drop("dbo/Orders")
     store.pool.start(store.item)
     store.until(lambda: store.rows() == [ROW])
@@ -198,7 +207,7 @@ def test_an_engine_that_cannot_run_says_why(store, monkeypatch):
     monkeypatch.setattr("mirror_engine.mirror.Mirror.run", refuse)
     store.pool.start(store.item)
     store.until_status(DatabaseStatus.STOPPED)
-    assert store.reported == ["replication of shop/orders ended: no Java 17 was found\n  -> Install one."]
+    assert store.failures == ["replication of shop/orders ended: no Java 17 was found\n  -> Install one."]
     assert store.pool.status(store.item)[1].startswith("no Java 17 was found")
 
 
@@ -224,3 +233,73 @@ def test_a_schema_that_changes_while_stopped_leaves_no_table_under_the_old_one(s
     changed = store.items.change(replace(store.item, definition=json.dumps(content).encode()))
     store.pool.start(changed)
     store.until(lambda: store.writer_of(changed).tables() == ["raw/Orders"])
+
+
+def test_a_throttled_engine_says_so_and_goes_on_by_itself(store):
+    store.publish((0, ROW))
+    store.pool.start_all()
+    store.until(lambda: store.rows() == [ROW])
+    begun = time.monotonic()
+    store.pool.throttle(store.item, 1.5)
+    store.publish((0, OTHER))
+    store.until(lambda: store.reported()["errorCode"])
+    status, message = store.pool.status(store.item)
+    assert (status, store.reported()["status"], store.reported()["errorMessage"]) == (
+        status.RUNNING,
+        "Running",
+        message,
+    )
+    assert message.startswith("The replication is being throttled and expected to continue at 2")
+    [unmet] = store.pool.unmet_conditions(store.item)
+    assert (unmet.message, unmet.needs_attention) == (message, False)
+    assert store.rows() == [ROW]
+    store.until(lambda: store.rows() == [ROW, OTHER])
+    assert time.monotonic() - begun >= 1.5
+    store.until(lambda: not store.reported()["errorCode"])
+    assert store.pool.status(store.item) == (DatabaseStatus.RUNNING, "")
+    store.pool.throttle(store.item, 60)
+    store.until(lambda: store.reported()["errorCode"])
+    store.pool.stop(store.item)
+    store.until(lambda: store.pool.status(store.item) == (DatabaseStatus.STOPPED, ""))
+
+
+@pytest.mark.parametrize("reseeds", [False, True])
+def test_a_paused_database_resumes_where_it_was_or_from_the_beginning(store, reseeds):
+    """LZ-7.8."""
+    first = store.publish((0, ROW))
+    store.pool.start_all()
+    store.until(lambda: store.rows() == [ROW])
+    store.pool.pause(store.item, reseeds=reseeds)
+    store.until(lambda: store.reported()["status"] == "Paused")
+    assert store.pool.status(store.item) == (DatabaseStatus.PAUSED, "")
+    assert [unmet.needs_attention for unmet in store.pool.unmet_conditions(store.item)] == [True]
+    (store.root / "Files/LandingZone" / first).unlink()  # what a new start cannot read again
+    store.publish((0, OTHER), name=f"{1 if reseeds else 2:020}.parquet")
+    store.restart()
+    assert (store.status(), store.rows()) == (DatabaseStatus.PAUSED, [ROW])
+    store.pool.start(store.item)
+    store.until(lambda: store.rows() == ([OTHER] if reseeds else [ROW, OTHER]))
+    store.until(lambda: store.reported()["status"] == "Running")
+    store.pool.pause(store.item, reseeds=False)
+    store.until(lambda: not store.pool._engine(store.item).thread)
+    store.pool.stop(store.item)
+    assert (store.status(), store.reported()["status"]) == (DatabaseStatus.STOPPED, "Stopped")
+
+
+@pytest.mark.parametrize("is_given_first", [True, False])
+def test_faults_of_mirrored_databases_act_at_once_on_those_they_name(tmp_path, is_given_first):
+    faults = ["paused path=shop/ord*", "replicator_throttled until=2100-01-01T00:00:00 path=shop/[a-n]*"]
+    with faulty(tmp_path, *(faults if is_given_first else ())) as client:
+        client.lake.items.ensure("shop", "new")
+        pool = EnginePool(ServerPlan(tmp_path, has_engines=False), client.lake.items)
+        pool.start_all()
+        options = client.lake.options
+        if is_given_first:
+            Services(client.lake, pool)
+        else:
+            options.hold = partial(hold, pool)
+            options.add([parse_fault(text) for text in faults])
+        new, orders = map(pool.status, pool.items.all())
+        assert (new[0], new[1][-20:]) == (DatabaseStatus.RUNNING, "2100-01-01T00:00:00.")
+        assert orders == (DatabaseStatus.PAUSED, "")
+        assert [fault for fault, *_ in client.reported][-2:] == faults

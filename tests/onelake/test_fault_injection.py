@@ -13,6 +13,7 @@ from faulty import FABRIC, TABLE, faulty
 from wire import until
 
 from mirror_engine.onelake.items import PLAIN
+from mirror_engine.onelake.options import EngineView
 
 pytestmark = pytest.mark.slow
 
@@ -160,6 +161,22 @@ def test_a_new_name_is_delayed_for_one_channel_only(tmp_path, channel):
         assert client("GET", FILE).body == b"one"
         time.sleep(0.5)
         assert (client.length(FILE), listed()) == (3, ["1.csv"])
+
+
+def test_the_engine_learns_late_of_new_names_and_of_drops(tmp_path):
+    faults = ["delay_visibility seconds=60 from=engine path=*.csv", "detect_delay seconds=60 path=*/Orders count=2"]
+    with faulty(tmp_path, *faults) as client:
+        engine = EngineView(client.lake.storage, client.lake.options.delays, "")
+        client.upload(FILE, b"one")
+        assert (engine.list(TABLE), engine.stat(FILE), client.length(FILE)) == ([], None, 3)
+        client.lake.options.clock.advance(seconds=60)
+        assert engine.stat(FILE).size == 3
+        assert client("DELETE", TABLE).status == 409
+        assert client.lake.options.delays.deleted_folders() == []
+        assert client("DELETE", f"{TABLE}?recursive=true").status == 200
+        assert ([each.name for each in engine.list(TABLE)], client.length(FILE)) == (["1.csv"], None)
+        client.lake.options.clock.advance(seconds=60)
+        assert engine.list(TABLE) is None
 
 
 def test_known_names_and_names_of_rejected_requests_are_not_hidden(tmp_path):
