@@ -54,7 +54,7 @@ def mirror_writer(spark):  # noqa: ARG001 - keeps the JVM
 @pytest.fixture(scope="session")
 def store_jars(tmp_path_factory):
     """Has Spark fetch a store's jars, by its URL's scheme, before anything stands between it and their repository."""
-    from mirror_engine.tables.spark.jars import find_jars  # noqa: PLC0415 - only Spark's tests need it
+    from mirror_engine.tables.spark.java import find_jars  # noqa: PLC0415 - only Spark's tests need it
 
     def fetch(scheme):
         if None in find_jars(Config(), scheme).values():

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirror_engine import Config
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.tables.spark.jars import download_settings, find_jars
-from mirror_engine.tables.spark.java import find_java
+from mirror_engine.tables.spark.java import download_settings, find_jars, find_java
 from speed.engines import HEAP
 from speed.rows import DELETE, KEY
 

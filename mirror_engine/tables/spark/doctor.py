@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import JavaMissing
-from mirror_engine.tables.spark.jars import DELTA_VERSION, SPARK_VERSION, find_jars, jars_folder
-from mirror_engine.tables.spark.java import find_java
+from mirror_engine.tables.spark.java import DELTA_VERSION, SPARK_VERSION, find_jars, find_java, jars_folder
 from mirror_engine.tables.spark.session import merges_with_spark
 
 if TYPE_CHECKING:

@@ -1,4 +1,8 @@
-"""Find a Java that Spark can run on: the machine's own 17 or 21, else the runtime that the extra `[java]` installs."""
+"""What of Java Spark needs: a runtime, and the jars of Delta and of stores.
+
+The runtime is the machine's own Java 17 or 21, else the one that the extra `[java]` installs. Spark fetches the jars
+once with its own Ivy; afterwards its copies go on the class path.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +12,26 @@ import re
 import shlex
 import shutil
 import tempfile
+import urllib.request
+import zipfile
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+
+from filelock import FileLock
 
 from mirror_engine.config import cache_folder
-from mirror_engine.errors import JavaMissing
+from mirror_engine.errors import JarsMissing, JavaMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mirror_engine.config import Config
+
 VERSIONS = (17, 21)
 VECTOR_MODULE = "jdk.incubator.vector"  # Spark's launcher asks for it; the runtime of `[java]` has only few modules
-_HELP = (
+_JAVA_HELP = (
     "Install Java 17 or 21 and set JAVA_HOME to it, or let pip install one: python -m pip install 'mirror-engine[java]'"
 )
 _COMMON_PLACES = (
@@ -60,9 +72,9 @@ def find_java() -> Java:
         if version:
             others.setdefault(version, home)
     if not others:
-        raise JavaMissing("no Java runtime was found; Spark needs Java 17 or 21", _HELP)
+        raise JavaMissing("no Java runtime was found; Spark needs Java 17 or 21", _JAVA_HELP)
     names = ", ".join(f"{version} in {home}" for version, home in others.items())
-    raise JavaMissing(f"only Java of other versions was found ({names}); Spark needs Java 17 or 21", _HELP)
+    raise JavaMissing(f"only Java of other versions was found ({names}); Spark needs Java 17 or 21", _JAVA_HELP)
 
 
 def _programs() -> Iterator[Path]:
@@ -108,3 +120,143 @@ def _wrapped_home(home: Path, version: str) -> Path:
         Path(file.name).chmod(0o755)
         Path(file.name).replace(program)
     return program.parents[1]
+
+
+SPARK_VERSION = "4.2.0"
+DELTA_VERSION = "4.4.0"
+# what Delta needs and Spark does not contain
+COORDINATES = (
+    f"io.delta:delta-spark_4.2_2.13:{DELTA_VERSION}",
+    f"io.delta:delta-storage:{DELTA_VERSION}",
+    f"io.delta:delta-kernel-api:{DELTA_VERSION}",
+    f"io.delta:delta-kernel-defaults:{DELTA_VERSION}",
+    f"io.delta:delta-kernel-unitycatalog:{DELTA_VERSION}",
+    "io.unitycatalog:unitycatalog-client:0.6.0",
+    "io.unitycatalog:unitycatalog-hadoop:0.6.0",
+    "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.13.5",
+)
+HADOOP_VERSION, AWS_VERSION = "3.5.0", "2.35.4"  # of the Hadoop in Spark, and of the SDK that its hadoop-aws asks for
+# of the SDK only what S3A loads, 13 MB: the bundle that hadoop-aws names has 686 MB
+_AWS_MODULES = (
+    "annotations apache-client arns auth aws-core aws-query-protocol aws-xml-protocol checksums checksums-spi crt-core "
+    "endpoints-spi http-auth http-auth-aws http-auth-aws-eventstream http-auth-spi http-client-spi identity-spi "
+    "json-utils metrics-spi netty-nio-client profiles protocol-core regions retries retries-spi s3 s3-transfer-manager "
+    "sdk-core sts third-party-jackson-core utils utils-lite"
+)
+OF_STORES = {
+    "abfss": (f"org.apache.hadoop:hadoop-azure:{HADOOP_VERSION}",),
+    "s3": (
+        f"org.apache.hadoop:hadoop-aws:{HADOOP_VERSION}",
+        *(f"software.amazon.awssdk:{module}:{AWS_VERSION}" for module in _AWS_MODULES.split()),
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+        "software.amazon.eventstream:eventstream:1.0.1",
+        "org.reactivestreams:reactive-streams:1.0.4",
+    ),
+}
+# what these name besides: other versions of jars in Spark's own folder, which come first anyway, and what nothing loads
+_NOT_NEEDED = (
+    "org.apache.hadoop.*:*,org.apache.hadoop:hadoop-client*,org.apache.http*:*,org.apache.logging*:*,org.apache.parquet:*,"
+    "org.hdr*:*,org.locationtech*:*,org.roaring*:*,org.s*:*,org.wildfly*:*,org.xerial*:*,commons-*:*,com.g*:*,"
+    "com.fasterxml.jackson.core:*,com.microsoft*:*,io.airlift:*,io.netty:*,javax.*:*,software.amazon.awssdk:bundle"
+)
+JARS_HELP = (
+    "Set DEFAULT_ARTIFACT_REPOSITORY to a mirror of Maven Central, HTTPS_PROXY to a proxy, "
+    "or --delta-jars-dir to a folder that holds the jars."
+)
+_FAILED = re.compile(r"unresolved dependenc|download failed|Server access error|SERVER ERROR", re.IGNORECASE)
+_REASONS = (
+    re.compile(r"Server access error at url \S+ \((.+?)\)\s*$", re.MULTILINE),
+    re.compile(r"(Host \S+ not found)"),
+    re.compile(r":: ([\w.-]+#[\w.-]+;[\w.-]+: not found)"),
+    re.compile(r"(download failed: \S+)"),
+)
+
+
+def ivy_folder() -> Path:
+    """The folder in which Spark's Ivy keeps jars: that of every Spark 4.2, or below `$MIRROR_ENGINE_CACHE`."""
+    return cache_folder() / "ivy" if os.environ.get("MIRROR_ENGINE_CACHE") else Path.home() / ".ivy2.5.2"
+
+
+def jars_folder(config: Config) -> Path:
+    """The folder in which the jars are expected."""
+    return Path(config.delta_jars_dir).expanduser().absolute() if config.delta_jars_dir else ivy_folder() / "jars"
+
+
+def find_jars(config: Config, scheme: str = "") -> dict[str, Path | None]:
+    """The path of each jar by its Maven coordinate, None where it is missing or a download was cut short.
+
+    `scheme` is that of a store whose jars are needed, too.
+    """
+    folder, wanted = jars_folder(config), (*COORDINATES, *OF_STORES.get(scheme, ()))
+    return {coordinate: _find(folder, *coordinate.split(":")) for coordinate in wanted}
+
+
+def _find(folder: Path, organisation: str, name: str, version: str) -> Path | None:
+    paths = (folder / f"{organisation}_{name}-{version}.jar", folder / f"{name}-{version}.jar")
+    return next((path for path in paths if path.is_file() and zipfile.is_zipfile(path)), None)
+
+
+@contextmanager
+def local_jars(config: Config, scheme: str = "") -> Iterator[list[Path]]:
+    """The paths of all jars; none where Spark is to fetch them meanwhile, which one process does at a time.
+
+    Raises:
+        JarsMissing: `config.delta_jars_dir` lacks one, or the folder for them cannot be written.
+    """
+    found = find_jars(config, scheme)
+    missing = [coordinate for coordinate, path in found.items() if path is None]
+    if config.delta_jars_dir and missing:
+        raise JarsMissing(
+            f"the folder of jars {config.delta_jars_dir} lacks {', '.join(missing)}",
+            f"Copy them from {ivy_folder() / 'jars'} of a machine that has fetched them.",
+        )
+    with ExitStack() as stack:
+        if missing:
+            try:
+                ivy_folder().mkdir(parents=True, exist_ok=True)
+                stack.enter_context(FileLock(ivy_folder() / "mirror_engine.lock"))
+            except OSError as error:
+                raise JarsMissing(
+                    f"the Delta jars cannot be stored in {ivy_folder()}: {error.strerror or error}",
+                    "Free disk space, or set MIRROR_ENGINE_CACHE to a folder that can be written.",
+                ) from error
+            found = find_jars(config, scheme)  # another process may have fetched them
+        yield [] if None in found.values() else [path for path in found.values() if path is not None]
+
+
+def download_settings(scheme: str = "") -> dict[str, str]:
+    """Spark settings that fetch the jars when Spark starts."""
+    return {
+        "spark.jars.packages": ",".join((COORDINATES[0], *OF_STORES.get(scheme, ()))),
+        "spark.jars.excludes": _NOT_NEEDED,
+        "spark.jars.ivy": str(ivy_folder()),
+    }
+
+
+def proxy_options() -> list[str]:
+    """Java options for HTTPS_PROXY, HTTP_PROXY and NO_PROXY; passwords are left out, as everybody can see options."""
+    proxies = urllib.request.getproxies()
+    options = []
+    for scheme in ("http", "https"):
+        address = urlsplit(proxies[scheme] if "//" in proxies.get(scheme, "") else f"//{proxies.get(scheme, '')}")
+        if address.hostname:
+            options += [f"-D{scheme}.proxyHost={address.hostname}", f"-D{scheme}.proxyPort={address.port or 80}"]
+    direct = [host.strip().lstrip(".") for host in proxies.get("no", "").split(",") if host.strip()]
+    if options and direct:
+        options.append("-Dhttp.nonProxyHosts=" + "|".join(f"{host}|*.{host}" for host in direct))
+    return options
+
+
+def repository() -> str:
+    """The host that jars come from, for messages; no path, user or password."""
+    if url := os.environ.get("DEFAULT_ARTIFACT_REPOSITORY"):
+        return urlsplit(url).hostname or "DEFAULT_ARTIFACT_REPOSITORY"
+    return "Maven Central"
+
+
+def download_failure(log: str) -> str:
+    """Why Spark could not fetch the jars, in one line of its log; `""` where it could."""
+    if not _FAILED.search(log):
+        return ""
+    reasons = (match[-1] for pattern in _REASONS if (match := pattern.findall(log)))
+    return re.sub(r"//[^/@\s]+@", "//", next(reasons, "no reason given"))

@@ -26,8 +26,7 @@ from mirror_engine.events import SetupProgress, ignore
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import hadoop_options
 from mirror_engine.tables.reading.open_file import unlimited_memory
-from mirror_engine.tables.spark import jars
-from mirror_engine.tables.spark.java import find_java
+from mirror_engine.tables.spark import java
 
 if TYPE_CHECKING:
     import subprocess
@@ -108,7 +107,7 @@ _AT_LAUNCH = ("spark.master", "spark.driver.", "spark.jars", "spark.local.", "sp
 _NO_MEMORY = re.compile("Could not reserve enough space|insufficient memory for|Too small maximum heap")
 _LOCAL = re.compile(r"local(\[[^\]]*\])?")
 _NO_DELTA_HELP = (
-    f"Start it with Delta: --packages {jars.COORDINATES[0]} --conf {_EXTENSIONS}={_DELTA}; "
+    f"Start it with Delta: --packages {java.COORDINATES[0]} --conf {_EXTENSIONS}={_DELTA}; "
     "or build it with delta.configure_spark_with_delta_pip."
 )
 
@@ -292,15 +291,15 @@ def _configured(spark: SparkSession, settings: Mapping[str, str] | None = None) 
 
 def _started(config: Config, scratch: Path, log_file: Path, listen: Listener, scheme: str) -> _Jvm:
     settings = spark_settings(config, scratch, scheme)
-    java_home = find_java().home
+    java_home = java.find_java().home
     for name in ("local", "tmp", "warehouse"):
         (scratch / name).mkdir(parents=True, exist_ok=True)
     (scratch / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
-    with jars.local_jars(config, scheme) as paths, _launch_state(launch_environment(config, java_home)):
+    with java.local_jars(config, scheme) as paths, _launch_state(launch_environment(config, java_home)):
         if not paths:
-            listen(SetupProgress(f"Delta's jars from {jars.repository()}"))
-            settings |= jars.download_settings(scheme)
-            settings["spark.driver.extraJavaOptions"] += "".join(f" {_quoted_option(o)}" for o in jars.proxy_options())
+            listen(SetupProgress(f"Delta's jars from {java.repository()}"))
+            settings |= java.download_settings(scheme)
+            settings["spark.driver.extraJavaOptions"] += "".join(f" {_quoted_option(o)}" for o in java.proxy_options())
         elif is_cluster(config):
             settings["spark.jars"] = ",".join(path.as_uri() for path in paths)
         else:
@@ -335,8 +334,10 @@ def _launched(settings: Mapping[str, str], log_file: Path) -> tuple[SparkSession
         if isinstance(error, MirrorError) or not isinstance(error, Exception):
             raise
         output = log_file.read_bytes()[start:].decode("utf-8", "replace")
-        if "spark.jars.packages" in settings and (reason := jars.download_failure(output)):
-            raise JarsMissing(f"cannot fetch the Delta jars from {jars.repository()}: {reason}", jars.HELP) from error
+        if "spark.jars.packages" in settings and (reason := java.download_failure(output)):
+            raise JarsMissing(
+                f"cannot fetch the Delta jars from {java.repository()}: {reason}", java.JARS_HELP
+            ) from error
         cause = cause_line(output)
         smaller = "Choose another --driver-memory. " if _NO_MEMORY.search(cause) else ""
         raise SparkFailed(

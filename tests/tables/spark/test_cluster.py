@@ -23,8 +23,7 @@ from mirror_engine.landing_zone.layout import SHARED_SCRATCH, TABLES
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.spark.jars import find_jars
-from mirror_engine.tables.spark.java import find_java
+from mirror_engine.tables.spark.java import find_jars, find_java
 from mirror_engine.tables.spark.session import spark_home
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

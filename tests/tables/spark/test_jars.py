@@ -9,7 +9,7 @@ import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.errors import JarsMissing
-from mirror_engine.tables.spark import jars
+from mirror_engine.tables.spark import java
 
 FAILURES = {
     "java.net.ConnectException: Connection refused": """
@@ -45,7 +45,7 @@ def no_environment(monkeypatch, tmp_path):
 
 def write_jars(folder, template):
     folder.mkdir(parents=True, exist_ok=True)
-    for coordinate in jars.COORDINATES:
+    for coordinate in java.COORDINATES:
         organisation, name, version = coordinate.split(":")
         with zipfile.ZipFile(folder / template.format(organisation, name, version), "w") as jar:
             jar.writestr("content", coordinate)
@@ -55,18 +55,18 @@ def write_jars(folder, template):
 def test_local_jars_are_used_as_they_are(tmp_path, template):
     write_jars(tmp_path / "offline", template)
     (tmp_path / "offline" / "hadoop-client-api-3.4.2.jar").touch()
-    with jars.local_jars(Config(delta_jars_dir=str(tmp_path / "offline"))) as paths:
-        assert len(paths) == len(jars.COORDINATES)
+    with java.local_jars(Config(delta_jars_dir=str(tmp_path / "offline"))) as paths:
+        assert len(paths) == len(java.COORDINATES)
     assert not (tmp_path / "cache").exists()
 
 
 def test_without_local_jars_spark_fetches_them_afterwards_they_are_local(tmp_path):
-    with jars.local_jars(Config()) as paths:
+    with java.local_jars(Config()) as paths:
         assert paths == []
-        assert jars.download_settings()["spark.jars.ivy"] == str(tmp_path / "cache" / "ivy")
+        assert java.download_settings()["spark.jars.ivy"] == str(tmp_path / "cache" / "ivy")
         write_jars(tmp_path / "cache" / "ivy" / "jars", "{0}_{1}-{2}.jar")
-    with jars.local_jars(Config()) as paths:
-        assert len(paths) == len(jars.COORDINATES)
+    with java.local_jars(Config()) as paths:
+        assert len(paths) == len(java.COORDINATES)
 
 
 def test_a_download_that_was_cut_short_counts_as_missing(tmp_path):
@@ -74,41 +74,41 @@ def test_a_download_that_was_cut_short_counts_as_missing(tmp_path):
     write_jars(folder, "{0}_{1}-{2}.jar")
     jar = folder / "io.delta_delta-storage-4.4.0.jar"
     jar.write_bytes(jar.read_bytes()[:-30])
-    with jars.local_jars(Config()) as paths:
+    with java.local_jars(Config()) as paths:
         assert paths == []
 
 
 def test_every_spark_of_the_user_shares_the_folder(monkeypatch, tmp_path):
     monkeypatch.delenv("MIRROR_ENGINE_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert jars.jars_folder(Config()) == tmp_path / ".ivy2.5.2" / "jars"
+    assert java.jars_folder(Config()) == tmp_path / ".ivy2.5.2" / "jars"
 
 
 def test_a_folder_without_all_jars_is_an_error_with_their_names(tmp_path):
     write_jars(tmp_path / "offline", "{1}-{2}.jar")
     (tmp_path / "offline" / "delta-storage-4.4.0.jar").unlink()
     with pytest.raises(JarsMissing, match=r"offline lacks io\.delta:delta-storage:4\.4\.0\n"):
-        jars.local_jars(Config(delta_jars_dir=str(tmp_path / "offline"))).__enter__()
+        java.local_jars(Config(delta_jars_dir=str(tmp_path / "offline"))).__enter__()
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "file"))
     with pytest.raises(JarsMissing, match="cannot be stored in") as raised:
-        jars.local_jars(Config()).__enter__()
+        java.local_jars(Config()).__enter__()
     assert "MIRROR_ENGINE_CACHE" in raised.value.help
 
 
 @pytest.mark.parametrize("reason", FAILURES)
 def test_a_failed_download_has_one_line_as_its_reason(reason):
-    assert jars.download_failure(FAILURES[reason]).startswith(reason)
-    assert "secret" not in jars.download_failure(FAILURES[reason])
+    assert java.download_failure(FAILURES[reason]).startswith(reason)
+    assert "secret" not in java.download_failure(FAILURES[reason])
 
 
 def test_the_repository_is_named_without_its_password(monkeypatch):
-    assert jars.repository() == "Maven Central"
+    assert java.repository() == "Maven Central"
     monkeypatch.setenv("DEFAULT_ARTIFACT_REPOSITORY", "https://user:secret@mirror.example/maven")
-    assert jars.repository() == "mirror.example"
+    assert java.repository() == "mirror.example"
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_the_repository_is_named_without_its_password(monkeypatch):
 def test_proxies_become_java_options(monkeypatch, variables, options):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert jars.proxy_options() == options
+    assert java.proxy_options() == options
 
 
 def test_the_jars_are_those_of_the_pinned_versions():
     pins = Path(__file__).parents[3].joinpath("pyproject.toml").read_text(encoding="utf-8")
-    assert f'"pyspark=={jars.SPARK_VERSION}"' in pins
-    assert f'"delta-spark=={jars.DELTA_VERSION}"' in pins
+    assert f'"pyspark=={java.SPARK_VERSION}"' in pins
+    assert f'"delta-spark=={java.DELTA_VERSION}"' in pins

@@ -115,7 +115,7 @@ def test_a_failed_start_is_one_line_and_leaves_the_process_as_it_was(  # noqa: P
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ncat >&2 <<END\n{output}\nEND\nexit 1\n", encoding="utf-8")
     program.chmod(0o755)
-    monkeypatch.setattr(session_module, "find_java", lambda: Java(tmp_path, "17"))
+    monkeypatch.setattr(session_module.java, "find_java", lambda: Java(tmp_path, "17"))
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("SPARK_HOME", "/another/spark")
     monkeypatch.delenv("TZ", raising=False)
