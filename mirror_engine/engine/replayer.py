@@ -39,8 +39,8 @@ from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
 from mirror_engine.landing_zone.schema import TableSchema
-from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome
-from mirror_engine.tables.reading.request import ReadFile, ReadRequest, TableContext
+from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome, TableContext
+from mirror_engine.tables.reading.request import ReadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +64,6 @@ class PreparedBatch:
 
     files: tuple[LandedFile, ...]  # as listed, in order
     batch: ChangeBatch
-    facts: TableContext  # of the table after the batch
     metadata: Metadata
     refusal: RejectedFile | None  # of the file after the last, where that one broke the protocol
     diagnostics: tuple[Diagnostic, ...]
@@ -103,6 +102,7 @@ def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
     """Return the progress after a batch."""
     applied = dict(known.applied)
     watermarks = dict(known.watermarks)
+    facts = batch.batch.files[-1].facts
     is_numbered = batch.metadata.strategy is Strategy.SEQUENTIAL  # LZ-3.2, LZ-3.15
     for listed, file in zip(batch.files, batch.batch.files, strict=True):
         # its version and method are those of the commit
@@ -116,9 +116,9 @@ def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
         applied=applied,
         key_columns=batch.key_columns,
         declared_columns=known.declared_columns or batch.metadata.definition,
-        naive_columns=batch.facts.naive_columns,
-        utc_columns=batch.facts.utc_columns,
-        markers_seen=batch.facts.markers_seen,
+        naive_columns=facts.naive_columns,
+        utc_columns=facts.utc_columns,
+        markers_seen=facts.markers_seen,
         rows_processed=known.rows_processed + sum(file.row_count for file in batch.batch.files),
         bytes_processed=known.bytes_processed + sum(file.byte_count for file in batch.batch.files),
         last_commit_at=now,
@@ -308,12 +308,11 @@ class Replayer:
         more = first, files
         run = self._read_run(*more, found) if isinstance(found, str) else self._passthrough_run(*more, found)
         read: list[FileRows] = []
-        refusal, facts = None, first.facts
+        refusal = None
         try:
-            for file_read in run:
-                read.append(file_read.rows)
-                facts = file_read.facts
-                self._context.emit(FileRead(first.table, file_read.rows.path, file_read.rows.row_count))
+            for file in run:
+                read.append(file)
+                self._context.emit(FileRead(first.table, file.path, file.row_count))
         except RejectedFile as refused:
             refusal = refused
         except BaseException:
@@ -322,15 +321,15 @@ class Replayer:
             raise
         diagnostics = [diagnostic for rows in read for diagnostic in rows.diagnostics]
         diagnostics += _repeats(first.table, read, known)
-        schema = facts.schema or TableSchema(())
+        schema = (read[-1] if read else first).facts.schema or TableSchema(())
         keys = dict.fromkeys(key.name for name in first.metadata.key_columns if (key := schema.find(name)))
         batch = ChangeBatch(tuple(read), schema, tuple(keys), state)
-        return PreparedBatch(tuple(files[: len(read)]), batch, facts, first.metadata, refusal, tuple(diagnostics))
+        return PreparedBatch(tuple(files[: len(read)]), batch, first.metadata, refusal, tuple(diagnostics))
 
-    def _try_passthrough(self, request: ReadRequest) -> ReadFile | str:
+    def _try_passthrough(self, request: ReadRequest) -> FileRows | str:
         return "" if self._passthrough is None else self._passthrough().read(request)
 
-    def _passthrough_run(self, first: ReadRequest, files: Sequence[LandedFile], read: ReadFile) -> Iterator[ReadFile]:
+    def _passthrough_run(self, first: ReadRequest, files: Sequence[LandedFile], read: FileRows) -> Iterator[FileRows]:
         """Yield files that are added unchanged: they take no memory, so only their number is limited."""
         yield read
         for file in files[1 : self._context.config.max_batch_files]:
@@ -340,18 +339,18 @@ class Replayer:
             read = following
             yield read
 
-    def _read_run(self, first: ReadRequest, files: Sequence[LandedFile], reason: str) -> Iterator[ReadFile]:
+    def _read_run(self, first: ReadRequest, files: Sequence[LandedFile], reason: str) -> Iterator[FileRows]:
         """Yield files whose rows are applied, up to one that is added unchanged."""
         size, facts = 0, first.facts
         with closing(self._reader().in_order(first, files)) as reading:
             for place, file in enumerate(files):
                 passthrough = self._try_passthrough(replace(first, file=file, facts=facts)) if place else reason
-                if is_full(self._context.config, place, size, file) or isinstance(passthrough, ReadFile):
+                if is_full(self._context.config, place, size, file) or isinstance(passthrough, FileRows):
                     break
-                file_read = next(reading)
-                rows, facts = file_read.rows, file_read.facts
+                rows = next(reading)
+                facts = rows.facts
                 size += rows.accounted_bytes
-                yield ReadFile(replace(rows, reason=passthrough), facts)
+                yield replace(rows, reason=passthrough)
 
     def _commit(self, task: TableTask, batch: PreparedBatch, known: Progress, started: float) -> BatchCommitted | None:
         has_rows = any(file.row_count for file in batch.batch.files)

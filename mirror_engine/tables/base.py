@@ -44,6 +44,28 @@ class RowStore(Protocol):
 
 
 @dataclass(frozen=True)
+class TableContext:
+    """What is known of a table before a file is read, and after.
+
+    Attributes:
+        schema: its columns; None before its first file.
+        is_empty: whether it surely holds no row (LZ-5.5).
+        naive_columns, utc_columns: columns whose timestamps came without and with a time zone (ME051).
+        markers_seen: whether a file with markers came before (ME042).
+        takes_files: whether files can be added to the table unchanged (passthrough).
+        feeds_changes: whether the table has a change data feed, or had one.
+    """
+
+    schema: TableSchema | None = None
+    is_empty: bool = True
+    naive_columns: frozenset[str] = frozenset()
+    utc_columns: frozenset[str] = frozenset()
+    markers_seen: bool = False
+    takes_files: bool = True
+    feeds_changes: bool = False
+
+
+@dataclass(frozen=True)
 class FileRows:
     """One change file, read and found good."""
 
@@ -63,6 +85,7 @@ class FileRows:
     # a verified copy, to be added to the table unchanged (LZ-4.19); None where rows are applied
     passthrough: Path | None = None
     reason: str = ""  # why it has none, in words; `""` where that was not looked at
+    facts: TableContext = TableContext()  # of the table after it
 
     @property
     def row_count(self) -> int:

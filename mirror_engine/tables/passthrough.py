@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.schema import Column
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.reading.request import ReadFile, ReadRequest
+    from mirror_engine.tables.base import FileRows
+    from mirror_engine.tables.reading.request import ReadRequest
     from mirror_engine.tables.reading.row_rules import FileContract
 
 MIN_BYTES = 4 * 1024 * 1024  # of a file that is worth a data file of its own
@@ -70,7 +71,7 @@ class PassthroughReader:
     config: Config
     scratch: Path
 
-    def read(self, request: ReadRequest) -> ReadFile | str:
+    def read(self, request: ReadRequest) -> FileRows | str:
         """A verified file, to be added unchanged; else why its rows must be read, in words.
 
         Raises:
@@ -125,7 +126,7 @@ class PassthroughReader:
             _check_type(file.parquet, at, contract, column)
         return file, contract
 
-    def _verified(self, copy: Path, request: ReadRequest) -> ReadFile:
+    def _verified(self, copy: Path, request: ReadRequest) -> FileRows:
         """Read every row of the copy through the row rules."""
         with copy.open("rb") as handle:
             file, contract = self._opened(handle, request)
@@ -139,8 +140,7 @@ class PassthroughReader:
             for group, columns in rows.facts.items():
                 for at, column in enumerate(file.columns):
                     _check_chunk(column, metadata.row_group(group).column(at), columns[column.name])
-            read = read_file(file, contract, ingested, request, digest(handle))
-            return replace(read, rows=replace(read.rows, passthrough=copy))
+            return replace(read_file(file, contract, ingested, request, digest(handle)), passthrough=copy)
 
 
 def _check_names(file: ParquetChangeFile, contract: FileContract) -> None:

@@ -22,7 +22,7 @@ from mirror_engine.landing_zone.schema import (
 )
 from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
-from mirror_engine.tables.reading.request import ReadFile, digest, listed_now, open_listed
+from mirror_engine.tables.reading.request import digest, listed_now, open_listed
 from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows
 from mirror_engine.tables.reading.text import TextChangeFile
 
@@ -47,7 +47,7 @@ class ChangeFileReader:
         self._config = config
         self._mode = mode
 
-    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[ReadFile, None, None]:
+    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[FileRows, None, None]:
         """See `OrderedReader`; no file is opened before it is asked for."""
         facts = first.facts
         for file in files:
@@ -55,11 +55,11 @@ class ChangeFileReader:
             facts = read.facts
             yield read
 
-    def read(self, request: ReadRequest) -> ReadFile:
+    def read(self, request: ReadRequest) -> FileRows:
         """Read one file and hold it to the protocol.
 
         A file that changed since it was listed is read again as it is now (LZ-3.10). Rows stay readable until
-        `ReadFile.rows.rows` is closed or forgotten.
+        `FileRows.rows` is closed or forgotten.
 
         Raises:
             RejectedFile: the file breaks the protocol; nothing of it may be applied.
@@ -71,7 +71,7 @@ class ChangeFileReader:
             with ExitStack() as unless_valid:
                 try:
                     read = self._read(request)
-                    unless_valid.callback(read.rows.rows.close)
+                    unless_valid.callback(read.rows.close)
                 except RejectedFile as error:
                     rejected = error
                 now = listed_now(self._storage, request)
@@ -87,7 +87,7 @@ class ChangeFileReader:
         reason = "it changed while it was read"
         return RejectedFile(diagnose("ME024", request.path, strict=self._config.strict, reason=reason))
 
-    def _read(self, request: ReadRequest) -> ReadFile:
+    def _read(self, request: ReadRequest) -> FileRows:
         size, mode = request.file.size, self._mode
         with open_listed(self._storage, request) as handle:
             # in memory, Arrow needs no call of Python for each piece; of a file that has grown, one more byte is read
@@ -141,7 +141,7 @@ def file_contract(file: OpenFile, request: ReadRequest, config: Config) -> FileC
 
 def read_file(
     file: OpenFile, contract: FileContract, ingested: IngestedRows, request: ReadRequest, content_digest: str
-) -> ReadFile:
+) -> FileRows:
     """A file whose rows are valid, with its diagnostics, and the table's context after it.
 
     Raises:
@@ -152,18 +152,6 @@ def read_file(
     except RejectedFile:
         ingested.rows.close()
         raise
-    rows = FileRows(
-        path=request.file.path,
-        etag=request.file.etag,
-        digest=content_digest,
-        modified_ns=request.file.modified_ns,
-        rows=ingested.rows,
-        markers=ingested.markers,
-        has_marker=file.marker is not None,
-        byte_count=ingested.byte_count,
-        diagnostics=diagnostics,
-        landed_bytes=request.file.size,
-    )
     before = request.facts
     fills = any(count for marker, count in ingested.markers.items() if marker != RowMarker.DELETE)
     after = replace(
@@ -174,7 +162,19 @@ def read_file(
         utc_columns=before.utc_columns | _in_table(file.utc_columns, contract),
         markers_seen=before.markers_seen or file.marker is not None,
     )
-    return ReadFile(rows, after)
+    return FileRows(
+        path=request.file.path,
+        etag=request.file.etag,
+        digest=content_digest,
+        modified_ns=request.file.modified_ns,
+        rows=ingested.rows,
+        markers=ingested.markers,
+        has_marker=file.marker is not None,
+        byte_count=ingested.byte_count,
+        diagnostics=diagnostics,
+        landed_bytes=request.file.size,
+        facts=after,
+    )
 
 
 def _diagnostics(

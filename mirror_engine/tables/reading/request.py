@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from mirror_engine.errors import ConcurrentModification
 from mirror_engine.storage.base import Kind
+from mirror_engine.tables.base import TableContext
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -18,41 +19,10 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import FileRows
 
 _BLOCK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class TableContext:
-    """What is known of a table before a file is read, and after.
-
-    Attributes:
-        schema: its columns; None before its first file.
-        is_empty: whether it surely holds no row (LZ-5.5).
-        naive_columns, utc_columns: columns whose timestamps came without and with a time zone (ME051).
-        markers_seen: whether a file with markers came before (ME042).
-        takes_files: whether files can be added to the table unchanged (passthrough).
-        feeds_changes: whether the table has a change data feed, or had one.
-    """
-
-    schema: TableSchema | None = None
-    is_empty: bool = True
-    naive_columns: frozenset[str] = frozenset()
-    utc_columns: frozenset[str] = frozenset()
-    markers_seen: bool = False
-    takes_files: bool = True
-    feeds_changes: bool = False
-
-
-@dataclass(frozen=True)
-class ReadFile:
-    """One valid file, and the table's context after it."""
-
-    rows: FileRows
-    facts: TableContext
 
 
 @dataclass(frozen=True)
@@ -109,7 +79,7 @@ def digest(handle: BinaryIO) -> str:
 class OrderedReader(Protocol):
     """Reads pending files, each against the context after the one before."""
 
-    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[ReadFile, None, None]:
+    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[FileRows, None, None]:
         """The files, one after the other on demand; closing it gives back what was read beyond.
 
         `first` is the request for the first of them.

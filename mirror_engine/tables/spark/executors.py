@@ -27,10 +27,10 @@ from mirror_engine.errors import MirrorError, SetupError
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import open_storage
+from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.log.table_path import StorePath, create_file, parquet_source
 from mirror_engine.tables.log.tables_folder import PROCESS, remove_of_other_processes
 from mirror_engine.tables.reading.reader import ChangeFileReader
-from mirror_engine.tables.reading.request import ReadFile
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 from mirror_engine.tables.spark.failures import spark_failures
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.reading.request import ReadRequest
 
-    Answer: TypeAlias = ReadFile | MirrorError
+    Answer: TypeAlias = FileRows | MirrorError
 
 MARKER = "marker"
 FILE_NUMBER = "CAST(substring(_metadata.file_name, 6, 8) AS BIGINT)"  # of a row's change file in the batch, in SQL
@@ -151,7 +151,7 @@ class ExecutorReader:
     def __post_init__(self) -> None:
         remove_of_other_processes((*self.scratch.glob("read-*"), *self.scratch.glob("rows-*-read-*")))
 
-    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[ReadFile, None, None]:
+    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[FileRows, None, None]:
         """See `OrderedReader`.
 
         Raises:
@@ -170,8 +170,8 @@ class ExecutorReader:
                     yield answer
             finally:
                 for unused in answers:
-                    if isinstance(unused, ReadFile):
-                        unused.rows.rows.close()
+                    if isinstance(unused, FileRows):
+                        unused.rows.close()
 
     def _wave(self, request: ReadRequest, files: Sequence[LandedFile], first: int) -> list[Answer]:
         """Read files from `first` on against the context of a request: as many as are surely within a batch."""
@@ -199,7 +199,7 @@ class ExecutorReader:
                     raise SetupError(message, _SAME_ENVIRONMENT) from None
         finally:
             mark.unlink(missing_ok=True)
-            kept = {answer.rows.rows.path for answer in answers if isinstance(answer, ReadFile)}  # type: ignore[attr-defined]
+            kept = {answer.rows.path for answer in answers if isinstance(answer, FileRows)}  # type: ignore[attr-defined]
             for path in {*self.scratch.glob(f"rows-*-{mark.name}-*")} - kept:
                 path.unlink(missing_ok=True)
         return answers

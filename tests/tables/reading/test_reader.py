@@ -92,11 +92,11 @@ def strict(tmp_path):
 
 
 def rows(read):
-    return pa.Table.from_batches(read.rows.rows.batches(), read.rows.rows.schema).to_pylist()
+    return pa.Table.from_batches(read.rows.batches(), read.rows.schema).to_pylist()
 
 
 def codes(read):
-    return [diagnostic.code for diagnostic in read.rows.diagnostics]
+    return [diagnostic.code for diagnostic in read.diagnostics]
 
 
 def test_a_file_with_markers_comes_typed_with_the_marker_last(zone):
@@ -107,9 +107,9 @@ def test_a_file_with_markers_comes_typed_with_the_marker_last(zone):
         {"Id": 2, "City": None, MARKER_COLUMN: 4},
         {"Id": 3, "City": "Wels", MARKER_COLUMN: 2},
     ]
-    assert read.rows.rows.schema.field(MARKER_COLUMN).type == pa.int8()
-    assert read.rows.markers == {0: 1, 4: 1, 2: 1}
-    assert (read.rows.row_count, read.rows.has_marker, read.rows.byte_count) == (3, True, 3 * 8 + 2 * 8)
+    assert read.rows.schema.field(MARKER_COLUMN).type == pa.int8()
+    assert read.markers == {0: 1, 4: 1, 2: 1}
+    assert (read.row_count, read.has_marker, read.byte_count) == (3, True, 3 * 8 + 2 * 8)
     assert read.facts == TableContext(TableSchema((ID, CITY)), is_empty=False, markers_seen=True)
     assert codes(read) == ["ME034", "ME035"]
 
@@ -117,8 +117,8 @@ def test_a_file_with_markers_comes_typed_with_the_marker_last(zone):
 @pytest.mark.parametrize(("upsert", "marker"), [(False, 0), (True, 4)])
 def test_rows_without_marker_are_inserts_or_upserts_by_default(zone, upsert, marker):
     read = zone.reads(parquet(Id=[1, 2]), replace(KEYED, upsert_default=upsert))
-    assert read.rows.markers == {marker: 2}
-    assert not read.rows.has_marker
+    assert read.markers == {marker: 2}
+    assert not read.has_marker
     assert not read.facts.markers_seen
 
 
@@ -145,7 +145,7 @@ def test_a_column_with_a_value_that_sql_readers_do_not_see_whole_is_named_once(z
     table = pa.table(
         {"Id": [1, 2, 3], "Scan": pa.array([long, long, None], kind), "Text": pa.array([longest] * 3, kind)}
     )
-    (said,) = zone.reads(parquet_table(table)).rows.diagnostics
+    (said,) = zone.reads(parquet_table(table)).diagnostics
     assert (said.code, said.column) == ("ME091", "Scan")
 
 
@@ -159,7 +159,7 @@ def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone):
 
 
 def test_a_keyless_table_takes_inserts_only(zone):
-    assert zone.reads(parquet(**{"V": [1], MARKER_COLUMN: [0]}), KEYLESS).rows.markers == {0: 1}
+    assert zone.reads(parquet(**{"V": [1], MARKER_COLUMN: [0]}), KEYLESS).markers == {0: 1}
     error = zone.rejects(parquet(**{"V": [1, 2], MARKER_COLUMN: [0, 4]}), KEYLESS)
     assert error.message == f"Sales.schema/Orders/{FIRST}, row 2: row marker 4 requires `keyColumns` [ME038]"
     assert zone.rejects(parquet(V=[1]), replace(KEYLESS, upsert_default=True)).diagnostic.code == "ME038"
@@ -174,7 +174,7 @@ def test_rows_are_numbered_through_all_row_groups(zone):
 def test_null_keys_are_counted_per_key_and_rejected_under_strict(zone, strict):
     metadata = Metadata(key_columns=("b", "A"))
     content = parquet(a=[1, None, None], b=[None, 2, 3], v=[1, 1, 1])
-    diagnostics = zone.reads(content, metadata).rows.diagnostics
+    diagnostics = zone.reads(content, metadata).diagnostics
     assert [diagnostic.message for diagnostic in diagnostics if diagnostic.code == "ME040"] == [
         "1 row with NULL in key column `b`; NULL matches nothing",
         "2 rows with NULL in key column `a`; NULL matches nothing",
@@ -190,7 +190,7 @@ NOT_NULL = TableContext(TableSchema((replace(ID, nullable=False), replace(CITY, 
 
 def test_null_in_a_not_null_column_is_rejected_outside_delete_rows(zone):
     fine = parquet(**{"Id": [1, 2], "City": ["Linz", None], MARKER_COLUMN: [0, 2]})
-    assert zone.reads(fine, facts=NOT_NULL).rows.row_count == 2
+    assert zone.reads(fine, facts=NOT_NULL).row_count == 2
     error = zone.rejects(
         parquet(**{"Id": [1, 2, 3], "City": [None, None, "Wels"], MARKER_COLUMN: [2, 4, 0]}), facts=NOT_NULL
     )
@@ -219,7 +219,7 @@ def test_a_folders_values_are_string_columns_at_the_end(zone):
     assert read.facts.schema == TableSchema(
         (ID, Column("region", "string"), Column("day", "string")), ("region", "day")
     )
-    assert read.rows.byte_count == 16
+    assert read.byte_count == 16
     later = zone.reads(parquet(Id=[1], V=[1]), PARTED, read.facts, LEAF)
     assert later.facts.schema
     assert later.facts.schema.names == ("Id", "V", "region", "day")
@@ -235,9 +235,9 @@ def test_a_folder_in_another_case_names_the_same_column(zone):
 
 def test_a_null_partition_in_the_key_matches_nothing(zone):
     metadata = replace(PARTED, key_columns=("Id", "day"))
-    assert [
-        diagnostic.details for diagnostic in zone.reads(parquet(Id=[1, 2]), metadata, path=LEAF).rows.diagnostics
-    ] == [(("column", "day"), ("count", "2"))]
+    assert [diagnostic.details for diagnostic in zone.reads(parquet(Id=[1, 2]), metadata, path=LEAF).diagnostics] == [
+        (("column", "day"), ("count", "2"))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -304,9 +304,9 @@ def test_many_rows_are_spilled_and_rejected_ones_removed(zone):
     numbers = np.arange(50_000)
     read = zone.reads(parquet(**{"Id": numbers, MARKER_COLUMN: numbers * 0}))
     assert len(list(zone.scratch.iterdir())) == 1
-    assert sum(batch.num_rows for batch in read.rows.rows.batches()) == 50_000
-    assert (read.rows.row_count, read.rows.byte_count) == (50_000, 400_000)
-    read.rows.rows.close()
+    assert sum(batch.num_rows for batch in read.rows.batches()) == 50_000
+    assert (read.row_count, read.byte_count) == (50_000, 400_000)
+    read.rows.close()
     late = parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 49_999})
     assert zone.rejects(late, KEYLESS).diagnostic.row == 50_000
     assert zone.rejects(parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 49_999 * 3})).diagnostic.row == 50_000
@@ -327,7 +327,7 @@ def test_a_header_of_undeclared_columns_alone_leaves_all_others_empty(zone):
     """As LZ-6.5 has it, rows or none: a file that was read when only half of its header was written, too."""
     metadata = replace(TEXT, key_columns=(), declared_columns=(Column("Id", "long"), CITY))
     read = zone.reads(b"Weight\r\n7\r\n", metadata, path="a.csv")
-    assert (rows(read), read.rows.markers) == ([{MARKER_COLUMN: 0}], {0: 1})
+    assert (rows(read), read.markers) == ([{MARKER_COLUMN: 0}], {0: 1})
     assert (read.facts.schema, codes(read)) == (TableSchema(metadata.declared_columns), ["ME057"])
     half = zone.reads(b"Wei", metadata, path="b.csv")
     assert (rows(half), codes(half)) == ([], ["ME057", "ME058"])

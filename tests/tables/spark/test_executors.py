@@ -94,9 +94,9 @@ def read_all(reader, pending):
     try:
         with closing(reader.in_order(*pending)) as reading:
             for file in reading:
-                rows = pa.Table.from_batches(file.rows.rows.batches(), file.rows.rows.schema).to_pylist()
-                file.rows.rows.close()
-                outcomes.append((rows, replace(file.rows, rows=None), file.facts))
+                rows = pa.Table.from_batches(file.rows.batches(), file.rows.schema).to_pylist()
+                file.rows.close()
+                outcomes.append((rows, replace(file, rows=None)))
     except MirrorError as error:
         outcomes.append((type(error), str(error)))
     return outcomes
@@ -154,10 +154,10 @@ def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_pat
 def test_rows_that_were_read_ahead_and_not_used_are_deleted(tmp_path):
     zone = Zone(tmp_path, upserts=4)
     with closing(zone.on_executors().in_order(*zone.pending())) as reading:
-        next(reading).rows.rows.close()  # the first file of a table is read alone
+        next(reading).rows.close()  # the first file of a table is read alone
         second = next(reading)
         assert len(zone.scratch_files()) == 3
-    assert [path.name for path in zone.scratch_files()] == [second.rows.rows.path.name]
+    assert [path.name for path in zone.scratch_files()] == [second.rows.path.name]
 
 
 def test_rows_of_a_task_that_spark_ran_twice_are_deleted(tmp_path, monkeypatch):
@@ -170,8 +170,8 @@ def test_rows_of_a_task_that_spark_ran_twice_are_deleted(tmp_path, monkeypatch):
 def test_rows_of_a_killed_engine_are_deleted_and_nothing_else(tmp_path, monkeypatch):
     zone = Zone(tmp_path, upserts=3)
     reading = zone.on_executors().in_order(*zone.pending())
-    next(reading).rows.rows.close()
-    next(reading).rows.rows.close()
+    next(reading).rows.close()
+    next(reading).rows.close()
     (zone.scratch / "rows-of-another-kind.arrow").touch()
     assert len(zone.scratch_files()) == 2
     zone.on_executors()
