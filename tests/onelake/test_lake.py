@@ -1,4 +1,4 @@
-"""A lake without HTTP: what clients find, upload, rename and delete, what is refused, and who sees what when."""
+"""A lake without HTTP: what clients find, upload, rename and delete, on which conditions, and who sees what when."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirror_engine.onelake import store
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.errors import StorageErrorCode as Code
 from mirror_engine.onelake.options import DeletedFolder, EngineView
-from mirror_engine.onelake.requests import SOURCE, Conditions
+from mirror_engine.onelake.requests import NONE, SOURCE, Conditions, Properties
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.local import LocalStorage
 
@@ -375,16 +375,6 @@ def test_uncommitted_files_of_an_earlier_process_are_deleted(zone):
         again.flush("f", 3)
 
 
-def test_a_reader_keeps_what_it_opened_while_the_file_is_replaced(zone):
-    zone.put("T/f", b"old")
-    before, reader = zone.lake.read(zone.at("T/f"))
-    zone.append("T/f", 3, b"er")
-    zone.flush("T/f", 5)
-    with reader:
-        assert (before.size, reader.read()) == (3, b"old")
-    assert zone.engine_sees("T/f") == b"older"
-
-
 def test_a_rename_keeps_tag_and_last_modified_of_files_and_folders(zone):
     file, folder = zone.put("T/_f", b"abc"), zone.properties("T")
     assert zone.rename("T/_f", "T/f") == file == zone.properties("T/f")
@@ -624,3 +614,77 @@ def test_managed_folder_changes_can_be_allowed(zone):
         zone.raw("/newer")
     with refused(Code.InvalidUri):
         zone.lake.destination(b"/ws/a%3Ab")
+
+
+NOON = "Sun, 06 Nov 1994 12:00:00 GMT"
+NOON_SECONDS = 784123200
+THERE = Properties(is_folder=False, size=1, modified_ns=NOON_SECONDS * SECOND + 999_999_999, identity="1")
+TAG = THERE.etag.strip('"')
+
+FULFILLED = [
+    {},
+    {"if-match": f'"{TAG}"'},
+    {"if-match": TAG},
+    {"if-match": f'"x", "{TAG}"'},
+    {"if-match": f'W/"{TAG}"'},
+    {"if-match": "*"},
+    {"if-none-match": '"other"'},
+    {"if-unmodified-since": NOON},
+    {"if-modified-since": "Sun, 06 Nov 1994 11:59:59 GMT"},
+    {"if-modified-since": NOON, "if-none-match": '"other"'},
+]
+UNFULFILLED = [
+    {"if-match": '"other"'},
+    {"if-match": f'"{TAG}2"'},
+    {"if-none-match": f'"{TAG}"'},
+    {"if-none-match": TAG},
+    {"if-unmodified-since": "Sun, 06 Nov 1994 11:59:59 GMT"},
+    {"if-modified-since": NOON},
+]
+
+
+@pytest.mark.parametrize("headers", FULFILLED, ids=str)
+def test_fulfilled_conditions_pass(headers):
+    Conditions.of(headers).check_write(THERE)
+    Conditions.of(headers).check_read(THERE)
+    Conditions.of({f"{SOURCE}{name}": value for name, value in headers.items()}, SOURCE).check_source(THERE)
+
+
+@pytest.mark.parametrize("headers", UNFULFILLED, ids=str)
+def test_unfulfilled_conditions_reject_a_change_and_a_current_copy_is_not_modified(headers):
+    with refused(Code.ConditionNotMet):
+        Conditions.of(headers).check_write(THERE)
+    source = Conditions.of({f"{SOURCE}{name}": value for name, value in headers.items()}, SOURCE)
+    with refused(Code.SourceConditionNotMet):
+        source.check_source(THERE)
+    is_known = "if-none-match" in headers or "if-modified-since" in headers
+    with refused(Code.NotModified if is_known else Code.ConditionNotMet):
+        Conditions.of(headers).check_read(THERE)
+
+
+def test_create_only_is_rejected_for_an_existing_path():
+    create_only = Conditions.of({"if-none-match": "*"})
+    with refused(Code.PathAlreadyExists):
+        create_only.check_write(THERE)
+    create_only.check_write(None)
+    with refused(Code.NotModified):
+        create_only.check_read(THERE)
+
+
+def test_an_entity_tag_never_matches_an_absent_path():
+    for tag in ("*", f'"{TAG}"'):
+        with refused(Code.ConditionNotMet):
+            Conditions.of({"if-match": tag}).check_write(None)
+    Conditions.of({"if-none-match": f'"{TAG}"', "if-unmodified-since": NOON}).check_write(None)
+
+
+def test_the_headers_of_the_source_are_not_those_of_the_target():
+    assert Conditions.of({"x-ms-source-if-match": '"a"', "content-type": "x"}) == NONE
+    assert Conditions.of({"if-match": '"a"'}, SOURCE).if_match is None
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "Sun, 99 Nov 1994 12:00:00 GMT", "Sun, 06 Nov 99999 12:00:00 GMT"])
+@pytest.mark.parametrize("name", ["if-modified-since", "if-unmodified-since"])
+def test_a_date_that_is_none_is_refused(name, text):
+    with refused(Code.InvalidHeaderValue):
+        Conditions.of({name: text})

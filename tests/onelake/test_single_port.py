@@ -10,7 +10,6 @@ from urllib.parse import urlencode
 import pytest
 import requests
 from azure.identity import ClientSecretCredential
-from azure.storage.blob import BlobServiceClient
 from azure.storage.filedatalake import DataLakeServiceClient
 from wire import ONELAKE, connected, exchange, request, rest_of, status_of
 
@@ -82,17 +81,11 @@ def credential(emulator):
     )
 
 
-def test_dfs_and_blob_clients_take_the_address_and_entra_s(emulator, credential):
+def test_a_storage_client_takes_the_address_and_entra_s(emulator, credential):
     lake = DataLakeServiceClient(emulator.https, credential, connection_verify=emulator.ca)
     file = lake.get_file_system_client("Workspace").get_file_client(f"{ITEM}/Files/LandingZone/T/1.csv")
     file.upload_data(b"a,b\r\n", overwrite=True)
     assert file.download_file().readall() == b"a,b\r\n"
-    blobs = BlobServiceClient(emulator.https, credential, connection_verify=emulator.ca)
-    blob = blobs.get_blob_client("Workspace", f"{ITEM}/Files/LandingZone/T/2.csv")
-    blob.upload_blob(b"1,2\r\n")
-    names = [each.name for each in blobs.get_container_client("Workspace").list_blobs(f"{ITEM}/Files/LandingZone/T/")]
-    assert [name.rpartition("/")[2] for name in names] == ["1.csv", "2.csv"]
-    assert blob.download_blob().readall() == b"1,2\r\n"
 
 
 def test_fabric_s_api_takes_the_address_and_its_operations_stay_there(emulator, credential):

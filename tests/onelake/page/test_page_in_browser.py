@@ -70,16 +70,6 @@ def test_every_page_fits_is_complete_and_is_not_complained_of(  # noqa: PLR0913,
         assert any(address.endswith("page.js") for address in tab.asked) == scripts
 
 
-@pytest.mark.parametrize("page", ["overview", "hostile"])
-def test_publisher_content_never_runs(opened, base, page):
-    with contextlib.closing(opened.open(base + PAGES[page], DESKTOP, scripts=True)) as tab:
-        tab.until(lambda: ">live<" in tab.html)  # by now the script has replaced it
-        assert "<img" not in tab.html
-        assert "<title>owned" not in tab.html
-        assert tab.events("Page.javascriptDialogOpening") == []
-        assert "&lt;img src=x" in tab.html
-
-
 def test_the_page_moves_by_itself(opened, window):
     with (
         served(window) as page,

