@@ -1,4 +1,4 @@
-"""Who may speak to the emulator, and where it listens: its own names, no pages of elsewhere, a token where one is set."""
+"""Who may speak to the emulator, and where it listens: its own names, no foreign pages, a token where one is set."""
 
 from __future__ import annotations
 
