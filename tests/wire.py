@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from mirror_engine.onelake.connection import Listening
+from mirror_engine.onelake.hosts import LOGINS, host_of
 from mirror_engine.onelake.middleware import Gate
 from mirror_engine.onelake.network import Listeners, create_authority
 
@@ -27,7 +28,9 @@ def shared_authority():
 def running(app, on_error=lambda _: None, on_rejected=lambda _: None, **listening):
     """The emulator that serves an application, until left."""
     where = Listening(**listening)
-    gate = Gate(app, where, on_error=on_error, on_rejected=on_rejected)
+    gate = Gate(
+        app, where, lambda scope: host_of(scope["headers"]) in LOGINS, on_error=on_error, on_rejected=on_rejected
+    )
     emulator = Listeners(gate, shared_authority().context(), where, on_rejected)
     emulator.start()
     try:

@@ -11,8 +11,6 @@ from starlette.responses import JSONResponse
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from starlette.types import Receive, Scope
-
 
 class StorageErrorCode(Enum):
     """Error codes, named as in DFS: HTTP status, message, and the Blob error code where it differs."""
@@ -122,15 +120,7 @@ class FabricApiError(_ApiError):
 ALLOWED_BY = "x-mirror-engine-allowed-by"  # of an answer that refuses: the option with which it would not
 BARE_NAMES = {ALLOWED_BY: "--allow-bare-names"}
 MANAGED_FOLDERS = {ALLOWED_BY: "--allow-managed-folder-changes"}
-RESET_EXTENSION = "mirror_engine.reset"  # of the ASGI scope: its `now` aborts the connection
 
 
 class ConnectionReset(Exception):
     """The request gets no answer; its connection ends."""
-
-
-async def reset_connection(scope: Scope, receive: Receive) -> None:
-    """Abort a request's connection, and wait for the disconnect."""
-    scope["extensions"][RESET_EXTENSION]["now"]()
-    while (await receive())["type"] != "http.disconnect":
-        pass

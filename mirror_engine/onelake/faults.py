@@ -28,7 +28,6 @@ from mirror_engine.onelake.errors import (
     FabricErrorCode,
     StorageApiError,
     StorageErrorCode,
-    reset_connection,
 )
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
 from mirror_engine.onelake.items import segments_of
@@ -327,7 +326,7 @@ def with_fabric_faults(app: ASGIApp, options: EmulatorOptions) -> ASGIApp:
         else:
             if rule.fault == "lost_response":
                 await app(scope, receive, _discard)
-            await reset_connection(scope, receive)
+            raise ConnectionReset
 
     return answer
 

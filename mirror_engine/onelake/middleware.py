@@ -12,11 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from mirror_engine.onelake.entra import carries
-from mirror_engine.onelake.errors import ALLOWED_BY, fabric_error
-from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK_HOSTS, host_of, is_served
+from mirror_engine.onelake.errors import ALLOWED_BY, ConnectionReset, fabric_error
+from mirror_engine.onelake.hosts import FABRIC, LOOPBACK_HOSTS, host_of, is_served
 from mirror_engine.onelake.requests import LakeRequest, error_response
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.onelake.connection import Listening
 
+RESET_EXTENSION = "mirror_engine.reset"  # of the ASGI scope: its `now` aborts the connection
 MAX_BODY_BYTES = 4 << 30  # of one request
 BODY_SECONDS = 60.0  # between two chunks of a body
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
@@ -76,11 +77,6 @@ class BodyTooLarge(Exception):
     """A body has more bytes than allowed."""
 
 
-def is_entra(scope: Scope) -> bool:
-    """Whether a request names Entra, which gives tokens."""
-    return host_of(scope["headers"]) in LOGINS
-
-
 @dataclass(frozen=True)
 class Gate:
     """In front of an application: access control, bounds of bodies (413, 408), internal errors (500), and a log."""
@@ -89,7 +85,7 @@ class Gate:
     # All but public requests carry its token: one that the Entra stub issued for it, itself, or as a password of HTTP
     # Basic. Beyond loopback hosts may have any name
     listening: Listening
-    is_public: Callable[[Scope], bool] = is_entra  # whether a request needs no token
+    is_public: Callable[[Scope], bool]  # whether a request needs no token
     on_error: Callable[[str], None] = lambda _: None  # gets an internal error's type and place, no request content
     on_answered: Callable[[str, int], None] = lambda *_: None  # gets every answer's method and status
     # Gets rejected requests, except HEAD that finds nothing, and writes that say nothing of their length. Both are
@@ -106,6 +102,12 @@ class Gate:
         send = observed(send, note)
         try:
             await (self._refusal(scope) or self.app)(scope, _limited(receive), send)
+        except ClientDisconnect:
+            return
+        except ConnectionReset:
+            scope["extensions"][RESET_EXTENSION]["now"]()
+            while (await receive())["type"] != "http.disconnect":
+                pass
         except Exception as error:  # noqa: BLE001 - the outermost handler
             match error:
                 case BodyTooLarge():

@@ -35,7 +35,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.connection import write_private
-from mirror_engine.onelake.errors import RESET_EXTENSION
 from mirror_engine.onelake.hosts import (
     BLOB,
     DFS,
@@ -48,7 +47,7 @@ from mirror_engine.onelake.hosts import (
     is_production,
     is_served,
 )
-from mirror_engine.onelake.middleware import RejectedRequest
+from mirror_engine.onelake.middleware import RESET_EXTENSION, RejectedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -16,17 +16,15 @@ from uuid import uuid4
 from xml.etree import ElementTree as ET
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake import requests
 from mirror_engine.onelake.errors import (
     ALLOWED_BY,
-    ConnectionReset,
     StorageApiError,
     StorageErrorCode,
-    reset_connection,
 )
 from mirror_engine.onelake.faults import with_faults
 from mirror_engine.onelake.options import HEAD
@@ -438,14 +436,7 @@ def onelake_app(lake: Lake) -> ASGIApp:
     """The ASGI application for OneLake: both dialects over one lake."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        request = LakeRequest.of(Request(scope, receive))
-        try:
-            response = await _response(lake, request)
-        except ClientDisconnect:
-            return
-        except ConnectionReset:
-            await reset_connection(scope, receive)
-            return
+        response = await _response(lake, LakeRequest.of(Request(scope, receive)))
         await response(scope, receive, send)
 
     return answer

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
 from urllib.parse import urlsplit
 
 import pytest
 from faulty import Client
 from wire import ONELAKE, connected, exchange, request, rest_of, status_of
 
+from mirror_engine.onelake.hosts import FABRIC
 from mirror_engine.onelake.middleware import RejectedRequest
 from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.serving import Server
@@ -169,18 +169,14 @@ def test_logs_and_answers_hold_no_secrets(attacked, caplog, capfd):
 
 
 def test_bodies_that_end_too_soon_leave_nothing_behind(attacked):
-    def give_up(number):
+    items = request("POST", "/v1/workspaces/Workspace/items", FABRIC, "Content-Length: 9")
+    halves = [
+        request("PUT", f"/{ZONE}/half{number}", "localhost", "x-ms-blob-type: BlockBlob", "Content-Length: 4000000")
+        for number in range(8)
+    ]
+    for head in (items, *halves):
         with connected(attacked.port) as connection:
-            head = request(
-                "PUT", f"/{ZONE}/half{number}", "localhost", "x-ms-blob-type: BlockBlob", "Content-Length: 4000000"
-            )
-            connection.sendall(head + os.urandom(1_500_000))
-
-    threads = [threading.Thread(target=give_up, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+            connection.sendall(head + os.urandom(8 if head is items else 1_500_000))
     assert attacked.is_well()
     assert [attacked.client("HEAD", f"{ZONE}/half{number}").status for number in range(8)] == [404] * 8
-    assert attacked.files() == attacked.before
+    assert (attacked.files(), attacked.reported) == (attacked.before, [])
