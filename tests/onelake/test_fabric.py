@@ -154,14 +154,6 @@ def test_the_life_of_a_database(client):
     assert seen == [{"status": each} for each in ("Initialized", "Running", "Running", "Stopped")]
 
 
-def test_a_renamed_database_is_mirrored_on(client):
-    at = f"{client.items}/{create(client)['id']}"
-    client.post(f"{at}/getMirroringStatus")
-    client.post(f"{at}/startMirroring")
-    client.patch(at, json={"displayName": "sold"})
-    assert client.post(f"{at}/getMirroringStatus").json() == {"status": "Running"}
-
-
 @pytest.mark.parametrize(("said", "feed"), [({"enableDeltaChangeDataFeed": True}, "on"), ({}, "keep")])
 def test_a_running_database_takes_over_the_options_of_a_new_definition(client, pool, monkeypatch, said, feed):
     """LZ-8.6, LZ-9.10: its engine starts again, if they are others, and no table is rebuilt."""

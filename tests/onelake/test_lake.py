@@ -23,15 +23,6 @@ def names(lines):
     return [name for name, _ in lines]
 
 
-def test_listed_names_are_relative_to_the_workspace(zone):
-    zone.put("T/f", b"abc")
-    for item in ("db", "db.MirroredDatabase", zone.at("").item.id):
-        folder = zone.raw(f"/onelake/ws/{item}/Files/LandingZone")
-        name = f"{item}/Files/LandingZone/T"
-        assert zone.lake.list(folder) == [(name, zone.properties("T"))]
-        assert names(zone.lake.list(folder, recursive=True)) == [name, f"{name}/f"]
-
-
 def test_a_workspace_lists_its_items_and_their_content(zone):
     zone.items.ensure("ws", "a")
     zone.storage.write("ws/stray", b"x")
