@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from dataclasses import fields
 from functools import reduce
 from importlib.util import find_spec
 from pathlib import Path
@@ -292,7 +293,7 @@ def _finish(server: Server, seconds: float | None) -> int:
 
 def _taken(kind: Any, served: dict[str, Any]) -> dict[str, Any]:
     """The options that are fields of a class, taken out of all."""
-    return {name: served.pop(name) for name in kind.__dataclass_fields__.keys() & served.keys()}
+    return {name: served.pop(name) for name in {field.name for field in fields(kind)} & served.keys()}
 
 
 def _listening(served: dict[str, Any]) -> Listening:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from mirror_engine.cli.options import Downloads
     from mirror_engine.landing_zone.metadata import PartnerEvents
-    from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
     from mirror_engine.publisher.diff import Difference
+    from mirror_engine.publisher.mirror import Mirror
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry
 
 NO_TABLES = "There are no Delta tables yet."
@@ -244,13 +244,11 @@ def diff(
 
     Exit codes: 0 equal · 2 usage error: no such table, column or file · 3 different · 4 temporary: storage; retry
     """
-    from mirror_engine.publisher.diff import compare, read_expected
-
     folder = mirror.delta_folder(table)
     downloads.add_table(mirror.root, folder, at_version)
-    actual = mirror.read_table(folder, version=at_version)
-    rows, columns = read_expected(expected, actual.schema), key or mirror.key_columns(folder)
-    difference = compare(actual, rows, columns, tolerance=float_tolerance, limit=limit or None)
+    difference = mirror.diff(
+        folder, expected, key=key, version=at_version, tolerance=float_tolerance, limit=limit or None
+    )
     reference = out.delta_table_json(mirror, folder)
     document = {**reference, "at_version": at_version, **difference_json(difference)}
     headline = f"{reference['table']} is as expected", f"{reference['table']} differs from expected"

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import FileStatus, TableStatus
+    from mirror_engine.publisher.mirror import Mirror
     from mirror_engine.publisher.trace.file import FileReport, PlannedStep, WhatIf
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
     from mirror_engine.publisher.trace.row import PendingFile, RowHistory, TracedChange

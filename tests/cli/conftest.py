@@ -13,8 +13,8 @@ from rich.console import Console
 from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.cli.main import main
-from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, TableFolder
+from mirror_engine.publisher.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -60,7 +60,7 @@ def shop(tmp_path, monkeypatch):
         storage = faulty(LocalStorage(root), Script(faults)) if faults else None
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners)
 
-    monkeypatch.setattr("mirror_engine.mirror.Mirror", open_mirror)
+    monkeypatch.setattr("mirror_engine.publisher.mirror.Mirror", open_mirror)
     root = tmp_path / "shop"
     publisher = LandingZoneWriter(root)
     types = {"Id": pa.int64(), "Name": pa.string()}

@@ -51,7 +51,7 @@ def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, 
         raise made(kind)
 
     (tmp_path / "Tables").mkdir()
-    monkeypatch.setattr("mirror_engine.mirror.Mirror", fail)
+    monkeypatch.setattr("mirror_engine.publisher.mirror.Mirror", fail)
     printed = cli("sync", tmp_path)
     named = kind.__base__ if kind.__name__.startswith("_") else kind  # a module's own is to others what it is based on
     assert printed.code == documented_codes()[named.__name__]
@@ -70,7 +70,7 @@ def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path):
         raise ZeroDivisionError("a row's value")
 
     (tmp_path / "Tables").mkdir()
-    monkeypatch.setattr("mirror_engine.mirror.Mirror", fail)
+    monkeypatch.setattr("mirror_engine.publisher.mirror.Mirror", fail)
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
     printed = cli("sync", tmp_path)
     assert printed.code == 1
@@ -96,7 +96,7 @@ def test_an_interrupt_ends_with_130(cli, monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     (tmp_path / "Tables").mkdir()
-    monkeypatch.setattr("mirror_engine.mirror.Mirror", interrupt)
+    monkeypatch.setattr("mirror_engine.publisher.mirror.Mirror", interrupt)
     printed = cli("sync", tmp_path)
     assert (printed.code, printed.err) == (130, "error: interrupted\n")
 
