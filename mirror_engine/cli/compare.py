@@ -27,7 +27,7 @@ from mirror_engine.errors import UsageError
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
-from mirror_engine.monitoring.words import cell, fields_json, plain
+from mirror_engine.monitoring.words import cell, fields_json, plain, table_json
 from mirror_engine.onelake.connection import write_private
 from mirror_engine.storage.stores import open_storage
 
@@ -152,7 +152,7 @@ class KeyDigest:
 
 def _comparison_json(found: TableComparison, default_schema: str, digest: KeyDigest) -> dict[str, Any]:
     return {
-        **out.table_json(found.name, default_schema),
+        **table_json(found.name, found.name.delta_folder(default_schema)),
         **fields_json(found, "verdict", "state", "key", "is_partial", "files", "counts", "not_traced"),
         "diagnostic": found.diagnostic and found.diagnostic.code,
         "not_yet": [digest.path(path) for path in found.not_yet],

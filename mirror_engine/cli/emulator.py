@@ -293,7 +293,7 @@ def _finish(server: Server, seconds: float | None) -> int:
 
 def _taken(kind: Any, served: dict[str, Any]) -> dict[str, Any]:
     """The options that are fields of a class, taken out of all."""
-    return {name: served.pop(name) for name in {field.name for field in fields(kind)} & served.keys()}
+    return {field.name: served.pop(field.name) for field in fields(kind) if field.name in served}
 
 
 def _listening(served: dict[str, Any]) -> Listening:

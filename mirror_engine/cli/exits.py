@@ -12,8 +12,7 @@ import sys
 import threading
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
@@ -39,8 +38,6 @@ INTERRUPTED = 130
 
 CHECK_SECONDS = 0.5
 NOTICE = b"\nStopping after the current commit. Press Ctrl+C again to stop immediately.\n"
-
-ERASE_LINE = "\r\x1b[K"
 
 # what they did counts, even if their report is lost; of all others the output is all
 CHANGING = {"sync", "run", "wait", "init", "demo", "maintain", "rebuild", "pull"}
@@ -91,30 +88,15 @@ def run_command(call: Callable[[], int], words: Sequence[str], command: str | No
 
 
 class Output:
-    """Stdout or stderr: what cannot be written goes nowhere, and `failure` is why; a reader that left is raised.
-
-    A line that `pass_by` shows on a terminal is erased by the next output to either of them.
-    """
-
-    _passing: ClassVar[Output | None] = None  # where such a line is shown
+    """Stdout or stderr: what cannot be written goes nowhere, and `failure` is why; a reader that left is raised."""
 
     def __init__(self, stream: TextIO, *, is_result: bool = False) -> None:
         self.failure: OSError | None = None
         self._stream = stream
         self._is_result = is_result
 
-    def pass_by(self, text: str) -> None:
-        """Show a line until something else is written."""
-        self.write(text[: get_terminal_size().columns - 1])
-        self.flush()
-        Output._passing = self
-
     def write(self, text: str) -> int:
         """Write a text."""
-        if passing := Output._passing:
-            Output._passing = None
-            passing.write(ERASE_LINE)
-            passing.flush()
         self._attempt(self._stream.write, text)
         return len(text)
 

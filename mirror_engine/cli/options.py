@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from mirror_engine.cli.exits import Output
 from mirror_engine.cli.output import verbosity
 from mirror_engine.config import (
     Config,
@@ -52,7 +51,7 @@ READING = (*LISTING, "all_null_columns", "naive_timestamps")  # of those that re
 ROOT_VARIABLE = "MIRROR_ENGINE_ROOT"
 DAY = 86_400  # seconds
 WIDTH = 100  # of help, at most
-SHOWN_SECONDS = {True: 0.1, False: 10.0}  # between two lines on downloads, on a terminal or elsewhere
+SHOWN_SECONDS = 10.0  # between two lines on downloads
 CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": WIDTH,
@@ -185,16 +184,10 @@ class Downloads:
             self.add(byte_count(log, limit))
 
     def _show(self, doing: str, files: int) -> None:
-        is_terminal = sys.stderr.isatty()
         with self._lock:
-            if self._is_quiet or time.monotonic() - self._shown_at < SHOWN_SECONDS[is_terminal]:
-                return
-            self._shown_at = time.monotonic()
-            text = f"{doing} {count(files, 'file')}"
-            if is_terminal and isinstance(sys.stderr, Output):
-                sys.stderr.pass_by(f"\r{text}")
-            else:
-                sys.stderr.write(f"{text}\n")
+            if not self._is_quiet and time.monotonic() - self._shown_at >= SHOWN_SECONDS:
+                self._shown_at = time.monotonic()
+                sys.stderr.write(f"{doing} {count(files, 'file')}\n")
 
 
 class Command(click.Command):

@@ -11,7 +11,7 @@ import click
 from mirror_engine.landing_zone.diagnostics import Severity, printable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.monitoring.words import cell, span
+from mirror_engine.monitoring.words import cell, span, table_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -89,22 +89,13 @@ def _console(stream: Any) -> Console:
     return Console(file=stream, width=width, highlight=False, markup=False, emoji=False, soft_wrap=not stream.isatty())
 
 
-def table_json(name: TableName, default_schema: str) -> dict[str, Any]:
-    """Reference to a table: its name, landing folder and Delta path."""
-    from mirror_engine.monitoring.status import table_reference  # imports the engine
-
-    return dict(table_reference(name, name.delta_folder(default_schema)))
-
-
 def delta_table_json(mirror: Mirror, delta_folder: str) -> dict[str, Any]:
-    """The same of a Delta folder such as `dbo/Items`; the landing folder is null if it is gone."""
-    from mirror_engine.monitoring.status import table_reference
-
+    """The `table_json` of a Delta folder such as `dbo/Items`; the landing folder is null if it is gone."""
     schema, _, table = delta_folder.rpartition("/")
     default_schema = mirror.config.delta_default_schema
     names = [TableName(schema, table), *([TableName("", table)] if schema == default_schema else ())]
     present = next(filter(mirror.has_landing_folder, names), None)
-    return table_reference(present or names[-1], delta_folder) | ({} if present else {"landing_folder": None})
+    return table_json(present or names[-1], delta_folder) | ({} if present else {"landing_folder": None})
 
 
 def diagnostic_lines(diagnostic: Diagnostic) -> Lines:

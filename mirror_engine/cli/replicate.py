@@ -22,7 +22,7 @@ from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted
-from mirror_engine.monitoring.words import START_ENGINE, as_json, describe, fields_json, help_for, notes
+from mirror_engine.monitoring.words import START_ENGINE, as_json, describe, fields_json, help_for, notes, table_json
 from mirror_engine.storage.roots import has_zone
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
             "help": help or None,
             "last_failure": as_json(failure),
         }
-        tables.append({**out.table_json(table, config.delta_default_schema), **facts})
+        tables.append({**table_json(table, table.delta_folder(config.delta_default_schema)), **facts})
     return {**report_json(done, code), "last_failure": as_json(done.failures.get(None)), "tables": tables}
 
 

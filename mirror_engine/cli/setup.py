@@ -18,7 +18,7 @@ from mirror_engine.cli.options import LISTING, command
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
-from mirror_engine.monitoring.words import as_json, cell
+from mirror_engine.monitoring.words import as_json, cell, table_json
 from mirror_engine.storage.roots import check_place
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
     moved = sum(len(plan.moves) for plan in plans)
     out.report(
         {
-            "dropped": [out.table_json(table, config.delta_default_schema) for table in dropped],
+            "dropped": [table_json(table, table.delta_folder(config.delta_default_schema)) for table in dropped],
             "files_moved_back": moved,
             "diagnostics": as_json([plan.lost for plan in plans if plan.lost]),
         },

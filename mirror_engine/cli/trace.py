@@ -16,7 +16,7 @@ from mirror_engine.cli.options import COUNT, DROPPING, LISTING, READING, TABLE_H
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.names import find_table
-from mirror_engine.monitoring.words import as_json, cell, describe, fields_json, help_for
+from mirror_engine.monitoring.words import as_json, cell, describe, fields_json, help_for, table_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import FileStatus, TableStatus
     from mirror_engine.publisher.mirror import Mirror
     from mirror_engine.publisher.trace.file import FileReport, PlannedStep, WhatIf
-    from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
+    from mirror_engine.publisher.trace.replay import ReplayStart
     from mirror_engine.publisher.trace.row import PendingFile, RowHistory, TracedChange
 
     Row = Mapping[str, Any]
@@ -68,7 +68,7 @@ def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
         history = trace_row(trace, key)
     names = ("key", "rows_at_start", "overwritten", "result", "matches_delta")
     document = {
-        **_table_json(trace),
+        **table_json(trace.name, trace.status.delta_folder),
         **fields_json(history, *names, applied="applied_rows", delta="delta_rows"),
         "replay_start": history.start and fields_json(history.start, *START),
         "changes": [_change_json(change) for change in history.changes],
@@ -98,7 +98,7 @@ def file(mirror: Mirror, table: str, name: str) -> None:
         found = trace_file(trace, name)
     names = ("path", "state", "reason", "has_marker", "markers", "rows", "delta_version", "files_of_commit")
     document = {
-        **_table_json(trace),
+        **table_json(trace.name, trace.status.delta_folder),
         **fields_json(found, *names, "diagnostics"),
         "effects": found.effects and fields_json(found.effects, "inserted", "updated", "deleted", *NOTABLE_EFFECTS),
         "step": as_json(found.step),
@@ -130,7 +130,7 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
         trace = open_trace(snapshot, table)
         result = trace_what_if(trace, changes, limit=limit or None)
     document = {
-        **_table_json(trace),
+        **table_json(trace.name, trace.status.delta_folder),
         **fields_json(result, "changes", "message", "message_what_if"),
         "replay_start": result.start and fields_json(result.start, *START),
         **difference_json(result.difference),
@@ -164,19 +164,18 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
             steps, state = planned_steps(plan, snapshot.context.config), plan.state
             applied = {path for step in steps for path in step.files}
             left = [file for file in status.pending_files if file.path not in applied]
-            facts = {"state": state.code, "message": describe(status.name, state), "not_included": as_json(left)}
-            facts |= {
+            facts = {
+                **table_json(status.name, status.delta_folder),
+                "state": state.code,
+                "message": describe(status.name, state),
+                "not_included": as_json(left),
                 "help": help_for(state, engine_running=True) or None,
                 "steps": as_json(steps),
+                **fields_json(status, "ignored", "next_files"),
             }
-            shown = {**out.table_json(status.name, schema), **facts, **fields_json(status, "ignored", "next_files")}
-            documents.append(shown)
+            documents.append(facts)
             text += [*([""] if text else []), *_plan_text(facts, steps, left, status)]
     out.report({"tables": documents}, text or [NO_FOLDERS])
-
-
-def _table_json(trace: TraceContext) -> dict[str, Any]:
-    return out.table_json(trace.name, trace.context.config.delta_default_schema)
 
 
 def _change_json(traced: TracedChange) -> dict[str, Any]:

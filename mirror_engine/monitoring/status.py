@@ -11,10 +11,18 @@ from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, needs_attention
 from mirror_engine.monitoring.fabric_files import FabricTable, FabricTables, fabric_error, fabric_status, last_heartbeat
-from mirror_engine.monitoring.words import URGENCY, counted_json, describe, fields_json, help_for, iso, notes
+from mirror_engine.monitoring.words import (
+    URGENCY,
+    counted_json,
+    describe,
+    fields_json,
+    help_for,
+    iso,
+    notes,
+    table_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,7 +130,7 @@ class TableStatus:
         names = ["message", "last_failure", "fabric_status", "fabric_error", "blocked_by", "would_reject", "watermarks"]
         names += ["next_files", "rows_processed", "bytes_processed", "row_count", "delta_version", "files", "ignored"]
         return {
-            **table_reference(self.name, self.delta_folder),
+            **table_json(self.name, self.delta_folder),
             "state": self.state.code,
             **fields_json(self, *names),
             "help": self.help(engine_running=engine_running) or None,
@@ -131,11 +139,6 @@ class TableStatus:
             "last_commit_at": iso(self.last_commit_at),
             "diagnostics": counted_json(self.diagnostics),
         }
-
-
-def table_reference(name: TableName, delta_folder: str) -> dict[str, str]:
-    """How JSON refers to a table: its name, its folder in the landing zone, its Delta table from ROOT."""
-    return {"table": name.normalized, "landing_folder": name.folder, "delta_path": f"{TABLES}/{delta_folder}"}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing_extensions import assert_never
 
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
+from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Empty, Halted, Loading, Unconfigured
 
@@ -145,6 +146,11 @@ def fields_json(value: object, *names: str, **renamed: str) -> dict[str, Any]:
         name: getattr(value, source) for name, source in {**dict(zip(names, names, strict=True)), **renamed}.items()
     }
     return {name: None if inner == "" else as_json(inner) for name, inner in found.items()}
+
+
+def table_json(name: TableName, delta_folder: str) -> dict[str, Any]:
+    """How JSON refers to a table: its name, its folder in the landing zone, its Delta table from ROOT."""
+    return {"table": name.normalized, "landing_folder": name.folder, "delta_path": f"{TABLES}/{delta_folder}"}
 
 
 def counted_json(diagnostics: Iterable[tuple[Diagnostic, int]]) -> list[dict[str, Any]]:

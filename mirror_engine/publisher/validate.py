@@ -27,8 +27,7 @@ from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX, TableName, find_table
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
-from mirror_engine.monitoring.status import table_reference
-from mirror_engine.monitoring.words import counted_json, describe, fields_json
+from mirror_engine.monitoring.words import counted_json, describe, fields_json, table_json
 from mirror_engine.publisher.trace.replay import DryRun, first_numbers
 from mirror_engine.storage.base import Kind
 from mirror_engine.storage.store_url import StoreUrl
@@ -87,7 +86,7 @@ class TableReport:
         """The report as plain values."""
         name = TableName.from_folder(self.name)
         return {
-            **table_reference(name, name.delta_folder(default_schema)),
+            **table_json(name, name.delta_folder(default_schema)),
             **fields_json(self, "state", "message", "files", "rows", "fabric_error"),
             "not_applied": [{"path": path, "reason": reason} for path, reason in self.not_applied],
             "diagnostics": counted_json(self.diagnostics),

@@ -8,8 +8,7 @@ import time
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import SetupError, UsageError
 from mirror_engine.storage.local import LocalStorage
@@ -211,10 +210,13 @@ def _sdk_credential(url: StoreUrl) -> Credential:
     secret = azure_secret(url)
     if key := secret.get("account_key"):
         return AzureNamedKeyCredential(url.account, key)
-    if token := secret.get("token"):  # it is not renewed
-        return cast(
-            "TokenCredential", SimpleNamespace(get_token=lambda *_, **__: AccessToken(token, int(time.time()) + 3600))
-        )
+    if token := secret.get("token"):
+
+        class Fixed:  # it is not renewed
+            def get_token(self, *_: str, **__: Any) -> AccessToken:  # noqa: ANN401 - as the protocol has it
+                return AccessToken(str(token), int(time.time()) + 3600)
+
+        return Fixed()
     if secret.get("skip_signature"):
         return AzureSasCredential("")  # with None, the library cannot rename
     return secret.get("sas_token") or azure_credential()
