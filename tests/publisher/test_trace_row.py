@@ -301,8 +301,10 @@ def test_rows_are_counted_through_a_file_of_many_batches():
     assert rows.schema.names == ["id", ROW_COLUMN, MARKER_COLUMN]
 
 
-def test_a_table_without_the_key_is_not_taken_for_an_empty_one(shop):
+@pytest.mark.parametrize("batch_files", [1, 2])
+def test_a_table_without_the_key_is_not_taken_for_an_empty_one(tmp_path, batch_files):
     """A new not-null column is rejected if the table has rows (LZ-5.5), of whatever key."""
+    shop = Shop(tmp_path, max_batch_files=batch_files)
     table = shop.orders()
     table.insert({"id": 1, "city": "a"})
     new = pa.field("zip", pa.string(), nullable=False)

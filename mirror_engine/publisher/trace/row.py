@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.monitoring.status import FileStatus
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, Outcome
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, Outcome, TableSnapshot
 
 Row: TypeAlias = dict[str, Any]
 Rows: TypeAlias = tuple[Row, ...]
@@ -201,9 +201,10 @@ class ChangesWriter(MemoryDeltaWriter):
                 self.changes.append(FileChange(file.path, entry[ROW_COLUMN], file.has_marker, change))
         return super().apply(table, batch, record)
 
-    def row_count(self, table: str) -> int | None:  # noqa: ARG002 - as writers are called
-        """Unknown: a table without these keys need not be empty (LZ-5.5)."""
-        return None
+    def snapshot(self, table: str) -> TableSnapshot | None:
+        """The table; how many rows it holds is unknown: one without these keys need not be empty (LZ-5.5)."""
+        found = super().snapshot(table)
+        return found and replace(found, count_rows=lambda: None)
 
 
 def plain_rows(rows: pa.RecordBatch | pa.Table) -> list[Row]:
