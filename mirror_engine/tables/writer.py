@@ -28,7 +28,7 @@ from mirror_engine.tables.log.record import (
 from mirror_engine.tables.log.snapshot import history, latest_external_change, open_known, open_log, read_rows, scan
 from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath
-from mirror_engine.tables.log.tables_folder import TablesFolder
+from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
 from mirror_engine.tables.merge.keys_only import KeyIndex, KeyRows
 
 if TYPE_CHECKING:
@@ -191,7 +191,8 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         return None if log is None else read_rows(log, limit, where)
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
-        return history(self.path(table), limit)
+        folder = self.path(table)
+        return history(folder, limit) if is_table(folder) else ()
 
 
 def count_matches(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts, ...]:

@@ -115,7 +115,7 @@ def test_whatever_happens_at_any_moment_of_a_cycle_rows_are_of_one_file_never_of
     zone = Zone(ram / "counting")
     zone.shop.writer = faulty(zone.shop.writer, counting)
     zone.sync(counting)
-    last_look = counting.calls.index("create dbo/Orders") - 1  # two calls before, at the first file
+    last_look = counting.calls.index("latest_external_change dbo/Orders") - 1  # two calls before, at the first file
     seen = []
     for number in range(1, len(counting.calls) + 1):
         zone = Zone(ram / f"{number}")

@@ -29,12 +29,12 @@ _failed: set[Path] = set()  # files whose fsync failed in this process
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems that need none
 
 
-def make_durable(folder: TablePath, since: int) -> None:
+def make_durable(folder: TablePath, since: int, until: int | None = None) -> None:
     """Fsync every commit after a version: data files, then the log's, then the folders that name them.
 
-    After -1 the folders above the table come, too. What a store has answered for is durable; there it is only looked
-    whether every data file is there in full. Change data that is absent was vacuumed: unlike a data file, no later
-    commit says that it is gone.
+    Nothing is newer than `until`. After -1 the folders above the table come, too. What a store has answered for is
+    durable; there it is only looked whether every data file is there in full. Change data that is absent was vacuumed:
+    unlike a data file, no later commit says that it is gone.
 
     Raises:
         TableDamaged: a data file that the log names is not there in full: power was lost before it was written.
@@ -49,6 +49,8 @@ def make_durable(folder: TablePath, since: int) -> None:
             sizes |= {path: size for path, size in commit.change_data.items() if (folder / unquote(path)).exists()}
             versions.append(version)
             has_vectors |= commit.has_vectors
+            if version == until:
+                break
         data = _checked_files(folder, sizes)
         if isinstance(folder, Path):
             _sync_commits(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_schema
 from mirror_engine.tables.base import TableSnapshot
 from mirror_engine.tables.log.record import (
     carried_from,
+    commit_file,
     commits_in,
     from_metadata,
     history_entry,
@@ -206,6 +208,14 @@ class DeltaLog:
             takes_files = self.can_add_files(schema)
             return TableSnapshot(self.version, schema, record, version, takes_files, feeds, rows, self)
 
+    def history(self, limit: int | None) -> Sequence[HistoryEntry]:
+        """The commits up to this version, newest first."""
+        return history(self.folder, limit, self.version)
+
+    def latest_external_change(self, since: int) -> int:
+        """See `DeltaWriter`; nothing newer than this version is asked for."""
+        return latest_external_change(self.folder, since, self.version)
+
     def newest_record(self) -> tuple[BatchRecord | None, int, str]:
         """The newest record back to where the log was cleaned up, the version that holds its files, and its text."""
         with reading_log(self.folder), contextlib.suppress(FileNotFoundError):
@@ -226,6 +236,8 @@ def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
     with reading_log(folder):
         if not is_table(folder):
             return None
+        if isinstance(folder, StorePath):
+            folder = replace(folder, commits={})
         log = DeltaLog(folder, open_delta(folder))
     if version is None or version == log.version:
         return log
@@ -369,20 +381,26 @@ def _count(file: DataFile) -> int:
     return (read_footer(file.path).num_rows if file.rows is None else file.rows) - gone
 
 
-def history(folder: TablePath, limit: int | None) -> Sequence[HistoryEntry]:
-    """See `DeltaWriter`; reads no more of the log than these commits."""
+def history(folder: TablePath, limit: int | None, until: float = math.inf) -> Sequence[HistoryEntry]:
+    """See `DeltaWriter`; reads no more of the log than these commits, none newer than `until`."""
     with reading_log(folder), ThreadPoolExecutor(REQUESTS) as pool:
-        versions = commits_in(folder)[::-1][:limit] if is_table(folder) else ()
+        versions = [version for version in commits_in(folder) if version <= until][::-1][:limit]
         read = pool.map if isinstance(folder, StorePath) else map
         commits = read(partial(read_commit, folder), versions)
         return [history_entry(version, each.information) for version, each in zip(versions, commits, strict=True)]
 
 
-def latest_external_change(folder: TablePath, since: int) -> int:
-    """See `DeltaWriter`; costs one look for a file where nothing was committed since, in a store one list."""
+def latest_external_change(folder: TablePath, since: int, until: int | None = None) -> int:
+    """See `DeltaWriter`; costs one look for a file where nothing was committed since, in a store one list.
+
+    Nothing newer than `until` counts, or is asked for.
+    """
     found = -1
     with reading_log(folder), contextlib.suppress(FileNotFoundError):
-        for version, stamp in commits_from(folder, since + 1):
+        commits = commits_from(folder, since + 1)
+        if until is not None:
+            commits = ((each, f"{commit_file(folder, each).stat()}") for each in range(since + 1, until + 1))
+        for version, stamp in commits:
             found = max(found, version) if _changes(folder, version, stamp) else found
     return found
 

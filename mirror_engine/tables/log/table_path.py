@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 LOG_FOLDER = "_delta_log"
 REQUESTS = 16  # to a store, at once
+MAX_KEPT = 4  # commits of a log that are read more than once: the newest
 
 
 class FileStatus(NamedTuple):
@@ -57,6 +58,8 @@ class StorePath:
     storage: Storage = field(compare=False, repr=False)  # of the same files
     # what is known of the file; `stat` does not ask again
     listed: FileStatus | None = field(default=None, compare=False, repr=False)
+    # of a log that is looked at as it is at one moment, what was read of it; None keeps nothing
+    commits: dict[str, tuple[bytes, FileStatus]] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return str(self.url)
@@ -98,18 +101,26 @@ class StorePath:
     def stat(self) -> FileStatus:
         if self.listed:
             return self.listed
+        if self.commits and self.path in self.commits:
+            return self.commits[self.path][1]
         with self.errors("check"):
             return _status(self.store.head(self.path))
 
     def exists(self) -> bool:
         with suppress(FileNotFoundError):
-            replace(self, listed=None).stat()
+            replace(self, listed=None, commits=None).stat()
             return True
         return False
 
     def read_bytes(self) -> bytes:
+        if self.commits and self.path in self.commits:
+            return self.commits[self.path][0]
         with self.errors("read"):
-            return bytes(self.store.get(self.path).bytes())
+            found = self.store.get(self.path)
+            content = bytes(found.bytes())
+        if self.commits is not None and len(self.commits) < MAX_KEPT and self.name.endswith(".json"):
+            self.commits[self.path] = content, _status(found.meta)
+        return content
 
     def open(self) -> BinaryIO:
         """A seekable reader that asks for ranges of the file, which nothing replaces."""

@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import RootLocked, StorageUnavailable, TransientError, UsageError
+from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.table_path import LOG_FOLDER, REQUESTS, StorePath, table_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import DeltaWriter, TableSnapshot
+    from mirror_engine.tables.base import DeltaWriter, HistoryEntry, TableSnapshot
     from mirror_engine.tables.log.table_path import TablePath
 
 PROCESS = uuid.uuid4().hex[:12]  # in the names of what this process spills
@@ -166,10 +167,24 @@ class TablesReadOnce:
             raise found
         return found
 
-    def latest_external_change(self, table: str, since: int) -> int:
-        """See `DeltaWriter`; a store is not asked where the snapshot says it."""
+    def _log(self, table: str) -> Any:  # noqa: ANN401 - a `DeltaLog`; None for a writer without one, too
         found = self.snapshot(table)
-        return -1 if found and found.version <= since else self._writer.latest_external_change(table, since)
+        return found and found.log
+
+    def make_durable(self, table: str, since: int) -> None:
+        if log := self._log(table):
+            make_durable(log.folder, since, log.version)
+
+    def latest_external_change(self, table: str, since: int) -> int:
+        if log := self._log(table):
+            return int(log.latest_external_change(since))
+        return self._writer.latest_external_change(table, since)
+
+    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+        if log := self._log(table):
+            commits: Sequence[HistoryEntry] = log.history(limit)
+            return commits
+        return self._writer.history(table, limit=limit)
 
 
 # In a log, with the newest file, its size and time: a drop of that table has begun, and is to be finished
