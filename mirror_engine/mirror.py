@@ -396,7 +396,7 @@ class Mirror:
         except RootLocked:
             if is_held or not stop.is_set():
                 raise
-            return SyncReport(RunResult.RETRY, 0, 0, 0, 0.0)
+            return SyncReport(RunResult.RETRY, 0, 0, 0, 0, 0.0)
 
     @contextmanager
     def _engine(self, stop: threading.Event | None = None) -> Iterator[Engine]:

@@ -24,7 +24,6 @@ from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import COUNT, READING, PlaceType, Value, command
 from mirror_engine.config import Kind, cache_folder, duration
 from mirror_engine.errors import UsageError
-from mirror_engine.events import ignore
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
 from mirror_engine.monitoring.words import cell, fields_json, plain, table_json
@@ -97,8 +96,8 @@ def compare(
     if show_keys and (out.wants_json() or not out.stdout().is_terminal):
         raise UsageError("--show-keys shows values of rows: on a terminal only, and not with --json", "omit it")
     digest = KeyDigest()
-    with tempfile.TemporaryDirectory(prefix="mirror-engine-") as folder, shown(progress) as listeners:
-        work, listen = Path(folder), listeners[0] if listeners else ignore
+    with tempfile.TemporaryDirectory(prefix="mirror-engine-") as folder, shown(progress) as listen:
+        work = Path(folder)
         source, zone = open_storage(url), downloads.open(url, ZONE)
         fabric = DeltalakeWriter(url / TABLES, work / "read")
         _check_fabric(url, source, fabric)
@@ -256,8 +255,7 @@ def pull(
     from mirror_engine.publisher.pull import Pull
 
     started = time.monotonic()
-    with shown(progress) as listeners:
-        listen = listeners[0] if listeners else ignore
+    with shown(progress) as listen:
         since_ns = 0 if since is None else int(since * 1e9)
         schema = config.delta_default_schema
         origin = str(url.resolve() if isinstance(url, Path) else url)

@@ -146,8 +146,8 @@ def _text(record: dict[str, Any]) -> str:
 
 
 @contextmanager
-def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[tuple[Listener, ...]]:
-    """Listeners that show progress while entered, in a form of `--progress`.
+def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[Listener]:
+    """Listener that shows progress while entered, in a form of `--progress`.
 
     Work that goes on until it is stopped has a `least` level of events that get a line of their own on a terminal; of
     all other work these are commits, and what delays them, as a report follows.
@@ -155,12 +155,12 @@ def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[tuple[L
     console = stderr()
     progress, is_quiet = Progress(is_lasting=least is not None), verbosity() < 0
     if form == "none" or (is_quiet and least is None):
-        yield ()
+        yield events.ignore
     elif form == "plain" or not console.is_terminal:
         end = threading.Event()
         threading.Thread(target=progress.write_lines, args=(end,), name="progress", daemon=True).start()
         try:
-            yield (progress,)
+            yield progress
         finally:
             end.set()
     else:
@@ -180,7 +180,7 @@ def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[tuple[L
             return "" if is_quiet else progress.bars()
 
         with Live(console=console, get_renderable=view, refresh_per_second=10, transient=True):
-            yield (listen,)
+            yield listen
 
 
 def lines(event: Event) -> Iterator[RenderableType]:

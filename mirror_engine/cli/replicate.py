@@ -17,7 +17,6 @@ from mirror_engine.cli import output as out
 from mirror_engine.cli.options import ALL, DROPPING, DURATION, LISTING, Value, command
 from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
-from mirror_engine.events import BatchCommitted
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import ZONE
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.engine.cycle import SyncReport
-    from mirror_engine.events import Listener
-    from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
     from mirror_engine.publisher.mirror import Mirror
@@ -54,19 +51,13 @@ def sync(root: Place, config: Config, progress: str) -> int:
     """
     from mirror_engine.publisher.mirror import Mirror
 
-    applied: set[TableName] = set()
-    with log.shown(progress) as listeners, Mirror(root, config, listeners=[*listeners, _noting(applied)]) as mirror:
+    with log.shown(progress) as listener, Mirror(root, config, listeners=[listener]) as mirror:
         _misses_zone(root)
         with exits.Stopping() as stopping:
             done = mirror.sync(stopping.stop)
     code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
-    out.report(sync_json(done, code, config), [*_attention(done), report_text(done, len(applied))])
+    out.report(sync_json(done, code, config), [*_attention(done), report_text(done)])
     return code
-
-
-def _noting(applied: set[TableName]) -> Listener:
-    """Listener that collects the tables to which something was applied."""
-    return lambda event: applied.add(event.table) if isinstance(event, BatchCommitted) else None
 
 
 def _misses_zone(root: Place) -> bool:
@@ -99,12 +90,12 @@ def report_json(done: SyncReport, code: int) -> dict[str, Any]:
     return {**facts, "exit_code": code, "duration_seconds": round(done.duration_seconds, 3)}
 
 
-def report_text(done: SyncReport, tables_applied: int) -> str:
+def report_text(done: SyncReport) -> str:
     """What was applied, and how many tables have caught up: two sentences."""
     applied = "Nothing to apply"
     if done.commits:
         files = f"{count(done.files_applied, 'file')} ({count(done.rows_applied, 'row')})"
-        applied = f"Applied {files} to {count(tables_applied, 'table')} in {count(done.commits, 'commit')}"
+        applied = f"Applied {files} to {count(done.tables_applied, 'table')} in {count(done.commits, 'commit')}"
     applied = f"{applied} ({out.short_span(done.duration_seconds)})."
     caught_up = sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values())
     if not done.states:
@@ -162,16 +153,11 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
 
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
     least, is_quiet = log.level_of(log_level), out.verbosity() < 0
-    applied: set[TableName] = set()
     writer = None if log_format == "auto" and out.stderr().is_terminal else log.Log(log_format, least)
     if writer is None and not (is_quiet or _misses_zone(root)):
         out.note(f"{root}: applying change files as they land; Ctrl+C stops")
-    view = nullcontext((writer,)) if writer else log.shown(least=least)
-    with (
-        exits.Stopping() as stopping,
-        view as listeners,
-        Mirror(root, config, listeners=[*listeners, _noting(applied)]) as mirror,
-    ):
+    view = nullcontext(writer) if writer else log.shown(least=least)
+    with exits.Stopping() as stopping, view as listener, Mirror(root, config, listeners=[listener]) as mirror:
         if writer:
             seconds = mirror.config.scan_pause(0)
             writer.write("info", "started", {"root": str(root), "poll_interval_seconds": seconds})
@@ -183,7 +169,7 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     if writer:
         writer.write("info", "stopped", {name: value for name, value in facts.items() if name != "exit_code"})
     elif not is_quiet:
-        for part in (*_attention(done), out.line(report_text(done, len(applied)))):
+        for part in (*_attention(done), out.line(report_text(done))):
             out.stderr().print(part)
     if out.wants_json():
         out.print_json(facts)

@@ -115,7 +115,7 @@ def demo(store: Path, config: Config, progress: str) -> int:
     except OSError as error:
         raise UsageError(f"{store}: {error.strerror}", ELSEWHERE) from None
     reports: list[SyncReport] = []
-    with shown(progress) as listeners, Mirror(store, config, listeners=listeners) as mirror:
+    with shown(progress) as listener, Mirror(store, config, listeners=[listener]) as mirror:
         with exits.Stopping() as stopping:
             for stage in STAGES:
                 land_example(store, stage)
@@ -140,7 +140,7 @@ def _demo_text(mirror: Mirror, reports: list[SyncReport]) -> out.Lines:
     from mirror_engine.cli.replicate import report_text
 
     for what, done in zip(("Initial load", "Changes"), reports, strict=True):
-        yield f"{what}: {report_text(done, len(done.states))}"
+        yield f"{what}: {report_text(done)}"
     for folder in mirror.tables():
         rows = mirror.read_table(folder).to_pylist()
         yield ""
@@ -222,7 +222,7 @@ def maintain(root: Place, config: Config, tables: tuple[str, ...], progress: str
         if not out.wants_json():  # at once: the next table may take long
             sys.stderr.write(exits.error_text(f"{reference['table']}: {error.message}", error.help))
 
-    with shown(progress) as listeners, Mirror(root, config, listeners=listeners) as mirror:
+    with shown(progress) as listener, Mirror(root, config, listeners=[listener]) as mirror:
         facts = mirror.maintain(tables, fail)
         done = [(out.delta_table_json(mirror, folder), numbers) for folder, numbers in facts.items()]
     documents = [{**reference, **as_json(numbers)} for reference, numbers in done]

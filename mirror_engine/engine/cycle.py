@@ -72,6 +72,7 @@ class SyncReport:
     commits: int
     files_applied: int
     rows_applied: int
+    tables_applied: int
     duration_seconds: float
     states: Mapping[TableName, TableState] = field(default_factory=dict)
     failures: Failures = field(default_factory=dict)
@@ -142,6 +143,7 @@ class Engine:
         self._carried_out: Mapping[TableName, Plan] = {}  # in the last cycle: none is repeated without a pause
         self._started = time.monotonic()
         self._cycles = self._commits = self._files = self._rows = 0
+        self._tables: set[TableName] = set()
 
     @property
     def in_progress(self) -> Collection[TableName]:
@@ -198,7 +200,7 @@ class Engine:
             if (lost := tuple(each for each in diagnostics if each.code in IGNORED and never_arrives(each)))
         }
         states = {table: plan.state for table, plan in self.last.plans.items()}
-        numbers = self._commits, self._files, self._rows, seconds
+        numbers = self._commits, self._files, self._rows, len(self._tables), seconds
         return SyncReport(self.last.run_result, *numbers, states, self.last.failures, ignored)
 
     @property
@@ -273,6 +275,7 @@ class Engine:
         self._commits += len(result.commits)
         self._files += sum(len(commit.files) for commit in result.commits)
         self._rows += sum(commit.rows for commit in result.commits)
+        self._tables |= {commit.table for commit in result.commits}
         seconds, requests = time.monotonic() - started, sum(zone.requests.values()) or None
         self.context.emit(CycleEnded(self._cycles, len(result.commits), seconds, requests))
         return result

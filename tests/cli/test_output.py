@@ -33,6 +33,7 @@ from mirror_engine.events import (
     TableHalted,
     TableMaintained,
     TableResumed,
+    ignore,
 )
 from mirror_engine.landing_zone.diagnostics import count, diagnose
 from mirror_engine.landing_zone.names import TableName
@@ -89,17 +90,17 @@ def context():
 
 
 def test_progress_is_off_with_none_and_with_q(context):
-    with log.shown("none") as listeners:
-        assert listeners == ()
+    with log.shown("none") as listener:
+        assert listener is ignore
     context.params["quiet"] = 1
-    with log.shown("plain") as listeners:
-        assert listeners == ()
+    with log.shown("plain") as listener:
+        assert listener is ignore
 
 
 @pytest.mark.usefixtures("context")
 def test_progress_without_a_terminal_is_a_line_now_and_then(monkeypatch, capsys):
     monkeypatch.setattr(log, "PLAIN_SECONDS", 0.02)
-    with log.shown() as (listener,):
+    with log.shown() as listener:
         listener(SetupProgress("jars", 3, 33))
         assert listener.line().endswith("preparing jars: 3 of 33")
         listener(SetupProgress("jars", 33, 33))
@@ -148,7 +149,7 @@ def test_a_table_that_stops_has_no_bar(over):
 
 @pytest.mark.usefixtures("context")
 def test_a_terminal_shows_a_line_for_each_commit_above_the_bars(terminal):
-    with log.shown() as (listener,):
+    with log.shown() as listener:
         listener(BatchStarted(ORDERS, 2, "1", "2"))
         listener(BatchCommitted(ORDERS, 3, ("1", "2"), 1200, 0.1))
         listener(TableHalted(ORDERS, EMPTY))  # is in the report
@@ -159,7 +160,7 @@ def test_a_terminal_shows_a_line_for_each_commit_above_the_bars(terminal):
 
 @pytest.mark.usefixtures("context")
 def test_what_goes_on_until_it_is_stopped_says_more(terminal):
-    with log.shown(least="warning") as (listener,):
+    with log.shown(least="warning") as listener:
         for event in (
             TableHalted(ORDERS, EMPTY),
             RetryScheduled(ORDERS, "no room\n  -> make some", 2.0),

@@ -100,6 +100,7 @@ class EmulatedMirror(MirrorInTest):
             len(commits),
             sum(len(commit.files) for commit in commits),
             sum(commit.rows for commit in commits),
+            len({commit.table for commit in commits}),
             seconds,
             states,
         )
