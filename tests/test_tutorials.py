@@ -28,6 +28,9 @@ def test_a_tutorial_without_java_says_what_is_printed(tmp_path, name, at_least):
 def test_the_tutorial_of_clusters_says_what_is_printed(tmp_path):
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"  # of six JVMs that are soon over
     java = {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": quick}
+    java["SPARK_CONF_DIR"] = str(tmp_path)  # of the cluster's owner: few rows need few tasks
+    few = ("sql.shuffle.partitions 1", "databricks.delta.snapshotPartitions 1", "sql.adaptive.enabled false")
+    (tmp_path / "spark-defaults.conf").write_text("".join(f"spark.{each}\n" for each in few))
     page = DOCS / "tutorials/to-a-cluster.md"
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 30
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it is soon over
 LIBRARIES_OF_JAVA = (
     "com.azure:azure-storage-file-datalake:12.30.2,com.azure:azure-identity:1.18.7,"
     "org.apache.hadoop:hadoop-azure:3.5.0"  # of the Hadoop that Spark brings
@@ -66,8 +67,8 @@ class Ground:
         self.run(sys.executable, "-m", "pytest", "-q", *alone, HERE / f"programs/{program}.py", **variables)
 
     def run_on_java(self, program, *words, **variables):
-        options = {"JAVA_TOOL_OPTIONS": self.environment["MIRROR_ENGINE_JAVA_OPTIONS"], **variables}
-        self.run(sys.executable, HERE / f"programs/{program}.py", *words, **options)
+        options = {"JAVA_TOOL_OPTIONS": self.environment["MIRROR_ENGINE_JAVA_OPTIONS"], "JDK_JAVA_OPTIONS": QUICK_JVM}
+        self.run(sys.executable, HERE / f"programs/{program}.py", *words, **options, **variables)
 
     def until_rows(self, table, rows, item=None):
         """Until the table of an item, by its name, has these rows, in any order."""

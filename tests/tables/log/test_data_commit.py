@@ -76,8 +76,7 @@ def test_tables_with_features_that_deltalake_cannot_write_are_left_to_spark(fres
     table = Scenario(fresh, schema_of("Id", "City:string"), ["Id"])
     table.create()
     target = f"delta.`{fresh.path(table.table)}`"
-    features = "'delta.enableInCommitTimestamps' = 'true', 'delta.enableRowTracking' = 'true'"
-    spark.sql(f"ALTER TABLE {target} SET TBLPROPERTIES ({features})")
+    spark.sql(f"ALTER TABLE {target} SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')")
     spark.sql(f"ALTER TABLE {target} ADD CONSTRAINT known CHECK (Id > 0)")
     table.change((0, 1, "x"))
     assert maker(table).startswith("Apache-Spark")

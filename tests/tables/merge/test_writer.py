@@ -15,6 +15,7 @@ from mirror_engine.tables.base import ChangeBatch, MatchCounts
 from mirror_engine.tables.log.commit import record_only
 from mirror_engine.tables.log.tables_folder import PROCESS
 from mirror_engine.tables.merge import spark as merge_module
+from mirror_engine.tables.spark.session import child_session
 
 SIMPLE = schema_of("Id", "City:string")
 
@@ -92,6 +93,7 @@ def test_large_tables_are_merged_as_small_ones(fresh, monkeypatch):
 
 @pytest.mark.spark
 def test_nothing_is_left_behind_a_commit(fresh, spark):
+    plain = child_session(spark).conf
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.change((0, 1, "a"))
     table.change((4, 1, "b"), (4, 2, "b"))
@@ -101,7 +103,7 @@ def test_nothing_is_left_behind_a_commit(fresh, spark):
         for name in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
             assert session.conf.get(f"spark.databricks.delta.{name}", None) is None
         for name in merge_module._SMALL_SETTINGS:
-            assert session.conf.get(name, None) == spark.conf.get(name, None)
+            assert session.conf.get(name, None) == plain.get(name, None)
 
 
 def test_a_file_that_cannot_be_read_after_all_leaves_the_table_as_it_was(without_spark):

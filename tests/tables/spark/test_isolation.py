@@ -28,7 +28,7 @@ from mirror_engine.tables.log import commit as evolution
 if TYPE_CHECKING:
     Rows = Counter[tuple[int, int]]
 
-COMMITS = int(os.environ.get("MIRROR_TEST_COMMITS", "10"))
+COMMITS = int(os.environ.get("MIRROR_TEST_COMMITS", "6"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 BEFORE = 2  # commits that are there when the readers come
 WAYS = ("poll", "hold", "travel")
