@@ -205,26 +205,6 @@ def options(**given_options):
     return usable({**TEXT, "FileFormatTypeProperties": given_options}).dialect
 
 
-def test_declared_types_become_deltas():
-    words = {
-        "String": "string",
-        "Int16": "short",
-        "int32": "integer",
-        "INT64": "long",
-        "Single": "float",
-        "Double": "double",
-        "Boolean": "boolean",
-        "DateTime": "timestamp",
-        "IDate": "date",
-        "ITime": "string",
-        "ByteArray": "binary",
-    }
-    columns = [{"Name": f"c{at}", "DataType": name, "IsNullable": True} for at, name in enumerate(words)]
-    metadata = usable({**TEXT, "SchemaDefinition": {"Columns": columns}})
-    assert [column.type for column in metadata.declared_columns] == [*words.values()]
-    assert metadata.time_columns == {"c9"}
-
-
 def test_a_declared_column_is_not_null_unless_it_says_so():
     columns = [{"Name": "Id", "DataType": "Int32"}, {"Name": "City", "DataType": "String", "IsNullable": "true"}]
     metadata = usable({**TEXT, "SchemaDefinition": {"Columns": columns}})

@@ -107,14 +107,6 @@ def test_a_file_that_could_not_be_fsynced_is_written_anew(tmp_path, monkeypatch)
     assert len(list(data.parent.iterdir())) == 1
 
 
-def test_files_that_are_no_longer_part_of_the_table_may_be_gone(tmp_path):
-    append(tmp_path, "mon")
-    append(tmp_path, "mon")
-    DeltaTable(str(tmp_path)).optimize.compact()
-    DeltaTable(str(tmp_path)).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
-    make_durable(tmp_path, -1)
-
-
 def lose(file):
     file.unlink()
 

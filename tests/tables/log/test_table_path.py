@@ -94,14 +94,6 @@ def test_names_are_those_of_pathlib(tables):
         tables.path("../T")
 
 
-def test_tables_are_found_one_and_two_levels_down(tables, disk):
-    for name in ("Plain", "dbo/T", "dbo/U"):
-        append(disk / name, 1)
-    (disk / "dbo/none").mkdir()
-    (disk / "dbo/none/part.parquet").touch()
-    assert tables.tables() == ["Plain", "dbo/T", "dbo/U"]
-
-
 def test_what_is_not_there(tables):
     folder = tables.path("dbo/T")
     assert not is_table(folder)

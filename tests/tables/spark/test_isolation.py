@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -25,9 +24,6 @@ from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.log import commit as evolution
 
-if TYPE_CHECKING:
-    Rows = Counter[tuple[int, int]]
-
 COMMITS = int(os.environ.get("MIRROR_TEST_COMMITS", "6"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 BEFORE = 2  # commits that are there when the readers come
@@ -35,6 +31,23 @@ WAYS = ("poll", "hold", "travel")
 RETENTION_HOURS = 24.0
 TEN_DAYS_SECONDS = 10 * 24 * 3600
 START_SECONDS = 60
+# reads a table until stdin ends: `poll` its newest version, `hold` the one it opened first, `travel` that by its number
+READ = """
+import json, select, sys
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+folder, way = sys.argv[1:]
+first = table = DeltaTable(folder)
+ended = False
+while not ended:
+    found = pa.table(QueryBuilder().register("mirrored", table).execute("SELECT id, batch FROM mirrored"))
+    print(json.dumps([table.version(), [list(row.values()) for row in found.to_pylist()]]), flush=True)
+    ended = select.select([sys.stdin], [], [], 0.15)[0]  # without a pause the engine has no time on a small machine
+    if way == "poll":
+        table = DeltaTable(folder)
+    elif way == "travel":
+        table = DeltaTable(folder, version=first.version())
+"""
 
 
 class Source:
@@ -70,7 +83,7 @@ class Reader:
     def __init__(self, folder, way, readings):
         self.way = way
         self._readings = readings
-        command = [sys.executable, Path(__file__).parent / "reading_process.py", folder, way]
+        command = [sys.executable, "-c", READ, folder, way]
         with readings.open("w") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.PIPE)
         end = time.monotonic() + START_SECONDS

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -216,17 +215,6 @@ def test_the_jvm_prints_nothing_ignores_ctrl_c_and_ends_with_python(tmp_path):
 # ---- a Spark that something else set up
 
 
-@dataclass
-class At:
-    """A session with no more than a master."""
-
-    master: str
-
-    @property
-    def sparkContext(self):  # noqa: N802 - as Spark calls it
-        return self
-
-
 @pytest.mark.parametrize(
     ("master", "distributed"),
     [("", False), ("local", False), ("local[*]", False), ("local[2,3]", False)]
@@ -235,7 +223,11 @@ class At:
 def test_a_master_beyond_this_machine_is_a_cluster(master, distributed):
     assert is_cluster(Config(spark_master=master)) is distributed
     assert is_distributed(Config(spark_master=master), None) is distributed
-    assert is_distributed(Config(), At(master)) is (distributed or not master)
+    assert is_distributed(Config(), session_of(master)) is (distributed or not master)
+
+
+def session_of(master):
+    return Mock(sparkContext=Mock(master=master))
 
 
 def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch):
@@ -243,7 +235,7 @@ def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch):
     assert not is_distributed(Config(), None)
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert is_distributed(Config(), None)
-    assert not is_distributed(Config(), At("local[2]"))
+    assert not is_distributed(Config(), session_of("local[2]"))
 
 
 @pytest.mark.parametrize(
@@ -297,37 +289,20 @@ def test_a_session_of_spark_connect_is_an_error():
 def test_a_session_without_delta_is_an_error_with_what_starts_one():
     from pyspark.errors import ParseException  # noqa: PLC0415 - slow to import
 
-    class WithoutDelta:
-        """A session whose parser knows Spark's own statements only."""
-
-        def __getattr__(self, name):
-            return self if name == "_jsparkSession" else lambda: self
-
-        def parsePlan(self, text):  # noqa: N802 - as Spark calls it
-            raise ParseException(text)
-
+    session = Mock()
+    session._jsparkSession.sessionState().sqlParser().parsePlan.side_effect = ParseException("VACUUM")
     with pytest.raises(SetupError, match="has no Delta") as raised:
-        adopted(WithoutDelta())
+        adopted(session)
     assert "--packages io.delta:delta-spark" in raised.value.help
 
 
 def test_every_session_gets_all_settings_that_values_depend_on():
-    class Confs:
-        """A session of confs alone."""
-
-        def __init__(self):
-            self.conf, self.values = self, dict[str, str]()
-
-        def newSession(self):  # noqa: N802 - as Spark calls it
-            return Confs()
-
-        def set(self, name, value):
-            self.values[name] = value
-
-    parent = Confs()
+    parent = Mock()
     session = child_session(parent)
-    assert (parent.values, session.values) == ({}, SESSION_SETTINGS)
-    assert session.values["spark.sql.session.timeZone"] == "UTC"
+    assert session is parent.newSession()
+    assert not parent.conf.set.called
+    assert dict(each.args for each in session.conf.set.call_args_list) == SESSION_SETTINGS
+    assert SESSION_SETTINGS["spark.sql.session.timeZone"] == "UTC"
 
 
 @pytest.mark.spark
