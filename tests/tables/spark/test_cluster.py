@@ -1,4 +1,4 @@
-"""A cluster of a master and two workers on this machine: executors read the zone, make net changes and commit."""
+"""Programs with Spark on zones in stores: on this machine, and on a cluster of a master and two workers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ import shlex
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from wire import until
 
 import mirror_engine
 from mirror_engine import Mirror
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import SHARED_SCRATCH, TABLES
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.spark.java import find_jars, find_java
@@ -46,12 +47,6 @@ spark.sql.ansi.enabled false
 spark.sql.caseSensitive true
 spark.sql.parquet.outputTimestampType INT96
 """
-CSV = {
-    "keys": ["id"],
-    "file_format": "CSV",
-    "extension": "csv",
-    "columns": [{"Name": "id", "DataType": "Int64"}, {"Name": "city", "DataType": "String", "IsNullable": True}],
-}
 REFUSED = 3
 DRIVER = "driver"  # its folder
 TIMES = [dt.datetime(year, 3, 29, 2, 30, tzinfo=dt.timezone.utc) for year in (1582, 1900, 2026)]
@@ -89,15 +84,17 @@ class Cluster:
     @contextmanager
     def running(self):
         """A master and two workers of one core and 1 GB each."""
-        port = self.master.rpartition(":")[2]
         with ExitStack() as stack:
+            port = self.master.rpartition(":")[2]
             stack.enter_context(self._daemon("master", "master.Master", "--host", "127.0.0.1", "--port", port))
             for name, other in (("one", "two"), ("two", "one")):
-                work = ("--work-dir", str(self.folder / name), "--host", "127.0.0.1")
-                arguments = ("--cores", "1", "--memory", "1g", *work, self.master)
+                work = ("--work-dir", self.folder / name, "--host", "127.0.0.1", self.master)
                 hidden = (self.folder / other, self.folder / DRIVER)
-                stack.enter_context(self._daemon(name, "worker.Worker", *arguments, hidden=hidden))
-            self._wait_for("Registering worker", 2)
+                stack.enter_context(
+                    self._daemon(name, "worker.Worker", "--cores", "1", "--memory", "1g", *work, hidden=hidden)
+                )
+            log = self.folder / "master.log"
+            until(lambda: log.read_text("utf-8").count("Registering worker") == 2, log.read_text, 120)
             yield self
 
     @contextmanager
@@ -119,24 +116,10 @@ class Cluster:
             process.kill()
             process.wait()
 
-    def _wait_for(self, text, times):
-        end = time.monotonic() + 120
-        log = self.folder / "master.log"
-        while log.read_text("utf-8").count(text) < times:
-            assert time.monotonic() < end, log.read_text("utf-8")
-            time.sleep(0.1)
-
-    def run(self, *command, **variables):
-        """A command with the cluster's settings."""
-        environment = {**self.environment, **variables}
-        return subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, check=False)
-
     def executors_that_worked(self):
-        """The executors on which tasks ended well, of all applications since it was last asked."""
-        logs = list((self.folder / "events").rglob("events_*"))
+        """The executors on which tasks ended well."""
+        logs = (self.folder / "events").rglob("events_*")
         lines = [line for log in logs for line in log.read_text("utf-8").splitlines()]
-        for log in logs:
-            log.unlink()
         ended = [json.loads(line) for line in lines if line.startswith('{"Event":"SparkListenerTaskEnd"')]
         return {event["Task Info"]["Executor ID"] for event in ended if not event["Task Info"]["Failed"]}
 
@@ -145,17 +128,6 @@ def free_port():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         return unused.getsockname()[1]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory, onelake_server, store_jars):
-    """One cluster for all tests, which reaches the emulator."""
-    store_jars("abfss")
-    found = onelake_server.environment
-    path = os.pathsep.join((found["PATH"], os.environ["PATH"]))
-    variables = {**found, "JAVA_TOOL_OPTIONS": found["MIRROR_ENGINE_JAVA_OPTIONS"], "PATH": path}
-    with Cluster(tmp_path_factory.mktemp("cluster"), variables).running() as cluster:
-        yield cluster
 
 
 def land(root):
@@ -172,7 +144,9 @@ def land(root):
         (1, {"no": 1, "at": FIRST, "note": "y"}),
     )
     orders.delete({"no": 4, "at": FIRST})
-    towns = publisher.table("Towns", **CSV)
+    columns = [("id", "Int64", False), ("city", "String", True)]
+    declared = [{"Name": name, "DataType": kind, "IsNullable": may} for name, kind, may in columns]
+    towns = publisher.table("Towns", keys=["id"], file_format="CSV", extension="csv", columns=declared)
     towns.land_csv("id,city,__rowMarker__\n1,Linz,0\n2,Wels,0\n3,Graz,0\n")
     towns.land_csv("id,city,__rowMarker__\n2,,2\n3,Gmunden,4\n")
     towns.land_csv("id,city,__rowMarker__\nfive,Traun,0\n")
@@ -185,29 +159,64 @@ def result_in_memory(root):
         return {name: sorted(map(repr, mirror.read_table(name).to_pylist())) for name in mirror.tables()}
 
 
-def rows(tables):
-    """Every table's rows, as this process reads the store's folder."""
-    writer = DeltalakeWriter(tables, tables / "none")
+def rows(writer):
+    """Every table's rows, as this process reads them."""
     return {name: sorted(map(repr, writer.rows(name).to_pylist())) for name in writer.tables()}
 
 
+def run(environment, *command):
+    done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == REFUSED, done.stdout + done.stderr
+
+
 def test_a_program_that_spark_submit_starts_mirrors_a_zone_in_a_store_and_shares_no_disk(
-    tmp_path, cluster, onelake_server
+    tmp_path, onelake_server, store_jars
 ):
     """By Hadoop's own ABFS driver; `--spark-master` and a path that all share are in the tutorial of clusters."""
-    root, twin = onelake_server.new_root(), tmp_path / "twin"
+    store_jars("abfss")
+    (tmp_path / "twin").mkdir()
+    root, found = onelake_server.new_root(), onelake_server.environment
     folder = onelake_server.store / onelake_server.url.container / root.name.partition(".")[0]
-    twin.mkdir()
-    for place in (folder, twin):
+    for place in (folder, tmp_path / "twin"):
         land(place)
-    jars = ",".join(map(str, find_jars(Config(), "abfss").values()))
-    submit = (spark_home() / "bin/spark-submit", "--master", cluster.master, "--jars", jars)
-    variables = {"PYSPARK_PYTHON": sys.executable, "TMPDIR": str(cluster.folder / DRIVER)}
-    variables["MIRROR_ENGINE_STATE"] = str(cluster.folder / DRIVER / "state")
-    # two files each: the first commit makes a table's rows, the second matches them
-    done = cluster.run(*submit, ENGINE, "sync", root, "--max-batch-files", "2", **variables)
-    assert done.returncode == REFUSED, done.stderr
-    found = rows(folder / TABLES)
-    assert (found, len(found["dbo/Orders"])) == (result_in_memory(twin), 4)
+    path = os.pathsep.join((found["PATH"], os.environ["PATH"]))
+    variables = {**found, "JAVA_TOOL_OPTIONS": found["MIRROR_ENGINE_JAVA_OPTIONS"], "PATH": path}
+    with Cluster(tmp_path, variables).running() as cluster:
+        driver = cluster.folder / DRIVER
+        settings = {"PYSPARK_PYTHON": sys.executable, "TMPDIR": str(driver), "MIRROR_ENGINE_STATE": f"{driver}/state"}
+        jars = ",".join(map(str, find_jars(Config(), "abfss").values()))
+        submit = (spark_home() / "bin/spark-submit", "--master", cluster.master, "--jars", jars)
+        # two files each: the first commit makes a table's rows, the second matches them
+        run(cluster.environment | settings, *submit, ENGINE, "sync", root, "--max-batch-files", "2")
+    written = rows(DeltalakeWriter(folder / TABLES, tmp_path / "none"))
+    assert (written, len(written["dbo/Orders"])) == (result_in_memory(tmp_path / "twin"), 4)
     assert cluster.executors_that_worked() == {"0", "1"}
     assert not [path for path in (folder / SHARED_SCRATCH).rglob("*") if path.is_file()]
+
+
+def test_spark_on_this_machine_merges_tables_in_s3(tmp_path, s3_server, store_jars):
+    """By S3A and the modules of AWS' SDK that it loads."""
+    store_jars("s3")
+    root, twin = s3_server.new_root(), tmp_path / "twin"
+    twin.mkdir()
+    land(twin)
+    with s3_server.in_use():
+        for file in sorted(filter(Path.is_file, twin.rglob("*"))):
+            open_storage(root).write(file.relative_to(twin).as_posix(), file.read_bytes())
+    environment = s3_server.around(os.environ) | {"MIRROR_ENGINE_STATE": str(tmp_path / "state")}
+    run(
+        environment,
+        sys.executable,
+        "-m",
+        "mirror_engine",
+        "sync",
+        root,
+        "--merge-engine",
+        "spark",
+        "--max-batch-files",
+        "2",
+    )
+    with s3_server.in_use():
+        writer = DeltalakeWriter(root / TABLES, tmp_path / "none")
+        assert writer.history("dbo/Orders")[0].engine.startswith("Apache-Spark")
+        assert rows(writer) == result_in_memory(twin)
