@@ -29,74 +29,70 @@ FILE = Incoming("Orders/1.parquet", (ID, CITY), key_columns=("Id",), table_is_em
 
 
 ID_NOT_NULL = replace(ID, nullable=False)
-ZIP, DAY = Column("Zip", "string"), Column("day", "string")
-UNKNOWN_CITY = Column("City", VOID)
+ZIP, ZIP_NOT_NULL, DAY = Column("Zip", "string"), Column("Zip", "string", nullable=False), Column("day", "string")
+ID_VOID, CITY_VOID = Column("Id", VOID), Column("City", VOID)
+ID_INT, CITY_INT = Column("Id", "integer"), Column("City", "integer")
+BY_DAY = {"partition_columns": ("day",)}
 
-# the table before, how the file differs from FILE, the columns after or the refusal; diagnostics and absent columns
+
+def case(table, after, said=(), absent=(), **changes):
+    """Of the table before, and a file that differs so from FILE: the columns after, or the refusal."""
+    return table, after, [*said], absent, replace(FILE, **changes)
+
+
 MERGES = {
-    "the first file makes the schema in its own order": (None, {"columns": (CITY, ID)}, (CITY, ID)),
-    "the same columns": (TABLE, {}, (ID, CITY)),
-    "a new column joins at the end and a missing one stays": (
-        *(TABLE, {"columns": (ZIP, ID)}, (ID, CITY, ZIP), ["ME054"], (CITY,)),
+    "the first file makes the schema in its own order": case(None, (CITY, ID), columns=(CITY, ID)),
+    "the same columns": case(TABLE, (ID, CITY)),
+    "a new column joins at the end and a missing one stays": case(
+        TABLE, (ID, CITY, ZIP), ["ME054"], (CITY,), columns=(ZIP, ID)
     ),
-    "partition columns come last and are strings": (None, {"partition_columns": ("day",)}, (ID, CITY, DAY)),
-    "and stay last": (
-        *(TableSchema((ID, CITY, DAY), ("day",)), {"columns": (ID, CITY, ZIP), "partition_columns": ("day",)}),
-        (ID, CITY, ZIP, DAY),
+    "partition columns come last and are strings": case(None, (ID, CITY, DAY), **BY_DAY),
+    "and stay last": case(
+        TableSchema((ID, CITY, DAY), ("day",)), (ID, CITY, ZIP, DAY), columns=(ID, CITY, ZIP), **BY_DAY
     ),
-    "a key may be a partition column": (
-        *(None, {"key_columns": ("Id", "day"), "partition_columns": ("day",)}, (ID, CITY, DAY)),
+    "a key may be a partition column": case(None, (ID, CITY, DAY), key_columns=("Id", "day"), **BY_DAY),
+    "a folder column that the table has in another type": case(
+        TableSchema((ID, Column("day", "date"))), "ME044", **BY_DAY
     ),
-    "a folder column that the table has in another type": (
-        *(TableSchema((ID, Column("day", "date"))), {"partition_columns": ("day",)}, "ME044"),
+    "a new not-null column": case(TABLE, "ME046", columns=(ID, CITY, ZIP_NOT_NULL)),
+    "a new not-null column of an empty table": case(
+        TABLE, (ID, CITY, ZIP_NOT_NULL), columns=(ID, CITY, ZIP_NOT_NULL), table_is_empty=True
     ),
-    "a new not-null column": (TABLE, {"columns": (ID, CITY, replace(ZIP, nullable=False))}, "ME046"),
-    "a new not-null column of an empty table": (
-        *(TABLE, {"columns": (ID, CITY, replace(ZIP, nullable=False)), "table_is_empty": True}),
-        (ID, CITY, replace(ZIP, nullable=False)),
+    "not null against nullable is a warning": case(TABLE, (ID, CITY), ["ME047"], columns=(ID_NOT_NULL, CITY)),
+    "and an error under strict": case(TABLE, "ME047", columns=(ID_NOT_NULL, CITY), strict=True),
+    "not null against not null": case(
+        TableSchema((ID_NOT_NULL, CITY)), (ID_NOT_NULL, CITY), columns=(ID_NOT_NULL, CITY)
     ),
-    "not null against nullable is a warning": (TABLE, {"columns": (ID_NOT_NULL, CITY)}, (ID, CITY), ["ME047"]),
-    "and an error under strict": (TABLE, {"columns": (ID_NOT_NULL, CITY), "strict": True}, "ME047"),
-    "not null against not null": (
-        *(TableSchema((ID_NOT_NULL, CITY)), {"columns": (ID_NOT_NULL, CITY)}, (ID_NOT_NULL, CITY)),
+    "nullable against not null": case(TableSchema((ID_NOT_NULL, CITY)), (ID_NOT_NULL, CITY)),
+    "the first spelling wins": case(TABLE, (ID, CITY), ["ME052"], columns=(ID, Column("CITY", "string"))),
+    "two columns of one name": case(None, "ME053", columns=(ID, CITY, CITY)),
+    "two columns of one name in other case": case(None, "ME053", columns=(ID, CITY, Column("CITY", "string"))),
+    "keys are found ignoring case": case(TABLE, (ID, CITY), ["ME052"], key_columns=("ID",)),
+    "a key that the file lacks": case(TABLE, "ME018", columns=(CITY,)),
+    "a key that nobody has": case(None, "ME018", key_columns=("Nr",)),
+    "an all-null column reads as integer": case(None, (ID, CITY_INT), ["ME045"], columns=(ID, CITY_VOID)),
+    "and so conflicts with another type": case(TABLE, "ME044", columns=(ID, CITY_VOID)),
+    "or makes no claim": case(None, (ID,), columns=(ID, CITY_VOID), untyped_nulls=True),
+    "and so conflicts with none": case(TABLE, (ID, CITY), columns=(ID, CITY_VOID), untyped_nulls=True),
+    "an untyped key claims integer, as no row is without its key": case(
+        None, (ID_INT, CITY), ["ME045"], columns=(ID_VOID, CITY), untyped_nulls=True
     ),
-    "nullable against not null": (TableSchema((ID_NOT_NULL, CITY)), {}, (ID_NOT_NULL, CITY)),
-    "the first spelling wins": (TABLE, {"columns": (ID, Column("CITY", "string"))}, (ID, CITY), ["ME052"]),
-    "two columns of one name": (None, {"columns": (ID, CITY, CITY)}, "ME053"),
-    "two columns of one name in other case": (None, {"columns": (ID, CITY, Column("CITY", "string"))}, "ME053"),
-    "keys are found ignoring case": (TABLE, {"key_columns": ("ID",)}, (ID, CITY), ["ME052"]),
-    "a key that the file lacks": (TABLE, {"columns": (CITY,)}, "ME018"),
-    "a key that nobody has": (None, {"key_columns": ("Nr",)}, "ME018"),
-    "an all-null column reads as integer": (
-        *(None, {"columns": (ID, UNKNOWN_CITY)}, (ID, Column("City", "integer")), ["ME045"]),
+    "as no row is without columns": case(
+        None, (CITY_INT,), ["ME045"], columns=(CITY_VOID,), key_columns=(), untyped_nulls=True
     ),
-    "and so conflicts with another type": (TABLE, {"columns": (ID, UNKNOWN_CITY)}, "ME044"),
-    "or makes no claim": (None, {"columns": (ID, UNKNOWN_CITY), "untyped_nulls": True}, (ID,)),
-    "and so conflicts with none": (TABLE, {"columns": (ID, UNKNOWN_CITY), "untyped_nulls": True}, (ID, CITY)),
-    "an untyped key claims integer, as no row is without its key": (
-        *(None, {"columns": (Column("Id", VOID), CITY), "untyped_nulls": True}),
-        *((Column("Id", "integer"), CITY), ["ME045"]),
+    "without rows neither needs a claim": case(
+        None, (), columns=(ID_VOID, CITY_VOID), untyped_nulls=True, has_rows=False
     ),
-    "as no row is without columns": (
-        *(None, {"columns": (UNKNOWN_CITY,), "key_columns": (), "untyped_nulls": True}),
-        *((Column("City", "integer"),), ["ME045"]),
+    "without the option each claims all the same": case(None, (ID_INT,), ["ME045"], columns=(ID_VOID,), has_rows=False),
+    "a Hive folder's column is none for rows to have": case(
+        None, (CITY_INT, DAY), ["ME045"], columns=(CITY_VOID,), key_columns=(), untyped_nulls=True, **BY_DAY
     ),
-    "without rows neither needs a claim": (
-        *(None, {"columns": (Column("Id", VOID), UNKNOWN_CITY), "untyped_nulls": True, "has_rows": False}, ()),
-    ),
-    "without the option each claims all the same": (
-        *(None, {"columns": (Column("Id", VOID),), "has_rows": False}, (Column("Id", "integer"),), ["ME045"]),
-    ),
-    "a Hive folder's column is none for rows to have": (
-        *(None, {"columns": (UNKNOWN_CITY,), "key_columns": (), "partition_columns": ("day",), "untyped_nulls": True}),
-        *((Column("City", "integer"), DAY), ["ME045"]),
-    ),
-    "declared columns are there though the file lacks them": (
-        *(None, {"columns": (CITY,), "declared": (ID, CITY), "key_columns": ("City",)}, (ID, CITY), [], (ID,)),
+    "declared columns are there though the file lacks them": case(
+        None, (ID, CITY), [], (ID,), columns=(CITY,), declared=(ID, CITY), key_columns=("City",)
     ),
     **{
-        f"{comes} is not merged into {known}": (
-            *(TableSchema((ID, Column("V", known))), {"columns": (ID, Column("V", comes))}, "ME044"),
+        f"{comes} is not merged into {known}": case(
+            TableSchema((ID, Column("V", known))), "ME044", columns=(ID, Column("V", comes))
         )
         for known, comes in [
             *(("integer", "long"), ("float", "double"), ("date", "timestamp"), ("string", "integer")),
@@ -113,17 +109,13 @@ def refused(current, incoming):
     return caught.value.diagnostic
 
 
-@pytest.mark.parametrize("case", MERGES)
-def test_schemas_merge_as_the_protocol_says(case):
-    table, changes, after, *also = MERGES[case]
-    incoming = replace(FILE, **changes)
+@pytest.mark.parametrize(("table", "after", "said", "absent", "incoming"), MERGES.values(), ids=MERGES)
+def test_schemas_merge_as_the_protocol_says(table, after, said, absent, incoming):
     if isinstance(after, str):
         assert refused(table, incoming).code == after
         return
     merged = merge(table, incoming)
-    assert merged.schema.columns == after
-    codes = [said.code for said in merged.diagnostics]
-    assert [codes, merged.absent] == also + [[], ()][len(also) :]
+    assert (merged.schema.columns, [each.code for each in merged.diagnostics], merged.absent) == (after, said, absent)
     assert set(merged.spelling.values()) <= set(merged.schema.names)
 
 
