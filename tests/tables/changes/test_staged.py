@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import shutil
-import tempfile
 from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from delta_scenario import Scenario, file_rows, schema_of
 from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quick_folder import quick_folder
 
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
@@ -69,14 +68,14 @@ def merged(rows, changes):
     return sorted((row[:-1] for row in [*(row for row in after if row[-1] != Role.DELETE), *added]), key=repr)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(KEY, max_size=5), st.lists(CHANGES, min_size=1, max_size=3))
 def test_staged_changes_do_to_any_table_what_replay_says(before, files):
-    folder = Path(tempfile.mkdtemp())
     serial = itertools.count(100)
     rows = [(*key, place) for place, key in enumerate(before)]
     changes = [[(marker, *key, next(serial)) for marker, key in file] for file in files]
-    try:
+    with quick_folder() as name:
+        folder = Path(name)
         log = table_of(folder / "T", rows)
         landed = tuple(file_rows(str(n), SCHEMA, SCHEMA.names, *file) for n, file in enumerate(changes))
         batch = ChangeBatch(landed, SCHEMA, KEYS)
@@ -85,8 +84,6 @@ def test_staged_changes_do_to_any_table_what_replay_says(before, files):
             found = merged(rows, ready)
         assert not list((folder / "scratch").iterdir())
         assert count_matches(batch, log) == ready.match_counts
-    finally:
-        shutil.rmtree(folder)
     expected, effects = replay(
         [dict(zip(SCHEMA.names, row, strict=True)) for row in rows],
         [Change(RowMarker(m), (a, b), {"a": a, "b": b, "v": v}) for m, a, b, v in itertools.chain(*changes)],

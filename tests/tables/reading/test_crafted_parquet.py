@@ -106,12 +106,12 @@ FILES = {
     ),
     "the same under a limit, rejected before they come": (lambda: zeros(192), 128, "RejectedFile ME075", 64),
     "an honest file under a limit": (lambda: parquet(pa.table({"Id": list(range(100_000))})), 128, "read", 128),
-    "a dictionary of long values, 760 MiB": (
-        lambda: parquet(pa.table({"Text": [LONG] * 20_000}), use_dictionary=True),
+    "a dictionary of long values, 300 MiB": (
+        lambda: parquet(pa.table({"Text": [LONG] * 8_000}), use_dictionary=True),
         *(0, "read", 200),
     ),
     "values that share a long beginning": (
-        lambda: parquet(pa.table({"Text": [f"{LONG}{number}" for number in range(20_000)]}), **PREFIXED),
+        lambda: parquet(pa.table({"Text": [f"{LONG}{number}" for number in range(8_000)]}), **PREFIXED),
         *(0, "read", 200),
     ),
 }
