@@ -140,7 +140,7 @@ def test_a_type_mismatch_speaks_fabrics_own_words():
         ("a\ud800", "readers cannot open"),
         ("_tmp_metadata_row_index", "columns of their own"),
         ("_metadata", "columns of their own"),
-        ("_target_row_present_", "columns of their own"),
+        ("_Source_Row_Present_", "columns of their own"),
         ("__delta_internal_is_row_deleted", "columns of their own"),
         ("__delta_rs_c_line\nbreak", "columns of their own"),
     ],

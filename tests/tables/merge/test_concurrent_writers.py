@@ -14,10 +14,8 @@ from shop import Shop, row
 
 from mirror_engine import RunResult
 from mirror_engine.events import RetryScheduled
-from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables import writer as writer_module
 from mirror_engine.tables.merge import spark as merge_module
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,8 +105,9 @@ def test_a_concurrent_commit_is_retried_and_reported_where_rows_changed(
     assert said == ([f"another program changed the Delta table at version {version}"] if changes else [])
 
 
-def test_who_comes_between_count_and_commit_is_counted(tmp_path, monkeypatch):
-    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH))
+@pytest.mark.spark
+def test_who_comes_between_count_and_commit_is_counted(tmp_path, mirror_writer, monkeypatch):
+    shop = Shop(tmp_path, mirror_writer(tmp_path))
     orders = shop.orders()
     orders.insert(row(1))
     shop.sync()
