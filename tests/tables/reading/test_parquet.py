@@ -103,28 +103,19 @@ def test_a_column_reads_as_what_parquet_says_it_is(case, *, store_schema):
 
 
 DUCKDB_TYPES = [
-    ("1.5::decimal(9,2)", "decimal(9,2)", Decimal("1.50"), []),
-    ("1.5::decimal(18,2)", "decimal(18,2)", Decimal("1.50"), []),
-    ("-1.5::decimal(38,2)", "decimal(38,2)", Decimal("-1.50"), []),
-    ("uuid()", "binary", None, ["ME050"]),
-    ("""'{"a":1}'::json""", "string", '{"a":1}', []),
-    ("'x'::enum('x','y')", "string", "x", []),
-    ("timestamp_ns '2020-01-01'", "timestamp", datetime(2020, 1, 1, tzinfo=timezone.utc), ["ME050"]),
+    ("1.5::decimal(9,2)", "decimal(9,2)", Decimal("1.50")),
+    ("1.5::decimal(18,2)", "decimal(18,2)", Decimal("1.50")),
+    ("-1.5::decimal(38,2)", "decimal(38,2)", Decimal("-1.50")),
+    ("'x'::enum('x','y')", "string", "x"),
 ]
 
 
-def by_duckdb(folder, expression):
-    target = folder / "duck.parquet"
-    duckdb.sql(f"copy (select {expression} as c) to '{target}' (format parquet)")
-    return target.read_bytes()
-
-
-@pytest.mark.parametrize(("expression", "word", "value", "noted"), DUCKDB_TYPES, ids=[case[0] for case in DUCKDB_TYPES])
-def test_duckdbs_types_are_read(tmp_path, expression, word, value, noted):
-    file = opened(by_duckdb(tmp_path, expression))
-    assert ([column.type for column in file.columns], codes(file)) == ([word], noted)
-    [read] = rows(file).column("c").to_pylist()
-    assert value is None or read == value
+@pytest.mark.parametrize(("expression", "word", "value"), DUCKDB_TYPES, ids=[case[0] for case in DUCKDB_TYPES])
+def test_duckdbs_types_are_read(tmp_path, expression, word, value):
+    duckdb.sql(f"copy (select {expression} as c) to '{tmp_path}/duck.parquet' (format parquet)")
+    file = opened((tmp_path / "duck.parquet").read_bytes())
+    assert ([column.type for column in file.columns], codes(file)) == ([word], [])
+    assert rows(file).column("c").to_pylist() == [value]
 
 
 def test_int96_is_an_instant_cut_to_microseconds():
