@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import write_deltalake
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
@@ -97,6 +98,20 @@ def passthrough_rows(landed, rows):
     path = landed / rows.path
     pq.write_table(table, path, store_schema=False)
     return replace(rows, rows=CopiedRows(path, rows.rows.schema), passthrough=path)
+
+
+def table_with(folder, schema, keys, rows):
+    """The log of a new table with these rows."""
+    create_table(folder, schema, Scenario(None, schema, keys).record())
+    add_rows(folder, schema, rows)
+    return known_log(folder)
+
+
+def add_rows(folder, schema, rows):
+    """Append rows, as another program does."""
+    if rows:
+        held = file_rows("held", schema, schema.names, *[(0, *row) for row in rows])
+        write_deltalake(str(folder), held.rows.table.select(schema.names), mode="append")
 
 
 def known_log(folder):

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from delta_scenario import Scenario, file_rows, schema_of
-from deltalake import write_deltalake
+from delta_scenario import add_rows, file_rows, known_log, schema_of, table_with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
@@ -23,10 +22,7 @@ from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
 from mirror_engine.tables.changes.net_changes import Role, key_codes
 from mirror_engine.tables.changes.staged import ROLE, prior_rows, stage_here, staged
-from mirror_engine.tables.log.commit import create_table
-from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.statistics import bounds_of
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.writer import count_matches
 
 SCHEMA = schema_of("a", "b:string", "v")
@@ -36,18 +32,7 @@ CHANGES = st.lists(st.tuples(st.sampled_from([0, 1, 2, 4]), KEY), max_size=10)
 
 
 def table_of(folder, rows):
-    create_table(folder, SCHEMA, Scenario(MemoryDeltaWriter(), SCHEMA, KEYS).record())
-    if rows:
-        append(folder, rows)
-    log = open_log(folder)
-    assert log is not None
-    return log
-
-
-def append(folder, rows):
-    a, b, v = zip(*rows, strict=True)
-    columns = {"a": pa.array(a, pa.int32()), "b": pa.array(b, pa.string()), "v": pa.array(v, pa.int32())}
-    write_deltalake(str(folder), pa.table(columns), mode="append")
+    return table_with(folder, SCHEMA, KEYS, rows)
 
 
 def merged(rows, changes):
@@ -123,9 +108,8 @@ def test_changes_of_held_keys_need_no_insert_clause(tmp_path):
 
 def test_a_file_whose_statistics_exclude_the_keys_is_not_read(tmp_path):
     table_of(tmp_path / "T", [(1, "x", 0), (2, "x", 0)])
-    append(tmp_path / "T", [(7, "x", 0), (9, "x", 0)])
-    log = open_log(tmp_path / "T")
-    assert log is not None
+    add_rows(tmp_path / "T", SCHEMA, [(7, "x", 0), (9, "x", 0)])
+    log = known_log(tmp_path / "T")
     old, new = sorted(log.data_files(), key=lambda file: pq.read_table(file.path)["a"][0].as_py())
     old.path.unlink()
     for keys in [8, 9], [9, 10], [5, 7]:
@@ -149,8 +133,7 @@ def test_a_file_without_statistics_is_read(tmp_path):
     for action in actions:
         action.get("add", {}).pop("stats", None)
     commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
-    log = open_log(tmp_path / "T")
-    assert log is not None
+    log = known_log(tmp_path / "T")
     wanted = pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]})
     assert prior_rows(wanted, key_codes(wanted), log).tolist() == [1]
 
@@ -158,9 +141,8 @@ def test_a_file_without_statistics_is_read(tmp_path):
 def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path, monkeypatch):
     monkeypatch.setattr("mirror_engine.tables.changes.staged._GROUP_BYTES", 1)
     table_of(tmp_path / "T", [(1, "x", 0)])
-    append(tmp_path / "T", [(2, "x", 0)])
-    log = open_log(tmp_path / "T")
-    assert log is not None
+    add_rows(tmp_path / "T", SCHEMA, [(2, "x", 0)])
+    log = known_log(tmp_path / "T")
     file = file_rows("f", SCHEMA, SCHEMA.names, (0, 1, "x", 1), (0, 2, "x", 2), (0, 3, "x", 3))
     with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch", stage_here) as ready:
         assert [met.duplicate_inserts for met in ready.match_counts] == [2]

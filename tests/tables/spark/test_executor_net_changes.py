@@ -10,13 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_scenario import KEYS as VALUES
-from delta_scenario import Scenario, file_rows, schema_of
+from delta_scenario import Scenario, file_rows, schema_of, table_with
 
 from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES, ChangeBatch
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import stage_here, staged
-from mirror_engine.tables.log.commit import create_table
-from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter, stage_on_executors
 from mirror_engine.tables.spark.session import child_session
@@ -25,19 +23,6 @@ pytestmark = pytest.mark.spark
 KEYED = schema_of("log", "a", "b:string", "v")
 KEYS = ("log", "a", "b")
 SEED = 20261121
-
-
-def log_of(folder, schema, keys, rows):
-    """A table with these rows, written by deltalake."""
-    from deltalake import write_deltalake  # noqa: PLC0415 - slow to import
-
-    create_table(folder, schema, Scenario(MemoryDeltaWriter(), schema, keys).record())
-    if rows:
-        held = file_rows("held", schema, schema.names, *[(0, *row) for row in rows])
-        write_deltalake(str(folder), held.rows.table.select(schema.names), mode="append")
-    log = open_log(folder)
-    assert log is not None
-    return log
 
 
 def content(changes):
@@ -84,7 +69,7 @@ def generated(draw, logs):
 @pytest.mark.parametrize("is_held", [True, False], ids=["keys are held", "no key is held"])
 def test_hundreds_of_logs_are_staged_alike(spark, tmp_path, is_held):
     held, files = generated(random.Random(SEED), 400)
-    log = log_of(tmp_path / "T", KEYED, KEYS, held if is_held else [(-1, 1, "x", 0)])
+    log = table_with(tmp_path / "T", KEYED, KEYS, held if is_held else [(-1, 1, "x", 0)])
     ready = assert_both_stage_the_same(spark, ChangeBatch(tuple(files), KEYED, KEYS), log, tmp_path / "scratch")
     assert ready.matches is is_held
 
@@ -113,7 +98,7 @@ def test_keys_of_many_types_and_ragged_files_are_staged_alike(spark, tmp_path):
     values = [[VALUES[word][place % len(VALUES[word])] for word in words] for place in range(len(floats))]
     rows = [(*row, *pair) for row, pair in zip(values, floats, strict=True)]
     more = [(*rows[0][:-2], -0.0, math.nan), (*rows[2][:-2], math.nan, 0.0)]
-    log = log_of(tmp_path / "T", schema, keys, [(*row, *([None] * len(odd)), 1) for row in rows[:4]])
+    log = table_with(tmp_path / "T", schema, keys, [(*row, *([None] * len(odd)), 1) for row in rows[:4]])
     files = (
         file_rows("0", schema, [*keys, "v"], *[(4, *row, 7) for row in [*more, *rows]]),
         file_rows("1", schema, keys, (2, *more[1]), (0, *rows[3])),
@@ -124,7 +109,7 @@ def test_keys_of_many_types_and_ragged_files_are_staged_alike(spark, tmp_path):
 
 
 def test_inserts_alone_keyless_tables_and_keys_that_come_late_are_staged_alike(spark, tmp_path):
-    log = log_of(tmp_path / "T", schema_of("a", "v"), (), [(1, 1), (1, 2)])
+    log = table_with(tmp_path / "T", schema_of("a", "v"), (), [(1, 1), (1, 2)])
     late = schema_of("a", "v", "late")
     inserts = file_rows("0", late, late.names, (0, 1, 2, 3), (0, 1, 2, 3), (0, None, 2, 3))
     empty = file_rows("1", late, ["a"])
