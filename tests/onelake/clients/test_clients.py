@@ -32,10 +32,7 @@ pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 30
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it is soon over
-LIBRARIES_OF_JAVA = (
-    "com.azure:azure-storage-file-datalake:12.30.2,com.azure:azure-identity:1.18.7,"
-    "org.apache.hadoop:hadoop-azure:3.5.0"  # of the Hadoop that Spark brings
-)
+LIBRARIES_OF_JAVA = "com.azure:azure-storage-file-datalake:12.30.2,com.azure:azure-identity:1.18.7"
 _NATIVE = ("codec-native-quic", "transport-native-epoll", "transport-native-kqueue", "resolver-dns-native-macos")
 UNUSED_BY_JAVA = ",".join(
     [*(f"io.netty:netty-{name}" for name in _NATIVE), "net.java.dev.jna:jna", "net.java.dev.jna:jna-platform"]
@@ -169,11 +166,6 @@ def test_a_jvm(storage, java):
 @pytest.mark.spark
 def test_the_libraries_of_java_s(storage, java, jars):
     storage.run_on_java("java_sdk", java / "bin/java", jars)
-
-
-@pytest.mark.spark
-def test_hadoop_s_driver(storage, java, jars):
-    storage.run_on_java("hadoop", jars, JAVA_HOME=str(java))
 
 
 @pytest.mark.parametrize(

@@ -151,12 +151,13 @@ def test_sessions_share_the_jvm_but_no_confs_and_only_the_last_one_ends_it(spark
 
 
 _PROGRAM = """
-import signal, sys, time
+import logging, signal, sys, time
 from pathlib import Path
 from mirror_engine.config import Config
 from mirror_engine.tables.spark import session
 handler = signal.getsignal(signal.SIGINT)
 folder = Path(sys.argv[1])
+logging.disable()  # py4j may still talk to the JVM that is killed
 def start():
     files = {"scratch": folder / "scratch", "log_file": folder / "spark.log"}
     return session.start_session(Config(spark_profile="ci"), **files)
