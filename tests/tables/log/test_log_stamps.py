@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from lake import Lake
 from shop import Shop
 
@@ -40,30 +40,18 @@ def test_a_caught_up_table_is_not_read(lake):
     assert start(lake).commits == 0
 
 
-def commit(lake):
-    DeltaTable(str(lake.folder)).alter.set_table_properties(
-        {"delta.logRetentionDuration": "interval 9 days"}, commit_properties=CommitProperties()
-    )
+RETAINED = {"delta.logRetentionDuration": "interval 9 days"}
+CHANGES = {
+    "a commit": lambda lake: DeltaTable(str(lake.folder)).alter.set_table_properties(RETAINED),
+    "the newest is rewritten": lambda lake: lake.commit(2).write_bytes(lake.commit(2).read_bytes() + b"\n"),
+    "the newest is gone": lambda lake: lake.commit(2).unlink(),
+    "the ledger is lost": lambda lake: (lake.root / LEDGER).unlink(),
+}
 
 
-def rewrite_the_newest(lake):
-    newest = lake.commit(2)
-    newest.write_bytes(newest.read_bytes() + b"\n")
-
-
-def remove_the_newest(lake):
-    lake.commit(2).unlink()
-
-
-def lose_the_ledger(lake):
-    (lake.root / LEDGER).unlink()
-
-
-@pytest.mark.parametrize(
-    "change", [commit, rewrite_the_newest, remove_the_newest, lose_the_ledger], ids=lambda change: change.__name__
-)
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_log_with_another_newest_commit_is_read(lake, change):
-    change(lake)
+    CHANGES[change](lake)
     with pytest.raises(LogRead):
         start(lake)
 

@@ -25,24 +25,13 @@ def append(folder):
     write_deltalake(folder, pa.table({"id": [7], "city": ["theirs"]}), mode="append")
 
 
-def delete(folder):
-    DeltaTable(folder).delete("id = 2")
-
-
-def add_column(folder):
-    DeltaTable(folder).alter.add_columns(Field("note", PrimitiveType("string")))
-
-
-def compact(folder):
-    DeltaTable(folder).optimize.compact()
-
-
+NEW = [(1, "Linz"), (2, "new"), (3, "new")]
 # who comes between, which rows are there in the end, and whether it changed any: 1 and 2 were, 2 is written anew
 INTRUDERS: dict[str, tuple[Callable[[str], None], list[tuple[int, str]], bool]] = {
-    "append": (append, [(1, "Linz"), (2, "new"), (3, "new"), (7, "theirs")], True),
-    "delete": (delete, [(1, "Linz"), (2, "new"), (3, "new")], True),
-    "columns": (add_column, [(1, "Linz"), (2, "new"), (3, "new")], True),
-    "compact": (compact, [(1, "Linz"), (2, "new"), (3, "new")], False),
+    "append": (append, [*NEW, (7, "theirs")], True),
+    "delete": (lambda folder: DeltaTable(folder).delete("id = 2"), NEW, True),
+    "columns": (lambda folder: DeltaTable(folder).alter.add_columns(Field("note", PrimitiveType("string"))), NEW, True),
+    "compact": (lambda folder: DeltaTable(folder).optimize.compact(), NEW, False),
 }
 
 # one in every run; all of them with MIRROR_TEST_INTRUDERS="append delete columns compact"
