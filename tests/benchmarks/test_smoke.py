@@ -23,7 +23,7 @@ ONE_MERGE = replace(SMALL, load_files=1, backlog_sample=1)  # Spark's time is de
 @pytest.mark.spark
 def test_the_mirror_the_notebook_and_deltars_come_to_the_same_rows(tmp_path, spark, mirror_writer):
     ours = {"spark_engine": SparkEngine(mirror_writer), "deltalake_engine": DeltalakeEngine()}
-    peers = Here(**ours, notebook=Notebook(spark.newSession()), delta_rs=DeltaRs(), floor=Floor())
+    peers = Here(**ours, notebook=Notebook(spark), delta_rs=DeltaRs(), floor=Floor())
     bench = Bench(tmp_path, ONE_MERGE, 1, peers)
     found = WORKS["merge"].run(bench).figures.rounds
     for engine in ours.values():

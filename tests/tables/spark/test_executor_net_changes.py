@@ -41,6 +41,7 @@ def exact_bounds(changes):
 
 def assert_both_stage_the_same(spark, batch, log, scratch):
     session = child_session(spark)
+    session.conf.set("spark.sql.codegen.wholeStage", "false")  # rows are few
     on_executors = lambda *what: stage_on_executors(session, *what)  # noqa: E731 - a stage of three arguments
     with staged(batch, log, scratch, stage_here) as here, staged(batch, log, scratch, on_executors) as there:
         assert content(there) == content(here)
