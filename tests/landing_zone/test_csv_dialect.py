@@ -48,11 +48,8 @@ def refused(text, dialect=None, row_bytes=1 << 20):
 @pytest.mark.parametrize(
     ("field", "cell"),
     [
-        ("abc", "abc"),
         ("", None),
         ('""', ""),
-        ('"a,b"', "a,b"),
-        ('"a\r\nb"', "a\r\nb"),
         (r'"say \"hi\""', 'say "hi"'),
         (r'"back\\slash"', r"back\slash"),
         (r'"C:\new"', r"C:\new"),
@@ -63,9 +60,6 @@ def refused(text, dialect=None, row_bytes=1 << 20):
         (r"C:\\dir", r"C:\\dir"),
         ('5" disk', '5" disk'),
         (' "x"', ' "x"'),
-        (" ", " "),
-        ("\u00fc\U0001f600", "\u00fc\U0001f600"),
-        ("a\rb", "a\rb"),
     ],
 )
 def test_a_field_is_read_by_its_quotes_and_escapes(field, cell):

@@ -149,10 +149,8 @@ def test_broken_json_is_explained_where_it_breaks(content, line, column, fault, 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"[]", "_metadata.json is an array, expected one JSON object [ME011]"),
         (b"null", "_metadata.json is null, expected one JSON object [ME011]"),
         (b"{}" + b" " * MAX_BYTES, f"_metadata.json is larger, expected at most {MAX_BYTES} bytes [ME011]"),
-        (b'{"fileDetectionStrategy": "x"}', "expected SequentialFileName or LastUpdateTimeFileDetection [ME011]"),
         (b'{"FileFormat": "XML"}', 'FileFormat is "XML", expected Parquet, CSV or DelimitedText [ME011]'),
         (b'{"FileExtension": "a/b"}', 'FileExtension is "a/b", expected a file extension [ME011]'),
         (b'{"FileExtension": ' + b"9" * 9000 + b"}", "FileExtension is inf, expected a file extension [ME011]"),
@@ -182,7 +180,6 @@ INFERRED = {key: value for key, value in TEXT.items() if key != "FileFormat"}
         ({**INFERRED, "FileExtension": "dat"}, FileFormat.CSV, ["ME083"]),
         ({**INFERRED, "FileExtension": "snappy.parquet"}, FileFormat.PARQUET, ["ME015"]),
         ({**INFERRED, "FileFormat": "Parquet"}, FileFormat.PARQUET, ["ME015"]),
-        ({"keyColumns": ["Id"], "FileExtension": "dat"}, FileFormat.PARQUET, []),
     ],
 )
 def test_without_a_format_declared_types_and_text_extensions_mean_csv(given_properties, file_format, said):

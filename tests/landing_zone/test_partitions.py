@@ -12,7 +12,6 @@ from mirror_engine.landing_zone.partitions import (
     agreed_columns,
     columns_of,
     folder_fault,
-    leaves,
     parse_folder,
     parse_name,
 )
@@ -23,14 +22,10 @@ from mirror_engine.landing_zone.progress import Progress
     ("folder", "levels"),
     [
         ("", ()),
-        ("day=1/site=b c", (("day", "1"), ("site", "b c"))),
-        ("day=__HIVE_DEFAULT_PARTITION__", (("day", None),)),
         ("day=/site=b", (("day", None), ("site", "b"))),
         ("city=K%C3%B6ln%2FS%C3%BCd", (("city", "Köln/Süd"),)),
-        ("a%20b=1", (("a b", "1"),)),
         ("k=a=b", (("k", "a=b"),)),
         ("rate=100%", (("rate", "100%"),)),
-        ("plus=a+b", (("plus", "a+b"),)),
         ("k=%5F%5FHIVE_DEFAULT_PARTITION__", (("k", "__HIVE_DEFAULT_PARTITION__"),)),
     ],
 )
@@ -68,15 +63,6 @@ def test_a_value_that_no_folder_can_be_named_after_is_known(value, fault):
     found = folder_fault("p", value)
     assert fault in found
     assert bool(found) is bool(fault)
-
-
-def test_a_leaf_has_no_other_folder_below_it():
-    assert leaves({"", "a=1", "a=1/b=2", "a=10", "a=3/b=1/c=1", "a=3"}) == ("a=1/b=2", "a=10", "a=3/b=1/c=1")
-
-
-def test_the_first_well_formed_leaf_names_the_columns():
-    assert agreed_columns(("a=1/a=2", "b=1/c=1", "d=1"), None) == ("b", "c")
-    assert agreed_columns((), None) == ()
 
 
 def test_what_is_applied_names_the_columns_first():

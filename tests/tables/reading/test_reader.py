@@ -213,19 +213,6 @@ PARTED = replace(KEYED, partitioned=True)
 LEAF = "region=A%2FB/day=__HIVE_DEFAULT_PARTITION__/" + FIRST
 
 
-def test_a_folders_values_are_string_columns_at_the_end(zone):
-    read = zone.reads(parquet(Id=[1, 2]), PARTED, path=LEAF)
-    assert rows(read)[1] == {"Id": 2, "region": "A/B", "day": None, MARKER_COLUMN: 0}
-    assert read.facts.schema == TableSchema(
-        (ID, Column("region", "string"), Column("day", "string")), ("region", "day")
-    )
-    assert read.byte_count == 16
-    later = zone.reads(parquet(Id=[1], V=[1]), PARTED, read.facts, LEAF)
-    assert later.facts.schema
-    assert later.facts.schema.names == ("Id", "V", "region", "day")
-    assert list(rows(later)[0]) == ["Id", "V", "region", "day", MARKER_COLUMN]
-
-
 def test_a_folder_in_another_case_names_the_same_column(zone):
     first = zone.reads(parquet(Id=[1]), PARTED, path=f"day=7/{FIRST}")
     second = zone.reads(parquet(Id=[2]), PARTED, first.facts, f"DAY=8/{FIRST}")
