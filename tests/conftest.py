@@ -23,13 +23,12 @@ pytest_plugins = ["store_servers"]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """The run's one session, which compiles no Java for few rows; whoever sets confs takes a `child_session` of it."""
+    """The run's one session, which compiles little Java; whoever sets confs takes a `child_session` of it."""
     from mirror_engine.tables.spark.session import end_session, start_session  # noqa: PLC0415 - only Spark's tests need it
 
     folder = tmp_path_factory.mktemp("spark")
     session = start_session(Config(spark_profile="ci"), scratch=folder / "scratch", log_file=folder / "spark.log")
     session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     yield session
     end_session(session)
 
