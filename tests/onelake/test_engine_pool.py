@@ -104,7 +104,7 @@ def test_items_are_replicated_from_the_start_and_the_page_shows_it(store):
     assert 'mirror_engine_up{item="orders",workspace="shop"} 1.0' in page.get("/metrics").text
     store.pool.stop(store.item)
     store.until(lambda: page.get("/").text.count("no engine is running") == 1)
-    assert "Stopped" in page.get("/").text
+    store.until(lambda: "Stopped" in page.get("/").text)
     assert page.get("/readyz").status_code == 200
 
 

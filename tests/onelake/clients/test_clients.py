@@ -59,9 +59,9 @@ class Ground:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
-    def run_tests(self, program, **variables):
+    def run_tests(self, program, *words, **variables):
         alone = ["--noconftest", "-c", os.devnull, "--rootdir", HERE, "-p", "no:cacheprovider"]
-        self.run(sys.executable, "-m", "pytest", "-q", *alone, HERE / f"programs/{program}.py", **variables)
+        self.run(sys.executable, "-m", "pytest", "-q", *alone, HERE / f"programs/{program}.py", *words, **variables)
 
     def run_on_java(self, program, *words, **variables):
         options = {"JAVA_TOOL_OPTIONS": self.environment["MIRROR_ENGINE_JAVA_OPTIONS"], "JDK_JAVA_OPTIONS": QUICK_JVM}
@@ -179,12 +179,9 @@ def test_a_client_of_the_rest_api(storage, program, library):
 
 
 @pytest.mark.parametrize("program", ["blob", "object_store", "delta"])
-def test_a_library_whose_batches_are_accepted(storage, program):
-    storage.options.blob_batch = "accept"
-    try:
-        storage.run_tests(program)
-    finally:
-        storage.options.blob_batch = "reject"
+def test_a_library_whose_batches_are_accepted(storage, program, monkeypatch):
+    monkeypatch.setattr(storage.options, "blob_batch", "accept")
+    storage.run_tests(program, "-k", "batch")
 
 
 def test_the_library_of_node_s(storage, node):
