@@ -79,5 +79,5 @@ def faulty(folder, *faults):
         faults=[parse_fault(text) for text in faults], on_fault=lambda *fault: reported.append(fault)
     )
     lake = Lake(storage, items, options, on_lost_file=reported.append)
-    with running(Services(lake, EnginePool(ServerPlan(folder, has_engines=False), items))) as emulator:
+    with running(Services(lake, EnginePool(ServerPlan(folder, has_engines=False, options=options), items))) as emulator:
         yield Client(emulator.http_port, reported, lake)

@@ -10,7 +10,6 @@ from base64 import b64encode
 
 import pytest
 from faulty import FABRIC, TABLE, faulty
-from wire import until
 
 from mirror_engine.onelake.items import PLAIN
 from mirror_engine.onelake.options import EngineView
@@ -57,20 +56,18 @@ def test_faults_of_the_rest_api(tmp_path):
 
 
 def test_a_new_mirrored_database_is_initializing_for_as_long_as_a_fault_says(tmp_path):
-    def started(name):
-        body = json.dumps({"displayName": name, "definition": DEFINITION}).encode()
-        client("POST", "v1/workspaces/shop/mirroredDatabases", body, Host=FABRIC)
-        at, answers = f"v1/workspaces/shop/mirroredDatabases/{name}/startMirroring", []
-        until(lambda: answers.append(client("POST", at, Host=FABRIC)) or answers[-1].status == 200)
-        return {json.loads(answer.body)["errorCode"] for answer in answers[:-1]}
+    def steps_until_started(name):
+        at, body = "v1/workspaces/shop/mirroredDatabases", {"displayName": name, "definition": DEFINITION}
+        client("POST", at, json.dumps(body).encode(), Host=FABRIC)
+        steps = 0
+        while (answer := client("POST", f"{at}/{name}/startMirroring", Host=FABRIC)).status != 200:
+            assert json.loads(answer.body)["errorCode"] == "MirroredDatabaseNotReady"
+            client.lake.options.clock.advance(seconds=20)
+            steps += 1
+        return steps
 
-    with faulty(tmp_path, "initializing seconds=3 path=v1/workspaces/shop/* nth=2 count=1") as client:
-        waits = []
-        for name in ("quick", "slow", "other"):
-            begun = time.monotonic()
-            assert started(name) == {"MirroredDatabaseNotReady"}
-            waits.append(time.monotonic() - begun >= 3)
-        assert waits == [False, True, False]
+    with faulty(tmp_path, "initializing seconds=60 path=v1/workspaces/shop/* nth=2 count=1") as client:
+        assert [steps_until_started(name) for name in ("quick", "slow", "other")] == [1, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -130,12 +127,12 @@ def test_a_slow_flush_shows_the_old_length_until_it_ends(tmp_path):
 
 def test_a_folder_in_use_cannot_be_deleted_for_a_while(tmp_path):
     """LZ-7.5."""
-    with faulty(tmp_path, "folder_in_use path=*/Orders for=0.5") as client:
+    with faulty(tmp_path, "folder_in_use path=*/Orders for=60") as client:
         client.create(FILE)
         assert client("DELETE", FILE).status == 200  # a file is never in use
         rejected = [client("DELETE", f"{TABLE}?recursive=true") for _ in range(3)]
         assert [(answer.status, answer.code) for answer in rejected] == [(409, "PathIsInUse")] * 3
-        time.sleep(0.5)
+        client.lake.options.clock.advance(seconds=60)
         assert client("DELETE", f"{TABLE}?recursive=true").status == 200
 
 
@@ -154,12 +151,12 @@ def test_a_new_name_is_delayed_for_one_channel_only(tmp_path, channel):
         answer = client("GET", f"shop?resource=filesystem&recursive=false&directory={TABLE[5:]}")
         return [path["name"].rpartition("/")[2] for path in json.loads(answer.body)["paths"]]
 
-    with faulty(tmp_path, f"delay_visibility seconds=0.5 from={channel} path=*.csv") as client:
+    with faulty(tmp_path, f"delay_visibility seconds=60 from={channel} path=*.csv") as client:
         client.upload(FILE, b"one")
         assert client.length(FILE) == (3 if channel == "lists" else None)
         assert listed() == (["1.csv"] if channel == "head" else [])
         assert client("GET", FILE).body == b"one"
-        time.sleep(0.5)
+        client.lake.options.clock.advance(seconds=60)
         assert (client.length(FILE), listed()) == (3, ["1.csv"])
 
 
