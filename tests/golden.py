@@ -11,8 +11,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from store_publisher import StorePublisher
+
+from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.schema import Column
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.storage.store_url import StoreUrl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,8 +33,9 @@ class Stage:
     modified_ns: Mapping[str, int]  # LastModified by path, where it matters
 
     def land(self, root):
-        older = self.folder.name == "older_landing_zone"
-        publisher = LandingZoneWriter(root, zone="LandingZone" if older else "Files/LandingZone")
+        """In a folder or a store."""
+        zone = OLDER_ZONE if self.folder.name == "older_landing_zone" else ZONE
+        publisher = StorePublisher(root) if isinstance(root, StoreUrl) else LandingZoneWriter(root, zone=zone)
         for path in _lines(self.folder / "remove.txt"):
             publisher.remove(path)
         in_place = _lines(self.folder / "in_place.txt")  # written over the old content, not renamed into place

@@ -14,13 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from golden import load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
 from sessions_of_pages import differences
 from shop import SharedMemoryWriter
-from test_fixtures import FIXTURES, NAMES
 
 from mirror_engine import Config
 from mirror_engine.cli.main import main
@@ -504,25 +502,6 @@ def falsified(rows, how, at):
     row = {**rows[at], "text": "other"}
     others = [*rows[:at], *rows[at + 1 :]]
     return {"a row is gone": others, "a row is there twice": [*rows, rows[at]]}.get(how, [*others, row])
-
-
-EARLIER_METADATA = {"csv-declaration-changed-halts", "strategy-may-change-and-change-back"}
-OVERWRITTEN = {"overwritten-after-it-was-applied-is-not-read"}
-ORDER_OF_ARRIVAL = {"partition-values-that-no-folder-can-have-halt", "number-below-the-first-one-read-comes-too-late"}
-
-
-@pytest.mark.parametrize("name", sorted({*NAMES} - EARLIER_METADATA - OVERWRITTEN - ORDER_OF_ARRIVAL))
-def test_honest_mirrors_of_all_fixtures_are_equal(tmp_path, name):
-    """But where the zone no longer has what decided it: earlier metadata, overwritten content, the order of arrival."""
-    golden = load(FIXTURES / name)
-    fabric = Fabric(tmp_path / "root", **golden.config)
-    for stage in golden.stages:
-        for landing in stage:
-            landing.land(fabric.root)
-        with Mirror(fabric.root, fabric.config, writer=DeltalakeWriter(fabric.root / TABLES, tmp_path / "s")) as mirror:
-            mirror.sync()
-    shutil.rmtree(fabric.root / ENGINE)
-    assert [found for found in fabric.compare().values() if found.verdict == "different"] == []
 
 
 def test_a_million_rows_are_compared_without_an_object_for_each(tmp_path, monkeypatch):
