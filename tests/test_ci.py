@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -20,17 +21,33 @@ BROKEN = "Sku,Name,Weight,__rowMarker__\r\nC3,Cable,0.3,7\r\n"
 pytestmark = pytest.mark.slow
 
 
+# Makes an environment whose program is ours, and notes what is installed in it; all else Python does
+PYTHON = f"""#!/bin/bash
+case "$1 $2 $3" in
+"-m venv "*) mkdir -p "$3/bin"; ln -s "$(realpath "$0")" "$3/bin/python"
+  ln -s "{Path(sys.executable).parent}/mirror-engine" "$3/bin/mirror-engine";;
+"-m pip install") echo "$PIP_CONSTRAINT ${{*:4}}" > "$(dirname "$0")/installed";;
+*) exec "{sys.executable}" "$@";;
+esac
+"""
+
+
 @pytest.fixture(scope="module")
 def temp(tmp_path_factory):
     """`runner.temp`, in which a first job has installed the program."""
     folder, workspace = tmp_path_factory.mktemp("runner"), tmp_path_factory.mktemp("first")
     land_example(workspace / "shop", "initial")
-    assert Runner(HOME, workspace, folder).run(paths="shop").code == 0
+    (folder / "python").write_text(PYTHON)
+    (folder / "python").chmod(0o755)
+    assert Runner(HOME, workspace, folder).run(paths="shop", python=str(folder / "python")).code == 0
+    installed = (folder / "mirror-engine/bin/installed").read_text()
+    assert installed == f"{HOME}/constraints.txt --quiet {HOME}[emulator]\n"
     return folder
 
 
 @pytest.fixture
-def workspace(tmp_path):
+def workspace(tmp_path, monkeypatch):
+    monkeypatch.setenv("MIRROR_ENGINE_MERGE_ENGINE", "deltalake")  # the extra that is installed brings no Spark
     shutil.copy(HOME / "docs/examples/publisher.py", tmp_path)
     return tmp_path
 

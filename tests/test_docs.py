@@ -217,8 +217,7 @@ SHOWN = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 800, 1600])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1600, "dark")])
 def test_the_site_opens_from_files(site, chromium, width, scheme):
     """In a browser: no error, nothing asked for elsewhere, nothing wider than the window."""
     for page in SHOWN:

@@ -29,8 +29,8 @@ CONFIGS = st.builds(
     max_batch_files=st.sampled_from([1000, 1, 2]),  # any cut of batches ends alike
     all_null_columns=st.sampled_from(["integer", "untyped"]),
 )
-MEMORY_ZONES = int(os.environ.get("MIRROR_TEST_ZONES", "200"))
-DELTALAKE_ZONES = int(os.environ.get("MIRROR_TEST_DELTALAKE_ZONES", "40"))
+MEMORY_ZONES = int(os.environ.get("MIRROR_TEST_ZONES", "75"))
+DELTALAKE_ZONES = int(os.environ.get("MIRROR_TEST_DELTALAKE_ZONES", "20"))
 SPARK_ZONES = int(os.environ.get("MIRROR_TEST_SPARK_ZONES", "6"))
 NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is long, and a machine may be busy
 

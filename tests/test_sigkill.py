@@ -17,7 +17,7 @@ from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
-KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "10"))
+KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "5"))
 SPARK_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "3"))
 STORE_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "1"))
 KILLS_BETWEEN_CHECKS = 25

@@ -34,10 +34,10 @@ with Mirror(root, Config(max_batch_files=1), writer=writer) as mirror:
 orders = zone.table("Orders", keys=["id"])
 draw = np.random.default_rng(3)
 for number in range(files):
-    orders.land_parquet(pa.table({"id": draw.integers(0, 10**9, 12_500), "x": draw.random(12_500)}))
+    orders.land_parquet(pa.table({"id": draw.integers(0, 10**9, 25_000), "x": draw.random(25_000)}))
 with Mirror(root, Config(max_batch_size=batch_bytes), writer=writer) as mirror:
     report = mirror.sync()
-assert report.files_applied == files and report.rows_applied == files * 12_500
+assert report.files_applied == files and report.rows_applied == files * 25_000
 print(report.commits, peak_bytes())
 """
 
@@ -55,7 +55,7 @@ def peak_bytes(files, batch_bytes):
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak counts in other units")
 def test_a_backlog_twenty_times_as_long_takes_no_more_memory_and_a_larger_batch_does():
     with ThreadPoolExecutor() as pool:
-        measured = pool.map(peak_bytes, (8, 160, 160), (MEBIBYTE, MEBIBYTE, 256 * MEBIBYTE))
+        measured = pool.map(peak_bytes, (4, 80, 80), (MEBIBYTE, MEBIBYTE, 256 * MEBIBYTE))
     (few, short), (many, long), (one, large) = measured
     print(f"{few} batches: {short >> 20} MiB, {many}: {long >> 20} MiB, {one}: {large >> 20} MiB")
     assert (few > 2, many > 15 * few, one) == (True, True, 1)

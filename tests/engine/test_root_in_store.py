@@ -66,11 +66,18 @@ class StoreShop:
 
 
 @pytest.fixture
-def shop(store, tmp_path, monkeypatch):
+def anywhere(store, tmp_path, monkeypatch):
     return StoreShop(store, tmp_path, monkeypatch)
 
 
-def test_it_is_mirrored_and_its_state_is_on_this_machine(shop, tmp_path):
+@pytest.fixture
+def shop(s3_server, tmp_path, monkeypatch):
+    with s3_server.in_use():
+        yield StoreShop(s3_server, tmp_path, monkeypatch)
+
+
+def test_it_is_mirrored_and_its_state_is_on_this_machine(anywhere, tmp_path):
+    shop = anywhere
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert (state_folder(shop.root) / LEDGER).is_relative_to(tmp_path / "one")
     assert (state_folder(shop.root) / LEDGER).exists()
@@ -81,7 +88,8 @@ def test_it_is_mirrored_and_its_state_is_on_this_machine(shop, tmp_path):
         assert mirror.sync().commits == 0
 
 
-def test_who_only_looks_writes_nothing_there(shop):
+def test_who_only_looks_writes_nothing_there(anywhere):
+    shop = anywhere
     shop.sync()
     shop.orders.insert(row(3))
     before = everything(shop.root)
@@ -99,7 +107,8 @@ def test_who_only_looks_writes_nothing_there(shop):
     assert not state_folder(shop.root).exists()  # of the other machine
 
 
-def test_of_two_engines_one_says_who_the_other_is(shop, monkeypatch):
+def test_of_two_engines_one_says_who_the_other_is(anywhere, monkeypatch):
+    shop = anywhere
     shop.sync()
     monkeypatch.setattr("socket.gethostname", lambda: "worker-1")
     with shop.running():

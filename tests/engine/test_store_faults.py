@@ -87,57 +87,60 @@ def positions(total):
     return [1 + int((part + chance.random()) * total / count) for part in range(count)]
 
 
-@pytest.fixture(scope="module")
-def lengths():
-    """How much a sync without a fault asks: `meet` counts it, once for each key."""
-    known = {}
-    return lambda key, meet: known.get(key) or known.setdefault(key, meet(NEVER))
+@pytest.fixture
+def faults(emulator):
+    """Gives the emulator faults; in the end it has none."""
+
+    def inject(*faults):
+        emulator.plan.options.faults = rules = [parse_fault(fault) for fault in faults]
+        return rules
+
+    yield inject
+    inject()
 
 
 @pytest.mark.parametrize(
-    ("kind", "fault"),
+    "fault",
     [
-        ("onelake_server", "throttle status=429 retry-after=1"),
-        ("adls_server", "throttle status=503 retry-after=1"),
-        ("onelake_server", "token_expired"),
-        ("adls_server", "lost_request"),
-        ("onelake_server", "lost_response"),
+        "throttle status=429 retry-after=1",
+        "throttle status=503 retry-after=1",
+        "token_expired",
+        "lost_request",
+        "lost_response",
     ],
 )
-def test_a_fault_of_any_request_loses_and_doubles_nothing(emulator, request, lengths, kind, fault):
+def test_a_fault_of_any_request_loses_and_doubles_nothing(onelake_server, faults, lengths, fault):
     print(f"MIRROR_TEST_SEED={SEED}")
-    options = emulator.plan.options
-    with request.getfixturevalue(kind).in_use() as server:
-
-        def meet(number):
-            """A sync whose n-th request meets the fault; returns how many there were."""
-            world, rule = World(server), parse_fault(f"{fault} nth={number}")
-            options.faults = [rule]
-            try:
-                world.sync()
-            finally:
-                options.faults = []
+    with onelake_server.in_use():
+        if not lengths:  # how often a sync without a fault could meet one
+            world = World(onelake_server)
+            rules = faults(f"lost_request nth={NEVER}", f"lost_response nth={NEVER}")
+            world.sync()
+            lengths.extend(rule.matched for rule in rules)
+        for number in positions(lengths[fault == "lost_response"]):
+            world = World(onelake_server)
+            (rule,) = faults(f"{fault} nth={number}")
+            world.sync()
+            faults()
             world.check()
-            return rule.matched
-
-        asked = "changes" if fault == "lost_response" else "requests"  # what can meet it
-        for number in positions(lengths((asked, kind), meet)):
-            assert meet(number) >= number
+            assert rule.matched >= number
 
 
-def test_names_that_lists_show_late_are_applied_once_and_in_order(emulator, onelake_server):
+@pytest.fixture(scope="module")
+def lengths():
+    return []
+
+
+def test_names_that_lists_show_late_are_applied_once_and_in_order(onelake_server, faults):
     with onelake_server.in_use():
         world = World(onelake_server)
-        rule = parse_fault("delay_visibility seconds=1 from=lists path=*/LandingZone/*.parquet count=all")
-        emulator.plan.options.faults = [rule]
-        try:
-            orders = StorePublisher(world.root).table("Sales.Orders", keys=["id"], types=TYPES)
-            orders.skip_numbers(4)
-            orders.update({**row(4), "city": "first"})
-            orders.update({**row(4), "city": "second"})
-            world.sync()
-        finally:
-            emulator.plan.options.faults = []
+        faults("delay_visibility seconds=1 from=lists path=*/LandingZone/*.parquet count=all")
+        orders = StorePublisher(world.root).table("Sales.Orders", keys=["id"], types=TYPES)
+        orders.skip_numbers(4)
+        orders.update({**row(4), "city": "first"})
+        orders.update({**row(4), "city": "second"})
+        world.sync()
+        faults()
         time.sleep(1.1)
         world.check()
         with Mirror(world.root, CONFIG) as mirror:
@@ -165,14 +168,13 @@ def test_a_late_commit_of_a_drop_is_taken_back_from_an_idle_table(onelake_server
 
 
 @pytest.mark.parametrize("fault", list(Fault))
-def test_a_call_of_the_storage_that_fails_loses_and_doubles_nothing(store, lengths, fault):
+def test_a_call_of_the_storage_that_fails_loses_and_doubles_nothing(s3_server, fault):
+    """At every call, in memory: `test_crashes.py`."""
     print(f"MIRROR_TEST_SEED={SEED}")
-
-    def meet(number):
-        world, script = World(store), Script({number: fault})
-        world.sync(faulty(open_storage(world.root), script))
-        world.check()
-        return len(script.calls)
-
-    for number in positions(lengths(store.name, meet)):
-        assert meet(number) >= number
+    with s3_server.in_use():
+        total = None
+        for number in range(POSITIONS + 1):
+            world, script = World(s3_server), Script({positions(total)[number - 1]: fault} if total else {})
+            world.sync(faulty(open_storage(world.root), script))
+            world.check()
+            total = total or len(script.calls)

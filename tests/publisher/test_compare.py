@@ -588,9 +588,9 @@ def test_the_page_says_what_is_printed(tmp_path):
 
 
 @pytest.fixture
-def stored(fabric, store):
+def stored(fabric, s3_server):
     """The same in a store, by a function that copies files of ROOT there."""
-    url = store.new_root()
+    url = s3_server.new_root()
     storage = open_storage(url)
 
     def stored(folder=""):
@@ -598,7 +598,8 @@ def stored(fabric, store):
             storage.write(path.relative_to(fabric.root).as_posix(), path.read_bytes())
         return url
 
-    return stored
+    with s3_server.in_use():
+        yield stored
 
 
 def test_in_a_store_a_zone_is_pulled_and_compared_and_nothing_is_written(fabric, stored, capsys):

@@ -136,12 +136,12 @@ def test_killed_at_any_moment_no_half_file_has_its_name(tmp_path):
     )
     here, source = tmp_path / "here", tree(tmp_path / "source")
     seen = set()
-    for attempt in range(12):
+    for attempt in range(6):
         shutil.rmtree(here / ".mirror-engine/pull", ignore_errors=True)
         process = subprocess.Popen([sys.executable, "-c", program, tmp_path / "source", here])
         while not (here / ".mirror-engine/pull").exists() and process.poll() is None:
             time.sleep(0.002)
-        time.sleep(0.01 * attempt)
+        time.sleep(0.02 * attempt)
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert tree(here).items() <= source.items()

@@ -75,7 +75,6 @@ def test_azure_without_a_credential(onelake_server, monkeypatch, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
     ("server", "environment", "change", "message"),
     [
@@ -86,12 +85,13 @@ def test_azure_without_a_credential(onelake_server, monkeypatch, capfd):
         ("azurite", {"AZURE_STORAGE_KEY": "no base 64"}, {}, "a wrong form"),
     ],
 )
-def test_other_stores(request, server, environment, change, message, call, monkeypatch):  # noqa: PLR0913, PLR0917
+def test_other_stores(request, server, environment, change, message, monkeypatch):  # noqa: PLR0913, PLR0917
     server = request.getfixturevalue(server)
     with server.in_use():
         for name, text in environment.items():
             monkeypatch.setenv(name, text)
-        check(message, lambda: CALLS[call](open_storage(replace(server.new_root(), **change))))
+        for call in CALLS.values() if server.name == "S3" and change else [CALLS["list"]]:
+            check(message, lambda call=call: call(open_storage(replace(server.new_root(), **change))))
 
 
 def test_a_store_that_is_not_there(s3_server, monkeypatch):
@@ -165,7 +165,7 @@ class Portal(Telling):
 def telling(request):
     """The address of a server that quotes what it refuses, or of another."""
     with ThreadingHTTPServer(("127.0.0.1", 0), getattr(request, "param", Telling)) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
@@ -293,7 +293,7 @@ def test_a_deletion_in_s3_trusts_the_authorities_that_all_requests_trust(telling
     asked = deletions((204, ""))
     with ThreadingHTTPServer(("127.0.0.1", 0), Telling) as server:
         server.socket = authority.context().wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{server.server_port}")
         try:
