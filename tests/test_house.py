@@ -28,7 +28,7 @@ HOME = Path(__file__).parents[1]
 PACKAGE = HOME / "mirror_engine"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # Lines and modules at most, with stores and distribution; they may only fall
-BUDGETS = [("mirror_engine", 32_203, 145), ("tests", 37_823, 229)]
+BUDGETS = [("mirror_engine", 32_203, 145), ("tests", 37_698, 229)]
 # Where nobody but a developer's own machine has a folder
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/")
 CODE = re.compile(r"ME\d{3}")
@@ -160,16 +160,6 @@ def test_every_diagnostic_is_met_by_a_test() -> None:
     judging = written("tests", "fixtures", suffixes={".py", ".md", ".json"})
     met = codes_in([path for path in judging if "monitoring" not in path.parts and path != Path(__file__)])
     assert set(CATALOG) - met - set(NOT_RAISED) == set()
-
-
-@pytest.mark.slow
-def test_importing_starts_nothing_heavy() -> None:
-    probe = (
-        "import sys, mirror_engine, mirror_engine.mirror, mirror_engine.cli.main\n"
-        "print([name for name in ('pyspark', 'py4j', 'delta') if name in sys.modules])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
 
 
 def heavy_modules_of(*words: str) -> list[str]:

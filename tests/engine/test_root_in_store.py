@@ -226,15 +226,6 @@ def test_an_engine_killed_at_its_start_leaves_no_ledger_older_than_the_last_engi
     assert shop.sync().result is RunResult.CAUGHT_UP
 
 
-def test_an_event_wakes_a_scan_long_before_the_next_poll(shop):
-    shop.sync()
-    with shop.running(poll_interval_seconds=600) as mirror:
-        shop.orders.upsert(row(3))
-        while len(shop.writer.rows("dbo/Orders")) < 3:
-            mirror.wake()
-            time.sleep(0.1)
-
-
 def test_a_scan_says_how_many_requests_it_took(shop):
     shop.sync()
     with shop.mirror() as mirror:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from quick_folder import quick_folder
 from sessions_of_pages import differences
 from shop import SharedMemoryWriter
+from store_publisher import everything
 
 from mirror_engine import Config
 from mirror_engine.cli.main import main
@@ -29,7 +30,6 @@ from mirror_engine.monitoring.fabric_files import TABLES_FILE
 from mirror_engine.publisher import compare as compare_module
 from mirror_engine.publisher.compare import compare_zone
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.storage.base import Kind
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
@@ -590,39 +590,30 @@ def test_the_page_says_what_is_printed(tmp_path):
 @pytest.fixture
 def stored(fabric, s3_server):
     """The same in a store, by a function that copies files of ROOT there."""
-    url = s3_server.new_root()
-    storage = open_storage(url)
-
-    def stored(folder=""):
-        for path in sorted(filter(Path.is_file, (fabric.root / folder).rglob("*"))):
-            storage.write(path.relative_to(fabric.root).as_posix(), path.read_bytes())
-        return url
-
     with s3_server.in_use():
+        url = s3_server.new_root()
+        storage = open_storage(url)
+
+        def stored(folder=""):
+            for path in sorted(filter(Path.is_file, (fabric.root / folder).rglob("*"))):
+                storage.write(path.relative_to(fabric.root).as_posix(), path.read_bytes())
+            return url
+
         yield stored
 
 
 def test_in_a_store_a_zone_is_pulled_and_compared_and_nothing_is_written(fabric, stored, capsys):
     url = stored()
-    before = contents(open_storage(url))
+    before = everything(url)
     assert run(capsys, "compare", url, "--max-download", "10B")[0] == 2
     code, out, error = run(capsys, "compare", url)
     assert (code, out) == (0, run(capsys, "compare", fabric.root)[1]), error
     here = fabric.root.parent / "here"
     assert run(capsys, "pull", url, here)[0] == 0
     assert len(list((here / ZONE / "Orders").glob("*.parquet"))) == 6
-    assert contents(open_storage(url)) == before
+    assert everything(url) == before
     fabric.plant(adding(order(10)))
     stored(TABLES)
     code, out, _ = run(capsys, "compare", url, "Orders", "--json")
     (finding,) = json.loads(out)["tables"][0]["findings"]
     assert (code, finding["kind"], finding["rule"], finding["file"]) == (3, "lost_delete", "LZ-4.1", name(5))
-
-
-def contents(storage, folder=""):
-    """Every entry below a folder of a store."""
-    found = {}
-    for entry in storage.list(folder) or ():
-        path = f"{folder}/{entry.name}".lstrip("/")
-        found |= {path: entry} if entry.kind is Kind.FILE else contents(storage, path)
-    return found

@@ -6,9 +6,7 @@ import contextlib
 import itertools
 import time
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 
 from mirror_engine.errors import StorageUnavailable
@@ -81,14 +79,6 @@ def test_a_deletion_of_a_drop_that_arrives_late_leaves_the_next_table(store, tmp
                 tables.drop("T")
         assert next(count) > late
         assert tables.log_stamp("T", 0).startswith("2 ")
-
-
-def test_deltalake_commits_and_reads(store):
-    url, rows = store.new_root() / TABLES / "T", pa.table({"id": [1, 2]})
-    for _ in range(2):
-        write_deltalake(str(url), rows, mode="append", storage_options=stores.deltalake_options(url))
-    table = DeltaTable(str(url), storage_options=stores.deltalake_options(url))
-    assert (table.version(), table.to_pyarrow_table()["id"].to_pylist()) == (1, [1, 2, 1, 2])
 
 
 def test_a_body_that_follows_its_head_through_the_proxy_waits_for_no_acknowledgement(onelake_server):
