@@ -29,7 +29,6 @@ class Clock:
         self.lead_seconds = 0.0
 
     def __call__(self) -> float:
-        """Seconds since 1970."""
         return self._wall() + self.lead_seconds
 
     def monotonic(self) -> float:

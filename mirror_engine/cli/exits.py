@@ -96,12 +96,10 @@ class Output:
         self._is_result = is_result
 
     def write(self, text: str) -> int:
-        """Write a text."""
         self._attempt(self._stream.write, text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered."""
         self._attempt(self._stream.flush)
 
     def __getattr__(self, name: str) -> Any:

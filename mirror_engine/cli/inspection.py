@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
     from mirror_engine.publisher.diff import Difference
     from mirror_engine.publisher.mirror import Mirror
-    from mirror_engine.tables.base import DeltaWriter, HistoryEntry
+    from mirror_engine.tables.base import HistoryEntry
 
 NO_TABLES = "There are no Delta tables yet."
 NO_FOLDERS = "The landing zone has no table folders."
@@ -105,7 +105,18 @@ def tables(mirror: Mirror) -> None:
     with mirror.snapshot() as seen:
         row_counts = {table.delta_folder: table.row_count for table in mirror.status_of(seen).tables}
         writer = seen.context.writer
-        listed = [_table_json(mirror, writer, folder, row_counts.get(folder)) for folder in writer.tables()]
+        listed = []
+        for folder in writer.tables():
+            newest, found = next(iter(writer.history(folder, limit=1)), None), writer.snapshot(folder)
+            columns = found.schema.columns if found else ()
+            table = {
+                **out.delta_table_json(mirror, folder),
+                "delta_version": newest.version if newest else None,
+                "last_commit_at": iso(newest.timestamp_ms / 1000) if newest else None,
+                "row_count": row_counts.get(folder),
+                "columns": [fields_json(column, "name", "type", "nullable") for column in columns],
+            }
+            listed.append(table)
     rows = [
         (
             table["table"],
@@ -118,18 +129,6 @@ def tables(mirror: Mirror) -> None:
     ]
     text = out.grid(["Table", ">Version", ">Rows", "Last commit (UTC)", "Columns"], rows) if listed else NO_TABLES
     out.report({"tables": listed}, [text])
-
-
-def _table_json(mirror: Mirror, writer: DeltaWriter, folder: str, row_count: int | None) -> dict[str, Any]:
-    newest, found = next(iter(writer.history(folder, limit=1)), None), writer.snapshot(folder)
-    columns = found.schema.columns if found else ()
-    return {
-        **out.delta_table_json(mirror, folder),
-        "delta_version": newest.version if newest else None,
-        "last_commit_at": iso(newest.timestamp_ms / 1000) if newest else None,
-        "row_count": row_count,
-        "columns": [fields_json(column, "name", "type", "nullable") for column in columns],
-    }
 
 
 def _number(value: int | None) -> str:

@@ -90,7 +90,6 @@ class Log:
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
-        """Write an event."""
         self.write(*log_record(event))
 
     def write(self, level: LogLevel, name: str, fields: dict[str, Any]) -> None:
@@ -243,7 +242,6 @@ class Progress:
         self._is_lasting = is_lasting
 
     def __call__(self, event: Event) -> None:
-        """Take note of an event."""
         with self._lock:
             table = getattr(event, "table", None)
             work = self._work.get(table)
@@ -277,7 +275,6 @@ class Progress:
             sys.stderr.flush()
 
     def line(self) -> str:
-        """What is going on now."""
         with self._lock:
             parts = [f"{name}: {words}" if words else name for name, words, *_ in self._going_on()]
             done = f"{count(self._commits, 'commit')} so far"

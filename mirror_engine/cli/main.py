@@ -91,7 +91,6 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by heading."""
         sections = (
             (heading, [(name, about) for name, (_, about) in names.items() if name.startswith(self._prefix)])
             for heading, names in COMMANDS.items()

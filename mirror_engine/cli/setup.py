@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.engine.cycle import SyncReport
     from mirror_engine.engine.rebuild import TableRebuild
-    from mirror_engine.publisher.mirror import Mirror
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.spark.doctor import Check
 
@@ -104,7 +103,8 @@ def demo(store: Path, config: Config, progress: str) -> int:
     Exit codes: 0 all tables have caught up · 1 missing prerequisite or internal error · 2 usage error, or DIR is not
     empty · 3, 4 as sync · 130 interrupted
     """
-    from mirror_engine.cli.replicate import sync_json
+    from mirror_engine.cli.inspection import history_grid, status_text
+    from mirror_engine.cli.replicate import report_text, sync_json
     from mirror_engine.publisher.mirror import Mirror
 
     check_place(store)
@@ -122,33 +122,19 @@ def demo(store: Path, config: Config, progress: str) -> int:
                 reports.append(mirror.sync(stopping.stop))
                 if stopping.stop.is_set():
                     return exits.INTERRUPTED
-        tables = [
-            {
-                **out.delta_table_json(mirror, folder),
-                "rows": as_json(mirror.read_table(folder).to_pylist()),
-                "commits": len(mirror.history(folder)),
-            }
-            for folder in mirror.tables()
-        ]
         done = [sync_json(each, exits.of_result(each.result), mirror.config) for each in reports]
-        out.report({"root": str(store), "reports": done, "tables": tables}, _demo_text(mirror, reports))
+        sentences = zip(("Initial load", "Changes"), reports, strict=True)
+        text: list[RenderableType] = [f"{what}: {report_text(each)}" for what, each in sentences]
+        tables = []
+        for folder in mirror.tables():
+            reference, commits = out.delta_table_json(mirror, folder), mirror.history(folder)
+            rows = mirror.read_table(folder).to_pylist()
+            tables.append({**reference, "rows": as_json(rows), "commits": len(commits)})
+            in_order = sorted(rows, key=lambda row: [cell(value) for value in row.values()])
+            text += ["", out.line(reference["table"], "bold"), *out.rows_text(in_order), history_grid(commits)]
+        text += ["", *status_text(mirror.status())]
+        out.report({"root": str(store), "reports": done, "tables": tables}, text)
     return exits.of_result(reports[-1].result)
-
-
-def _demo_text(mirror: Mirror, reports: list[SyncReport]) -> out.Lines:
-    from mirror_engine.cli.inspection import history_grid, status_text
-    from mirror_engine.cli.replicate import report_text
-
-    for what, done in zip(("Initial load", "Changes"), reports, strict=True):
-        yield f"{what}: {report_text(done)}"
-    for folder in mirror.tables():
-        rows = mirror.read_table(folder).to_pylist()
-        yield ""
-        yield out.line(out.delta_table_json(mirror, folder)["table"], "bold")
-        yield from out.rows_text(sorted(rows, key=lambda row: [cell(value) for value in row.values()]))
-        yield history_grid(mirror.history(folder))
-    yield ""
-    yield from status_text(mirror.status())
 
 
 @command(place="any", config=("merge_engine", "driver_memory", "delta_jars_dir"))

@@ -93,12 +93,10 @@ class Explanation:
 
     @property
     def code(self) -> str:
-        """`MEnnn`."""
         return self.definition.code
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The protocol's rules behind it."""
         return tuple(rules()[name] for name in self.definition.rules)
 
     @property
@@ -109,14 +107,12 @@ class Explanation:
 
     @property
     def markdown(self) -> str:
-        """The page below its heading."""
         examples = [self.example.markdown("Example"), self.fixed.markdown("Fixed")]
         parts = [self.why, f"**What to do.** {self.what_to_do}", *examples]
         related = ", ".join(self.definition.related)
         return "\n\n".join([*parts, f"Related: {related}."] if related else parts)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
         return {
             "code": self.code,
             "name": self.definition.name,

@@ -297,7 +297,6 @@ class FabricTables:
         return {"fabric_status": status, "fabric_error": str((entry or {}).get("errorMessage") or "") or None}
 
     def snapshot(self, table: str) -> TableSnapshot | None:
-        """The table, with its record."""
         return self.snapshots.get(table) or self.writer.snapshot(table)
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:  # noqa: ARG002 - see below

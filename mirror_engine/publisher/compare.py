@@ -171,7 +171,6 @@ class _Sides:
 
     @cached_property
     def matched(self) -> MatchedRows:
-        """The rows that differ."""
         matched = match(self.theirs, self.ours, self.keys)
         return replace(matched, unexpected=matched.unexpected[:0]) if self.is_partial and not self.keys else matched
 
@@ -185,7 +184,6 @@ class _Sides:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many rows are equal, missing, unexpected and different."""
         found = self.matched
         return dict(
             zip(ROWS, (found.equal_rows, *map(len, (found.missing, found.unexpected, found.first))), strict=True)

@@ -78,7 +78,6 @@ class Difference:
 
     @property
     def is_equal(self) -> bool:
-        """Whether both tables have the same columns and rows."""
         rows = self.missing_rows + self.unexpected_rows + self.different_rows
         return not (rows or self.missing_columns or self.unexpected_columns)
 

@@ -71,7 +71,6 @@ class PullPlan:
 
     @property
     def byte_count(self) -> int:
-        """Bytes to be copied."""
         return sum(file.entry.size for file in self.files)
 
 

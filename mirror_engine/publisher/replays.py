@@ -86,7 +86,6 @@ class Replays:
     listen: Listener
 
     def is_archived(self, path: str) -> bool:
-        """Whether a file was moved after it was applied."""
         return self.view.archived_at(f"{self.folder}/{path}") is not None
 
     def all_rows(self, order: Order | None = None) -> Replay:

@@ -221,7 +221,6 @@ class Source:
         self._rows = {key: {**row, name: None} for key, row in self._rows.items()}
 
     def insert(self, key: int, **values: object) -> None:
-        """Insert a row."""
         self._write("insert", None, {**dict.fromkeys(self.columns), "id": key, **values})
 
     def update(self, key: int, **values: object) -> None:
@@ -229,7 +228,6 @@ class Source:
         self._write("update", self._rows[key], {**self._rows[key], **values})
 
     def delete(self, key: int) -> None:
-        """Delete a row."""
         self._write("delete", self._rows[key], None)
 
     def reset(self) -> None:
@@ -499,7 +497,6 @@ class ConformanceReport:
             raise AssertionError(str(self))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The results as plain values."""
         return [as_json(result) for result in self.results]
 
 

@@ -83,7 +83,6 @@ class TableReport:
         return any(blocks_progress(diagnostic) for diagnostic, _ in self.diagnostics)
 
     def to_json(self, default_schema: str) -> dict[str, Any]:
-        """The report as plain values."""
         name = TableName.from_folder(self.name)
         return {
             **table_json(name, name.delta_folder(default_schema)),
@@ -111,7 +110,6 @@ class ValidationReport:
             yield from table.diagnostics
 
     def suppress(self, is_suppressed: Callable[[ValidationReport, Diagnostic], bool]) -> ValidationReport:
-        """The report without those diagnostics."""
 
         def kept(diagnostics: tuple[Counted, ...]) -> tuple[Counted, ...]:
             return tuple(counted for counted in diagnostics if not is_suppressed(self, counted[0]))
@@ -157,7 +155,6 @@ class ValidationReport:
 
     @property
     def is_failing(self) -> bool:
-        """Whether the check fails."""
         return any(self.fails(diagnostic) for diagnostic, _ in self.all())
 
     def count(self, severity: Severity) -> int:

@@ -72,7 +72,6 @@ class FileReport:
 
     @property
     def rows(self) -> int:
-        """How many rows it holds."""
         return sum(self.markers.values())
 
 
