@@ -81,14 +81,6 @@ class ZoneClient:
         above = self.at(path)
         return [name.removeprefix(f"{above.shown}/") for name, _ in self.lake.list(above)]
 
-    def engine_sees(self, path):
-        """A file's content in the store's folder; None where it is absent."""
-        try:
-            with self.storage.open(f"{ZONE}/{path}") as file:
-                return file.read()
-        except FileNotFoundError:
-            return None
-
 
 @contextmanager
 def refused(code):

@@ -14,23 +14,6 @@ import mirror_engine.publisher.scenarios  # noqa: F401 - as above
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
-EXAMPLE = """
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-
-
-class my_publisher:
-    @staticmethod
-    def export(to):
-        LandingZoneWriter(to.parents[1]).table("Sales.Orders", keys=["id"]).initial_load({"id": 1, "city": "Bellevue"})
-
-
-def test_my_publisher(mirror, landing_zone):
-    my_publisher.export(to=landing_zone.path)
-    mirror.sync_until_caught_up()
-    assert mirror.table("sales.Orders").rows() == [{"id": 1, "city": "Bellevue"}]
-    mirror.assert_no_diagnostics(min_severity="warning")
-"""
-
 FAILING = """
 import pytest
 
