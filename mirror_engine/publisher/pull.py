@@ -25,12 +25,11 @@ from mirror_engine.landing_zone.names import (
     SCRATCH_FOLDER,
     TableName,
     find_table,
-    schema_of,
 )
 from mirror_engine.storage.base import Kind, joined
 from mirror_engine.storage.local import LocalStorage, os_errors
 from mirror_engine.storage.roots import check_place
-from mirror_engine.storage.zone_view import ARCHIVES, RestoredView
+from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, in_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -165,7 +164,7 @@ class Pull:
                 path = joined(folder, entry.name)
                 if _is_folder(entry) and entry.name != SCRATCH_FOLDER:
                     pending.append(path)
-                    if _split(path) == (path, []):
+                    if in_table(path) == (path, []):
                         folders[path] = entry.identity
                 elif entry.kind is Kind.FILE and entry.name != READY_TO_DELETE_INFO:
                     files[path] = entry
@@ -176,7 +175,7 @@ class Pull:
             chosen = {names[find_table(table, list(names), schema)] for table in self.tables}
             folders = {folder: folders[folder] for folder in chosen}
             files = {
-                path: files[path] for path in files if path.rpartition("/")[0] == zone or _split(path)[0] in chosen
+                path: files[path] for path in files if path.rpartition("/")[0] == zone or in_table(path)[0] in chosen
             }
         recent = {
             path: entry for path, entry in files.items() if entry.modified_ns >= self.since_ns or entry.name in ALWAYS
@@ -250,7 +249,7 @@ def _targets(entries: Mapping[str, Entry]) -> tuple[dict[str, str], tuple[str, .
     sources, kept = dict(targets), []
     for archive in ARCHIVES:
         for path in entries:
-            table, below = _split(path)
+            table, below = in_table(path)
             if below[:1] != [archive]:
                 continue
             old = joined(table, "/".join(below[1:]))
@@ -261,14 +260,6 @@ def _targets(entries: Mapping[str, Entry]) -> tuple[dict[str, str], tuple[str, .
             targets.pop(other or "", None)
             targets[path], sources[old] = old, path
     return targets, tuple(kept)
-
-
-def _split(path: str) -> tuple[str, list[str]]:
-    """Return the table folder of a path below a zone, and the parts below it; `""` for a zone or schema folder."""
-    parts = path.split("/")
-    depth = 1 + (OLDER_ZONE if parts[0] == OLDER_ZONE else ZONE).count("/")
-    depth += 2 if len(parts) > depth and schema_of(parts[depth]) else 1
-    return ("/".join(parts[:depth]), parts[depth:]) if len(parts) >= depth else ("", [])
 
 
 def _is_folder(entry: Entry | None) -> bool:

@@ -13,7 +13,7 @@ from mirror_engine.landing_zone.names import (
     PROCESSED_FOLDER,
     READY_TO_DELETE_FOLDER,
     READY_TO_DELETE_INFO,
-    SCHEMA_SUFFIX,
+    schema_of,
 )
 from mirror_engine.storage.base import Entry, Kind, ReadOnly, joined
 
@@ -185,9 +185,14 @@ class RestoredView(ZoneView):
 
 def _archives_of(path: str) -> Sequence[str]:
     """The paths to which a file or folder of a table folder may have been moved."""
+    table, below = in_table(path)
+    is_in_place = table and not any(part in ARCHIVES for part in path.split("/"))
+    return ["/".join([table, place, *below]) for place in ARCHIVES] if is_in_place else []
+
+
+def in_table(path: str) -> tuple[str, list[str]]:
+    """Return the table folder of a path from ROOT, and the parts below it; `""` for what is in none."""
     parts = path.split("/")
-    zone = next((zone.count("/") + 1 for zone in (ZONE, OLDER_ZONE) if path.startswith(f"{zone}/")), None)
-    if zone is None or any(part in ARCHIVES for part in parts):
-        return []
-    table = zone + (2 if parts[zone].endswith(SCHEMA_SUFFIX) else 1)
-    return ["/".join([*parts[:table], place, *parts[table:]]) for place in ARCHIVES] if len(parts) >= table else []
+    zone = next((zone.count("/") + 1 for zone in (ZONE, OLDER_ZONE) if path.startswith(f"{zone}/")), len(parts))
+    table = zone + (2 if schema_of("".join(parts[zone : zone + 1])) else 1)
+    return ("/".join(parts[:table]), parts[table:]) if len(parts) >= table else ("", [])
