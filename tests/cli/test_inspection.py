@@ -66,13 +66,6 @@ def test_tables_lists_delta_tables(shop, cli):
     assert items["landing_folder"] is None
 
 
-def test_history_has_the_files_of_each_commit(shop, cli):
-    shop.items.upsert({"Id": 1, "Name": "x"})
-    cli("sync", shop.root)
-    newest = json.loads(cli("history", "-C", shop.root, "Items", "--json").out)["commits"][0]
-    assert (len(newest["files"]), newest["rows"]) == (2, 3)
-
-
 def test_a_difference_has_counts_and_cells(shop, cli, tmp_path):
     cli("sync", shop.root)
     (tmp_path / "expected.csv").write_text("Id,Name\n7,a value that is never logged\n9,nine\n")
@@ -94,10 +87,3 @@ def test_diagnostics_are_explained_to_programs_and_listed(cli):
     assert [page["code"] for page in json.loads(cli("explain", "--json").out)["explanations"]] == list(CATALOG)
     assert [line.split()[0] for line in cli("explain").out.splitlines()[1:]] == list(CATALOG)
     assert [line for line in cli("explain", "ME001", "ME039").out.splitlines() if line != line.rstrip()] == []
-
-
-def test_show_says_whether_there_are_more_rows(shop, cli):
-    cli("sync", shop.root)
-    for limit, has_more, rows in ((1, True, 1), (2, False, 2), (0, False, 2)):
-        document = json.loads(cli("show", "-C", shop.root, "Items", "--limit", limit, "--json").out)
-        assert (document["has_more"], len(document["rows"])) == (has_more, rows)

@@ -131,13 +131,6 @@ def test_a_change_in_json(shop, cli):
     }
 
 
-def test_plan_shows_all_tables(shop, cli):
-    shop.block()
-    document = json.loads(cli("plan", shop.root, "--json").out)
-    assert [table["table"] for table in document["tables"]] == ["Sales.Orders", "Items"]
-    assert [step["step"] for step in document["tables"][0]["steps"]][-1] == "apply_batch"
-
-
 @pytest.mark.parametrize(("delay", "step"), [("0s", "drop_table"), ("1h", "mark_folder_missing")])
 def test_plan_shows_what_becomes_of_a_table_whose_folder_is_gone(shop, cli, delay, step):
     cli("sync", shop.root)
