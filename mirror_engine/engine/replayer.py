@@ -68,12 +68,6 @@ class PreparedBatch:
     refusal: RejectedFile | None  # of the file after the last, where that one broke the protocol
     diagnostics: tuple[Diagnostic, ...]
 
-    @property
-    def key_columns(self) -> tuple[str, ...]:
-        """The key in the table's spelling, columns whose type is not known yet (LZ-5.13) among them."""
-        keys = ((key, self.batch.schema.find(key)) for key in self.metadata.key_columns)
-        return tuple(known.name if known else key for key, known in keys)
-
     def release(self) -> None:
         """Release memory and scratch files of the rows."""
         for file in self.batch.files:
@@ -103,6 +97,8 @@ def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
     applied = dict(known.applied)
     watermarks = dict(known.watermarks)
     facts = batch.batch.files[-1].facts
+    # in the table's spelling; the type of a key column may not be known yet (LZ-5.13)
+    keys = ((key, batch.batch.schema.find(key)) for key in batch.metadata.key_columns)
     is_numbered = batch.metadata.strategy is Strategy.SEQUENTIAL  # LZ-3.2, LZ-3.15
     for listed, file in zip(batch.files, batch.batch.files, strict=True):
         # its version and method are those of the commit
@@ -114,7 +110,7 @@ def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
         batch=known.batch + 1,
         watermarks=watermarks,
         applied=applied,
-        key_columns=batch.key_columns,
+        key_columns=tuple(known.name if known else key for key, known in keys),
         declared_columns=known.declared_columns or batch.metadata.definition,
         naive_columns=facts.naive_columns,
         utc_columns=facts.utc_columns,
