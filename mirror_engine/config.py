@@ -55,10 +55,6 @@ _FOLDER_NAME = r"(?![._ ])[^\x00-\x1f\x7f-\x9f/\\:*?\"<>|]{1,100}(?<![. ])"
 _UNIT_SUFFIXES = ("_seconds", "_days")  # of a field whose option takes a duration
 
 
-class _Rejected(ValueError):
-    """A value outside the allowed ones; raised and caught in this module only."""
-
-
 @dataclass(frozen=True)
 class Kind:
     """Allowed values of an option."""
@@ -101,7 +97,7 @@ def choice(*words: str) -> Kind:
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         if isinstance(text, str) and text in words:
             return text
-        raise _Rejected
+        raise ValueError
 
     numbers = [int(word) for word in words if word.isdigit()]
     return Kind(" or ".join(words), "|".join(words), read, {"enum": [*words, *numbers]})
@@ -114,7 +110,7 @@ def switch() -> Kind:
         word = _SWITCH.get(value.lower()) if isinstance(value, str) else value
         if isinstance(word, bool):
             return word
-        raise _Rejected
+        raise ValueError
 
     words = "|".join(map(any_case, _SWITCH))
     return Kind("true or false", "true|false", read, _any_of({"type": "boolean"}, words))
@@ -129,7 +125,7 @@ def whole(metavar: str, low: int, high: float = math.inf, *, words: Sequence[str
         if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value.removesuffix(unit) if unit else value):
             value = int(value.removesuffix(unit) if unit else value)
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise _Rejected
+            raise ValueError
         return value
 
     limits = f"of {low:g} or more" if math.isinf(high) else f"from {low:g} to {high:g}"
@@ -144,7 +140,7 @@ def _measure(value: object, units: Mapping[str, float]) -> float:
         return float(found[1]) * units[found[2].lower()]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
-    raise _Rejected
+    raise ValueError
 
 
 def duration(low: float, *, words: Sequence[str] = ()) -> Kind:
@@ -155,7 +151,7 @@ def duration(low: float, *, words: Sequence[str] = ()) -> Kind:
             return value
         seconds = float(_measure(value, _SECONDS))
         if not low <= seconds < math.inf:  # NaN is in no range
-            raise _Rejected
+            raise ValueError
         return seconds
 
     least = f" of {low:g}s or more" if low else ""
@@ -172,7 +168,7 @@ def size(*, words: Sequence[str] = ()) -> Kind:
             return value
         found = _measure(value, _SIZES)
         if isinstance(value, float) or round(found) < 1:
-            raise _Rejected
+            raise ValueError
         return round(found)
 
     schema = _any_of({"type": "integer", "minimum": 1}, _measure_pattern(_SIZES, words))
@@ -185,7 +181,7 @@ def text(allowed: str, metavar: str, pattern: str) -> Kind:
     def read(value: object) -> str:
         if isinstance(value, str) and re.fullmatch(pattern, value):
             return value
-        raise _Rejected
+        raise ValueError
 
     return Kind(allowed, metavar, read, {"type": "string", "pattern": f"^(?:{pattern})$"})
 

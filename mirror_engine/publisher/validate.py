@@ -110,7 +110,6 @@ class ValidationReport:
             yield from table.diagnostics
 
     def suppress(self, is_suppressed: Callable[[ValidationReport, Diagnostic], bool]) -> ValidationReport:
-
         def kept(diagnostics: tuple[Counted, ...]) -> tuple[Counted, ...]:
             return tuple(counted for counted in diagnostics if not is_suppressed(self, counted[0]))
 

@@ -81,10 +81,9 @@ def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path):
     assert "ZeroDivisionError" in log.read_text()
 
 
-@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.ENOTDIR])
-def test_init_needs_a_folder_that_can_be_written(cli, monkeypatch, tmp_path, number):
+def test_init_needs_a_folder_that_can_be_written(cli, monkeypatch, tmp_path):
     def fail(*_, **__):
-        raise OSError(number, "wholly unfit", "the folder")
+        raise OSError(errno.EROFS, "wholly unfit", "the folder")
 
     monkeypatch.setattr("mirror_engine.cli.setup.land_example", fail)
     printed = cli("init", tmp_path)
