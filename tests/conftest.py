@@ -6,8 +6,11 @@ import gc
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from quick_folder import quick_folder
+from shop import Shop
 
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
@@ -73,6 +76,18 @@ def environment():
     for name in os.environ.keys() - before.keys():
         del os.environ[name]
     os.environ.update(before)
+
+
+@pytest.fixture
+def ram():
+    """A folder in memory where the machine has one."""
+    with quick_folder() as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def shop(tmp_path):
+    return Shop(tmp_path / "shop")
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 
-from shop import Shop
+from shop import NO_STOP, Shop
 
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 SECONDS = 60.0
-NO_STOP = threading.Event()
 
 
 class HeldWriter(MemoryDeltaWriter):

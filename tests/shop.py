@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from mirror_engine.tables.log.record import from_metadata
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 TYPES = {"id": pa.int64(), "city": pa.string()}
+NO_STOP = threading.Event()
 
 
 class SharedMemoryWriter(MemoryDeltaWriter):

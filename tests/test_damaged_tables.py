@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import threading
 
 import pytest
 from deltalake import DeltaTable
 from lake import HINT, NO_ROWS, Lake
+from shop import NO_STOP
 
 from mirror_engine import RunResult
 from mirror_engine.errors import StorageUnavailable
@@ -20,7 +20,6 @@ from mirror_engine.tables.log.record import FORMAT
 # each with tables on the disk: no part of the quick look
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
 
-NO_STOP = threading.Event()
 ORDERS = TableName("", "Orders")
 
 

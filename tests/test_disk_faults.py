@@ -5,10 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import os
-import threading
 
 import pytest
-from shop import Shop, row
+from shop import NO_STOP, Shop, row
 from small_disk import SmallDisk, read_only, run, small_disk
 
 from mirror_engine import RunResult
@@ -21,7 +20,6 @@ from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.log.commit import put_commit
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_attempt")]
-NO_STOP = threading.Event()
 
 
 @pytest.fixture

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import shutil
-import threading
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 from lake import NO_ROWS, Lake
-from shop import TYPES, SharedMemoryWriter, Shop, row
+from shop import NO_STOP, TYPES, SharedMemoryWriter, Shop, row
 
 from mirror_engine.errors import CommitConflict
 from mirror_engine.landing_zone.layout import ENGINE
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
-
-NO_STOP = threading.Event()
 
 
 def foreign(shop, table="Orders"):

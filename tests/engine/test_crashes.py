@@ -7,15 +7,12 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
 import pytest
 from eventful_zone import EventfulZone, check
 from memory_storage import MemoryStorage
-from quick_folder import quick_folder
 from scripted_faults import Fault, Script, faulty
 
-import mirror_engine.engine.cycle
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
@@ -53,17 +50,9 @@ class FlatStorage:
         return self
 
 
-@pytest.fixture
-def ram():
-    """A folder in memory where the machine has one: it holds the ledgers."""
-    with quick_folder() as folder:
-        yield Path(folder)
-
-
 @pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    monkeypatch.setattr(passthrough, "MIN_BYTES", 1)  # loads are added unchanged
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
+def small_loads_are_added_unchanged(monkeypatch, one_attempt):  # noqa: ARG001 - a run is short
+    monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
 
 
 class World:
@@ -157,10 +146,9 @@ def test_every_method_of_both_ports_is_among_the_failing_calls(ram):
     [("storage", "kept"), ("storage", "kept", FlatStorage), ("writer", "kept"), ("writer", "lost before")],
     ids=["storage", "storage without folders", "writer", "writer without a ledger"],
 )
-def test_a_failure_at_any_call_loses_and_doubles_nothing(ram, monkeypatch, case, fault):
+def test_a_failure_at_any_call_loses_and_doubles_nothing(ram, case, fault):
     """LZ-4.18."""
     port, before, *shape = case
-    monkeypatch.setattr(mirror_engine.engine.cycle, "MAX_SYNC_ATTEMPTS", 1)
     made = World.made(ram, *shape)
     total = len(calls_of(made, ram / "counting", port, before))
     assert 10 < total < MAX_CALLS

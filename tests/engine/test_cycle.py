@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 import pytest
 from scripted_faults import Script, faulty
-from shop import Shop, row
+from shop import NO_STOP, Shop, row
 
 from mirror_engine.engine.replayer import Replayer
 from mirror_engine.errors import RootLocked, TableDamaged
@@ -20,13 +20,7 @@ from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE, TABLES_FILE
 from mirror_engine.storage import local
 from mirror_engine.storage.local import LocalStorage
 
-NO_STOP = threading.Event()
 TABLES = [f"T{number}" for number in range(5)]
-
-
-@pytest.fixture
-def shop(tmp_path):
-    return Shop(tmp_path)
 
 
 def test_a_cycle_follows_at_once_until_one_finds_nothing_to_do(shop):

@@ -8,7 +8,7 @@ import threading
 import pytest
 from filelock import FileLock
 from scripted_faults import Failing, faulty
-from shop import TYPES, Shop, row
+from shop import NO_STOP, TYPES, Shop, row
 
 import mirror_engine.engine.cycle
 from mirror_engine import Config, RunResult
@@ -25,13 +25,6 @@ from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.usefixtures("one_attempt")
-
-NO_STOP = threading.Event()
-
-
-@pytest.fixture
-def shop(tmp_path):
-    return Shop(tmp_path / "shop")
 
 
 def failing(shop, pattern, error=StorageUnavailable):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
-from quick_folder import quick_folder
 from shop import Shop, name, row
 
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
@@ -101,11 +99,10 @@ def waiting(shop):
 
 
 @pytest.fixture
-def shop():
-    with quick_folder() as folder:
-        shop = Shop(Path(folder))
-        shop.publisher.table("T", keys=["id"])
-        yield shop
+def shop(ram):
+    shop = Shop(ram)
+    shop.publisher.table("T", keys=["id"])
+    return shop
 
 
 @pytest.mark.parametrize("case", list(PASSED_OVER))

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from quick_folder import quick_folder
 from shop import Shop, name, row
 
 from mirror_engine import RunResult
@@ -75,23 +74,17 @@ BOMBS = {
 
 
 @pytest.fixture
-def home():
-    """A folder with a ROOT, and one next to it that nothing may touch."""
-    with quick_folder() as folder:
-        for each in ("root", "outside"):
-            (Path(folder) / each).mkdir()
-        (Path(folder) / "outside/secret").write_bytes(parquet(pa.table({"id": [7]})))
-        yield Path(folder)
+def outside(ram):
+    """A folder next to ROOT that nothing may touch."""
+    folder = ram / "outside"
+    folder.mkdir()
+    (folder / "secret").write_bytes(parquet(pa.table({"id": [7]})))
+    return folder
 
 
 @pytest.fixture
-def outside(home):
-    return home / "outside"
-
-
-@pytest.fixture
-def shop(home, outside):
-    shop = Shop(home / "root", max_row_size=ROW_BYTES, delete_processed_after_seconds=0)
+def shop(ram, outside):
+    shop = Shop(ram / "root", max_row_size=ROW_BYTES, delete_processed_after_seconds=0)
     bad = shop.publisher.table("Bad", keys=["id"])
     bad.insert({"id": 1})
     shop.other = shop.orders("Other")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from shop import Shop, row
+from shop import NO_STOP, Shop, row
 
 from mirror_engine.engine import maintenance as upkeep_module
 from mirror_engine.engine.maintenance import MaintenanceScheduler
@@ -20,7 +20,6 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 pytestmark = pytest.mark.slow
 
 SECONDS = 60.0
-NO_STOP = threading.Event()
 
 
 class Watched(MemoryDeltaWriter):

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from held import NO_STOP, HeldShop
+from held import HeldShop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
-from shop import name, row
+from shop import NO_STOP, name, row
 
 import mirror_engine.engine.cycle
 from mirror_engine.engine.janitor import Janitor
@@ -28,9 +28,8 @@ ORDERS, ITEMS = "dbo/Orders", "dbo/Items"
 
 
 @pytest.fixture
-def shop():
-    with quick_folder() as root:
-        yield HeldShop(Path(root), max_batch_files=1, poll_interval_seconds=60.0)
+def shop(ram):
+    return HeldShop(ram, max_batch_files=1, poll_interval_seconds=60.0)
 
 
 def test_changes_of_other_tables_are_applied_while_one_commits(shop):

@@ -26,11 +26,6 @@ pytestmark = pytest.mark.usefixtures("one_attempt")
 BY_TIME = "LastUpdateTimeFileDetection"
 
 
-@pytest.fixture
-def shop(tmp_path):
-    return Shop(tmp_path / "shop")
-
-
 def rebuilt(shop, *tables, parts=None, **options):
     """What a rebuild drops, moves and loses."""
     plans = []

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from unittest.mock import Mock
 
 import pytest
 from scripted_faults import Failing, faulty
-from shop import Shop, name, row
+from shop import NO_STOP, Shop, name, row
 
 from mirror_engine.engine.cycle import RunResult
 from mirror_engine.errors import CommitFailed
@@ -20,7 +19,6 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
-NO_STOP = threading.Event()
 ORDERS = TableName("", "Orders")
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import threading
 from functools import cache
 from pathlib import Path
 
 import pytest
 from quick_folder import quick_folder
 from scripted_faults import Script, faulty
-from shop import Shop, name, row
+from shop import NO_STOP, Shop, name, row
 
 from mirror_engine import RunResult
 from mirror_engine.events import TableDropped
@@ -21,14 +20,7 @@ from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.storage.local import LocalStorage
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
-NO_STOP = threading.Event()
 NOON = 1_700_000_000 * 10**9
-
-
-@pytest.fixture
-def ram():
-    with quick_folder() as folder:
-        yield Path(folder)
 
 
 class Moment(Script):

@@ -8,7 +8,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from shop import TYPES, row
+from shop import NO_STOP, TYPES, row
 from store_publisher import StorePublisher, everything
 
 from mirror_engine import Config, Mirror, RunResult
@@ -22,7 +22,6 @@ from mirror_engine.storage.stores import object_store
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
-NO_STOP = threading.Event()
 
 
 class StoreShop:

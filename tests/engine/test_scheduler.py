@@ -6,6 +6,7 @@ import threading
 from collections import deque
 
 import pytest
+from shop import NO_STOP
 
 from mirror_engine.clock import Clock
 from mirror_engine.engine.planner import Plan
@@ -15,7 +16,6 @@ from mirror_engine.errors import InternalError, SetupError, StorageUnavailable
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import CaughtUp
 
-NO_STOP = threading.Event()
 ORDERS, ITEMS, STORES = (TableName("", name) for name in ("Orders", "Items", "Stores"))
 
 

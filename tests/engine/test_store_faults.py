@@ -16,7 +16,6 @@ from scripted_faults import Fault, Script, faulty
 from shop import TYPES, row
 from store_publisher import StorePublisher
 
-import mirror_engine.engine.cycle
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.storage.stores import open_storage
@@ -32,10 +31,8 @@ SYNCS = 4  # a fault may take the first one, and what it left the second
 
 
 @pytest.fixture(autouse=True)
-def state(tmp_path, monkeypatch):
+def state(tmp_path, monkeypatch, one_attempt):  # noqa: ARG001 - a run is short
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path))
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(mirror_engine.engine.cycle, "MAX_SYNC_ATTEMPTS", 1)
 
 
 class World:

@@ -17,11 +17,6 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 
 @pytest.fixture
-def shop(tmp_path):
-    return Shop(tmp_path / "shop")
-
-
-@pytest.fixture
 def mirror(shop):
     with MirrorInTest(shop.root, writer=MemoryDeltaWriter()) as mirror:
         yield mirror

@@ -5,12 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from shop import Shop
-
-
-@pytest.fixture
-def shop(tmp_path):
-    return Shop(tmp_path)
 
 
 @pytest.fixture
