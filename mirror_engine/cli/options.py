@@ -51,7 +51,7 @@ READING = (*LISTING, "all_null_columns", "naive_timestamps")  # of those that re
 ROOT_VARIABLE = "MIRROR_ENGINE_ROOT"
 DAY = 86_400  # seconds
 WIDTH = 100  # of help, at most
-SHOWN_SECONDS = 10.0  # between two lines on downloads
+SHOWN_SECONDS = {True: 2.0, False: 10.0}  # between two lines on downloads, on a terminal or elsewhere
 CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": WIDTH,
@@ -185,7 +185,7 @@ class Downloads:
 
     def _show(self, doing: str, files: int) -> None:
         with self._lock:
-            if not self._is_quiet and time.monotonic() - self._shown_at >= SHOWN_SECONDS:
+            if not self._is_quiet and time.monotonic() - self._shown_at >= SHOWN_SECONDS[sys.stderr.isatty()]:
                 self._shown_at = time.monotonic()
                 sys.stderr.write(f"{doing} {count(files, 'file')}\n")
 
