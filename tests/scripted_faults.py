@@ -60,6 +60,20 @@ class Failing(Script):
         return super().run(name, call)
 
 
+class Acting(Script):
+    """A script in which something is done, once, before a call: of these words, or of that number."""
+
+    def __init__(self, when, act):
+        super().__init__()
+        self.when, self.act = when, act
+
+    def run(self, name, call):
+        if self.act and (self.when == len(self.calls) + 1 or re.match(str(self.when), name)):
+            act, self.act = self.act, None
+            act()
+        return super().run(name, call)
+
+
 def faulty(port, script):
     """The same `Storage` or `DeltaWriter`, whose calls fail as the script says; `close` never fails."""
     return _Faulty(port, script)

@@ -35,6 +35,17 @@ CODE = re.compile(r"ME\d{3}")
 # Codes that cannot be met on one machine in a test, each with its reason; none so far
 NOT_RAISED: dict[str, str] = {}
 
+# Runs the program of a path with its folder among those of modules, and looks for one of its folders as a module
+PROBE = """
+import importlib.util, runpy, sys
+sys.argv[:] = [sys.argv[1], "--help"]
+sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as ended:
+    print(ended.code, importlib.util.find_spec("landing_zone"))
+"""
+
 
 def name_of(path: Path) -> str:
     return path.relative_to(HOME).as_posix()
@@ -174,6 +185,14 @@ def heavy_modules_of(*words: str) -> list[str]:
     code, *heavy = done.stderr.split()
     assert code == "0"
     return heavy
+
+
+@pytest.mark.slow
+def test_run_by_its_path_it_takes_no_folder_of_its_own_for_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, PACKAGE / "__main__.py"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "0 None"
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from quick_folder import quick_folder
-from scripted_faults import Script, faulty
+from scripted_faults import Acting, Script, faulty
 from shop import NO_STOP, Shop, name, row
 
 from mirror_engine import RunResult
@@ -21,20 +21,6 @@ from mirror_engine.storage.local import LocalStorage
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
 NOON = 1_700_000_000 * 10**9
-
-
-class Moment(Script):
-    """Before the call of that number, over both ports, something is done."""
-
-    def __init__(self, number, act):
-        super().__init__()
-        self.number = number
-        self.act = act
-
-    def run(self, name, call):
-        if len(self.calls) + 1 == self.number:
-            self.act()
-        return super().run(name, call)
 
 
 class Zone:
@@ -103,7 +89,7 @@ class Zone:
     ],
 )
 def test_whatever_happens_at_any_moment_of_a_cycle_rows_are_of_one_file_never_of_two(ram, act, outcomes):
-    counting = Moment(0, None)
+    counting = Script()
     zone = Zone(ram / "counting")
     zone.shop.writer = faulty(zone.shop.writer, counting)
     zone.sync(counting)
@@ -111,7 +97,7 @@ def test_whatever_happens_at_any_moment_of_a_cycle_rows_are_of_one_file_never_of
     seen = []
     for number in range(1, len(counting.calls) + 1):
         zone = Zone(ram / f"{number}")
-        script = Moment(number, getattr(zone, act))
+        script = Acting(number, getattr(zone, act))
         zone.shop.writer = faulty(zone.shop.writer, script)
         zone.sync(script)
         assert any(zone.shop.sync().result is RunResult.CAUGHT_UP for _ in range(3))

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from scripted_faults import Failing, Script, faulty
+from scripted_faults import Acting, Failing, Script, faulty
 from shop import TYPES, Shop, name, row
 
 from mirror_engine.cli.main import main
@@ -160,33 +160,19 @@ def test_a_failure_at_one_file_keeps_the_others_and_the_next_run_goes_on(shop, t
     assert len(tree(tmp_path / "here")) == len(tree(shop.root))
 
 
-class Changing:
+def changing(root, act):
     """A storage whose publisher or janitor acts before a file is opened."""
-
-    def __init__(self, root, act):
-        self._storage, self._act = LocalStorage(root), act
-
-    def __getattr__(self, name):
-        return getattr(self._storage, name)
-
-    def scan(self, _folder):
-        return self
-
-    def open(self, path):
-        if self._act is not None and path.endswith(f"Orders/{name(3)}"):
-            act, self._act = self._act, None
-            act()
-        return self._storage.open(path)
+    return faulty(LocalStorage(root), Acting(f"open .*Orders/{name(3)}", act))
 
 
 def test_a_file_that_is_archived_meanwhile_is_copied(shop, tmp_path):
-    plan = pull(shop, tmp_path / "here", Changing(shop.root, shop.sync))
+    plan = pull(shop, tmp_path / "here", changing(shop.root, shop.sync))
     assert len(plan.files) == len(tree(tmp_path / "here")) == len(tree(shop.root))
 
 
 def test_a_file_that_is_replaced_meanwhile_is_copied_whole_with_its_time(shop, tmp_path):
     path = f"Orders/{name(3)}"
-    pull(shop, tmp_path / "here", Changing(shop.root, lambda: shop.publisher.put(path, b"x" * 2_000_000)))
+    pull(shop, tmp_path / "here", changing(shop.root, lambda: shop.publisher.put(path, b"x" * 2_000_000)))
     assert tree(tmp_path / "here")[path] == tree(shop.root)[path]
     assert not pull(shop, tmp_path / "here").files
 
@@ -201,7 +187,7 @@ def test_a_file_that_never_rests_or_is_gone_ends_the_pull(shop, tmp_path):
 
     with pytest.raises(ConcurrentModification, match="while it was read"):
         pull(shop, tmp_path / "here", Growing(shop.root))
-    removed = Changing(shop.root, (shop.publisher / "Orders" / name(3)).unlink)
+    removed = changing(shop.root, (shop.publisher / "Orders" / name(3)).unlink)
     with pytest.raises(ConcurrentModification, match="was removed"):
         pull(shop, tmp_path / "other", removed)
 
