@@ -237,9 +237,9 @@ def adls_server(emulator) -> StoreServer:
     return StoreServer("ADLS Gen2", url, environment, emulator.plan.store)
 
 
-@pytest.fixture(scope="session", params=["onelake_server", "azurite", "s3_server"])
+@pytest.fixture(scope="session", params=["onelake_server", "adls_server", "azurite", "s3_server"])
 def store_server(request) -> StoreServer:
-    """Each server in turn but ADLS, which differs from OneLake in its endpoint and credential alone."""
+    """Each server in turn."""
     return request.getfixturevalue(request.param)
 
 

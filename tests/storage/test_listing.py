@@ -114,7 +114,7 @@ def poller_of(root):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("server", "lists"), [("onelake_server", 3), ("s3_server", 5)])
+@pytest.mark.parametrize(("server", "lists"), [("onelake_server", 3), ("azurite", 3), ("s3_server", 5)])
 def test_a_scan_of_1010_tables(request, server, lists):
     """The figures of docs/stores.md; without metadata, which only a first scan reads."""
     server = request.getfixturevalue(server)

@@ -17,7 +17,7 @@ from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.stores import open_storage
 
-STORES = ["onelake_server", "azurite", "s3_server"]  # ADLS is to storage what OneLake is
+STORES = ["onelake_server", "adls_server", "azurite", "s3_server"]
 
 
 @pytest.fixture(params=["memory", "local", *(pytest.param(name, marks=pytest.mark.slow) for name in STORES)])
