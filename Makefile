@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo    a small landing zone becomes Delta tables, in demo/'
-	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, about a minute'
+	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, 20 seconds'
 	@echo 'make test    make check, then every other test, with real Spark and Delta'
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'

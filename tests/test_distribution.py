@@ -37,6 +37,7 @@ def texts():
     return {path.relative_to(HOME).as_posix(): path.read_text(encoding="utf-8") for path in files}
 
 
+@pytest.mark.slow
 def test_every_extra_that_is_named_exists():
     named = {
         (extra.strip(), name)

@@ -86,6 +86,7 @@ def unknown_words(line):
     return [f"{line}: {flag}" for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", text)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_of_pages_exist_with_their_options(page):
     text = (HOME / page).read_text(encoding="utf-8")
@@ -149,6 +150,7 @@ def test_pages_do_not_depend_on_the_terminal(monkeypatch):
     assert narrow == [reference_pages(), commands()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -16,6 +16,7 @@ from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
+pytestmark = pytest.mark.slow
 REAL_ZONES = Path(os.environ.get("MIRROR_TEST_REAL_ZONES", Path(__file__).parents[2] / "shared/landing_zones"))
 NAMES = ("bc2adls-replay", "ms-openmirroring-sdk", "openmirroring-faker")
 # by Delta type, how a value that text may write is read; `golden` reads all others

@@ -17,6 +17,7 @@ from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
+pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "5"))
 SPARK_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "3"))
 STORE_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "1"))
@@ -36,7 +37,6 @@ def kill(killer, writer, kills):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 @pytest.mark.timeout(max(300, 70 * SPARK_KILLS))
 def test_killed_at_chosen_moments_nothing_is_lost_doubled_or_reordered(tmp_path, mirror_writer):
     """LZ-4.18."""
@@ -44,14 +44,12 @@ def test_killed_at_chosen_moments_nothing_is_lost_doubled_or_reordered(tmp_path,
     kill(killer, mirror_writer(killer.root), SPARK_KILLS)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(max(300, 70 * KILLS))
 def test_killed_without_spark_nothing_is_lost_doubled_or_reordered(tmp_path):
     killer = Killer(tmp_path, SEED, "deltalake", cheap_part=0.3)
     kill(killer, DeltalakeWriter(killer.root / TABLES, killer.root / SCRATCH), KILLS)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(max(300, 70 * STORE_KILLS))
 def test_killed_in_a_store_nothing_is_lost_doubled_or_reordered(tmp_path, store, monkeypatch):
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path / "state"))
@@ -59,7 +57,6 @@ def test_killed_in_a_store_nothing_is_lost_doubled_or_reordered(tmp_path, store,
     kill(killer, DeltalakeWriter(killer.root / TABLES, tmp_path / "scratch"), STORE_KILLS)
 
 
-@pytest.mark.slow
 def test_whenever_the_engine_runs_the_publisher_of_the_kills_ends_the_same(tmp_path):
     killer, writer = Killer(tmp_path, 1, cheap_part=0.5), MemoryDeltaWriter()
     for number in range(60):

@@ -30,6 +30,7 @@ def test_rows_in_another_order_and_zones_written_otherwise_are_equal(tmp_path, o
     assert fingerprint(tmp_path / "a", orders) == fingerprint(tmp_path / "b", turned)
 
 
+@pytest.mark.slow
 def test_a_single_value_in_any_column_or_a_row_twice_makes_a_difference(tmp_path, orders):
     def found(name, table):
         pq.write_table(table, tmp_path / name)

@@ -35,6 +35,7 @@ signal.pause()
 """
 
 
+@pytest.mark.slow
 def test_a_file_counts_as_applied_when_a_commit_adds_data_and_not_before(tmp_path):
     applied, whole = until_applied([sys.executable, "-c", APPLY, str(tmp_path / "log")], tmp_path / "log")
     assert 0.3 <= applied <= whole - 0.3

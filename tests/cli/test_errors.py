@@ -163,6 +163,7 @@ def test_a_signal_in_the_midst_of_a_wait_is_not_lost():
         assert not stopping.interrupted
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 def test_a_signal_that_another_thread_takes_ends_the_wait():
     """A system may hand it to any thread; it is the main thread that has to hear of it."""

@@ -30,6 +30,7 @@ def test_a_second_engine_ends_with_4(shop, cli, command, monkeypatch):
     assert (printed.code, "another engine" in printed.err) == (4, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [
@@ -78,6 +79,7 @@ def test_sync_and_wait_do_not_hide_ignored_data_behind_tables_that_have_caught_u
     assert (waited.code, "All 2 tables have caught up, but 2 paths with data are ignored (" in waited.out) == (0, True)
 
 
+@pytest.mark.slow
 def test_run_waits_in_an_empty_folder_for_a_zone_to_come(cli, tmp_path):
     threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
     assert cli("run", tmp_path, "--poll-interval", "50ms").code == 0

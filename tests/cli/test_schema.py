@@ -29,6 +29,7 @@ METADATA, PARTNER, CONFIG = (Draft202012Validator(schema_of(name)) for name in (
 BEYOND = {"ME011: given twice", "ME011: declared twice", "ME056: Encoding"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_a_schema_that_says_what_it_is_of_and_needs_no_other_file(name, cli):
     found = schema_of(name)
@@ -81,6 +82,7 @@ def agree(content):
         assert (metadata is None) == bool(errors), (content, diagnostics, errors)
 
 
+@pytest.mark.slow
 def test_the_metadata_of_every_fixture_is_judged_as_by_the_parser():
     for path in FIXTURES:
         agree(path.read_bytes())
@@ -128,6 +130,7 @@ TEXTS += "spark keep fabric cluster insert-only untyped ntz both local[2]"
 TOML += [f"'{text}'" for text in TEXTS.split()]
 
 
+@pytest.mark.slow
 def test_every_value_of_every_option_is_judged_as_by_the_configuration(tmp_path):
     for name, text in product([*map(option_name, options()), "unknown"], TOML):
         (tmp_path / CONFIG_FILE).write_text(f'"$schema" = "config.schema.json"\n{name} = {text}\n', encoding="utf-8")

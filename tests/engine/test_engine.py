@@ -34,6 +34,7 @@ def failing(shop, pattern, error=StorageUnavailable):
 # batches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "commits"),
     [({}, 1), ({"max_batch_files": 1}, 3), ({"max_batch_size": 1}, 3), ({"max_batch_size": "two files"}, 2)],
@@ -131,6 +132,7 @@ def test_a_table_that_failed_is_left_alone_until_its_pause_is_over(tmp_path, mon
     assert len([event for event in shop.events if isinstance(event, BatchStarted)]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unreadable", ["", "/Orders", "/Sales.schema"])
 def test_what_cannot_be_listed_drops_nothing_is_retried_and_stops_no_other(shop, unreadable):
     """LZ-7.2."""
@@ -257,6 +259,7 @@ def test_a_folder_that_stood_back_takes_no_table_with_it_when_it_goes(shop):
     assert shop.ids("dbo.Orders") == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay", [0.0, 60.0])
 def test_a_folder_renamed_into_a_schema_is_filled_from_scratch(tmp_path, delay):
     shop = Shop(tmp_path, drop_delay_seconds=delay, workers=1)

@@ -47,6 +47,7 @@ def drops(shop):
     return [event for event in shop.events if isinstance(event, TableDropped)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]])
 def test_a_folder_that_begins_again_is_a_recreated_one(shop, numbers):
     recreate(shop, *numbers)
@@ -86,6 +87,7 @@ def land_again(shop, number, *ids):
     shop.orders().insert(*map(row, ids), name=name(number))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "act",
     {

@@ -90,6 +90,7 @@ def test_one_engine_holds_it_and_the_other_says_who_and_since_when(machines):
         pass  # it was released
 
 
+@pytest.mark.slow
 def test_it_is_renewed_while_it_is_held_and_free_at_once_when_it_was_released(machines):
     one, two = machines
     with one.hold() as held:
@@ -112,6 +113,7 @@ def test_the_ledger_of_a_machine_is_that_of_the_last_engine_or_not(machines):
     assert found == [False, True, False, False, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skew", [-3600.0, 3600.0])
 def test_another_machine_waits_until_a_lease_has_expired_whatever_its_clock_says(machines, monkeypatch, skew):
     one, two = machines
@@ -158,6 +160,7 @@ def test_the_thread_that_renews_finds_the_loss_too(machines):
             held.check()
 
 
+@pytest.mark.slow
 def test_a_lease_that_somebody_removed_is_made_again(machines):
     one, two = machines
     with one.hold() as held:
@@ -190,6 +193,7 @@ class Answers:
         return self.file.write(content, before) if fault == "doubled" else done
 
 
+@pytest.mark.slow
 def test_a_repeated_request_is_no_loss(machines):
     one, _ = machines
     one.file = Answers(one.file, "doubled", "doubled", "doubled")
@@ -198,6 +202,7 @@ def test_a_repeated_request_is_no_loss(machines):
         held.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["refused", "lost", "late"])
 def test_an_unanswered_renewal_is_repeated_before_anything_is_written(machines, fault):
     one, _ = machines
@@ -211,6 +216,7 @@ def test_an_unanswered_renewal_is_repeated_before_anything_is_written(machines, 
         held.check()
 
 
+@pytest.mark.slow
 def test_a_lease_whose_taking_was_answered_late_is_renewed_before_anything_is_written(machines):
     one, two = machines
     one.file = Answers(one.file, "late")
@@ -236,6 +242,7 @@ def test_after_a_crash_or_an_unanswered_start_the_same_machine_goes_on_at_once(m
         assert time.monotonic() - started < 0.2
 
 
+@pytest.mark.slow
 def test_two_that_start_at_once_are_one(machines):
     barrier, results = threading.Barrier(8), []
 
@@ -267,6 +274,7 @@ def test_a_lease_that_cannot_be_read_is_a_strangers(machines, store, content):
         pytest.fail("it may be held")
 
 
+@pytest.mark.slow
 def test_a_lease_that_cannot_be_read_expires(machines, store):
     store.put("lease", b"{}")
     machines[0].memory.write_text("")  # of a machine that failed
@@ -313,6 +321,7 @@ def test_a_lease_grows_old_by_any_clock(machines, monkeypatch, wrong):
             held.check()
 
 
+@pytest.mark.slow
 def test_a_check_costs_a_request_only_where_the_last_renewal_is_too_old(machines, monkeypatch):
     one, _ = machines
     with one.hold() as held:

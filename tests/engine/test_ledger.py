@@ -117,6 +117,7 @@ HARMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_ledger_is_put_aside_and_begun_again(path, harm):
     tables_after(path, (ORDERS, MANY))
@@ -134,6 +135,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "value"),
     [

@@ -155,6 +155,7 @@ def test_a_file_that_lands_while_its_table_is_cleaned_is_applied_at_once(shop, m
     assert shop.ids() == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("until", ["dropping", "committing"])
 def test_a_folder_renamed_into_a_schema_waits_for_the_batch_of_the_old_one(shop, until):
     orders = shop.orders()
@@ -232,6 +233,7 @@ def test_events_without_end_starve_no_table(tmp_path):
     assert {table: shop.ids(table) for table in tables} == {key: [1] for key in tables}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", ["a poll", "a pause of the zone"])
 def test_scans_slower_than_the_poll_interval_starve_no_table(tmp_path, monkeypatch, pause):
     shop = HeldShop(tmp_path, workers=1, poll_interval_seconds=0.01 if pause == "a poll" else 60.0)

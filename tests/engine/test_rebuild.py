@@ -44,6 +44,7 @@ def moved_away(shop, number=3, **options):
     return orders
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
 def test_a_rebuild_that_loses_rows_drops_nothing_unless_that_is_accepted(shop, ledger):
     """LZ-7.7."""
@@ -63,6 +64,7 @@ def test_a_rebuild_that_loses_rows_drops_nothing_unless_that_is_accepted(shop, l
     assert isinstance(shop.status().state, Blocked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
 @pytest.mark.parametrize("archive", ["ready", "processed"])
 def test_a_replay_moves_archived_files_back_and_rebuilds_all_rows(tmp_path, archive, ledger):
@@ -94,6 +96,7 @@ def test_partitions_are_replayed_from_their_archives(shop):
     assert shop.ids() == [11, 12, 21, 22, 23]
 
 
+@pytest.mark.slow
 def test_one_table_is_rebuilt_and_the_others_stay(shop):
     moved_away(shop)
     shop.orders("Other").insert(row(9))
@@ -126,6 +129,7 @@ def test_archived_files_of_an_earlier_life_stay_where_they_are(shop):
     assert shop.ids() == [7]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("harm", "reason"),
     [
@@ -153,6 +157,7 @@ def test_a_replay_without_all_files_is_refused_and_moves_nothing(shop, harm, rea
     assert (shop.ids(), sorted(folder.rglob("*"))) == ([1, 2, 3], before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copy", ["anew", "with its time", "in the other archive"])
 def test_without_the_ledger_a_file_landed_later_or_one_of_two_is_not_taken_for_the_applied_one(shop, copy):
     orders = moved_away(shop)
@@ -177,6 +182,7 @@ def test_without_the_ledger_a_file_landed_later_alone_is_not_taken_for_the_appli
         rebuilt(shop, replay=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("commits", [2, 3])
 def test_files_that_a_cleaned_up_log_no_longer_names_are_lost(shop, monkeypatch, commits):
     moved_away(shop, 4, strategy=BY_TIME)
@@ -191,6 +197,7 @@ def test_files_that_a_cleaned_up_log_no_longer_names_are_lost(shop, monkeypatch,
     assert shop.ids() == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
 @pytest.mark.parametrize("strategy", ["SequentialFileName", BY_TIME])
 def test_an_applied_file_that_is_back_is_archived_again(tmp_path, strategy, ledger):
@@ -226,6 +233,7 @@ def test_an_applied_file_without_rows_that_grew_since_is_no_longer_the_same(shop
         rebuilt(shop, replay=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_moved_by_copy", [False, True])
 def test_a_late_file_would_be_read_in_another_order(shop, is_moved_by_copy):
     orders = shop.orders(strategy=BY_TIME)
@@ -243,6 +251,7 @@ def test_a_copied_root_is_replayed(shop, tmp_path):
     assert rebuilt(copy, replay=True) == (["Orders"], 2, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", ["moving", "dropping", "forgetting"])
 def test_a_rebuild_that_was_killed_loses_nothing_and_can_be_repeated(shop, monkeypatch, killed):
     moved_away(shop)

@@ -57,6 +57,7 @@ def test_files_without_rows_and_types_are_done_but_make_no_table(shop):
     assert all((shop.publisher.path / "Orders" / name(number)).exists() for number in (1, 2, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_the_first_file_with_a_type_makes_the_table(shop, is_lost):
     shop.publisher.table("Orders", keys=["id"])
@@ -75,6 +76,7 @@ def test_the_first_file_with_a_type_makes_the_table(shop, is_lost):
     assert shop.status().watermarks == {"": 3}
 
 
+@pytest.mark.slow
 def test_the_first_commit_names_the_files_before_it_so_that_all_can_be_replayed_without_the_ledger(shop):
     shop.publisher.table("Orders", keys=["id"])
     land(shop, 1, **nothing("id", "city"))
@@ -89,6 +91,7 @@ def test_the_first_commit_names_the_files_before_it_so_that_all_can_be_replayed_
     assert rows(shop) == [{"id": "2"}, {"id": "3"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 1000])
 def test_a_table_may_be_there_before_its_key_is(tmp_path, batch):
     writer = DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH)

@@ -213,6 +213,7 @@ def fabric_s(tmp_path):
     return copy
 
 
+@pytest.mark.slow
 def test_status_says_what_fabric_says_what_it_waits_for_and_what_it_would_reject(fabric_s, capsys):
     before = {path: path.stat().st_mtime_ns for path in fabric_s.rglob("*")}
     assert main(["status", "--check", str(fabric_s)]) == 3
@@ -230,6 +231,7 @@ def test_status_says_what_fabric_says_what_it_waits_for_and_what_it_would_reject
     assert {path: path.stat().st_mtime_ns for path in fabric_s.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_status_as_json_has_fabric_s_words_and_ours(fabric_s, capsys):
     main(["status", "--json", str(fabric_s)])
     found = json.loads(capsys.readouterr().out)
@@ -242,6 +244,7 @@ def test_status_as_json_has_fabric_s_words_and_ours(fabric_s, capsys):
     assert states == [("4", "pending"), ("5", "rejected"), ("6", "pending"), *((n, "applied") for n in "123")]
 
 
+@pytest.mark.slow
 def test_trace_and_plan_go_on_from_fabric_s_progress(fabric_s, capsys):
     assert main(["plan", "-C", str(fabric_s), "--table", "Stock"]) == 0
     assert "apply 3 files" in capsys.readouterr().out

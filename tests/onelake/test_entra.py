@@ -48,6 +48,7 @@ def environment(emulator, monkeypatch):
     return values
 
 
+@pytest.mark.slow
 def test_any_tenant_client_and_secret_gets_a_token_of_an_hour(emulator):
     form = urlencode(GRANT | {"scope": "https://storage.azure.com/.default"}).encode()
     status, reported = asked(emulator, "POST", "/any-tenant/oauth2/v2.0/token", form)

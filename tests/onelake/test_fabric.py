@@ -104,6 +104,7 @@ def with_payload(payload):
     return {"displayName": "x", "definition": {"parts": [part]}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expected", "body"),
     [

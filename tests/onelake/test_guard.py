@@ -177,6 +177,7 @@ def test_what_is_no_address_is_refused(address):
         Listening(address, allow_remote=True, token=TOKEN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", ["with a space in it", "täglich-anderer-ton", "line\nline-line-line", ""])
 def test_a_token_must_fit_in_a_header(token):
     with pytest.raises(UsageError, match="token"):

@@ -106,6 +106,7 @@ ODD = ["", ".", "..", ".x", " x", "x ", "x.", "\ud800", *(f"a{letter}b" for lett
 TAKEN = ["x" * 230, "é" * 120, "onelake", "1b4e28ba-2fa1-11d2-883f-0016d3cca427", "db.MirroredDatabase"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ODD, *TAKEN])
 def test_names_that_no_folder_can_have_everywhere_are_refused(storage, items, workspace, name):
     item = items.create(workspace, "db")

@@ -69,6 +69,7 @@ def test_a_listing_may_start_at_any_name_whether_it_is_there_or_not(shared, tree
     assert len(names(shared.lake.list(top, recursive=True))) == len(folders)
 
 
+@pytest.mark.slow
 def test_a_listing_looks_up_no_more_than_it_shows(zone, monkeypatch):
     for number in range(1500):
         (zone.storage._root / zone.at("").path / f"T/{number:05}").parent.mkdir(parents=True, exist_ok=True)
@@ -552,6 +553,7 @@ ATTEMPTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "attempt"), ATTEMPTS, ids=lambda value: getattr(value, "name", ""))
 def test_rejected_requests_change_nothing(filled, code, attempt):
     with refused(code):
@@ -565,6 +567,7 @@ CREATIONS = {"create_folder", "create_file", "put", "put_block_list", "copy"}
 REFUSED = Code.OperationNotAllowedOnThePath
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "code", "code_of_creation"),
     [

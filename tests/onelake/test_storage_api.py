@@ -65,6 +65,7 @@ def renaming(source, **headers):
     return {"headers": {"x-ms-rename-source": source, **headers}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "target", "sent", "expected"),
     [
@@ -123,6 +124,7 @@ def test_a_current_copy_is_not_sent_again(client):
     assert (known.status_code, known.content) == (304, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -146,6 +148,7 @@ def test_a_file_is_renamed_in_all_the_ways_that_clients_write(client, source):
     assert client.head(f"{URL}/T/%C3%BC").status_code == 404
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -169,6 +172,7 @@ def test_ways_out_keys_and_other_hosts_are_no_source(client, source, header):
     assert client.head(f"{URL}/stolen").status_code == 404
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("headers", "status", "shown", "content"),
     [
@@ -485,6 +489,7 @@ PART = b"--b\r\nContent-Type: application/http\r\n\r\nDELETE %s HTTP/1.1\r\n\r\n
 NESTED = [b"--b%d\r\nContent-Type: multipart/mixed; boundary=b%d\r\n\r\n" % (n, n + 1) for n in range(2_000)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "statuses"),
     [

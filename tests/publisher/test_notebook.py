@@ -76,6 +76,7 @@ def test_rows_are_shown_sorted_by_key_and_escaped(mirror):
         mirror.show("nothing")
 
 
+@pytest.mark.slow
 def test_validate_trace_and_diff_are_at_hand(mirror):
     report = mirror.validate()
     assert (report.is_failing, [table.name for table in report.tables]) == (False, ["Empty", "Orders"])

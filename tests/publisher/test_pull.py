@@ -96,6 +96,7 @@ def test_an_archived_file_stays_archived_where_a_new_one_has_its_name(shop, tmp_
     assert codes[0] == codes[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [0, 1, 3])
 def test_stopped_between_any_two_files_it_goes_on(shop, tmp_path, monkeypatch, stop):
     monkeypatch.setattr("mirror_engine.publisher.pull.WORKERS", 1)
@@ -233,6 +234,7 @@ def test_tables_and_times_choose(shop, tmp_path):
         pull(shop, tmp_path / "none", tables=["Nothing"])
 
 
+@pytest.mark.slow
 def test_it_refuses_other_folders_and_sources(shop, tmp_path):
     here = tmp_path / "here"
     pull(shop, here)

@@ -35,6 +35,7 @@ def test_the_report_of_the_page_is_the_one_printed():
     assert f"```text\n{printed}\n```" in PAGE
 
 
+@pytest.mark.slow
 def test_the_failure_of_the_page_is_the_one_printed(pytester):
     report = next(text for kind, text in BLOCKS if kind == "text" and "unexpected table states" in text)
     pytester.makepyfile(

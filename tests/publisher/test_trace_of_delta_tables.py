@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pyarrow as pa
+import pytest
 from shop import Shop
 
 from mirror_engine.errors import SetupError
@@ -14,6 +15,7 @@ from mirror_engine.publisher.trace.row import trace_row
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
+pytestmark = pytest.mark.slow
 TYPES = {"Key no": pa.decimal128(9, 2), "Paid at": pa.timestamp("us", "UTC"), "Name": pa.string()}
 
 

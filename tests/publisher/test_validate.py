@@ -71,6 +71,7 @@ def test_validate_reports_the_diagnostics_and_the_result_of_a_fixture(name):
     assert report.is_failing == (is_lost or golden.result == "needs_attention")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_no_error_is_found_in_a_real_publishers_zone(name):
     if not (REAL_ZONES / name).is_dir():
@@ -161,6 +162,7 @@ def report_on(root, files):
     return check_landing_zone(find_target(root, Config()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("files", "code"), LOST.values(), ids=LOST)
 def test_data_that_never_arrives_fails_a_check_unless_it_is_suppressed(tmp_path, files, code):
     report = report_on(tmp_path, files)
@@ -199,6 +201,7 @@ def test_an_expected_table_needs_data_and_an_empty_zone_has_none(tmp_path):
     assert not report.expecting(("people",), "dbo").is_failing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part", ["HR", "HR/People", f"HR/People/{FIRST}", "Orders", f"Orders/{FIRST}", "S.schema/T/old"]
 )

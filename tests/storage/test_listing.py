@@ -60,6 +60,7 @@ def test_the_second_scan_reads_no_metadata():
     assert [a is b for a, b in zip(first.tables, second.tables, strict=True)] == [True] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begins_after", [True, False])
 def test_one_table_with_a_long_archive_is_listed_by_itself(begins_after):
     store = zone(1, archived=20_000, begins_after=begins_after)
@@ -72,6 +73,7 @@ def test_one_table_with_a_long_archive_is_listed_by_itself(begins_after):
     assert calls == ["list Files", "list ", f"list {ZONE}", f"list {ZONE}/T00000"]
 
 
+@pytest.mark.slow
 def test_among_many_tables_a_long_archive_costs_one_page():
     with_archives, without = zone(1000, archived=5000, archives=3), zone(1000)
     poller = Poller(with_archives, Config())
@@ -82,6 +84,7 @@ def test_among_many_tables_a_long_archive_costs_one_page():
         assert len(calls) <= len(polled(without)[1]) + 2 * 3
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_begin_in_the_middle_is_asked_once():
     poller = Poller(store := zone(200, archived=20_000, begins_after=False), Config())
     assert [len(polled(store, poller)[1]) for _ in range(2)] == [2 + 1 + 21, 2 + 21]

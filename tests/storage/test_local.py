@@ -270,6 +270,7 @@ def test_without_statx_the_inode_is_the_identity(storage, root, monkeypatch, lib
     assert (found.kind, found.size, found.modified_ns) == (known.kind, known.size, known.modified_ns)
 
 
+@pytest.mark.slow
 def test_a_folder_deeper_than_any_stack_can_be_deleted(root, storage):
     limit = sys.getrecursionlimit()
     (root / ("d/" * 150)).mkdir(parents=True)

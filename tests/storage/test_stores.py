@@ -59,6 +59,7 @@ def test_the_endpoint_is_the_blob_api_of_the_account_or_an_emulator(monkeypatch)
     assert stores.azure_endpoint(ADLS) == "http://127.0.0.1:8080"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", [ADLS, BLOB, ONELAKE, S3, StoreUrl("s3", "bucket", "")])
 def test_a_store_of_obstore_is_rooted_at_the_url(url, monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=c2VjcmV0")
@@ -134,6 +135,7 @@ def check(message, call):
     assert "\n" not in problem.value.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("text", TEXTS)
 def test_each_reason_has_its_words(text, call, monkeypatch):

@@ -113,6 +113,7 @@ def landings(zone):
     zone.sync()
 
 
+@pytest.mark.slow
 def test_files_added_unchanged_come_out_as_applied_rows_do(tmp_path):
     """LZ-4.19."""
     staged, read = Zone(tmp_path / "staged"), Zone(tmp_path / "read")
@@ -174,6 +175,7 @@ NOT_ELIGIBLE: dict[str, tuple[pa.Table, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reason", NOT_ELIGIBLE)
 def test_a_file_that_is_not_eligible_takes_the_rows_path_and_says_why(tmp_path, reason):
     table, options = NOT_ELIGIBLE[reason]
@@ -212,6 +214,7 @@ REJECTED: dict[str, tuple[pa.Table, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REJECTED)
 def test_a_file_that_the_protocol_rejects_is_found_before_the_commit(tmp_path, case):
     table, code = REJECTED[case]
@@ -249,6 +252,7 @@ MISSTATED: dict[str, tuple[list[Any], dict[bytes, bytes], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", MISSTATED)
 def test_a_file_whose_footer_states_other_statistics_is_rewritten(tmp_path, case):
     """Spark would skip row groups that hold what it looks for."""

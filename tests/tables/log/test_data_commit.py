@@ -101,6 +101,7 @@ def add_a_part(table, log, schema=SIMPLE):
     add_parts(table.table, log, schema, [part], table.record())
 
 
+@pytest.mark.slow
 def test_checkpoints_come_with_rows_and_without(table, monkeypatch):
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "2")
     table.change((0, 1, "Linz"))

@@ -194,6 +194,7 @@ def test_a_store_that_fails_is_no_damaged_table(tables, words):
             raise error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", STORE_WORDS)
 @pytest.mark.parametrize("kind", [DeltaError, OSError, CommitFailedError])
 def test_a_store_that_refuses_in_mid_batch_is_no_fault_of_the_batch(tables, disk, words, kind):
@@ -334,6 +335,7 @@ def test_a_drop_that_was_overtaken_leaves_the_next_engines_table_whole(tables, d
     assert at > 15
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_order")
 @pytest.mark.parametrize("commits", [1, 9], ids=["fewer versions", "more versions"])
 def test_a_step_that_comes_after_the_drop_it_is_of_is_taken_back(tables, disk, store, commits):

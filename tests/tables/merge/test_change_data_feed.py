@@ -182,6 +182,7 @@ def test_files_added_unchanged_are_inserts_of_the_feed(local, tmp_path, is_known
     assert read_by_deltalake(folder_of(table)) == {outcome.version: said}
 
 
+@pytest.mark.slow
 def test_change_data_stays_as_long_as_old_data_files_do(local):
     table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
@@ -197,6 +198,7 @@ def test_change_data_stays_as_long_as_old_data_files_do(local):
     assert table.found() == [(1, "Enns")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", ["keep", "on", "off"])
 def test_a_feed_that_somebody_else_turned_on_ends_only_where_that_is_asked_for(tmp_path, wanted):
     writer = DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch", wanted)
@@ -246,6 +248,7 @@ def test_a_feed_asks_readers_for_nothing(tmp_path, names, reader, writer):
         assert (protocol.min_reader_version, protocol.min_writer_version) == (reader, writer)
 
 
+@pytest.mark.slow
 def test_a_mirror_with_the_option_feeds_and_keeps_the_names_that_the_feed_needs(tmp_path):
     """LZ-5.12: in a table that has, or had, a feed."""
     zone = LandingZoneWriter(tmp_path)

@@ -31,6 +31,7 @@ def writer(local):
     return local
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["d", "my d"], ids=["unmapped", "mapped"])
 @pytest.mark.parametrize(("kind", "values"), [("double", (math.nan, 1.0, 2.0)), ("decimal(38,10)", LONG_DECIMALS)])
 def test_no_bounds_are_stated_where_they_mislead_readers(writer, name, kind, values):
@@ -63,6 +64,7 @@ def files_of(writer, table):
     return [path for path in folder.rglob("*.parquet") if path.name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "feature", ["inCommitTimestamp", "rowTracking", "clustering", "identityColumns", "icebergCompatV2"]
 )
@@ -136,6 +138,7 @@ def test_rows_added_since_the_snapshot_are_a_conflict(writer, monkeypatch):
     assert table.found() == [*[(1, "Graz")] * 3, (1, "Linz")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [(1, 1, "Wels"), (0, 2, "Wels"), (2, 9, None)], ids=["merge", "append", "no rows"])
 def test_a_commit_whose_checkpoint_failed_is_a_commit(writer, monkeypatch, change):
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "3")
@@ -168,6 +171,7 @@ def test_rows_that_a_constraint_refuses_are_told_without_their_values(writer):
     assert "Wels" not in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [("Id", "City:string"), ("Id", "my City:string")], ids=["plain", "mapped"])
 @pytest.mark.parametrize("is_partitioned", [False, True])
 @pytest.mark.parametrize("is_local", [True, False], ids=["local", "in a store"])

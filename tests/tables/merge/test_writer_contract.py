@@ -142,6 +142,7 @@ def test_a_dropped_table_is_gone_and_can_be_made_anew(writer):
 ROWS = [tuple(values[place % len(values)] for values in KEYS.values()) for place in range(7)]
 
 
+@pytest.mark.slow
 def test_values_of_every_type_survive_append_and_merge(writer):
     table = Scenario(writer, schema_of("Id!", *[f"c_{word}:{word}" for word in KEYS]), ["Id"])
     rows = [*((place, *row) for place, row in enumerate(ROWS)), (99, *([None] * len(KEYS)))]
@@ -153,6 +154,7 @@ def test_values_of_every_type_survive_append_and_merge(writer):
     assert pa.types.is_decimal128(found.schema.field("c_decimal(38,10)").type)
 
 
+@pytest.mark.slow
 def test_columns_of_all_types_can_be_keys_together(writer):
     names = [f"k_{word}" for word in KEYS]
     table = Scenario(writer, schema_of(*[f"k_{word}:{word}" for word in KEYS], "v"), names)
@@ -209,6 +211,7 @@ def test_history_names_the_files_of_each_commit(writer):
     assert [entry.version for entry in writer.history("dbo/T", limit=2)] == [3, 2]
 
 
+@pytest.mark.slow
 def test_rows_may_be_chosen_of_any_version_and_limited(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     for first in (0, 4, 7):
@@ -243,6 +246,7 @@ def test_tables_of_any_schema_are_listed(writer):
     assert writer.tables() == ["Flat", "Sales/Stores", "dbo/Items"]
 
 
+@pytest.mark.slow
 def test_maintenance_changes_no_row_and_loses_no_record(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     for number in range(3):
@@ -289,6 +293,7 @@ def replayed(batches):
     return sorted((tuple(row.values()) for row in rows), key=repr), met
 
 
+@pytest.mark.slow
 def test_every_pair_of_markers_on_every_count_of_rows(writer):
     """LZ-4.1: keys with 0, 1 and 2 rows meet every run of one and two changes, in one batch."""
     runs = [markers for length in (1, 2) for markers in itertools.product(MARKERS, repeat=length)]
@@ -322,6 +327,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("writer", "kinds"),
     [
@@ -356,6 +362,7 @@ __delta_rs_target_row_ordinal_in_file
 """.split()  # noqa: SIM905 - one name in a line says no more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("writer", "spelled"),
     [("deltalake", str), ("deltalake", str.upper), pytest.param("spark", str, marks=pytest.mark.spark)],

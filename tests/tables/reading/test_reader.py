@@ -138,6 +138,7 @@ def test_text_without_markers_is_a_warning_after_the_first_file_of_a_table_with_
     assert codes(zone.reads(b"Id,City,__rowMarker__\r\n1,Linz,0\r\n", metadata, facts, path="b.csv")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
 def test_a_column_with_a_value_that_sql_readers_do_not_see_whole_is_named_once(zone, kind):
     """LZ-5.14."""

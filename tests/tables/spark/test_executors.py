@@ -110,6 +110,7 @@ def assert_read_alike(zone):
     return outcomes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_files_of_all_kinds_are_read_alike(tmp_path, seed):
     """Files with other columns, without rows, with deletes only, and a rejected one."""
@@ -212,6 +213,7 @@ def test_a_node_with_another_version_is_a_setup_error(tmp_path, monkeypatch):
     assert zone.scratch_files() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
