@@ -291,7 +291,7 @@ class Engine:
     def _scan_delta_folders(
         self, busy: Collection[TableName], damaged: Mapping[str, TableDamaged] | None = None
     ) -> DeltaFolders:
-        """The folders of Delta tables; before the first cycle, the ledger is reconciled with their logs.
+        """The folders of Delta tables; before the first plans, the ledger is reconciled with their logs.
 
         The logs of `busy` tables are not read; `damaged` folders were found so since the last scan.
         """

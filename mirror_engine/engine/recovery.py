@@ -35,7 +35,7 @@ class DeltaFolders:
 
 
 def recover(context: EngineContext, *, skip_unchanged: bool = False) -> DeltaFolders:
-    """Reconcile the ledger with the Delta logs of all tables; called once, before the first cycle.
+    """Reconcile the ledger with the Delta logs of all tables, before the first plans.
 
     `skip_unchanged`: logs whose newest commit is the one noted by `note_logs` are not read.
     """

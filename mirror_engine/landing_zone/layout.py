@@ -13,7 +13,6 @@ LOCK = f"{ENGINE}/lock"
 LEASE_ID = f"{ENGINE}/lease"  # of the lease that was last taken from this machine
 LOGS = f"{ENGINE}/logs"
 SCRATCH = f"{ENGINE}/scratch"
-CACHE = f"{ENGINE}/cache"  # ranges of files of a store, read before
 LEASE = "Files/_mirror-engine/lease.json"  # of a ROOT in a store; OneLake takes files below Files only
 SHARED_SCRATCH = "Files/_mirror-engine/scratch"  # of a ROOT in a store, where machines of a cluster share rows
 STORE_ITEMS = f"{ENGINE}/items.json"  # makes a folder a STORE of the emulator: GUIDs and definitions of its items
