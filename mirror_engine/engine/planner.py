@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal
 
@@ -57,7 +57,8 @@ class RecordProgress:
     """Record progress, without any effect on the Delta table."""
 
     kind: Literal["start_generation", "update_folder_identity", "record_folder_state", "mark_folder_missing"]
-    progress: Progress  # of the generation `""` where that begins with this plan
+    # of the generation `""` where that begins with this plan; a plan that differs in its times alone is the same
+    progress: Progress = field(compare=False)
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ def test_a_plan_that_changes_nothing_is_not_repeated_without_a_pause(shop, monke
         for _ in range(3):
             running.cycle(NO_STOP)
             waits.append(running.next_cycle_seconds(60.0))
+            shop.now += 1
     assert waits == [0.0, 60.0, 60.0]
 
 
