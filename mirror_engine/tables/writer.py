@@ -23,9 +23,18 @@ from mirror_engine.tables.log.record import (
     commits_after,
     creation_record,
     from_metadata,
+    read_commit,
     refuse_repeated,
 )
-from mirror_engine.tables.log.snapshot import history, latest_external_change, open_known, open_log, read_rows, scan
+from mirror_engine.tables.log.snapshot import (
+    history,
+    latest_external_change,
+    open_known,
+    open_log,
+    read_rows,
+    reading_log,
+    scan,
+)
 from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath
 from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
@@ -188,11 +197,16 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
     ) -> pa.Table | None:
         log = open_log(self.path(table), version)
-        return None if log is None else read_rows(log, limit, where)
+        if log is None:
+            return None
+        with reading_log(log.folder), suppress(FileNotFoundError):  # cleaned up: a checkpoint holds the same
+            read_commit(log.folder, log.version)  # deltalake takes an empty one for one without changes
+        return read_rows(log, limit, where)
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         folder = self.path(table)
-        return history(folder, limit) if is_table(folder) else ()
+        with reading_log(folder):
+            return history(folder, limit) if is_table(folder) else ()
 
 
 def count_matches(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts, ...]:

@@ -233,6 +233,23 @@ def test_a_damaged_line_of_an_older_commit_is_told_of_the_table(without_spark):
         without_spark.snapshot("dbo/T")
 
 
+def test_an_empty_newest_commit_is_damage_to_all_who_read(without_spark):
+    folder = made(without_spark.path("dbo/T"))
+    commit(folder, 1).write_bytes(b"")
+    for read in (without_spark.snapshot, without_spark.rows, without_spark.history):
+        with pytest.raises(TableDamaged, match="commit 1 of its Delta log is cut off or damaged"):
+            read("dbo/T")
+
+
+def test_a_log_that_cannot_be_looked_into_is_told_of_the_table(without_spark):
+    folder = made(without_spark.path("dbo/T"))
+    shutil.rmtree(folder / "_delta_log")
+    (folder / "_delta_log").symlink_to(folder / "_delta_log")
+    for read in (without_spark.snapshot, without_spark.rows, without_spark.history):
+        with pytest.raises(StorageUnavailable, match="T: the Delta table cannot be read"):
+            read("dbo/T")
+
+
 @pytest.mark.slow
 def test_whatever_byte_of_a_checkpoints_footer_is_wrong_only_damage_is_told(without_spark):
     folder = made(without_spark.path("dbo/T"))
