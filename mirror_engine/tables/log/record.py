@@ -122,8 +122,9 @@ def history_entry(version: int, commit: Mapping[str, Any]) -> HistoryEntry:
 
 def creation_record(record: BatchRecord) -> BatchRecord:
     """The record of the commit that makes an empty table: its generation has begun, nothing is applied."""
-    begun = replace(record.progress, batch=record.progress.batch - 1, delta_version=-1, watermarks={}, applied={})
-    return replace(record, progress=replace(begun, rows_processed=0, bytes_processed=0), files=())
+    after = record.progress
+    begun = Progress(after.generation, after.identity, after.batch - 1, configured_at=after.configured_at)
+    return replace(record, progress=begun, files=())
 
 
 def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
