@@ -171,6 +171,17 @@ def test_a_running_database_takes_over_the_options_of_a_new_definition(client, p
     assert pool._marker(item) is None
 
 
+def test_a_renamed_database_is_mirrored_on_under_its_new_name(client, pool):
+    at = f"{client.items}/{create(client)['id']}"
+    client.post(f"{at}/getMirroringStatus")
+    client.post(f"{at}/startMirroring")
+    [item] = [item for item in pool.items.all() if item.name == "sales"]
+    engine = pool._engine(item)
+    client.patch(at, json={"displayName": "sold"})
+    assert pool._engine(item) is not engine  # its folder is another
+    assert client.post(f"{at}/getMirroringStatus").json() == {"status": "Running"}
+
+
 def test_without_a_definition_nothing_starts(client):
     at = f"{client.items}/{create(client, definition=None)['id']}"
     client.post(f"{at}/getMirroringStatus")

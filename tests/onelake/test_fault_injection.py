@@ -1,4 +1,4 @@
-"""Each fault over real sockets, with a plain client and with Microsoft's retrying one."""
+"""Each fault over real sockets."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import time
 from base64 import b64encode
 
 import pytest
-from faulty import FABRIC, TABLE, faulty
+from faulty import FABRIC, ITEM, TABLE, faulty
 
+from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.items import PLAIN
-from mirror_engine.onelake.options import EngineView
+from mirror_engine.onelake.options import ServerPlan
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 
@@ -163,17 +165,20 @@ def test_a_new_name_is_delayed_for_one_channel_only(tmp_path, channel):
 def test_the_engine_learns_late_of_new_names_and_of_drops(tmp_path):
     faults = ["delay_visibility seconds=60 from=engine path=*.csv", "detect_delay seconds=60 path=*/Orders count=2"]
     with faulty(tmp_path, *faults) as client:
-        engine = EngineView(client.lake.storage, client.lake.options.delays, "")
+        plan = ServerPlan(tmp_path, options=client.lake.options, new_writer=lambda _: MemoryDeltaWriter())
+        pool = EnginePool(plan, client.lake.items)
+        engine = pool._mirror(client.lake.items.all()[0])._storage
+        folder, file = (path.removeprefix(f"{ITEM}/") for path in (TABLE, FILE))
         client.upload(FILE, b"one")
-        assert (engine.list(TABLE), engine.stat(FILE), client.length(FILE)) == ([], None, 3)
+        assert (engine.list(folder), engine.stat(file), client.length(FILE)) == ([], None, 3)
         client.lake.options.clock.advance(seconds=60)
-        assert engine.stat(FILE).size == 3
+        assert engine.stat(file).size == 3
         assert client("DELETE", TABLE).status == 409
         assert client.lake.options.delays.deleted_folders() == []
         assert client("DELETE", f"{TABLE}?recursive=true").status == 200
-        assert ([each.name for each in engine.list(TABLE)], client.length(FILE)) == (["1.csv"], None)
+        assert ([each.name for each in engine.list(folder)], client.length(FILE)) == (["1.csv"], None)
         client.lake.options.clock.advance(seconds=60)
-        assert engine.list(TABLE) is None
+        assert engine.list(folder) is None
 
 
 def test_known_names_and_names_of_rejected_requests_are_not_hidden(tmp_path):

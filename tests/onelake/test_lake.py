@@ -44,6 +44,16 @@ def test_a_workspace_lists_its_items_with_the_type_that_paths_need(zone):
     assert names(zone.lake.list(zone.raw("/ws"), recursive=True)) == expected
 
 
+def test_names_below_an_item_begin_as_the_client_wrote_it(zone):
+    zone.put("T/f", b"abc")
+    for item in ("db", "db.MirroredDatabase", zone.at("").item.id):
+        name = f"{item}/Files/LandingZone/T"
+        assert names(zone.lake.list(zone.raw(f"/onelake/ws/{item}/Files/LandingZone"), recursive=True)) == [
+            name,
+            f"{name}/f",
+        ]
+
+
 PARTS = st.sampled_from(["a", "b", "a.", "a-", "a0", "é", "\U0001f600"])
 EXAMPLES = count()
 TREES = st.sets(st.lists(PARTS, min_size=1, max_size=4).map("/".join), max_size=12)

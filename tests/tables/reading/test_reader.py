@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -299,6 +300,19 @@ def test_many_rows_are_spilled_and_rejected_ones_removed(zone):
     assert zone.rejects(late, KEYLESS).diagnostic.row == 50_000
     assert zone.rejects(parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 49_999 * 3})).diagnostic.row == 50_000
     assert list(zone.scratch.iterdir()) == []
+
+
+def test_rows_of_a_file_that_is_rejected_as_a_whole_leave_the_scratch_folder(strict):
+    error = strict.rejects(parquet(Id=pa.array([None] * 50_000, pa.int64()), V=np.arange(50_000)))
+    assert (error.diagnostic.code, list(strict.scratch.iterdir())) == ("ME040", [])
+
+
+def test_a_file_written_in_place_before_it_is_read_counts_as_it_is(zone):
+    listed, content = zone.lands(parquet(Id=[1])), parquet(Id=[1, 2, 3])
+    zone.storage.write_in_place(zone.where(), content)
+    read = zone.reads_listed(listed)
+    assert (read.row_count, read.etag) == (3, zone.lists().etag)
+    assert read.digest == blake2b(content, digest_size=16).hexdigest()
 
 
 # --- delimited text
