@@ -8,7 +8,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from shop import Shop, row
+from shop import NO_STOP, Shop, row
 
 from mirror_engine import Config, RunResult
 from mirror_engine.engine.context import EngineContext
@@ -26,6 +26,8 @@ from mirror_engine.events import ProgressRebuilt
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Progress
+from mirror_engine.tables import writer
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 
 ORDERS = TableName("", "Orders")
 
@@ -55,6 +57,22 @@ def test_a_ledger_one_batch_behind_keeps_what_it_knows_of_files_that_were_moved_
         after = ledger.progress(ORDERS)
     assert after.batch == before.batch == 3
     assert after.applied == before.applied
+
+
+def test_a_table_that_was_made_gets_its_first_batch_whatever_key_its_publisher_declares_by_then(tmp_path, monkeypatch):
+    def killed(*_):
+        raise StorageUnavailable("the batch is not committed")
+
+    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch"))
+    shop.orders().insert(row(1))
+    with monkeypatch.context() as once, shop.engine() as running:
+        once.setattr(writer, "staged", killed)
+        running.cycle(NO_STOP)
+    assert [commit.operation for commit in shop.writer.history("dbo/Orders")] == ["CREATE TABLE"]
+    (tmp_path / LEDGER).unlink()
+    shop.publisher.table("Orders", keys=["city"])
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert shop.ids() == [1]
 
 
 def test_a_look_for_commits_of_other_programs_is_good_enough_for_a_while_but_not_for_a_commit():

@@ -1,12 +1,10 @@
-from dataclasses import replace
-
 import pytest
 
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
 from mirror_engine.landing_zone.schema import Column
 from mirror_engine.tables.base import BatchRecord
-from mirror_engine.tables.log.record import carried, carried_from, creation_record, from_metadata, is_ours, to_metadata
+from mirror_engine.tables.log.record import carried, carried_from, from_metadata, is_ours, to_metadata
 
 FULL = Progress(
     "gen",
@@ -41,11 +39,6 @@ def test_progress_comes_back_from_json_as_it_was(progress):
 def test_a_record_comes_back_from_a_commit_as_it_was():
     assert from_metadata(to_metadata(RECORD)) == RECORD
     assert carried_from(to_metadata(RECORD)) is None
-
-
-def test_in_the_record_of_a_tables_creation_nothing_of_its_first_batch_is_known():
-    begun = Progress("gen", "17:3", batch=3, configured_at=1.0)
-    assert creation_record(RECORD) == replace(RECORD, progress=begun, files=())
 
 
 def test_a_record_said_again_tells_the_version_that_holds_its_files():
