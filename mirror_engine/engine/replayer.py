@@ -244,9 +244,11 @@ class Replayer:
         return None
 
     def _record(self, table: TableName, step: RecordProgress) -> None:
-        known = self._context.ledger.progress(table)
-        if step.kind == "start_generation" or known is None:
+        if step.kind == "start_generation":
             self._context.ledger.record(table, replace(step.progress, generation=uuid.uuid4().hex))
+            return
+        known = self._context.ledger.progress(table)
+        if known is None:  # dropped in the meantime
             return
         self._context.ledger.record(table, replace(step.progress, generation=known.generation))
         before, after = known.rejection, step.progress.rejection
@@ -263,8 +265,7 @@ class Replayer:
         known = self._context.ledger.progress(task.table)
         if known is None:
             raise ConcurrentModification(f"{task.table.folder}: dropped in the meantime")
-        count, paths = len(task.pending), (task.pending[0].path, task.pending[-1].path)
-        self._context.emit(BatchStarted(task.table, count, *paths))
+        self._context.emit(BatchStarted(task.table, len(task.pending), task.pending[0].path, task.pending[-1].path))
         state = self._context.writer.snapshot(self._context.delta_folder(task.table))
         if not is_as_recorded(known, state):
             raise CommitConflict(
@@ -301,8 +302,10 @@ class Replayer:
     ) -> PreparedBatch:
         """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged."""
         found = self._try_passthrough(first)
-        more = first, files
-        run = self._read_run(*more, found) if isinstance(found, str) else self._passthrough_run(*more, found)
+        if isinstance(found, str):
+            run = self._read_run(first, files, found)
+        else:
+            run = self._passthrough_run(first, files, found)
         read: list[FileRows] = []
         refusal = None
         try:

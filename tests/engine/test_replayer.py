@@ -49,6 +49,19 @@ def test_a_table_that_cannot_be_dropped_just_now_is_dropped_in_a_later_cycle(tmp
         assert shop.writer.tables() == []
 
 
+def test_a_table_forgotten_since_its_plan_is_not_recorded_again(tmp_path, monkeypatch):
+    shop = Shop(tmp_path, drop_delay_seconds=60.0)
+    orders = shop.orders()
+    orders.insert(row(1))
+    with shop.engine() as running:
+        ledger = running.context.ledger
+        running.cycle(NO_STOP)
+        orders.drop()
+        monkeypatch.setattr(running, "_publish", lambda _: ledger.forget(ORDERS))
+        running.cycle(NO_STOP)
+        assert ledger.progress(ORDERS) is None
+
+
 def test_a_file_replaced_after_it_was_read_is_read_again(tmp_path):
     shop = Shop(tmp_path)
     orders = shop.orders()
