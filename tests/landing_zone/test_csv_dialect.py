@@ -238,3 +238,7 @@ def test_only_the_first_byte_order_mark_is_dropped(cuts):
     assert decoding("\ufeffa\ufeff".encode(), "utf-8", cuts) == ("a\ufeff", True)
     assert decoding(b"", "utf-8", cuts) == ("", True)
     assert decoding(b"\xfe\xff\x00a", "utf-16-le", cuts) == ("a", True)
+
+
+def test_without_a_quote_character_quotes_are_data():
+    assert rows('a,b\r\n"x,y"\r\n', quote="") == [['"x', 'y"']]

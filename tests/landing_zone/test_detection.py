@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.detection import LAST, detect, numbered_name, sequence_of
+from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
@@ -254,3 +255,8 @@ def test_landing_the_missing_numbers_lets_everything_through(numbers, watermark)
     waiting = {number for number in numbers if number > watermark}
     whole = waiting | set(range(watermark + 1, max(waiting, default=watermark)))
     assert len(look(numbers | whole, known=known).ready) == len(whole)
+
+
+def test_an_overwritten_file_is_an_error_under_strict():
+    (said,) = look([file(1, size=9)], known=progress(file(1), watermarks={"": 1}), strict=True).diagnostics
+    assert said.severity is Severity.ERROR

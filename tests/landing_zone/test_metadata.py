@@ -306,3 +306,12 @@ def test_free_text_of_partner_events_is_kept(content, expected):
 @pytest.mark.parametrize("content", [b"", b"[]", b"{", b'"\xff"', b"[" * 100_000, b"{}" + b" " * MAX_BYTES])
 def test_other_partner_events_are_unreadable(content):
     assert parse_partner_events(content) is None
+
+
+@pytest.mark.parametrize("written", [1, "yes", [], {}, 0.0])
+def test_other_values_are_no_booleans(written):
+    assert "isPartitionEnabled is" in first({"isPartitionEnabled": written})
+
+
+def test_a_repeated_key_counts_once():
+    assert usable({"keyColumns": ["Id", "id", "Line"]}).key_columns == ("Id", "Line")

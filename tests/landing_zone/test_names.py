@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.names import TableName, conflicts, ownership_order
+from mirror_engine.landing_zone.names import TableName, conflicts, ownership_order, schema_of
 
 
 def bare(table):
@@ -60,3 +60,10 @@ def test_other_tables_share_no_delta_folder_and_contain_none(names, default_sche
     assert not {place.rpartition("/")[0] for place in kept} & set(kept)
     assert not set(refused.values()) & set(refused)
     assert all(ownership_order(owner) < ownership_order(second) for second, owner in refused.items())
+
+
+@pytest.mark.parametrize(
+    ("folder", "schema"), [("a.b.schema", "a.b"), (".schema", None), ("Sales.Schema", None), ("schema", None)]
+)
+def test_a_schema_folder_has_the_exact_suffix(folder, schema):
+    assert schema_of(folder) == schema

@@ -12,6 +12,7 @@ from mirror_engine.landing_zone.partitions import (
     agreed_columns,
     columns_of,
     folder_fault,
+    leaves,
     parse_folder,
     parse_name,
 )
@@ -69,3 +70,8 @@ def test_what_is_applied_names_the_columns_first():
     assert agreed_columns(("a=1",), Progress("g", "i", watermarks={"": 3, "b=1": 1})) == ("b",)
     assert agreed_columns(("a=1",), Progress("g", "i", watermarks={"": 3})) == ()
     assert agreed_columns(("a=1",), Progress("g", "i")) == ("a",)
+
+
+def test_the_first_well_formed_leaf_names_the_columns_and_a_leaf_has_no_other_folder_below_it():
+    assert leaves({"", "a=1", "a=1/b=2", "a=10", "a=3/b=1/c=1", "a=3"}) == ("a=1/b=2", "a=10", "a=3/b=1/c=1")
+    assert agreed_columns(("a=1/a=2", "b=1/c=1", "d=1"), None) == ("b", "c")

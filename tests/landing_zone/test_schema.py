@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.diagnostics import RejectedFile
+from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose, without_errors
 from mirror_engine.landing_zone.schema import (
     VOID,
     Column,
@@ -228,3 +228,10 @@ def test_names_compare_letter_by_letter_as_spark_compares_them(one, other, same)
 def test_folding_keeps_the_length_and_is_done_once(name):
     assert len(folded(name)) == len(name)
     assert folded(folded(name)) == folded(name)
+
+
+def test_the_first_error_is_raised_with_all_others():
+    warning, error = diagnose("ME058", "a"), diagnose("ME023", "a")
+    with pytest.raises(RejectedFile) as caught:
+        without_errors([warning, error])
+    assert (caught.value.diagnostic, caught.value.others) == (error, (warning,))

@@ -12,6 +12,7 @@ import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.errors import ConcurrentModification, MirrorError, SetupError, StorageUnavailable
+from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import TableName
@@ -239,3 +240,17 @@ def test_a_python_environment_without_the_engine_is_a_setup_error(tmp_path, monk
 def test_a_scratch_folder_that_is_missing_is_an_error_of_the_machine(tmp_path):
     with pytest.raises(StorageUnavailable, match="scratch folder"):
         ParquetRows(pa.schema([]), tmp_path / "gone" / "x", 7)
+
+
+def test_rows_of_a_scratch_file_come_under_their_names_in_the_order_asked(tmp_path):
+    written = pa.table({"_metadata": ["a", None], "marker": [1, 2], MARKER_COLUMN: pa.array([0, 4], pa.int8())})
+    store = ParquetRows(written.schema, tmp_path / "rows", 7)
+    for batch in written.to_batches(max_chunksize=1):
+        store.add(batch)
+    store.finish()
+    store = pickle.loads(pickle.dumps(store))  # noqa: S301 - as from an executor
+    assert pa.Table.from_batches(store.batches()).equals(written)
+    assert pa.Table.from_batches(store.batches([MARKER_COLUMN, "marker"])).equals(written.select([2, 1]))
+    store.close()
+    ParquetRows(written.schema, tmp_path / "unfinished", 8).close()
+    assert list(tmp_path.iterdir()) == []
