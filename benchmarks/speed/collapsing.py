@@ -11,8 +11,9 @@ from measure import lines_of
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables.changes.staged import staged
-from mirror_engine.tables.log.commit import record_only
+from mirror_engine.tables.log.commit import create_table, record_only
 from mirror_engine.tables.log.record import creation_record
+from mirror_engine.tables.log.snapshot import open_known
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class _Ready(SparkDeltaWriter):
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         if log is None:
-            self.create(table, batch.schema, creation_record(record))
-            log = self._log(table)
+            create_table(self.path(table), batch.schema, creation_record(record))
+            log = open_known(table, self.path(table))
         with staged(batch, log, *self.stage(batch)) as changes:
             self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
             self.commits += 1
