@@ -108,6 +108,14 @@ def test_what_is_not_there(tables):
     tables.drop("dbo/T")
 
 
+def test_a_folder_without_a_log_is_no_table(tables, disk):
+    for name in ("Plain", "dbo/T"):
+        append(disk / name, 1)
+    (disk / "dbo/none").mkdir()
+    (disk / "dbo/none/part.parquet").touch()
+    assert tables.tables() == ["Plain", "dbo/T"]
+
+
 def test_a_version_is_written_by_one_writer_only(tables):
     folder = tables.path("dbo/T")
     put_commit(folder, 0, [{"commitInfo": {"by": "one"}}])

@@ -55,3 +55,18 @@ def test_a_table_with_a_blank_in_its_name_is_written_changed_and_compacted(write
     with writer.maintenance(table.table, writer.snapshot(table.table).log, 168.0) as (compact, _):
         compact()
     assert sorted(row["City"] for row in writer.rows(table.table).to_pylist()) == ["Enns", "Linz"]
+
+
+def test_vacuum_takes_what_no_commit_names_and_nothing_that_is_used(writer):
+    table = Scenario(writer, SCHEMA, ["Id"])
+    table.change((0, 1, "St. Pölten %20"), (0, 2, "Wels"), (0, 3, "Enns/Lorch"))
+    folder = writer.path(table.table)
+    orphan, vector = folder / "part-old.parquet", folder / "deletion_vector_1.bin"
+    for path in (orphan, vector):
+        path.create(b"x")
+    used = [file for file in folder.rglob("*") if file.path != orphan.path]
+    assert len(used) > 4
+    with writer.maintenance(table.table, writer.snapshot(table.table).log, 0.0) as (_, vacuum):
+        vacuum()
+    assert not orphan.exists()
+    assert all(file.exists() for file in used)
