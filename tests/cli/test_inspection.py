@@ -66,6 +66,13 @@ def test_tables_lists_delta_tables(shop, cli):
     assert items["landing_folder"] is None
 
 
+def test_show_says_whether_there_are_more_rows_than_its_limit(shop, cli):
+    cli("sync", shop.root)
+    for limit, has_more, rows in ((1, True, 1), (2, False, 2), (0, False, 2)):
+        document = json.loads(cli("show", "-C", shop.root, "Items", "--limit", limit, "--json").out)
+        assert (document["has_more"], len(document["rows"])) == (has_more, rows)
+
+
 def test_a_difference_has_counts_and_cells(shop, cli, tmp_path):
     cli("sync", shop.root)
     (tmp_path / "expected.csv").write_text("Id,Name\n7,a value that is never logged\n9,nine\n")
