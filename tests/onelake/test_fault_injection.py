@@ -1,4 +1,4 @@
-"""Each fault over real sockets."""
+"""Each fault over real sockets, with a plain client and with Microsoft's retrying one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 from base64 import b64encode
 
 import pytest
+from azure.storage.filedatalake import DataLakeServiceClient
 from faulty import FABRIC, ITEM, TABLE, faulty
 
 from mirror_engine.onelake.engine_pool import EnginePool
@@ -105,6 +106,17 @@ def test_a_lost_request_and_a_cut_body_have_no_effect(tmp_path, size, fault):
         assert client.length(FILE) is None
         assert client("PUT", FILE, b"x" * size, x_ms_blob_type="BlockBlob").status == 201
     assert not any((tmp_path / ".mirror-engine/staging").iterdir())
+
+
+def test_the_datalake_sdk_survives_throttling_and_lost_requests(tmp_path):
+    faults = ["throttle operation=append", "lost_request operation=flush", "cut_body bytes=1000 operation=append nth=2"]
+    at_once = {"initial_backoff": 0, "increment_base": 0, "random_jitter_range": 0, "retry_total": 2}
+    key = {"account_name": "onelake", "account_key": "a2V5"}
+    with faulty(tmp_path, *faults) as client:
+        service = DataLakeServiceClient(f"http://127.0.0.1:{client.port}/onelake", key, **at_once)
+        file = service.get_file_system_client("shop").get_file_client(FILE.removeprefix("shop/"))
+        file.upload_data(b"x" * 5000, overwrite=True)
+        assert (client.length(FILE), len(client.reported)) == (5000, 3)
 
 
 def test_a_slow_flush_shows_the_old_length_until_it_ends(tmp_path):
