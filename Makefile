@@ -64,7 +64,7 @@ quick: .venv/.tools
 # Spark's tests share one JVM, so they come one after the other; those of a file share what it sets up.
 test: check .venv/.java
 	@log=$$(mktemp); $(BIN)/pytest -m spark > $$log 2>&1 & spark=$$!; \
-	$(BIN)/pytest -q -n 2 --dist loadfile -m 'slow and not spark'; others=$$?; \
+	$(BIN)/pytest -q -n 3 --dist loadfile -m 'slow and not spark'; others=$$?; \
 	echo "Spark's tests go on …"; wait $$spark; spark=$$?; cat $$log; rm $$log; \
 	exit $$((spark ? spark : others))
 

@@ -136,13 +136,13 @@ def test_killed_at_any_moment_no_half_file_has_its_name(tmp_path):
         f"Pull(LocalStorage(Path(sys.argv[1])), {URL!r}, Path(sys.argv[2])).run()"
     )
     here, source = tmp_path / "here", tree(tmp_path / "source")
+    pulling, landed = here / ".mirror-engine/pull", here / "Files/LandingZone/Big"
     seen = set()
-    for attempt in range(6):
-        shutil.rmtree(here / ".mirror-engine/pull", ignore_errors=True)
+    for named in (0, 1, 5, 10, 20):
+        shutil.rmtree(pulling, ignore_errors=True)
         process = subprocess.Popen([sys.executable, "-c", program, tmp_path / "source", here])
-        while not (here / ".mirror-engine/pull").exists() and process.poll() is None:
-            time.sleep(0.002)
-        time.sleep(0.02 * attempt)
+        while process.poll() is None and not (pulling.exists() and len(list(landed.glob("0*"))) >= named):
+            time.sleep(0.001)
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert tree(here).items() <= source.items()
@@ -150,7 +150,7 @@ def test_killed_at_any_moment_no_half_file_has_its_name(tmp_path):
     assert len(seen) > 2, seen
     Pull(LocalStorage(tmp_path / "source"), URL, here).run()
     assert tree(here) == source
-    assert not (here / ".mirror-engine/pull").exists()
+    assert not pulling.exists()
 
 
 def test_a_failure_at_one_file_keeps_the_others_and_the_next_run_goes_on(shop, tmp_path):
