@@ -118,22 +118,21 @@ class DeferredWriter(TablesFolder):
         self._made: DeltaWriter | None = None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - every other method of `DeltaWriter`
-        return getattr(self._writer, name)
+        return getattr(self._real(), name)
 
-    @property
-    def _writer(self) -> DeltaWriter:
+    def _real(self) -> DeltaWriter:
         with self._lock:
             self._made = self._made or self._make()
             return self._made
 
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        self._writer.drop(table, check)
+        self._real().drop(table, check)
 
     def latest_external_change(self, table: str, since: int) -> int:
         with suppress(OSError):  # the real writer raises the error that names the table
             if not any(commits_from(self.path(table), since + 1)):
                 return -1
-        return self._writer.latest_external_change(table, since)
+        return self._real().latest_external_change(table, since)
 
     def close(self) -> None:
         if self._made:
