@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -53,28 +53,22 @@ class _Cleaned:
     moved: dict[str, float] | None = None
 
 
+@dataclass
 class Janitor:
     """Cleans one table folder after its commit, never before (LZ-8.1).
 
     `check_lock` is called before each move and deletion: another engine may read again what this one has applied.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        config: Config,
-        clock: Callable[[], float],
-        check_lock: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._storage = storage
-        self._config = config
-        self._clock = clock
-        self._check_lock = check_lock
-        self._cleaned: dict[TableName, _Cleaned] = {}
+    storage: Storage
+    config: Config
+    clock: Callable[[], float]
+    check_lock: Callable[[], None] = lambda: None
+    _cleaned: dict[TableName, _Cleaned] = field(default_factory=dict, init=False)
 
     def is_due(self, listing: TableListing, progress: Progress) -> bool:
         """Whether `clean` may have something to do: something changed since, or archived files may have expired."""
-        if self._config.cleanup == "off":
+        if self.config.cleanup == "off":
             return False
         before = self._cleaned.get(listing.name, _Cleaned())
         is_unchanged = before.listing is listing and before.progress is progress
@@ -90,15 +84,15 @@ class Janitor:
 
         After a `StorageUnavailable` the next call does the rest.
         """
-        if self._config.cleanup == "off":
+        if self.config.cleanup == "off":
             return 0
         table, folder = self._cleaned.setdefault(listing.name, _Cleaned()), f"{zone}/{listing.name.folder}"
-        first, last = (f"{folder}/{archive}" for archive in _WAYS[self._config.cleanup])
+        first, last = (f"{folder}/{archive}" for archive in _WAYS[self.config.cleanup])
         if is_sweep := self._is_sweep_due(table):
-            archives = [self._storage.stat(archive) for archive in {first, last}]
+            archives = [self.storage.stat(archive) for archive in {first, last}]
             table.is_unusable = any(entry and entry.kind is not Kind.FOLDER for entry in archives)
             if table.is_unusable:
-                is_sweep, table.swept_at = False, self._clock()
+                is_sweep, table.swept_at = False, self.clock()
         # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
         applied = () if table.is_unusable else processed(listing, progress)
         moved = [file.path for file in applied if self._archive(folder, first, file)]
@@ -107,12 +101,12 @@ class Janitor:
             if first != last:  # what was in the first archive before goes on
                 ready = [path for path, _ in self._archived(first, "") if path not in moved]
                 for path in ready:
-                    self._check_lock()
-                    self._storage.move(f"{first}/{path}", f"{last}/{path}")
-            known = (table.moved or {}) | dict.fromkeys(ready, self._clock())
+                    self.check_lock()
+                    self.storage.move(f"{first}/{path}", f"{last}/{path}")
+            known = (table.moved or {}) | dict.fromkeys(ready, self.clock())
             if is_sweep or table.moved is None:
                 is_long = self._expire(last, known) > MAX_LISTED
-                known, table.swept_at = {}, self._clock()
+                known, table.swept_at = {}, self.clock()
                 table.moved = known if is_long else None
             else:
                 table.moved = known
@@ -120,13 +114,13 @@ class Janitor:
         return len(moved)
 
     def _is_sweep_due(self, table: _Cleaned) -> bool:
-        return abs(self._clock() - table.swept_at) >= SECONDS_BETWEEN_SWEEPS  # clocks may be set back, too
+        return abs(self.clock() - table.swept_at) >= SECONDS_BETWEEN_SWEEPS  # clocks may be set back, too
 
     def _archive(self, folder: str, archive: str, file: LandedFile) -> bool:
         """Archive one file, unless it was replaced meanwhile (LZ-8.5)."""
-        self._check_lock()
+        self.check_lock()
         applied = Entry(file.name, Kind.FILE, file.size, file.modified_ns, file.identity)
-        return self._storage.move(f"{folder}/{file.path}", f"{archive}/{file.path}", applied)
+        return self.storage.move(f"{folder}/{file.path}", f"{archive}/{file.path}", applied)
 
     def _expire(self, folder: str, moved: Mapping[str, float]) -> int:
         """Update the info file, and delete expired files (LZ-8.2, LZ-8.3); returns how many files stay.
@@ -136,26 +130,26 @@ class Janitor:
         info_file = f"{folder}/{READY_TO_DELETE_INFO}"
         before = self._info(info_file)
         archived = dict(self._archived(folder, ""))
-        now = self._clock()
+        now = self.clock()
         ready = {path: min(before.get(path, now), now) for path in archived}  # publishers may write any time into it
         ready.update({path: since for path, since in moved.items() if path in archived})
-        due = [path for path, since in ready.items() if now - since >= self._config.delete_processed_after_seconds]
+        due = [path for path, since in ready.items() if now - since >= self.config.delete_processed_after_seconds]
         for path in due:
-            self._check_lock()
-            self._storage.delete(f"{folder}/{path}")
+            self.check_lock()
+            self.storage.delete(f"{folder}/{path}")
             del ready[path]
         if ready != before:
             files = [
                 {"name": path, "readyAtUtc": datetime.fromtimestamp(since, tz=timezone.utc).strftime(_TIME_FORM)}
                 for path, since in sorted(ready.items())
             ]
-            self._storage.write(info_file, json.dumps({"files": files}).encode())
+            self.storage.write(info_file, json.dumps({"files": files}).encode())
         return len(ready)
 
     def _info(self, path: str) -> dict[str, float]:
         """Read the info file; publishers may empty the folder or damage the file (LZ-8.4)."""
         try:
-            with self._storage.open(path) as handle:
+            with self.storage.open(path) as handle:
                 files = json.loads(handle.read(MAX_INFO_BYTES))["files"]
             return {
                 str(entry["name"]): datetime.strptime(entry["readyAtUtc"], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
@@ -165,7 +159,7 @@ class Janitor:
             return {}
 
     def _archived(self, folder: str, below: str) -> Iterator[tuple[str, Entry]]:
-        for entry in self._storage.list(f"{folder}/{below}".rstrip("/")) or ():
+        for entry in self.storage.list(f"{folder}/{below}".rstrip("/")) or ():
             path = f"{below}/{entry.name}".lstrip("/")
             if entry.kind is Kind.FOLDER and path.count("/") < MAX_DEPTH:
                 yield from self._archived(folder, path)
