@@ -28,7 +28,7 @@ HOME = Path(__file__).parents[1]
 PACKAGE = HOME / "mirror_engine"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 # Lines and modules at most, with stores and distribution; they may only fall
-BUDGETS = [("mirror_engine", 32_169, 145), ("tests", 37_818, 227)]
+BUDGETS = [("mirror_engine", 32_169, 145), ("tests", 37_817, 227)]
 # Where nobody but a developer's own machine has a folder
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/")
 CODE = re.compile(r"ME\d{3}")
@@ -176,7 +176,7 @@ def test_every_diagnostic_is_met_by_a_test() -> None:
 def heavy_modules_of(*words: str) -> list[str]:
     """What a command imports that takes long to import."""
     probe = (
-        f"import sys\nfrom mirror_engine.cli.main import main\ncode = main({list(words)!r})\n"
+        f"import sys\nfrom mirror_engine.cli.main import main\nsys.argv[1:] = {list(words)!r}\ncode = main()\n"
         "heavy = ('pyarrow', 'numpy', 'numpy.ma', 'pandas', 'deltalake', 'pyspark', 'py4j', 'watchdog.observers', "
         "'cryptography')\n"
         "print(code, *(name for name in heavy if name in sys.modules), file=sys.stderr)"
@@ -211,8 +211,7 @@ def test_a_level_zone_is_told_without_arrow_deltalake_or_spark(tmp_path) -> None
 @pytest.mark.parametrize("markers", [{}, {"__rowMarker__": [4]}], ids=["inserts", "upserts"])
 def test_a_verdict_needs_arrow_and_numpy_alone(markers, tmp_path) -> None:
     LandingZoneWriter(tmp_path).table("Orders", keys=["Id"]).land_parquet(pa.table({"Id": [1], **markers}))
-    asked_by_arrow = {"numpy.ma", "pandas"}  # where they are installed
-    assert set(heavy_modules_of("validate", str(tmp_path))) - asked_by_arrow == {"pyarrow", "numpy"}
+    assert heavy_modules_of("validate", str(tmp_path)) == ["pyarrow", "numpy"]
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "mirror-engine"
 COMPLETION_VARIABLE = "_MIRROR_ENGINE_COMPLETE"
+MIN_NEW_OBJECTS = 50_000  # before a garbage collection: most commands end soon
 SHELLS = ("bash", "zsh", "fish")
 # by heading and name: the module, and the first line of the command's help
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
@@ -134,6 +136,12 @@ def program() -> click.Group:
     )
 
 
+def _no_pandas(name: str, *_: object) -> None:
+    """Have Arrow and PySpark do without: where it is installed they import it, in 0.1 s, for values never used here."""
+    if name == "pandas":
+        raise ModuleNotFoundError(name)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Nothing is raised."""
     words = sys.argv[1:] if arguments is None else list(arguments)
@@ -141,6 +149,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             if getattr(sys, name) is None:  # it was closed: no other file may get its number
                 setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until we exit
+        sys.meta_path.insert(0, cast("Any", SimpleNamespace(find_spec=_no_pandas)))
+        gc.set_threshold(MIN_NEW_OBJECTS)
         atexit.register(gc.freeze)  # our own process: skip the last garbage collection, exit frees everything
     if instruction := os.environ.get(COMPLETION_VARIABLE):
         from click.shell_completion import shell_complete

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import os
 import sys
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
 
 LARGE_FILE_BYTES = 32 * 1024 * 1024
-MIN_NEW_OBJECTS = 500_000  # before a garbage collection: a command that ends soon leaves little
 
 
 @command(root="own", config=(*READING, *DROPPING, "memory_limit"), at_once=True)
@@ -88,7 +86,6 @@ def validate(
     Exit codes: 0 passed · 2 usage error · 3 findings at or above --fail-on, or data that is not applied · 4
     temporary: storage; retry
     """
-    gc.set_threshold(MIN_NEW_OBJECTS)
     from mirror_engine.cli import reports as forms
     from mirror_engine.publisher import validate as checks
 
