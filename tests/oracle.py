@@ -254,10 +254,10 @@ def _merged(life: Life, file: File) -> list[Column]:
 
 def _add_partition(file: File, value: str) -> None:
     day = None if value == "__HIVE_DEFAULT_PARTITION__" else value
-    if not any(column.name.casefold() == "day" for column in file.columns):
-        file.columns.append(Column("day", "string", True))
-    elif any(row["day"] != day for row in file.rows):
+    others = [column for column in file.columns if column.name.casefold() != "day"]
+    if len(others) < len(file.columns) and any(row["day"] != day for row in file.rows):
         raise Refused
+    file.columns = [*others, Column("day", "string", True)]  # whatever the file declares
     for row in file.rows:
         row["day"] = day
 

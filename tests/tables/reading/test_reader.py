@@ -251,6 +251,12 @@ def test_a_column_may_repeat_its_folder_but_not_contradict_it(zone, cells, fits)
         assert zone.rejects(content, PARTED, path=path).diagnostic.code == "ME032"
 
 
+def test_a_folders_column_is_nullable_whatever_the_file_declares(zone):
+    fields = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("Id", "day")])
+    read = zone.reads(parquet_table(pa.table({"Id": ["1"], "day": ["7"]}, fields)), PARTED, path=f"day=7/{FIRST}")
+    assert [column.nullable for column in read.facts.schema.columns] == [False, True]
+
+
 # --- the file and its storage
 
 
