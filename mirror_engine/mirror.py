@@ -24,7 +24,7 @@ from mirror_engine.errors import RootLocked, TransientError, UnknownTable, Usage
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES, ZONE
 from mirror_engine.landing_zone.names import find_table
-from mirror_engine.monitoring.fabric_files import Heartbeat, MonitoringFiles, as_fabric_has_it, refuse_fabrics
+from mirror_engine.monitoring.fabric_files import MonitoringFiles, as_fabric_has_it, heartbeat, refuse_fabrics
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.storage.base import Kind
 from mirror_engine.storage.remote import Requests
@@ -408,7 +408,7 @@ class Mirror:
             context = self._context(ledger, self._emit, check_lock)
             engine = Engine(context, self._reader, self._passthrough, MonitoringFiles(context).write)
             try:
-                with Heartbeat(context):
+                with heartbeat(context):
                     yield engine
             finally:
                 engine.close()

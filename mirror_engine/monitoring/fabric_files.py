@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -23,12 +23,12 @@ from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, TableName
 from mirror_engine.landing_zone.progress import AppliedFile, Progress
 from mirror_engine.landing_zone.schema import TableSchema
-from mirror_engine.landing_zone.states import Empty, Halted, Unconfigured
+from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unconfigured
 from mirror_engine.storage.zone_view import RestoredView
 from mirror_engine.tables.base import BatchRecord, TableSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.planner import Plan
@@ -240,6 +240,10 @@ class MonitoringFiles:
         """
         context, ledger = self._context, self._context.ledger
         tables = [FabricTable(table, plan.state, ledger.progress(table)) for table, plan in plans.items()]
+        for table, progress in ledger.tables().items():
+            if table not in plans:  # its folder could not be listed: it may still be there
+                rejected = progress.rejection and Halted(progress.rejection.diagnostic, 0)
+                tables.append(FabricTable(table, rejected or CaughtUp(), progress))
         now = context.clock.monotonic()
         if tables == self._written and now - self._written_at < HEARTBEAT_SECONDS:
             return
@@ -250,28 +254,25 @@ class MonitoringFiles:
         self._written, self._written_at = tables, now
 
 
-class Heartbeat:
-    """Thread that writes heartbeats during long cycles, so that the last is at most a minute old (LZ-9.1)."""
+@contextmanager
+def heartbeat(context: EngineContext) -> Iterator[None]:
+    """Write heartbeats in a thread during long cycles, so that the last is at most a minute old (LZ-9.1)."""
+    stopped = threading.Event()
 
-    def __init__(self, context: EngineContext) -> None:
-        self._context = context
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *exception: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        context = self._context
-        while not self._stopped.wait(HEARTBEAT_SECONDS):
+    def run() -> None:
+        while not stopped.wait(HEARTBEAT_SECONDS):
             with suppress(StorageUnavailable, RootLocked):  # the cycle reports the same failure
                 context.check_lock()
                 content = replicator(context.clock(), table_count=len(context.ledger.tables()))
                 _write_json(context.storage, REPLICATOR_FILE, content)
+
+    thread = threading.Thread(target=run, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import nullcontext
 
 import pytest
-from scripted_faults import Script, faulty
+from scripted_faults import Failing, Script, faulty
 from shop import NO_STOP, Shop, row
 
 from mirror_engine.engine.replayer import Replayer
@@ -148,6 +148,19 @@ def test_an_engine_that_lost_root_leaves_the_monitoring_files_alone(shops, monke
         time.sleep(0.1)
         assert written() == before
     assert "heartbeat" in looks
+
+
+def test_a_table_whose_folder_cannot_be_listed_keeps_its_entry(shops):
+    """It may still be there (LZ-7.2)."""
+    script = Failing(r"list .*/T[12]$")
+    storage = faulty(LocalStorage(shops.root), script)
+    shops.orders("T2").land(b"no Parquet")
+    shops.sync()
+    before = fabric_files.read_tables(storage)
+    with shops.engine(storage=storage) as running:
+        running.cycle(NO_STOP)
+    assert sorted(fabric_files.read_tables(storage), key=lambda entry: entry["sourceTableName"]) == before
+    assert [bool(entry["errorMessage"]) for entry in before] == [False, False, True, False, False]
 
 
 def test_the_monitoring_files_are_rewritten_when_something_changes_and_with_each_heartbeat(shops, monkeypatch):
