@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 PROGRAM = "mirror-engine"
 COMPLETION_VARIABLE = "_MIRROR_ENGINE_COMPLETE"
-MIN_NEW_OBJECTS = 50_000  # before a garbage collection: most commands end soon
 SHELLS = ("bash", "zsh", "fish")
 # by heading and name: the module, and the first line of the command's help
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
@@ -150,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if getattr(sys, name) is None:  # it was closed: no other file may get its number
                 setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until we exit
         sys.meta_path.insert(0, cast("Any", SimpleNamespace(find_spec=_no_pandas)))
-        gc.set_threshold(MIN_NEW_OBJECTS)
+        gc.set_threshold(50_000)  # new objects: most commands end soon
         atexit.register(gc.freeze)  # our own process: skip the last garbage collection, exit frees everything
     if instruction := os.environ.get(COMPLETION_VARIABLE):
         from click.shell_completion import shell_complete
