@@ -241,7 +241,7 @@ class MonitoringFiles:
         context, ledger = self._context, self._context.ledger
         tables = [FabricTable(table, plan.state, ledger.progress(table)) for table, plan in plans.items()]
         for table, progress in ledger.tables().items():
-            if table not in plans:  # its folder could not be listed: it may still be there
+            if table not in plans and progress.configured_at:  # its folder could not be listed: it may still be there
                 rejected = progress.rejection and Halted(progress.rejection.diagnostic, 0)
                 tables.append(FabricTable(table, rejected or CaughtUp(), progress))
         now = context.clock.monotonic()
