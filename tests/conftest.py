@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from quick_folder import quick_folder
 from shop import Shop
 
@@ -22,6 +23,8 @@ end_session(start_session(Config(), scratch=folder, log_file=folder / "spark.log
 """
 QUICK = "not spark and not slow"
 pytest_plugins = ["store_servers"]
+settings.register_profile("no deadline", deadline=None)  # machines are busy
+settings.load_profile("no deadline")
 
 
 @pytest.fixture(scope="session")

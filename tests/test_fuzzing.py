@@ -30,7 +30,6 @@ def test_a_changed_example_raises_no_other_error(target):
     @settings(
         max_examples=10 if target is TARGETS["ledger"] else 100,
         derandomize=True,
-        deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),
     )

@@ -52,7 +52,7 @@ def play(story, root, writer, config):
             act(player)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=NOT_A_WORRY)
+@settings(max_examples=25, suppress_health_check=NOT_A_WORRY)
 @given(stories(), CONFIGS)
 def test_generated_zones_end_as_the_oracle_says(story, config):
     with quick_folder() as folder:
@@ -61,7 +61,7 @@ def test_generated_zones_end_as_the_oracle_says(story, config):
 
 @pytest.mark.slow
 @pytest.mark.timeout(max(300, MEMORY_ZONES))
-@settings(max_examples=MEMORY_ZONES, deadline=None, suppress_health_check=NOT_A_WORRY)
+@settings(max_examples=MEMORY_ZONES, suppress_health_check=NOT_A_WORRY)
 @given(stories(), CONFIGS)
 def test_many_generated_zones_end_as_the_oracle_says(story, config):
     with quick_folder() as folder:
@@ -70,7 +70,7 @@ def test_many_generated_zones_end_as_the_oracle_says(story, config):
 
 @pytest.mark.slow
 @pytest.mark.timeout(max(300, 3 * DELTALAKE_ZONES))
-@settings(max_examples=DELTALAKE_ZONES, deadline=None, suppress_health_check=NOT_A_WORRY)
+@settings(max_examples=DELTALAKE_ZONES, suppress_health_check=NOT_A_WORRY)
 @given(stories(), CONFIGS)
 def test_generated_zones_end_so_on_the_deltalake_writer(story, config):
     with quick_folder() as folder:
@@ -82,7 +82,6 @@ def test_generated_zones_end_so_on_the_deltalake_writer(story, config):
 @pytest.mark.timeout(max(300, 60 * SPARK_ZONES))
 @settings(
     max_examples=SPARK_ZONES,
-    deadline=None,
     phases=[Phase.generate],  # shrinking with Spark takes hours; the memory writer shrinks
     suppress_health_check=NOT_A_WORRY,
 )

@@ -152,8 +152,7 @@ def test_an_engine_that_lost_root_leaves_the_monitoring_files_alone(shops, monke
 
 def test_a_table_whose_folder_cannot_be_listed_keeps_its_entry(shops):
     """It may still be there (LZ-7.2)."""
-    script = Failing(r"list .*/(T[12]|No table yet)$")
-    storage = faulty(LocalStorage(shops.root), script)
+    storage = faulty(LocalStorage(shops.root), Failing(r"list .*/(T[12]|No table yet)$"))
     shops.orders("T2").land(b"no Parquet")
     (shops.publisher.path / "No table yet").mkdir()
     shops.sync()

@@ -288,7 +288,7 @@ ACTS = st.tuples(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(ACTS, max_size=40), st.integers(1, 3), st.integers(1, 3))
 def test_tables_end_with_the_rows_of_their_folders_whatever_is_held_and_dropped(acts, workers, files):
     with quick_folder() as root:

@@ -311,7 +311,7 @@ def tables_of(mirror, writer):
     }
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(stories())
 def test_a_replay_of_a_generated_zone_ends_in_the_same_rows_or_is_refused(story):
     with quick_folder() as folder:

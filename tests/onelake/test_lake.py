@@ -64,7 +64,7 @@ def shared(tmp_path_factory):
     return ZoneClient(LocalStore(tmp_path_factory.mktemp("store")))
 
 
-@settings(deadline=None, max_examples=50)  # each example is a folder on disk
+@settings(max_examples=50)  # each example is a folder on disk
 @given(tree=TREES, start=st.lists(PARTS, max_size=4).map("/".join) | st.sampled_from(["a/", "a/a/", "z"]))
 def test_a_listing_may_start_at_any_name_whether_it_is_there_or_not(shared, tree, start):
     top = shared.at(f"T{next(EXAMPLES)}")

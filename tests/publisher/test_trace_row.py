@@ -258,7 +258,7 @@ KEYS = st.integers(1, 2)
 CHANGES = st.tuples(st.sampled_from(list(RowMarker)), KEYS, st.sampled_from(["a", "b", None]))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     files=st.lists(st.lists(CHANGES, max_size=6), min_size=1, max_size=5),
     runs=st.sets(st.integers(0, 4)),

@@ -53,7 +53,7 @@ def merged(rows, changes):
     return sorted((row[:-1] for row in [*(row for row in after if row[-1] != Role.DELETE), *added]), key=repr)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(KEY, max_size=5), st.lists(CHANGES, min_size=1, max_size=3))
 def test_staged_changes_do_to_any_table_what_replay_says(before, files):
     serial = itertools.count(100)

@@ -56,7 +56,7 @@ def told_by_replay(files):
     return len(rows), told
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(FILES, st.sampled_from([0, 3, 1_000_000]), st.sampled_from([1, 3, 1_000_000]), st.booleans())
 def test_a_key_book_tells_what_replay_does(files, together, load, at_once):
     with pytest.MonkeyPatch.context() as patch:

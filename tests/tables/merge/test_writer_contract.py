@@ -304,13 +304,13 @@ def test_every_pair_of_markers_on_every_count_of_rows(writer):
     assert run(writer, batches) == replayed(batches)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(BATCHES)
 def test_the_memory_writer_does_what_replay_says(batches):
     assert run(MemoryDeltaWriter(), batches) == replayed(batches)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(BATCHES.filter(lambda batches: len(batches) == 2))
 def test_the_deltalake_writer_does_what_replay_says(batches):
     with quick_folder() as folder:
