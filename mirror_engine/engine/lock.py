@@ -236,7 +236,10 @@ def hold_lease(
         Ledger.discard(state / LEDGER)
     memory.write_text(me.id, encoding="utf-8")
     taken = time.monotonic(), time.time()
-    version = file.write(_content(me), before)
+    try:
+        version = file.write(_content(me), before)
+    except StorageUnavailable:  # no library repeats a write with a condition
+        version = file.write(_content(me), before)
     if version is None:
         version = file.read()
         holder = holder_of(version)

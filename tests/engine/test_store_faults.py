@@ -106,6 +106,16 @@ def test_a_fault_of_any_request_loses_and_doubles_nothing(onelake_server, faults
             assert rule.matched >= number
 
 
+@pytest.mark.parametrize("fault", ["lost_request", "lost_response"])
+def test_a_lease_is_taken_although_its_first_write_fails(onelake_server, faults, fault):
+    with onelake_server.in_use():
+        world = World(onelake_server)
+        (rule,) = faults(f"{fault} path=*/lease.json operation=put nth=1")
+        world.sync()
+        assert rule.matched
+        world.check()
+
+
 @pytest.fixture(scope="module")
 def lengths():
     return []
