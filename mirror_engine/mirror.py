@@ -200,15 +200,18 @@ class Mirror:
         """
         self._clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
-    def status(self) -> MirrorStatus:
-        """How every table is: a fresh look, read only, while another engine may run. Starts no JVM."""
-        with self.snapshot() as seen:
-            return self.status_of(seen)
+    def status(self, file: str = "") -> MirrorStatus:
+        """How every table is: a fresh look, read only, while another engine may run. Starts no JVM.
 
-    def status_of(self, seen: MirrorSnapshot) -> MirrorStatus:
-        """How every table was when the snapshot was taken."""
+        `file`: a change file, by path or number, that is shown although it was moved away.
+        """
+        with self.snapshot() as seen:
+            return self.status_of(seen, file)
+
+    def status_of(self, seen: MirrorSnapshot, file: str = "") -> MirrorStatus:
+        """How every table was when the snapshot was taken; `file` as of `status`."""
         is_live = is_locked(self.root) or (seen.holder is not None and seen.holder.is_live)
-        status = mirror_status(self.root, seen.context, seen.zone, seen.plans, engine_running=is_live)
+        status = mirror_status(self.root, seen.context, seen.zone, seen.plans, engine_running=is_live, file=file)
         return replace(status, lease=seen.holder)
 
     @contextmanager

@@ -34,8 +34,8 @@ def cut(path):
 
 def write_another_format(lake):
     text = lake.commit(5).read_text(encoding="utf-8")
-    assert '\\"mirror_engine\\":3' in text
-    lake.commit(5).write_text(text.replace('\\"mirror_engine\\":3', '\\"mirror_engine\\":99'), encoding="utf-8")
+    assert '\\"mirror_engine\\":4' in text
+    lake.commit(5).write_text(text.replace('\\"mirror_engine\\":4', '\\"mirror_engine\\":99'), encoding="utf-8")
 
 
 def lose_one_after_the_checkpoint(lake):

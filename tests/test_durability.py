@@ -46,9 +46,9 @@ def done(monkeypatch):
         happened.append(f"fsync {Path(f'/proc/self/fd/{opened}').readlink().name}")
         sync(opened)
 
-    def recording(ledger, table, progress):
+    def recording(ledger, table, progress, *changes, **options):
         happened.append(f"record {progress.batch}")
-        record(ledger, table, progress)
+        record(ledger, table, progress, *changes, **options)
 
     def moving(storage, source, target, only=None):
         happened.append(f"move {source.rpartition('/')[2]}")

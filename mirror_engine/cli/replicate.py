@@ -208,7 +208,7 @@ def wait(
     if condition != "caught-up" and (kind != "file" or not file):
         raise UsageError(f"--for {condition}: unknown condition", "wait for caught-up or file=NAME")
     interval = interval or (1.0 if isinstance(mirror.root, Path) else 10.0)  # each check of a store costs requests
-    started, noted, is_noted, landed = time.monotonic(), 0.0, False, -1
+    started, noted, is_noted, landed = time.monotonic(), 0.0, False, None
     with exits.Stopping() as stopping:
         while True:
             status, unmet = _check(mirror, file, tables)
@@ -221,13 +221,13 @@ def wait(
             if not (engine_running or is_noted):
                 out.note(f"{START_ENGINE}; waiting {out.short_span(timeout)} for one")
                 is_noted = True
-            files = sum(len(table.files) for table in status.tables) if status else landed
+            files = [table.files for table in status.tables] if status else landed
             if seconds >= noted + NOTE_SECONDS and out.verbosity() >= 0:
                 more = f"; and {len(unmet) - 1:,} more" if unmet[1:] else ""
                 more += "; nothing landed" if files == landed else ""
                 out.note(f"[{out.short_span(seconds)}] {unmet[0].message}{more}")
                 noted, landed = seconds, files
-            landed = files if landed < 0 else landed
+            landed = landed or files
             stopping.stop.wait(min(interval, timeout - seconds))
     result, code = "reached", exits.SUCCESS
     if unmet and stopping.interrupted:
@@ -256,7 +256,7 @@ def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[MirrorStat
 
     schema = mirror.config.delta_default_schema
     try:
-        status = mirror.status()
+        status = mirror.status(file)
     except TransientError as error:  # the next check may succeed
         return None, [UnmetCondition("", "", error.message, error.help)]
     unmet = file_not_applied(status, file, tables, schema) if file else tables_not_caught_up(status, tables, schema)

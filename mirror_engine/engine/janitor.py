@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
 from mirror_engine.landing_zone.partitions import MAX_DEPTH
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.progress import FolderProgress, Progress
     from mirror_engine.storage.base import Storage
 
 SECONDS_BETWEEN_SWEEPS = 3600.0
@@ -79,10 +78,10 @@ class Janitor:
         if not self._cleaned.keys() <= names:
             self._cleaned = {name: cleaned for name, cleaned in self._cleaned.items() if name in names}
 
-    def clean(self, zone: str, listing: TableListing, progress: Progress) -> int:
+    def clean(self, zone: str, listing: TableListing, progress: Progress, known: FolderProgress) -> int:
         """Archive applied files, and delete expired ones from the archive; returns how many were archived.
 
-        After a `StorageUnavailable` the next call does the rest.
+        `known` is what is known of the listed files. After a `StorageUnavailable` the next call does the rest.
         """
         if self.config.cleanup == "off":
             return 0
@@ -94,7 +93,7 @@ class Janitor:
             if table.is_unusable:
                 is_sweep, table.swept_at = False, self.clock()
         # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
-        applied = () if table.is_unusable else processed(listing, progress)
+        applied = () if table.is_unusable else processed(listing, known)
         moved = [file.path for file in applied if self._archive(folder, first, file)]
         if moved or is_sweep:
             ready = moved
@@ -103,13 +102,12 @@ class Janitor:
                 for path in ready:
                     self.check_lock()
                     self.storage.move(f"{first}/{path}", f"{last}/{path}")
-            known = (table.moved or {}) | dict.fromkeys(ready, self.clock())
+            times = (table.moved or {}) | dict.fromkeys(ready, self.clock())
             if is_sweep or table.moved is None:
-                is_long = self._expire(last, known) > MAX_LISTED
-                known, table.swept_at = {}, self.clock()
-                table.moved = known if is_long else None
+                is_long = self._expire(last, times) > MAX_LISTED
+                table.moved, table.swept_at = {} if is_long else None, self.clock()
             else:
-                table.moved = known
+                table.moved = times
         table.listing, table.progress = listing, progress
         return len(moved)
 
@@ -167,21 +165,20 @@ class Janitor:
                 yield path, entry
 
 
-def processed(listing: TableListing, progress: Progress) -> list[LandedFile]:
+def processed(listing: TableListing, known: FolderProgress) -> list[LandedFile]:
     """Applied files that are unchanged since, except the newest of each partition (LZ-8.1, LZ-8.5)."""
-    newest: dict[str, tuple[int, int, str]] = {}
     metadata = listing.usable
-    for path, applied in progress.applied.items():
-        partition, _, name = path.rpartition("/")
+
+    def newest(partition: str) -> str:
+        mark = known.marks[partition]
         # in time-ordered tables a name may have 20 digits by chance
-        by_number = metadata.strategy is Strategy.SEQUENTIAL if metadata else partition in progress.watermarks
-        number = sequence_of(name) if by_number else 0
-        rank = number, applied.modified_ns if applied.etag else 0, name
-        newest[partition] = max(newest.get(partition, rank), rank)
+        by_number = metadata.strategy is Strategy.SEQUENTIAL if metadata else mark.watermark > 0
+        return mark.highest if by_number and mark.highest else mark.latest
+
     return [
         file
         for file in listing.files
-        if (applied_file := progress.applied.get(file.path)) is not None
-        and applied_file.is_same(file.etag, file.modified_ns)
-        and newest[file.partition][2] != file.name
+        if (applied := known.applied.get(file.path)) is not None
+        and applied.is_same(file.etag, file.modified_ns)
+        and newest(file.partition) != file.path
     ]

@@ -8,18 +8,23 @@ import re
 import sqlite3
 import threading
 import uuid
-from dataclasses import astuple, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import astuple, fields
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.progress import AppliedFile, Progress
+from mirror_engine.landing_zone.progress import Applied, AppliedFile, FolderProgress, Mark, Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-_SCHEMA_VERSION = 3
+T = TypeVar("T", AppliedFile, Mark)
+
+_NOTHING, _NO_ETAGS = Applied(), dict[str, "str | None"]()
+
+_SCHEMA_VERSION = 4
 MIRROR, ROOT_IDENTITY, NEXT_POLL, SCAN_REQUESTS = "mirror_id", "root_identity", "next_scan", "scan_requests"
 _FAILURES = "failures"
 # messages about the disk, not the file; Python has the codes only from 3.11 on
@@ -27,16 +32,26 @@ _DISK_TROUBLE = re.compile(
     r"database or disk is full|disk I/O error|attempt to write a readonly|unable to open|database is locked"
 )
 _DAMAGED = (sqlite3.DatabaseError, ValueError, RecursionError)
-_APPLIED_TYPES = (str, str, str, int, int, int, str, str)  # of a path, and of the fields of `AppliedFile`
+_TYPES = {"str": str, "int": int}
+# Heads are read at the start, of all other tables only rows that are asked for
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS properties (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS tables (
-    schema_folder TEXT, table_folder TEXT, progress TEXT NOT NULL, PRIMARY KEY (schema_folder, table_folder));
+    id INTEGER PRIMARY KEY, schema_folder TEXT, table_folder TEXT, progress TEXT NOT NULL,
+    UNIQUE (schema_folder, table_folder));
 CREATE TABLE IF NOT EXISTS applied (
-    schema_folder TEXT, table_folder TEXT, path TEXT, etag TEXT, digest TEXT, version INTEGER, rows INTEGER,
-    modified_ns INTEGER, applied_by TEXT NOT NULL, passthrough_skipped_because TEXT NOT NULL,
-    PRIMARY KEY (schema_folder, table_folder, path));
+    table_id INTEGER, path TEXT, partition TEXT, etag TEXT, digest TEXT, version INTEGER, rows INTEGER,
+    modified_ns INTEGER, applied_by TEXT, passthrough_skipped_because TEXT, PRIMARY KEY (table_id, path));
+CREATE INDEX IF NOT EXISTS applied_content ON applied (table_id, digest, partition);
+CREATE INDEX IF NOT EXISTS applied_version ON applied (table_id, version);
+CREATE TABLE IF NOT EXISTS marks (
+    table_id INTEGER, partition TEXT, version INTEGER, watermark TEXT, number TEXT, highest TEXT, modified_ns INTEGER,
+    latest TEXT, PRIMARY KEY (table_id, partition)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS pending (
+    table_id INTEGER, path TEXT, etag TEXT NOT NULL, PRIMARY KEY (table_id, path)) WITHOUT ROWID;
 """
+_AMONG = " AND {} IN (SELECT value FROM json_each(?))"
+_OF_A_TABLE = ("applied", "marks", "pending")
 
 
 class Ledger:
@@ -47,9 +62,13 @@ class Ledger:
     `StorageUnavailable` and has no effect.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path | None = None, *, is_copy: bool = False) -> None:
         self._connection = connection
+        self._path = path
+        self._is_shared = is_copy  # the rows are still those of the file, which stays as it is
         self._lock = threading.RLock()
+        self._ids: dict[TableName, int] = {}
+        self.is_lost = False  # whether it turned out to be damaged since it was opened, and is empty now
         with self._lock:
             self._known = dict(self._load())
 
@@ -63,13 +82,12 @@ class Ledger:
         with _disk_trouble():
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                return cls(_connect(str(path)))
+                return cls(_connect(str(path)), path)
             except _DAMAGED as fault:
                 if _DISK_TROUBLE.match(str(fault)):
                     raise
-                for leftover in path.parent.glob(f"{path.name}*"):
-                    leftover.replace(leftover.with_name(f"damaged-{leftover.name}"))
-                return cls(_connect(str(path)))
+                _put_aside(path)
+                return cls(_connect(str(path)), path)
 
     @classmethod
     def fresh(cls) -> Ledger:
@@ -78,20 +96,23 @@ class Ledger:
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
-        """Return a copy of the ledger while an engine may be writing; an empty one where there is none."""
-        copy = _connect(":memory:")
+        """Return the ledger as it is now, while an engine may be writing; an empty one where there is none.
+
+        What is changed here is changed in a copy in memory, which is made only then.
+        """
         is_open = path.with_name(f"{path.name}-wal").exists()
         how = "mode=ro" if is_open else "mode=ro&immutable=1"  # else SQLite would make files to read next to a writer
         if path.exists():
-            with (
-                contextlib.suppress(sqlite3.DatabaseError),
-                contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as stored,
-            ):
-                stored.backup(copy)
-        try:
-            return cls(copy)
-        except _DAMAGED:
-            return cls.fresh()
+            with contextlib.suppress(*_DAMAGED):
+                stored = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, check_same_thread=False)
+                try:
+                    stored.execute("BEGIN")  # all that is read is of one moment
+                    _check(stored)
+                    return cls(stored, is_copy=True)
+                except BaseException:
+                    stored.close()
+                    raise
+        return cls.fresh()
 
     @staticmethod
     def discard(path: Path) -> None:
@@ -112,15 +133,15 @@ class Ledger:
 
     def get_property(self, name: str) -> str:
         """Return a property of the mirror as a whole; `""` where it was never set."""
-        with self._lock:
-            row = self._connection.execute("SELECT value FROM properties WHERE name = ?", (name,)).fetchone()
-        return row[0] if row else ""
+        rows = self._rows("SELECT value FROM properties WHERE name = ?", name)
+        return str(rows[0][0]) if rows else ""
 
     def set_property(self, name: str, value: str) -> None:
         """Set a property of the mirror as a whole; nothing is written where it has that value."""
-        with self._lock, _disk_trouble(), self._connection:
+        with self._lock:
             if self.get_property(name) != value:
-                self._connection.execute("INSERT OR REPLACE INTO properties VALUES (?, ?)", (name, value))
+                with self._transaction() as connection:
+                    connection.execute("INSERT OR REPLACE INTO properties VALUES (?, ?)", (name, value))
 
     def failures(self) -> Mapping[str, Mapping[str, Any]]:
         """Return why tables are tried again, by landing folder, `""` for the zone: code, message and help of each."""
@@ -143,36 +164,89 @@ class Ledger:
         with self._lock:
             return self._known.get(table)
 
-    def record(self, table: TableName, progress: Progress) -> None:
-        """Store the progress of a table, in one transaction."""
-        place = (table.schema, table.table)
+    def folder(self, table: TableName, paths: Collection[str]) -> FolderProgress:
+        """Return what is known about the listed files of a table folder."""
+        waiting = self._rows("SELECT path, etag FROM pending WHERE table_id = ?", self._ids.get(table, -1))
+        return FolderProgress(self.marks(table), self.applied(table, paths), dict(waiting))
+
+    def applied(
+        self, table: TableName, paths: Collection[str] | None = None, *, after: int | None = None
+    ) -> Mapping[str, AppliedFile]:
+        """Return applied files of a table by path, oldest first: all, those of these paths, those after a version."""
+        values: list[object] = [self._ids.get(table, -1)]
+        sql = f"SELECT {_APPLIED} FROM applied WHERE table_id = ?"  # noqa: S608 - our columns
+        if paths is not None:
+            sql, values = sql + _AMONG.format("path"), [*values, json.dumps([*paths])]
+        elif after is not None:
+            sql, values = f"{sql} AND version > ?", [*values, after]
+        rows = self._rows(f"{sql} ORDER BY rowid", *values)
+        with self._readable():
+            return {_text(path): _checked(AppliedFile, row) for path, *row in rows}
+
+    def marks(
+        self, table: TableName, partitions: Iterable[str] | None = None, *, after: int | None = None
+    ) -> Mapping[str, Mark]:
+        """Return the marks of a table by partition: all, those of these partitions, those changed after a version."""
+        values: list[object] = [self._ids.get(table, -1)]
+        sql = f"SELECT {_MARK} FROM marks WHERE table_id = ?"  # noqa: S608 - our columns
+        if partitions is not None:
+            sql, values = sql + _AMONG.format("partition"), [*values, json.dumps([*partitions])]
+        elif after is not None:
+            sql, values = f"{sql} AND version > ?", [*values, after]
+        rows = self._rows(sql, *values)
+        with self._readable():
+            return {_text(name): _checked(Mark, (int(low), int(high), *row)) for name, low, high, *row in rows}
+
+    def same_content(self, table: TableName, partition: str, digest: str) -> str:
+        """Return the last applied file of a partition with these bytes, and with rows; `""` for none (ME064)."""
+        sql = "SELECT path FROM applied WHERE table_id = ? AND digest = ? AND partition = ? AND rows > 0"
+        rows = self._rows(f"{sql} ORDER BY rowid DESC LIMIT 1", self._ids.get(table, -1), digest, partition)
+        return str(rows[0][0]) if rows else ""
+
+    def record(
+        self,
+        table: TableName,
+        progress: Progress,
+        applied: Applied = _NOTHING,
+        pending: Mapping[str, str | None] = _NO_ETAGS,
+        *,
+        is_whole: bool = False,
+    ) -> None:
+        """Store the progress of a table and what changed about its files, in one transaction.
+
+        Args:
+            table: a new generation of it begins without files.
+            progress: its head.
+            applied: files and marks to add or replace; these files wait no longer.
+            pending: etags of files that wait, by path; None of those that wait no longer.
+            is_whole: whether all other applied files and marks are forgotten.
+
+        Raises:
+            StorageUnavailable: it cannot be written; nothing has changed.
+        """
         with self._lock:
             before = self._known.get(table)
-            kept = before.applied if before and before.generation == progress.generation else {}
-            with _disk_trouble(), self._connection:
-                if not kept or not kept.keys() <= progress.applied.keys():
-                    kept = {}
-                    self._connection.execute("DELETE FROM applied WHERE schema_folder = ? AND table_folder = ?", place)
-                self._connection.executemany(
-                    "INSERT OR REPLACE INTO applied VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        (*place, path, *astuple(file))
-                        for path, file in progress.applied.items()
-                        if kept.get(path) != file
-                    ),
-                )
-                head = json.dumps(replace(progress, applied={}).to_json())
-                self._connection.execute("INSERT OR REPLACE INTO tables VALUES (?, ?, ?)", (*place, head))
-            self._known[table] = progress  # only after the transaction
+            with self._transaction() as connection:
+                head, table_id = json.dumps(progress.to_json()), self._ids.get(table)
+                if table_id is None:
+                    row = (table.schema, table.table, head)
+                    table_id = connection.execute("INSERT INTO tables VALUES (NULL, ?, ?, ?)", row).lastrowid or 0
+                connection.execute("UPDATE tables SET progress = ? WHERE id = ?", (head, table_id))
+                if before and before.generation != progress.generation:
+                    _delete(connection, table_id, _OF_A_TABLE)
+                elif is_whole:
+                    _delete(connection, table_id, ("applied", "marks"))
+                _write(connection, table_id, progress.delta_version, applied, pending)
+            self._known[table], self._ids[table] = progress, table_id  # only after the transaction
 
     def forget(self, table: TableName) -> None:
         """Forget a table; an unknown one is no error."""
-        place = (table.schema, table.table)
         with self._lock:
-            with _disk_trouble(), self._connection:
-                for name in ("applied", "tables"):
-                    self._connection.execute(f"DELETE FROM {name} WHERE schema_folder = ? AND table_folder = ?", place)  # noqa: S608 - two names of our own
-            self._known.pop(table, None)
+            if table in self._known:
+                with self._transaction() as connection:
+                    _delete(connection, self._ids[table], _OF_A_TABLE)
+                    connection.execute("DELETE FROM tables WHERE id = ?", (self._ids[table],))
+                del self._known[table], self._ids[table]
 
     def close(self) -> None:
         """Close the file."""
@@ -180,16 +254,99 @@ class Ledger:
             self._connection.close()
 
     def _load(self) -> Iterator[tuple[TableName, Progress]]:
-        applied: dict[TableName, dict[str, AppliedFile]] = {}
-        for schema, table, path, *file in self._connection.execute("SELECT * FROM applied"):
-            if tuple(map(type, (path, *file))) != _APPLIED_TYPES:
-                raise ValueError("no applied file")
-            applied.setdefault(TableName(schema, table), {})[path] = AppliedFile(*file)
-        for schema, table, head in self._connection.execute("SELECT * FROM tables"):
+        for table_id, schema, table, head in self._connection.execute("SELECT * FROM tables"):
             if not (isinstance(schema, str) and isinstance(table, str) and isinstance(head, str)):
                 raise ValueError("no table")  # noqa: TRY004 - the file is wrong, not its reader
             name = TableName(schema, table)
-            yield name, replace(Progress.from_json(json.loads(head)), applied=applied.get(name, {}))
+            self._ids[name] = table_id
+            yield name, Progress.from_json(json.loads(head))
+
+    def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 - what SQLite takes
+        with self._lock, self._readable():
+            return self._connection.execute(sql, values).fetchall()
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Put a ledger aside that turns out to be damaged, and begin an empty one."""
+        try:
+            yield
+        except _DAMAGED as fault:
+            if self._path and not isinstance(fault, sqlite3.OperationalError):
+                self._connection.close()
+                _put_aside(self._path)
+                self._connection, self._known, self._ids = _connect(str(self._path)), {}, {}
+                self.is_lost = True
+            message = f"cannot read the ledger: {fault}"
+            raise StorageUnavailable(message, "Try again: a damaged ledger is rebuilt from the Delta logs.") from fault
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write, in a copy in memory where the ledger is only read; the caller holds the lock."""
+        with _disk_trouble():
+            if self._is_shared:
+                copy = _connect(":memory:")
+                self._connection.backup(copy)
+                self._connection.close()
+                self._connection, self._is_shared = copy, False
+            with self._connection:
+                yield self._connection
+
+
+_APPLIED = ", ".join(["path", *(field.name for field in fields(AppliedFile))])
+_MARK = ", ".join(["partition", *(field.name for field in fields(Mark))])
+
+
+def _text(name: object) -> str:
+    if not isinstance(name, str):
+        raise ValueError("no name")  # noqa: TRY004 - the file is wrong, not its reader
+    return name
+
+
+def _checked(kind: type[T], values: Iterable[Any]) -> T:
+    """Return a stored value; ValueError where the file holds something else."""
+    made = kind(*values)
+    if any(type(getattr(made, field.name)) is not _TYPES[str(field.type)] for field in fields(kind)):
+        raise ValueError("no applied file")
+    return made
+
+
+def _write(
+    connection: sqlite3.Connection, table_id: int, version: int, applied: Applied, pending: Mapping[str, str | None]
+) -> None:
+    """Write what changed about a table's files; `version` is that of the marks."""
+    connection.executemany(
+        f"INSERT OR REPLACE INTO applied (table_id, partition, {_APPLIED}) VALUES (?, ?, {_places(_APPLIED)})",  # noqa: S608
+        ((table_id, partition_of(path), path, *astuple(file)) for path, file in applied.files.items()),
+    )
+    connection.executemany(
+        f"INSERT OR REPLACE INTO marks (table_id, version, {_MARK}) VALUES (?, ?, {_places(_MARK)})",  # noqa: S608
+        (
+            # numbers have up to 20 digits, SQLite's whole numbers 18
+            (table_id, version, partition, str(mark.watermark), str(mark.number), *astuple(mark)[2:])
+            for partition, mark in applied.marks.items()
+        ),
+    )
+    gone = [*applied.files, *(path for path, etag in pending.items() if etag is None)]
+    connection.executemany("DELETE FROM pending WHERE table_id = ? AND path = ?", ((table_id, path) for path in gone))
+    connection.executemany(
+        "INSERT OR REPLACE INTO pending VALUES (?, ?, ?)",
+        ((table_id, path, etag) for path, etag in pending.items() if etag is not None),
+    )
+
+
+def _delete(connection: sqlite3.Connection, table_id: int, names: Iterable[str]) -> None:
+    for name in names:
+        connection.execute(f"DELETE FROM {name} WHERE table_id = ?", (table_id,))  # noqa: S608 - names of our own
+
+
+def _places(columns: str) -> str:
+    return ", ".join("?" for _ in columns.split(", "))
+
+
+def _put_aside(path: Path) -> None:
+    """Rename a damaged ledger."""
+    for leftover in path.parent.glob(f"{path.name}*"):
+        leftover.replace(leftover.with_name(f"damaged-{leftover.name}"))
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -226,6 +383,9 @@ def _check(connection: sqlite3.Connection) -> None:
     found = connection.execute("PRAGMA user_version").fetchone()[0]
     if found not in {0, _SCHEMA_VERSION}:
         raise ValueError(f"a ledger of format {found}, not {_SCHEMA_VERSION}")
-    health = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if health != "ok":
-        raise sqlite3.DatabaseError(health)
+    if not found:
+        return
+    for table in ("properties", "tables"):  # the others grow: damage there is found by the query that meets it
+        health = connection.execute(f"PRAGMA quick_check({table})").fetchone()[0]
+        if health != "ok":
+            raise sqlite3.DatabaseError(health)

@@ -16,7 +16,7 @@ from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, diagnos
 from mirror_engine.landing_zone.listing import MetadataAbsent, MetadataUnusable, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata, forbidden_change
 from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, SCHEMA_SUFFIX, TableName, conflicts
-from mirror_engine.landing_zone.progress import Progress, Rejection
+from mirror_engine.landing_zone.progress import Applied, FolderProgress, Progress, Rejection
 from mirror_engine.landing_zone.states import (
     Behind,
     Blocked,
@@ -29,7 +29,7 @@ from mirror_engine.landing_zone.states import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.engine.context import EngineContext
@@ -59,6 +59,9 @@ class RecordProgress:
     kind: Literal["start_generation", "update_folder_identity", "record_folder_state", "mark_folder_missing"]
     # of the generation `""` where that begins with this plan; a plan that differs in its times alone is the same
     progress: Progress = field(compare=False)
+    applied: Applied = field(default_factory=Applied, compare=False)  # with changed etags
+    # Etags of files that wait, where they changed; None of those that wait no longer
+    pending: Mapping[str, str | None] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -110,25 +113,28 @@ def plan_missing(table: TableName, progress: Progress, circumstances: Circumstan
     return Plan(table, CaughtUp(), () if since == known else (record,))
 
 
-def plan(listing: TableListing, progress: Progress | None, circumstances: Circumstances) -> Plan:
-    """Plan a table whose folder is listed; `progress` is None for a new folder."""
+def plan(listing: TableListing, progress: Progress | None, known: FolderProgress, circumstances: Circumstances) -> Plan:
+    """Plan a table whose folder is listed; `progress` is None for a new folder, `known` is that of its files."""
     if circumstances.refusal:
         refused = Halted(circumstances.refusal, len(listing.files))
         return Plan(listing.name, refused, diagnostics=(circumstances.refusal,))
-    return _TablePlanner(listing, progress, circumstances).plan()
+    return _TablePlanner(listing, progress, known, circumstances).plan()
 
 
-def with_identity(progress: Progress, listing: TableListing) -> Progress:
-    """Return the progress of a folder that got a new identity, with the identities of its files."""
+def with_identity(progress: Progress, known: FolderProgress, listing: TableListing) -> tuple[Progress, FolderProgress]:
+    """Return the progress of a folder that got a new identity, with the identities of its files.
+
+    Commits know the former ones: the next one says again what was applied.
+    """
     present = {file.path: file for file in listing.files}
     applied = {
-        path: replace(file, etag=present[path].etag) if path in present and file.etag else file
-        for path, file in progress.applied.items()
+        path: replace(file, etag=present[path].etag) if file.etag else file for path, file in known.applied.items()
     }
     rejection = progress.rejection
     if rejection and rejection.path in present:
         rejection = replace(rejection, identity=present[rejection.path].identity, etag=present[rejection.path].etag)
-    return replace(progress, identity=listing.identity, applied=applied, pending_etags={}, rejection=rejection)
+    moved = replace(progress, identity=listing.identity, rejection=rejection, segments=None)
+    return moved, replace(known, applied=applied, pending={})
 
 
 def attempt_of(listing: TableListing, etag: str) -> str:
@@ -139,7 +145,9 @@ def attempt_of(listing: TableListing, etag: str) -> str:
 class _TablePlanner:
     """A plan in the making: a table folder, its progress, and the steps and diagnostics so far."""
 
-    def __init__(self, listing: TableListing, progress: Progress | None, circumstances: Circumstances) -> None:
+    def __init__(
+        self, listing: TableListing, progress: Progress | None, known: FolderProgress, circumstances: Circumstances
+    ) -> None:
         self._table = listing.name
         self._folder = listing.name.folder
         self._listing = listing
@@ -149,12 +157,12 @@ class _TablePlanner:
         self._files = {file.path: file for file in listing.files}
         self._diagnostics = [*listing.diagnostics]
         self._steps: list[Step] = []
+        self._known = known
         self._progress = self._of_this_generation(progress, circumstances.change)
-        applied = self._progress.applied if self._progress else {}
-        self._pending = {path: file.etag for path, file in self._files.items() if path not in applied}
+        self._pending = {path: file.etag for path, file in self._files.items() if path not in self._known.applied}
         self._is_known = self._progress is not None and self._progress.configured_at > 0
         self._has_table = self._progress is not None and self._progress.has_table
-        self._has_files = self._has_table or bool(applied)  # without a type there is no table yet (LZ-5.13)
+        self._has_files = self._has_table or bool(self._known.marks)  # without a type there is no table yet (LZ-5.13)
 
     def _of_this_generation(self, progress: Progress | None, change: FolderChange) -> Progress | None:
         """Plan the steps after which the progress is that of the folder's present generation (LZ-7.3)."""
@@ -164,14 +172,16 @@ class _TablePlanner:
         if progress and change is FolderChange.MOVED:
             if progress.identity != identity:
                 self._diagnostics.append(diagnose("ME076", self._folder))
-            moved = with_identity(progress, self._listing)
-            self._steps.append(RecordProgress("update_folder_identity", moved))
+            gone = dict.fromkeys(self._known.pending)
+            moved, self._known = with_identity(progress, self._known, self._listing)
+            self._steps.append(RecordProgress("update_folder_identity", moved, Applied(self._known.applied), gone))
             return moved
         if progress and progress.configured_at > 0:
             rebuilt = diagnose("ME066", self._folder, count=len(self._files))
             self._steps.append(DropTable(rebuilt))
             self._diagnostics.append(rebuilt)
         self._steps.append(RecordProgress("start_generation", Progress("", identity)))
+        self._known = FolderProgress()
         return None
 
     def plan(self) -> Plan:
@@ -217,7 +227,7 @@ class _TablePlanner:
             self._diagnostics.append(change)
             return self._planned(Halted(change, len(self._pending)), self._metadata_rejection(change, ""))
         first_file, strict = self._config.first_file, self._config.strict
-        detection = detect(self._table, self._listing.files, metadata, self._progress, first_file, strict=strict)
+        detection = detect(self._table, self._listing.files, metadata, self._known, first_file, strict=strict)
         self._diagnostics += [*detection.diagnostics, *self._overwritten_files()]
         rejection, notes = self._current_rejection()
         self._diagnostics += notes
@@ -250,12 +260,11 @@ class _TablePlanner:
 
     def _overwritten_files(self) -> Iterable[Diagnostic]:
         """Report pending files whose content changed since an earlier listing (LZ-3.13, ME071)."""
-        known = self._progress
+        known, progress = self._known, self._progress
         for file in self._listing.files:
-            before = known.pending_etags.get(file.path, file.etag) if known else file.etag
-            is_seen = known and (file.path in known.pending_etags or file.path in known.applied)
-            is_lost = file.replaced and not is_seen
-            is_rejected = known and known.rejection and known.rejection.path == file.path
+            before = known.pending.get(file.path, file.etag)
+            is_lost = file.replaced and file.path not in known.pending and file.path not in known.applied
+            is_rejected = progress and progress.rejection and progress.rejection.path == file.path
             if (is_lost or before != file.etag) and not is_rejected:
                 code = "ME071" if file.has_grown_since(before) else "ME025"
                 yield diagnose(code, f"{self._folder}/{file.path}", strict=self._config.strict)
@@ -296,13 +305,15 @@ class _TablePlanner:
         noted = replace(
             known,
             configured_at=known.configured_at or (0.0 if isinstance(state, Unconfigured) else self._now),
-            pending_etags=self._pending,
             rejection=rejection,
             missing_since=None,
             diagnostics=tally(known.diagnostics, sticky),
         )
-        if noted != self._progress:
-            self._steps.append(RecordProgress("record_folder_state", noted))
+        before = self._known.pending
+        gone: dict[str, str | None] = dict.fromkeys(before.keys() - self._pending.keys())
+        pending = gone | {path: etag for path, etag in self._pending.items() if before.get(path) != etag}
+        if pending or noted != self._progress:
+            self._steps.append(RecordProgress("record_folder_state", noted, pending=pending))
         return Plan(self._table, state, (*self._steps, *work), detection, tuple(self._diagnostics))
 
 
@@ -352,14 +363,15 @@ class ZonePlanner:
 
     def _plan(self, listing: TableListing, circumstances: Circumstances) -> Plan:
         progress = self._context.ledger.progress(listing.name)
-        change = self.root.change_of(listing, progress)
+        known = self._context.ledger.folder(listing.name, [file.path for file in listing.files])
+        change = self.root.change_of(listing, progress, known)
         circumstances = replace(circumstances, change=change)
         if change is FolderChange.RECREATED or circumstances.refusal:
-            return plan(listing, progress, circumstances)
+            return plan(listing, progress, known, circumstances)
         diagnostic = self._delta_table_diagnostic(listing.name, progress)
         if diagnostic and is_error(diagnostic):
-            return plan(listing, progress, replace(circumstances, refusal=diagnostic))
-        planned = plan(listing, progress, circumstances)
+            return plan(listing, progress, known, replace(circumstances, refusal=diagnostic))
+        planned = plan(listing, progress, known, circumstances)
         return replace(planned, diagnostics=(*planned.diagnostics, diagnostic)) if diagnostic else planned
 
     def _delta_table_diagnostic(self, table: TableName, progress: Progress | None) -> Diagnostic | None:

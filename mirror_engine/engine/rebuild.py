@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +11,14 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import recover
 from mirror_engine.engine.replayer import drop_table
 from mirror_engine.engine.root_identity import has_content
-from mirror_engine.errors import StorageUnavailable, TableDamaged, UsageError
+from mirror_engine.errors import StorageUnavailable, UsageError
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.detection import detect
 from mirror_engine.landing_zone.diagnostics import count, diagnose
 from mirror_engine.landing_zone.listing import MetadataAbsent
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX, find_table
-from mirror_engine.landing_zone.progress import Progress
+from mirror_engine.landing_zone.progress import FolderProgress, Progress
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.storage.base import NO_IDENTITY
 from mirror_engine.storage.local import os_errors
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.progress import AppliedFile
     from mirror_engine.storage.store_url import Place
 
 
@@ -109,8 +109,9 @@ def plan_rebuild(context: EngineContext, names: Sequence[str], *, replay: bool) 
             raise delta.unread[folder]
         if zone.unlisted & {f"{table.schema}{SCHEMA_SUFFIX}", table.folder}:
             raise StorageUnavailable(f"{table.folder}: cannot be listed or read", "Check path and rights.")
-        listing, progress = listings.get(table), known.get(table, Progress("", ""))
-        plans.append(_TableFiles(context, view, zone.folder, table, listing, progress).plan(replay=replay))
+        listing, total = listings.get(table), known.get(table, Progress("", "")).rows_processed
+        applied = context.ledger.applied(table)
+        plans.append(_TableFiles(context, view, zone.folder, table, listing, applied, total).plan(replay=replay))
     return plans
 
 
@@ -123,10 +124,11 @@ class _TableFiles:
     zone: str
     table: TableName
     listing: TableListing | None  # of the view, or of the folder itself
-    progress: Progress
+    applied: Mapping[str, AppliedFile]  # all files that are in its Delta table
+    rows: int  # that they held
 
     def plan(self, *, replay: bool) -> TableRebuild:
-        applied, files, moves = self.progress.applied, [], {}
+        applied, files, moves = self.applied, [], {}
         for file in self.listing.files if self.listing else ():
             path = self._path(file)
             archived = self.view.archived_at(path)
@@ -144,7 +146,7 @@ class _TableFiles:
 
     def _loss(self, files: Sequence[LandedFile], gone: str) -> tuple[str, int]:
         """Return why rows would not be as they are, `""` if they would, and how many of those that were read."""
-        config, applied, total = self.context.config, self.progress.applied, self.progress.rows_processed
+        config, applied, total = self.context.config, self.applied, self.rows
         if not applied:
             return "", 0
         metadata = self.listing.usable if self.listing else None
@@ -153,32 +155,24 @@ class _TableFiles:
         absent = applied.keys() - {file.path for file in files}
         if metadata is None and not absent:
             return f"no usable `{METADATA_FILE}`", total
-        found = detect(self.table, files, metadata or Metadata(), None, config.first_file, strict=config.strict)
+        known, first_file = FolderProgress(), config.first_file
+        found = detect(self.table, files, metadata or Metadata(), known, first_file, strict=config.strict)
         again = {file.path for file in found.ready if file.path in applied and self._is_as_applied(file)}
         rows = total - sum(applied[path].rows for path in again)
         if absent and rows:
             return f"{count(len(absent), 'change file')} {gone}", rows
         if others := len(applied.keys() - again - absent):
             return f"{count(others, 'change file')} overwritten, or no longer read", rows
-        if rows and not self._is_history_whole():
+        if rows:
             return "its Delta log no longer names all its change files", rows
         is_in_order = self._is_in_order(found, metadata or Metadata())
         return "" if is_in_order else "its files would be read in another order", total
 
     def _is_as_applied(self, file: LandedFile) -> bool:
-        applied, path = self.progress.applied[file.path], self._path(file)
-        is_certain = applied.etag or self.view.is_once(path)  # `""`: the ledger was lost
-        if is_certain and applied.is_same(file.etag, file.modified_ns):
+        applied, path = self.applied[file.path], self._path(file)
+        if applied.is_same(file.etag, file.modified_ns):
             return True
         return has_content(self.context.storage, self.view.archived_at(path) or path, applied)
-
-    def _is_history_whole(self) -> bool:
-        """Whether files without a number of rows, which a rebuilt ledger has, are all there were."""
-        if all(file.etag for file in self.progress.applied.values()):
-            return False
-        with suppress(TableDamaged):
-            return self.context.writer.history(self.context.delta_folder(self.table))[-1].version == 0
-        return False
 
     def _is_in_order(self, found: Detection, metadata: Metadata) -> bool:
         """Whether files are read in the order of the commits that applied them; rows of one key share a partition."""
@@ -190,7 +184,7 @@ class _TableFiles:
         are_apart = not keys or {*map(folded, found.partition_columns)} <= keys
         newest: dict[str, float] = {}
         for file in found.ready:
-            applied = self.progress.applied.get(file.path)
+            applied = self.applied.get(file.path)
             version = applied.version if applied else math.inf
             place = file.partition if are_apart else ""
             if 0 <= version < newest.get(place, 0):

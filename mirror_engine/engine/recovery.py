@@ -12,7 +12,6 @@ from mirror_engine.errors import TableDamaged, TransientError
 from mirror_engine.events import DiagnosticRaised, ProgressRebuilt
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.progress import AppliedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -139,25 +138,12 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     folder = context.delta_folder(table)
     context.writer.make_durable(folder, recorded.delta_version)
     changed = latest_external_change(context, table, recorded)
-    applied = {
-        path: replace(file, version=state.record_version) if path in state.record.files else file
-        for path, file in recorded.applied.items()
-    }
-    older = earlier.applied if earlier and earlier.batch < recorded.batch else {}
-    # of older files, the newest record has only those that were in the folder (LZ-3.6)
-    commits = context.writer.history(folder)
-    archived = {
-        path: AppliedFile("", "", commit.version, 0, commit.timestamp_ms * 1_000_000 + 999_999)
-        for commit in commits
-        for path in commit.files
-    }
-    applied = {**archived, **older, **applied}  # later entries override earlier ones
-    recorded = replace(recorded, applied=applied, delta_version=state.record_version, external_change_version=changed)
+    is_behind = earlier is not None and earlier.batch < recorded.batch
+    applied = context.writer.applied_since(folder, state, earlier.delta_version if earlier and is_behind else -1)
+    recorded = replace(recorded, delta_version=state.record_version, external_change_version=changed)
     if earlier:
-        recorded = replace(
-            recorded, pending_etags=earlier.pending_etags, rejection=earlier.rejection, diagnostics=earlier.diagnostics
-        )
-    context.ledger.record(table, recorded)
+        recorded = replace(recorded, rejection=earlier.rejection, diagnostics=earlier.diagnostics)
+    context.ledger.record(table, recorded, applied, is_whole=not is_behind)
     context.emit(ProgressRebuilt(table, state.record_version))
 
 

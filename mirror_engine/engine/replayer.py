@@ -8,9 +8,10 @@ import uuid
 from collections import deque
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from mirror_engine.engine import segments
 from mirror_engine.engine.planner import (
     REFUSED_COMMIT,
     ApplyBatch,
@@ -33,17 +34,17 @@ from mirror_engine.events import (
     TableHalted,
     TableResumed,
 )
-from mirror_engine.landing_zone.detection import sequence_of
+from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, tally
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
-from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
+from mirror_engine.landing_zone.progress import Applied, AppliedFile, Mark, Progress, Rejection
 from mirror_engine.landing_zone.schema import TableSchema
-from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome, TableContext
+from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, TableContext
 from mirror_engine.tables.reading.request import ReadRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.engine.context import EngineContext
@@ -79,66 +80,47 @@ def is_full(config: Config, count: int, size: int, following: LandedFile) -> boo
     return count > 0 and (count >= config.max_batch_files or size + following.size > config.max_batch_size)
 
 
-def _repeats(table: TableName, read: Sequence[FileRows], known: Progress) -> list[Diagnostic]:
+def _repeats(context: EngineContext, table: TableName, read: Sequence[FileRows]) -> list[Diagnostic]:
     """Return ME064 for files whose content was applied before, in the same partition."""
-    applied = {(partition_of(path), file.digest): path for path, file in known.applied.items() if file.rows}
+    in_batch: dict[tuple[str, str], str] = {}
     diagnostics = []
-    for rows in read:
+    for rows in (rows for rows in read if rows.row_count):
         content = (partition_of(rows.path), rows.digest)
-        if rows.row_count and content in applied:
-            diagnostics.append(diagnose("ME064", f"{table.folder}/{rows.path}", file=applied[content]))
-        if rows.row_count:
-            applied.setdefault(content, rows.path)
+        before = in_batch.get(content) or context.ledger.same_content(table, *content)
+        if before:
+            diagnostics.append(diagnose("ME064", f"{table.folder}/{rows.path}", file=before))
+        in_batch.setdefault(content, before or rows.path)
     return diagnostics
 
 
 def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
     """Return the progress after a batch."""
-    applied = dict(known.applied)
-    watermarks = dict(known.watermarks)
     facts = batch.batch.files[-1].facts
     # in the table's spelling; the type of a key column may not be known yet (LZ-5.13)
     keys = ((key, batch.batch.schema.find(key)) for key in batch.metadata.key_columns)
-    is_numbered = batch.metadata.strategy is Strategy.SEQUENTIAL  # LZ-3.2, LZ-3.15
-    for listed, file in zip(batch.files, batch.batch.files, strict=True):
-        # its version and method are those of the commit
-        applied[file.path] = AppliedFile(file.etag, file.digest, -1, file.row_count, file.modified_ns, "", file.reason)
-        if is_numbered:
-            watermarks[listed.partition] = max(sequence_of(listed.name), watermarks.get(listed.partition, 0))
     return replace(
         known,
         batch=known.batch + 1,
-        watermarks=watermarks,
-        applied=applied,
         key_columns=tuple(known.name if known else key for key, known in keys),
         declared_columns=known.declared_columns or batch.metadata.definition,
         naive_columns=facts.naive_columns,
         utc_columns=facts.utc_columns,
         markers_seen=facts.markers_seen,
+        files_processed=known.files_processed + len(batch.files),
         rows_processed=known.rows_processed + sum(file.row_count for file in batch.batch.files),
         bytes_processed=known.bytes_processed + sum(file.byte_count for file in batch.batch.files),
         last_commit_at=now,
-        pending_etags={path: etag for path, etag in known.pending_etags.items() if path not in applied},
     )
 
 
-def for_commit(progress: Progress, listing: TableListing | None) -> Progress:
-    """Return the progress as a commit carries it: with those applied files that are still in the folder."""
-    present = {file.path for file in listing.files} if listing else set()
-    applied = {path: file for path, file in progress.applied.items() if path in present}
-    return replace(progress, applied=applied, pending_etags={}, rejection=None, diagnostics={})
-
-
-def for_ledger(
-    progress: Progress, batch: PreparedBatch, outcome: Outcome, diagnostics: Sequence[Diagnostic]
-) -> Progress:
-    """Return the progress as the ledger keeps it: with Delta versions and diagnostics."""
-    applied = dict(progress.applied)
-    for file in batch.files:
-        known = applied[file.path]
-        applied[file.path] = replace(known, version=outcome.version, applied_by=outcome.method)
-    counts = tally(progress.diagnostics, diagnostics)
-    return replace(progress, applied=applied, delta_version=outcome.version, diagnostics=counts)
+def applied_by(batch: PreparedBatch, marks: Mapping[str, Mark]) -> Applied:
+    """Return what a batch applies; `marks` are those before it. Version and method are those of its commit."""
+    files = {
+        file.path: AppliedFile(file.etag, file.digest, -1, file.row_count, file.modified_ns, "", file.reason)
+        for file in batch.batch.files
+    }
+    in_order = batch.metadata.strategy is Strategy.SEQUENTIAL  # LZ-3.2, LZ-3.15
+    return Applied(files, marks_after(marks, files, in_order=in_order))
 
 
 def drop_table(context: EngineContext, table: TableName, reason: Diagnostic) -> None:
@@ -213,7 +195,8 @@ class Replayer:
         if task.is_cleaning:
             progress = self._context.ledger.progress(task.table)
             if self.can_clean(task) and task.listing and progress:
-                self._janitor.clean(task.zone, task.listing, progress)
+                known = self._context.ledger.folder(task.table, [file.path for file in task.listing.files])
+                self._janitor.clean(task.zone, task.listing, progress, known)
             task.is_cleaned = True
             return None
         try:
@@ -250,7 +233,8 @@ class Replayer:
         known = self._context.ledger.progress(table)
         if known is None:  # dropped in the meantime
             return
-        self._context.ledger.record(table, replace(step.progress, generation=known.generation))
+        progress = replace(step.progress, generation=known.generation)
+        self._context.ledger.record(table, progress, step.applied, step.pending)
         before, after = known.rejection, step.progress.rejection
         if after and (not before or before.diagnostic != after.diagnostic):
             self._context.emit(TableHalted(table, after.diagnostic))
@@ -281,7 +265,7 @@ class Replayer:
         else:
             self._refusals.pop(task.table, None)
         first = ReadRequest(task.zone, task.table, files[0], step.metadata, _context(known, state))
-        batch = self._next_batch(first, files, known, state)
+        batch = self._next_batch(first, files, state)
         try:
             committed = self._commit(task, batch, known, started) if batch.files else None
         except CommitFailed as error:
@@ -298,7 +282,7 @@ class Replayer:
         return committed
 
     def _next_batch(
-        self, first: ReadRequest, files: Sequence[LandedFile], known: Progress, state: TableSnapshot | None
+        self, first: ReadRequest, files: Sequence[LandedFile], state: TableSnapshot | None
     ) -> PreparedBatch:
         """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged."""
         found = self._try_passthrough(first)
@@ -319,7 +303,7 @@ class Replayer:
                 rows.rows.close()
             raise
         diagnostics = [diagnostic for rows in read for diagnostic in rows.diagnostics]
-        diagnostics += _repeats(first.table, read, known)
+        diagnostics += _repeats(self._context, first.table, read)
         schema = (read[-1] if read else first).facts.schema or TableSchema(())
         keys = dict.fromkeys(key.name for name in first.metadata.key_columns if (key := schema.find(name)))
         batch = ChangeBatch(tuple(read), schema, tuple(keys), state)
@@ -356,18 +340,18 @@ class Replayer:
         if batch.batch.snapshot is None and batch.batch.schema.is_bare and not has_rows:  # no table yet (LZ-5.13)
             self._note(task, batch, known)
             return None
-        folder, mirror = self._context.delta_folder(task.table), self._context.ledger.mirror
+        context, ledger = self._context, self._context.ledger
         self._check_unchanged(task, batch)
-        self._context.emit(CommitStarted(task.table, len(batch.files)))
-        progress = advance(known, batch, self._context.clock())
-        progress = replace(progress, external_change_version=latest_external_change(self._context, task.table, known))
-        files = tuple(file.path for file in batch.files)
-        noted = () if known.batch else tuple(known.applied)
-        recorded = for_commit(progress, task.listing)
-        record = BatchRecord(mirror, task.root_identity, recorded, (*noted, *files), task.table.folder)
-        outcome = self._context.writer.apply(folder, batch.batch, record)
-        meanwhile = latest_external_change(self._context, task.table, progress)  # between the check and the commit
-        progress = replace(progress, external_change_version=meanwhile)
+        context.emit(CommitStarted(task.table, len(batch.files)))
+        known = replace(known, segments=segments.up_to_date(context, task.table, known, task.listing))
+        progress = advance(known, batch, context.clock())
+        progress = replace(progress, external_change_version=latest_external_change(context, task.table, known))
+        applied = self._applied_by(task.table, batch)
+        recorded = applied if known.batch else self._with_noted(task.table, applied)
+        said = replace(progress, rejection=None, diagnostics={})
+        record = BatchRecord(ledger.mirror, task.root_identity, said, recorded, task.table.folder)
+        outcome = context.writer.apply(context.delta_folder(task.table), batch.batch, record)
+        meanwhile = latest_external_change(context, task.table, progress)  # between the check and the commit
         diagnostics = [*batch.diagnostics]
         for file, matches in zip(batch.batch.files, outcome.matches, strict=False):
             place = f"{task.table.folder}/{file.path}"
@@ -375,11 +359,19 @@ class Replayer:
                 diagnostics.append(diagnose("ME039", place, count=matches.duplicate_inserts))
             if matches.multi_row_changes:
                 diagnostics.append(diagnose("ME043", place, count=matches.multi_row_changes))
-        self._context.ledger.record(task.table, for_ledger(progress, batch, outcome, diagnostics))
+        progress = replace(
+            progress,
+            delta_version=outcome.version,
+            external_change_version=meanwhile,
+            diagnostics=tally(progress.diagnostics, diagnostics),
+        )
+        made = partial(replace, version=outcome.version, applied_by=outcome.method)
+        files = {path: made(file) for path, file in applied.files.items()}
+        ledger.record(task.table, progress, replace(applied, files=files))
         for diagnostic in diagnostics:
             self._context.emit(DiagnosticRaised(task.table, diagnostic))
         rows = sum(file.row_count for file in batch.batch.files)
-        committed = BatchCommitted(task.table, outcome.version, files, rows, time.monotonic() - started)
+        committed = BatchCommitted(task.table, outcome.version, tuple(files), rows, time.monotonic() - started)
         self._context.emit(committed)
         return committed
 
@@ -387,9 +379,18 @@ class Replayer:
         """Record files that hold no row and no type (LZ-5.13): the first commit names them, too."""
         self._check_unchanged(task, batch)
         progress = replace(advance(known, batch, 0.0), batch=known.batch)
-        self._context.ledger.record(task.table, for_ledger(progress, batch, Outcome(-1), batch.diagnostics))
+        progress = replace(progress, diagnostics=tally(progress.diagnostics, batch.diagnostics))
+        self._context.ledger.record(task.table, progress, self._applied_by(task.table, batch))
         for diagnostic in batch.diagnostics:
             self._context.emit(DiagnosticRaised(task.table, diagnostic))
+
+    def _applied_by(self, table: TableName, batch: PreparedBatch) -> Applied:
+        return applied_by(batch, self._context.ledger.marks(table, {file.partition for file in batch.files}))
+
+    def _with_noted(self, table: TableName, applied: Applied) -> Applied:
+        """Add to a first commit the files that came before there was a table (LZ-5.13)."""
+        files, marks = self._context.ledger.applied(table), self._context.ledger.marks(table)
+        return Applied({**files, **applied.files}, {**marks, **applied.marks})
 
     def _check_unchanged(self, task: TableTask, batch: PreparedBatch) -> None:
         """Check that ROOT is still held, and that neither the folder nor a file of a batch was replaced meanwhile."""

@@ -14,8 +14,8 @@ from mirror_engine.tables.reading.request import digest
 
 if TYPE_CHECKING:
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.landing_zone.listing import TableListing, ZoneListing
-    from mirror_engine.landing_zone.progress import AppliedFile, Progress
+    from mirror_engine.landing_zone.listing import LandedFile, TableListing, ZoneListing
+    from mirror_engine.landing_zone.progress import AppliedFile, FolderProgress, Progress
     from mirror_engine.storage.base import Storage
 
 
@@ -59,7 +59,7 @@ class RootIdentityCheck:
         """Whether the zone may be the empty mount point of the known one: its identity is new, and it is empty."""
         return self.now.zone != self.before.zone and not self.zone.tables
 
-    def change_of(self, listing: TableListing, progress: Progress | None) -> FolderChange:
+    def change_of(self, listing: TableListing, progress: Progress | None, known: FolderProgress) -> FolderChange:
         """Whether a table folder is the known one: a new identity may mean a copied ROOT, or a recreated folder.
 
         In a recreated zone, and in a store whose folders have no identity, the content of the applied files that are
@@ -68,29 +68,31 @@ class RootIdentityCheck:
         if not progress:
             return FolderChange.NONE
         if progress.identity == listing.identity:
-            if listing.identity != NO_IDENTITY or not _is_begun_again(
-                listing, progress, self.context.config.first_file
-            ):
+            if listing.identity != NO_IDENTITY or not _is_begun_again(listing, known, self.context.config.first_file):
                 return FolderChange.NONE
-            highest = progress.watermarks
-            if not any(sequence_of(file.name) == highest.get(file.partition) for file in listing.files):
+            if not any(0 < _watermark(known, file) == sequence_of(file.name) for file in listing.files):
                 return FolderChange.RECREATED
         elif self.now == self.before:
             return FolderChange.RECREATED
         elif self.before.tables not in {"", self.now.tables}:  # "": there was no table yet
             return FolderChange.MOVED
         storage, folder = self.context.storage, f"{self.zone.folder}/{listing.name.folder}"
-        present = [(path, file) for path, file in progress.applied.items() if storage.stat(f"{folder}/{path}")]
-        is_same = bool(present) and all(has_content(storage, f"{folder}/{path}", file) for path, file in present)
+        applied = known.applied.items()  # those that are listed: the others are gone
+        is_same = bool(applied) and all(has_content(storage, f"{folder}/{path}", file) for path, file in applied)
         return FolderChange.MOVED if is_same else FolderChange.RECREATED
 
 
-def _is_begun_again(listing: TableListing, progress: Progress, first_file: str) -> bool:
+def _watermark(known: FolderProgress, file: LandedFile) -> int:
+    """The highest number applied in order in a file's partition; 0 for none."""
+    mark = known.marks.get(file.partition)
+    return mark.watermark if mark else 0
+
+
+def _is_begun_again(listing: TableListing, known: FolderProgress, first_file: str) -> bool:
     """Whether an applied number is back, and no file with the highest one, which stays (LZ-8.1), is as it was."""
     is_back = False
     for file in listing.files:
-        applied, number = progress.applied.get(file.path), sequence_of(file.name)
-        highest = progress.watermarks.get(file.partition, 0)
+        applied, number, highest = known.applied.get(file.path), sequence_of(file.name), _watermark(known, file)
         if applied is None or not applied.is_same(file.etag, file.modified_ns):
             is_back |= 0 < number <= (highest if first_file == "lowest" else min(highest, 1))
         elif number == highest:

@@ -9,8 +9,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.partitions import agreed_columns, columns_of, leaves
+from mirror_engine.landing_zone.progress import FolderProgress, Mark
 from mirror_engine.landing_zone.schema import folded
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.progress import AppliedFile
 
 DIGITS = 20
 _DATA_NAME = re.compile(r"(.*/)?[^._/][^/]*\.(parquet|csv|tsv|psv|txt|gz|gzip|bz2|zip|deflate|snappy)", re.IGNORECASE)
@@ -46,6 +48,16 @@ def sequence_of(name: str) -> int:
 def number_of(path: str) -> int:
     """The number in a file's path."""
     return sequence_of(path.rpartition("/")[2])
+
+
+def marks_after(marks: Mapping[str, Mark], files: Mapping[str, AppliedFile], *, in_order: bool) -> dict[str, Mark]:
+    """Return the marks of these files' partitions once they are applied; `in_order` where numbers order them."""
+    after: dict[str, Mark] = {}
+    for path, file in files.items():
+        place = partition_of(path)
+        mark = after.get(place) or marks.get(place, Mark())
+        after[place] = mark.after(path, number_of(path), file.modified_ns, in_order=in_order)
+    return after
 
 
 def is_data(path: str) -> bool:
@@ -89,30 +101,31 @@ def detect(  # noqa: PLR0913 - independent facts
     table: TableName,
     files: Sequence[LandedFile],
     metadata: Metadata,
-    progress: Progress | None,
+    known: FolderProgress,
     first_file: Literal["1", "lowest"] = "1",
     *,
     strict: bool = False,
 ) -> Detection:
     """Detect the change files among all files of one table folder; their order in `files` does not count.
 
-    `progress` is None before the first commit; `first_file` says where numbering begins (LZ-3.2).
+    `first_file` says where numbering begins (LZ-3.2).
     """
     by_path = sorted(files, key=attrgetter("path"))
-    detector = _Detector(table, metadata, progress, strict)
+    detector = _Detector(table, metadata, known, strict)
     partitions, columns = detector.by_partition(detector.change_files(by_path))
-    applied = detector.applied_by_partition()
+    applied = {place: mark for place, mark in known.marks.items() if bool(place) == metadata.partitioned}
     if metadata.strategy is Strategy.SEQUENTIAL:
         existing = {file.path for file in by_path}
         for partition in sorted({*partitions, *applied}):
-            done = applied.get(partition, _Applied(partition))
-            detector.in_sequence(partitions.get(partition, ()), done, first_file)
-            if done.sequence and done.newest_path not in existing:  # publishers may delete it (LZ-8.4)
+            done = applied.get(partition, Mark())
+            detector.in_sequence(partition, partitions.get(partition, ()), done.last_number, first_file)
+            newest = done.highest if done.number == done.last_number else ""
+            if done.last_number and newest not in existing:  # publishers may delete it (LZ-8.4)
                 following = detector.next_files.get(partition, "none")
-                detector.add("ME073", done.newest_path or partition, next=following)
+                detector.add("ME073", newest or partition, next=following)
     else:
         for partition, members in partitions.items():
-            detector.in_order_of_time(members, applied.get(partition, _Applied(partition)))
+            detector.in_order_of_time(members, applied.get(partition, Mark()).modified_ns)
     return Detection(
         ready=tuple(detector.ready),
         later=tuple(detector.later),
@@ -124,23 +137,13 @@ def detect(  # noqa: PLR0913 - independent facts
     )
 
 
-@dataclass
-class _Applied:
-    """The applied files of one partition."""
-
-    partition: str
-    sequence: int = 0
-    newest_path: str = ""
-    modified_ns: int = -1
-
-
 class _Detector:
     """A detection under construction."""
 
-    def __init__(self, table: TableName, metadata: Metadata, progress: Progress | None, strict: bool) -> None:  # noqa: FBT001 - as in `detect`
+    def __init__(self, table: TableName, metadata: Metadata, known: FolderProgress, strict: bool) -> None:  # noqa: FBT001 - as in `detect`
         self._table = table
         self._metadata = metadata
-        self._progress = progress
+        self._known = known
         self._strict = strict
         self.ready: list[LandedFile] = []
         self.later: list[LandedFile] = []
@@ -160,7 +163,7 @@ class _Detector:
 
     def change_files(self, by_path: Iterable[LandedFile]) -> list[LandedFile]:
         """Files with a change file's name whose path was never applied in this generation (LZ-3.6)."""
-        applied = self._progress.applied if self._progress else {}
+        applied = self._known.applied
         pending = []
         for file in by_path:
             known = applied.get(file.path)
@@ -198,7 +201,7 @@ class _Detector:
                 self.add("ME030", folder)
             return {"": top}, ()
         ends = leaves(folders)
-        columns = agreed_columns(ends, self._progress)
+        columns = agreed_columns(ends, self._known.marks)
         counting = {leaf: folders[leaf] for leaf in ends if columns and _folded(columns_of(leaf)) == _folded(columns)}
         expected = "/".join(columns) or "(there are none)"
         for folder in sorted(folders.keys() - counting.keys()):  # leaves of other columns, and files outside a leaf
@@ -211,32 +214,14 @@ class _Detector:
                 self.add("ME033", "", column=column)
         return counting, columns
 
-    def applied_by_partition(self) -> dict[str, _Applied]:
-        """The applied files of each partition by number and time, under any former strategy (LZ-3.15)."""
-        is_partitioned = self._metadata.partitioned
-        partitions: dict[str, _Applied] = {} if is_partitioned else {"": _Applied("")}
-        if not self._progress:
-            return partitions
-        for partition, watermark in self._progress.watermarks.items():
-            if bool(partition) == is_partitioned:
-                partitions.setdefault(partition, _Applied(partition)).sequence = watermark
-        for path, file in self._progress.applied.items():
-            partition, _, name = path.rpartition("/")
-            if bool(partition) != is_partitioned:
-                continue
-            done = partitions.setdefault(partition, _Applied(partition))
-            done.modified_ns = max(done.modified_ns, file.modified_ns if file.etag else 0)
-            sequence = sequence_of(name)
-            if sequence > 0 and sequence >= done.sequence:
-                done.sequence, done.newest_path = sequence, path
-        return partitions
-
-    def in_sequence(self, members: Sequence[LandedFile], done: _Applied, first_file: Literal["1", "lowest"]) -> None:
-        """Take numbered files one by one up to the first gap (LZ-3.2, LZ-3.3, LZ-3.4)."""
-        pending = self._pending_by_number(members, done.sequence)
+    def in_sequence(
+        self, partition: str, members: Sequence[LandedFile], last: int, first_file: Literal["1", "lowest"]
+    ) -> None:
+        """Take numbered files after the last applied one, up to the first gap (LZ-3.2, LZ-3.3, LZ-3.4)."""
+        pending = self._pending_by_number(members, last)
         numbers, files = list(pending), list(pending.values())
-        expected = done.sequence + 1
-        if first_file == "lowest" and not done.sequence and numbers:
+        expected = last + 1
+        if first_file == "lowest" and not last and numbers:
             expected = numbers[0]
         ready = 0
         while ready < len(numbers) and numbers[ready] == expected:
@@ -246,10 +231,10 @@ class _Detector:
         if expected > LAST:
             return
         name = numbered_name(expected, self._metadata.extension)
-        self.next_files[done.partition] = name
+        self.next_files[partition] = name
         if files[ready:]:
-            self.missing_file = self.missing_file or f"{done.partition}/{name}".lstrip("/")
-            self.add("ME019", done.partition, name=name, count=len(files) - ready)
+            self.missing_file = self.missing_file or f"{partition}/{name}".lstrip("/")
+            self.add("ME019", partition, name=name, count=len(files) - ready)
 
     def _pending_by_number(self, members: Sequence[LandedFile], watermark: int) -> dict[int, LandedFile]:
         """Files above the watermark by number, ascending; of two spellings of one number, the plain one counts."""
@@ -263,12 +248,12 @@ class _Detector:
                 pending[sequence] = file
         return pending
 
-    def in_order_of_time(self, members: Sequence[LandedFile], done: _Applied) -> None:
-        """Take every file, oldest first, equal times by name (LZ-3.5, LZ-3.6)."""
+    def in_order_of_time(self, members: Sequence[LandedFile], last_ns: int) -> None:
+        """Take every file, oldest first, equal times by name (LZ-3.5); report those older than `last_ns` (LZ-3.6)."""
         ordered = sorted(members, key=attrgetter("modified_ns"))  # by path before, so that equal times go by name
         self.ready += ordered
         for file in ordered:
-            if file.modified_ns < done.modified_ns:
+            if file.modified_ns < last_ns:
                 self.add("ME029", file.path)
         for _, tied in groupby(ordered, key=attrgetter("modified_ns")):
             first, *others = tied

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.schema import folded, same_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-
-    from mirror_engine.landing_zone.progress import Progress
 
 NULL_VALUES = ("", "__HIVE_DEFAULT_PARTITION__")
 MAX_DEPTH = 16  # of folders below a table folder
@@ -81,12 +78,9 @@ def leaves(folders: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(folder for folder in folders if folder and folder not in above))
 
 
-def agreed_columns(folders: Iterable[str], progress: Progress | None) -> tuple[str, ...]:
+def agreed_columns(folders: Iterable[str], applied: Collection[str]) -> tuple[str, ...]:
     """The partition columns of a table: those of applied files, else of the first well-formed leaf.
 
-    `folders`: leaves by path that contain a file that may be applied.
+    `folders`: leaves by path that contain a file that may be applied; `applied`: partitions that had one.
     """
-    if progress and (progress.applied or progress.watermarks):
-        applied = {*progress.watermarks, *map(partition_of, progress.applied)}
-        return next((columns for folder in sorted(applied) if (columns := columns_of(folder))), ())
-    return next((columns for folder in folders if (columns := columns_of(folder))), ())
+    return next((columns for folder in sorted(applied) or folders if (columns := columns_of(folder))), ())

@@ -1,4 +1,4 @@
-"""Progress of a table: stored by the ledger, and in every Delta commit so that the ledger can be rebuilt."""
+"""Progress of a table: a small head, and what was applied. The ledger stores both; each Delta commit adds its part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from mirror_engine.landing_zone.diagnostics import Diagnostic
-from mirror_engine.landing_zone.schema import Column  # noqa: TC001 - `_typed` reads the fields' types
+from mirror_engine.landing_zone.schema import Column  # noqa: TC001 - `typed` reads the fields' types
 
 _YEAR_10000 = 253_402_300_800.0  # in seconds since 1970
 
@@ -18,17 +18,86 @@ _YEAR_10000 = 253_402_300_800.0  # in seconds since 1970
 class AppliedFile:
     """One change file that is in the table."""
 
-    etag: str  # of the content that was applied; `""` if only a rebuilt ledger knows the file
+    etag: str  # of the content that was applied; `""` where only Fabric's cleanup tells that it was
     digest: str  # of its bytes, hex (ME064)
     version: int  # the Delta version that applied it; -1 for none (LZ-5.13)
     rows: int  # how many rows it held
-    modified_ns: int  # its LastModified when applied (LZ-3.5); without an etag the time of its commit, which is later
+    modified_ns: int  # its LastModified when applied (LZ-3.5)
     applied_by: str = ""  # `passthrough`, `append` or `merge`; `""` if not known
     passthrough_skipped_because: str = ""  # why its rows were rewritten; `""` if they were not, or not known
 
     def is_same(self, etag: str, modified_ns: int) -> bool:
         """Whether a file at its path is the applied one; without an own etag, one not modified after the commit."""
         return self.etag == etag if self.etag else modified_ns <= self.modified_ns
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What was applied in one partition, or directly in the table folder.
+
+    Attributes:
+        watermark: the highest number applied in order (LZ-3.4); 0 where time has always ordered the files.
+        number: the highest number of an applied file, under any strategy (LZ-3.15).
+        highest: that file, by path from the table folder; `""` if none had a number.
+        modified_ns: the latest LastModified of an applied file; -1 if it is not known.
+        latest: that file, by path.
+    """
+
+    watermark: int = 0
+    number: int = 0
+    highest: str = ""
+    modified_ns: int = -1
+    latest: str = ""
+
+    def after(self, path: str, number: int, modified_ns: int, *, in_order: bool) -> Mark:
+        """Return the mark once a file is applied; `in_order` where numbers order the files."""
+        changed = self
+        if (modified_ns, path) >= (self.modified_ns, self.latest):
+            changed = replace(changed, modified_ns=modified_ns, latest=path)
+        if number and number >= self.number:
+            changed = replace(changed, number=number, highest=path)
+        return replace(changed, watermark=max(number, self.watermark)) if in_order else changed
+
+    @property
+    def last_number(self) -> int:
+        """The number after which the next one is expected."""
+        return max(self.watermark, self.number)
+
+
+@dataclass(frozen=True)
+class FolderProgress:
+    """What is known about the files of a listing. Nothing here grows with the files that were applied and are gone.
+
+    Attributes:
+        marks: what was applied, by partition (`""` without one); of every partition.
+        applied: those of the listed files that were applied, by path.
+        pending: etags of files that were seen before and not applied, by path (ME025).
+    """
+
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    applied: Mapping[str, AppliedFile] = field(default_factory=dict)
+    pending: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What some commits have applied: files by path, and the marks of their partitions after them."""
+
+    files: Mapping[str, AppliedFile] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A file in the Delta log's folder that says what older commits have applied (LZ-4.18).
+
+    It covers the commits after the segment before it, up to its own version.
+    """
+
+    until: int  # the Delta version
+    count: int  # of its files and marks
+    written_at: float  # seconds since 1970
+    name: str
 
 
 @dataclass(frozen=True)
@@ -43,39 +112,36 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of one generation of a table.
+    """Progress of one generation of a table: a head of constant size, without the files that were applied.
 
     Attributes:
         generation: a random id for one life of the table folder; names the Delta application id.
         identity: the table folder's creation stamp in this generation.
         batch: how many batches this generation has committed; the Delta transaction version.
         delta_version: of the last commit; -1 before the first.
-        watermarks: per Hive folder (`""` without partitions) the highest sequence applied.
-        applied: applied files by path from the table folder.
         key_columns: those in force at the last commit; None before the first.
         declared_columns: SchemaDefinition in force at the first commit (LZ-6.11).
         naive_columns, utc_columns: timestamp columns that occurred without and with a time zone (ME051).
         markers_seen: whether a file with markers has been applied (ME042).
-        rows_processed, bytes_processed: of the whole generation (LZ-9.2, LZ-9.3).
+        files_processed, rows_processed, bytes_processed: of the whole generation (LZ-9.2, LZ-9.3).
         external_change_version: the newest Delta version in which another program changed rows or columns; else None.
         last_commit_at: seconds since 1970; 0 before the first commit.
         configured_at: seconds since 1970 when usable metadata was first seen (LZ-7.1); 0 before.
         missing_since: seconds since 1970 when its folder was first missing; None while it exists (LZ-7.4).
-        pending_etags: etags of files seen but not applied, by path (ME025).
-        diagnostics: those of the applied files of this generation, with their counts.
+        diagnostics: those of the applied files of this generation, with their counts; a few of each code.
+        segments: what was applied before the newest commits, oldest first; None if the next commit writes all anew.
     """
 
     generation: str
     identity: str
     batch: int = 0
     delta_version: int = -1
-    watermarks: Mapping[str, int] = field(default_factory=dict)
-    applied: Mapping[str, AppliedFile] = field(default_factory=dict)
     key_columns: tuple[str, ...] | None = None
     declared_columns: tuple[Column, ...] = ()
     naive_columns: frozenset[str] = frozenset()
     utc_columns: frozenset[str] = frozenset()
     markers_seen: bool = False
+    files_processed: int = 0
     rows_processed: int = 0
     bytes_processed: int = 0
     external_change_version: int | None = None
@@ -83,8 +149,8 @@ class Progress:
     configured_at: float = 0.0
     missing_since: float | None = None
     rejection: Rejection | None = None
-    pending_etags: Mapping[str, str] = field(default_factory=dict)
     diagnostics: Mapping[Diagnostic, int] = field(default_factory=dict)
+    segments: tuple[Segment, ...] | None = ()
 
     @property
     def has_table(self) -> bool:
@@ -108,8 +174,8 @@ class Progress:
             ValueError: it is no progress.
         """
         try:
-            progress: Progress = _typed(cls, {**value, "diagnostics": {}})
-            diagnostics = {_typed(Diagnostic, found): _typed(int, count) for found, count in value["diagnostics"]}
+            progress: Progress = typed(cls, {**value, "diagnostics": {}})
+            diagnostics = {typed(Diagnostic, found): typed(int, count) for found, count in value["diagnostics"]}
             for diagnostic in (*diagnostics, *([progress.rejection.diagnostic] if progress.rejection else ())):
                 _ = diagnostic.message, diagnostic.help  # fail now if a detail is missing, not when it is printed
         except (KeyError, TypeError, AttributeError) as error:
@@ -120,7 +186,7 @@ class Progress:
 _types_of = cache(get_type_hints)
 
 
-def _typed(kind: Any, value: Any) -> Any:  # noqa: ANN401 - any type, and JSON
+def typed(kind: Any, value: Any) -> Any:  # noqa: ANN401 - any type, and JSON
     """A value of this type from plain values, which may come from a damaged file.
 
     Raises:
@@ -128,16 +194,16 @@ def _typed(kind: Any, value: Any) -> Any:  # noqa: ANN401 - any type, and JSON
     """
     outer, inner = get_origin(kind), get_args(kind)
     if isinstance(kind, type) and is_dataclass(kind):
-        return kind(**{name: _typed(field_type, value[name]) for name, field_type in _types_of(kind).items()})
+        return kind(**{name: typed(field_type, value[name]) for name, field_type in _types_of(kind).items()})
     if outer is UnionType:
-        return None if value is None else _typed(inner[0], value)
+        return None if value is None else typed(inner[0], value)
     if outer is Mapping:
-        return {_typed(inner[0], name): _typed(inner[1], item) for name, item in value.items()}
+        return {typed(inner[0], name): typed(inner[1], item) for name, item in value.items()}
     if outer is not None:  # a tuple or set
         if not isinstance(value, list | tuple):
             raise TypeError(kind)
         types = inner if outer is tuple and inner[-1] is not Ellipsis else inner[:1] * len(value)
-        return outer(_typed(*pair) for pair in zip(types, value, strict=True))
+        return outer(typed(*pair) for pair in zip(types, value, strict=True))
     if type(value) is not kind and not (kind is float and type(value) is int):
         raise TypeError(kind)
     if kind is float and not 0 <= value < _YEAR_10000:  # each of them is a time

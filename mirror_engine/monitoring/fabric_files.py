@@ -17,11 +17,11 @@ from uuid import UUID, uuid5
 
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import RootLocked, StorageUnavailable, TransientError, UsageError
-from mirror_engine.landing_zone.detection import detect, number_of
+from mirror_engine.landing_zone.detection import detect, marks_after, number_of
 from mirror_engine.landing_zone.layout import MONITORING, ZONE
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, TableName
-from mirror_engine.landing_zone.progress import AppliedFile, Progress
+from mirror_engine.landing_zone.progress import Applied, AppliedFile, FolderProgress, Progress
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unconfigured
 from mirror_engine.storage.zone_view import RestoredView
@@ -125,7 +125,7 @@ def fabric_status(state: TableState, progress: Progress | None) -> str | None:
         return "Failed"
     if progress is None:
         return "Initialized"
-    return "Replicating" if progress.has_table or progress.applied else "Snapshotting"
+    return "Replicating" if progress.has_table or progress.files_processed else "Snapshotting"
 
 
 def write(
@@ -308,6 +308,10 @@ class FabricTables:
         """None: all are Fabric's."""
         return -1
 
+    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:  # noqa: ARG002 - the same
+        """What Fabric has applied, as far as its cleanup tells."""
+        return snapshot.record.applied if snapshot.record else Applied()
+
     def make_durable(self, table: str, since: int) -> None:
         """Do nothing: they are Fabric's."""
 
@@ -340,11 +344,11 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
         if folder in snapshots:
             commits = (commit.timestamp_ms / 1000 for commit in context.writer.history(folder, limit=1))
             synced_at = synced_at or next(commits, 0.0)
-        progress = progress_of(listing, with_archives.files, snapshot, metrics, synced_at)
+        progress, applied = progress_of(listing, with_archives.files, snapshot, metrics, synced_at)
         if folder in unread:
-            context.ledger.record(name, progress)
+            context.ledger.record(name, progress, applied)
         else:
-            record = BatchRecord("", "", progress, (), name.folder)
+            record = BatchRecord("", "", progress, applied, name.folder)
             snapshots[folder] = replace(snapshot, record=record, record_version=snapshot.version)
     status, error = (str(found.get(name) or "") for name in ("status", "errorMessage"))
     replicator = {"status": status, "error": error or None}
@@ -368,7 +372,7 @@ def progress_of(
     snapshot: TableSnapshot,
     metrics: Mapping[str, Any],
     synced_at: float,
-) -> Progress:
+) -> tuple[Progress, Applied]:
     """Return the progress that Fabric has made with a table, from its files, also archived ones, and its Delta table.
 
     `metrics` are those of its entry in `tables.json`, `synced_at` is when it was synced last, in seconds since 1970.
@@ -378,42 +382,43 @@ def progress_of(
     present = {file.path for file in listing.files}
     archived = [file for file in files if file.path not in present]
     is_sequential = metadata.strategy is Strategy.SEQUENTIAL
-    watermarks: dict[str, int] = {}
-    for file in archived if is_sequential else ():
-        if number := number_of(file.path):
-            watermarks[file.partition] = max(number, watermarks.get(file.partition, 0))
+    unknown = [replace(file, identity="", modified_ns=0) for file in archived]  # when they were applied
+    applied = _applied(Applied(), unknown, is_sequential=is_sequential)
+    detection = detect(listing.name, listing.files, metadata, FolderProgress(applied.marks))
+    first: dict[str, LandedFile] = {}  # by partition, in reading order
+    for file in (*detection.ready, *detection.later):
+        first.setdefault(file.partition, file)
+    following = {place: mark.watermark + 1 for place, mark in applied.marks.items() if mark.watermark}
+    newest = [  # the newest applied one is not archived: it follows those that are, or it was synced
+        file
+        for file in first.values()
+        if number_of(file.path) == following.get(file.partition, 0) or file.modified_ns / 1e9 <= synced_at
+    ]
+    applied = _applied(applied, newest, is_sequential=is_sequential)
     progress = Progress(
         GENERATION,
         listing.identity,
         batch=1,
         delta_version=snapshot.version,
-        watermarks=watermarks,
-        applied={file.path: AppliedFile("", "", _UNKNOWN_VERSION, 0, 0) for file in archived},
         key_columns=metadata.key_columns,
         declared_columns=metadata.definition,
+        files_processed=len(applied.files),
         rows_processed=rows if isinstance(rows, int) else 0,
         bytes_processed=size if isinstance(size, int) else 0,
         last_commit_at=synced_at,
         configured_at=synced_at or 1.0,
     )
-    detection = detect(listing.name, listing.files, metadata, progress)
-    first: dict[str, LandedFile] = {}  # by partition, in reading order
-    for file in (*detection.ready, *detection.later):
-        first.setdefault(file.partition, file)
-    newest = [  # the newest applied one is not archived: it follows those that are, or it was synced
-        file
-        for file in first.values()
-        if number_of(file.path) == watermarks.get(file.partition, -1) + 1 or file.modified_ns / 1e9 <= synced_at
-    ]
-    numbers = {file.partition: number_of(file.path) for file in newest if is_sequential}
-    return replace(
-        progress,
-        watermarks={**progress.watermarks, **numbers},
-        applied={
-            **progress.applied,
-            **{file.path: AppliedFile(file.etag, "", _UNKNOWN_VERSION, 0, file.modified_ns) for file in newest},
-        },
-    )
+    return progress, applied
+
+
+def _applied(before: Applied, files: Iterable[LandedFile], *, is_sequential: bool) -> Applied:
+    """What is applied with these files, too."""
+    applied = {
+        file.path: AppliedFile(file.etag if file.identity else "", "", _UNKNOWN_VERSION, 0, file.modified_ns)
+        for file in files
+    }
+    marks = marks_after(before.marks, applied, in_order=is_sequential)
+    return Applied({**before.files, **applied}, {**before.marks, **marks})
 
 
 def _snapshots(writer: DeltaWriter) -> tuple[dict[str, TableSnapshot], dict[str, TransientError]]:

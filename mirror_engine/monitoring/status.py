@@ -26,6 +26,7 @@ from mirror_engine.monitoring.words import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.lock import Holder
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import LandedFile, ZoneListing
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.progress import AppliedFile
+    from mirror_engine.landing_zone.progress import AppliedFile, Mark
     from mirror_engine.storage.store_url import Place
 
 LOST_FILE, NOT_LISTED = "ME025", "ME070"
@@ -68,11 +69,13 @@ class TableStatus:
     next_files: Mapping[str, str]
     # The path, from the landing zone, that must change before it can go on; None if nothing must
     blocked_by: str | None
-    files: tuple[FileStatus, ...]  # rejected and pending files in reading order, then applied ones by path
+    # Rejected and pending files in reading order, then applied ones by path, as far as they are still in the folder
+    files: tuple[FileStatus, ...]
     ignored: tuple[Diagnostic, ...]  # a diagnostic for each ignored path
     diagnostics: tuple[tuple[Diagnostic, int], ...]  # all diagnostics with their counts, oldest first
     rows_processed: int  # of the generation (LZ-9.2, LZ-9.3)
     bytes_processed: int  # of the generation, too
+    files_processed: int  # the same
     row_count: int | None  # of the Delta table now; None without one
     delta_version: int | None  # of the last commit; None before the first
     last_commit_at: float | None  # seconds since 1970; None before the first commit
@@ -184,10 +187,20 @@ class MirrorStatus:
         }
 
 
-def mirror_status(
-    root: Place, context: EngineContext, zone: ZoneListing, plans: Mapping[TableName, Plan], *, engine_running: bool
+def mirror_status(  # noqa: PLR0913 - independent facts
+    root: Place,
+    context: EngineContext,
+    zone: ZoneListing,
+    plans: Mapping[TableName, Plan],
+    *,
+    engine_running: bool,
+    file: str | None = "",
 ) -> MirrorStatus:
-    """Status of a mirror; raises `StorageUnavailable` where the last heartbeat cannot be read."""
+    """Status of a mirror.
+
+    `file`: a change file, by path or number, that is shown although it was moved away; None: all that were applied.
+    Raises `StorageUnavailable` where the last heartbeat or the ledger cannot be read.
+    """
     ledger = context.ledger
     failures = ledger.failures()
     files = {listing.name: listing.files for listing in zone.tables}
@@ -196,7 +209,7 @@ def mirror_status(
     fabric = context.writer if isinstance(context.writer, FabricTables) else None
     tables = tuple(
         replace(
-            table_status(context, plan, files.get(table, ())),
+            table_status(context, plan, files.get(table, ()), file),
             last_failure=failures.get(table.folder),
             **(fabric.words(table) if fabric else {}),
         )
@@ -228,17 +241,34 @@ def _row_count(context: EngineContext, table: TableName) -> int | None:
         return None
 
 
-def table_status(context: EngineContext, plan: Plan, files: Sequence[LandedFile]) -> TableStatus:
-    """Status of one table, from its plan and all files of one listing; see `TableStatus`."""
+def _applied_files(
+    context: EngineContext, table: TableName, files: Sequence[LandedFile], marks: Mapping[str, Mark], asked: str | None
+) -> Mapping[str, AppliedFile]:
+    """The applied files among the listed ones, and the one that is asked for; None: all."""
+    if asked is None:
+        return context.ledger.applied(table)
+    paths = {file.path for file in files}
+    if asked.isascii() and asked.isdigit():
+        for place, mark in marks.items():
+            paths.add(f"{place}/{int(asked):020}.{mark.highest.rpartition('.')[2]}".lstrip("/"))
+    elif asked:
+        paths.add(asked.removeprefix(f"{table.folder}/"))
+    return context.ledger.applied(table, paths)
+
+
+def table_status(context: EngineContext, plan: Plan, files: Sequence[LandedFile], file: str | None = "") -> TableStatus:
+    """Status of one table, from its plan and all files of one listing; see `TableStatus` and `mirror_status`."""
     progress, now, schema = context.ledger.progress(plan.table), context.clock(), context.config.delta_default_schema
     folder, detection = plan.table.folder, plan.detection
     if any(plan.records("start_generation")):
         progress = None  # the ledger's progress belongs to the folder's former generation (LZ-7.3)
-    applied = progress.applied if progress else {}
+    marks = context.ledger.marks(plan.table) if progress else {}
+    applied = _applied_files(context, plan.table, files, marks, file) if progress else {}
     if detection:
         pending = [*detection.ready, *detection.later]
     else:
         pending = [file for file in files if file.path not in applied]
+    later = {file.path for file in detection.later} if detection else set()
     replaced = {found.path: found.message for found in plan.diagnostics if found.code == "ME026"}
     next_files = dict(detection.next_files) if detection else {}
     rejected = plan.state.diagnostic.path.removeprefix(f"{folder}/") if isinstance(plan.state, Halted) else None
@@ -252,17 +282,18 @@ def table_status(context: EngineContext, plan: Plan, files: Sequence[LandedFile]
         state=plan.state,
         fabric_status=fabric_status(plan.state, progress),
         fabric_error=fabric_error(fabric, context.ledger.mirror, now, schema)[1] or None,
-        watermarks=dict(progress.watermarks) if progress else {},
+        watermarks={place: mark.watermark for place, mark in marks.items() if mark.watermark},
         next_files=next_files,
         blocked_by=plan.state.diagnostic.path if isinstance(plan.state, (Halted, Unconfigured)) else missing,
         files=(
-            *(_unapplied(file, plan) for file in pending),
+            *(_unapplied(file, plan, later) for file in pending),
             *(_applied(path, file, replaced.get(f"{folder}/{path}", "")) for path, file in sorted(applied.items())),
         ),
         ignored=tuple(diagnostic for diagnostic in plan.diagnostics if diagnostic.code in IGNORED),
         diagnostics=tuple((Counter(plan.diagnostics) | Counter(progress.diagnostics if progress else {})).items()),
         rows_processed=progress.rows_processed if progress else 0,
         bytes_processed=progress.bytes_processed if progress else 0,
+        files_processed=progress.files_processed if progress else 0,
         row_count=_row_count(context, plan.table),
         delta_version=committed.delta_version if committed else None,
         last_commit_at=committed.last_commit_at if committed else None,
@@ -270,7 +301,8 @@ def table_status(context: EngineContext, plan: Plan, files: Sequence[LandedFile]
     )
 
 
-def _unapplied(file: LandedFile, plan: Plan) -> FileStatus:
+def _unapplied(file: LandedFile, plan: Plan, later: AbstractSet[str]) -> FileStatus:
+    """A file that is not applied yet; `later` has those behind a gap."""
     match plan.state:
         case Halted(diagnostic) if diagnostic.path == f"{plan.table.folder}/{file.path}":
             return FileStatus(file.path, "rejected", diagnostic.message)
@@ -278,7 +310,7 @@ def _unapplied(file: LandedFile, plan: Plan) -> FileStatus:
             return FileStatus(file.path, "pending", f"the table is halted at {diagnostic.path}")
         case Unconfigured():
             return FileStatus(file.path, "pending", "the folder has no usable _metadata.json")
-        case _ if plan.detection and file in plan.detection.later:
+        case _ if plan.detection and file.path in later:
             missing = plan.detection.next_files.get(file.partition, plan.detection.missing_file)
             return FileStatus(file.path, "pending", f"{missing} is missing")
         case _:

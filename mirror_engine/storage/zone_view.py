@@ -150,10 +150,6 @@ class RestoredView(ZoneView):
         found = self._source(path).path
         return None if found == path else found
 
-    def is_once(self, path: str) -> bool:
-        """Whether there is one entry for a path: in its place, or in one archive."""
-        return sum(self._storage.stat(place) is not None for place in (path, *_archives_of(path))) == 1
-
     def has_archive(self, folder: str) -> bool:
         """Whether a table folder or partition has an archive, be its files deleted since."""
         return any(self._storage.stat(place) for place in _archives_of(folder))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.progress import Progress
+    from mirror_engine.landing_zone.progress import Applied, Progress, Segment
     from mirror_engine.landing_zone.schema import TableSchema
 
     Chosen: TypeAlias = Callable[[pa.RecordBatch], pa.Array[Any]]  # which rows of a batch, as booleans
@@ -126,12 +126,18 @@ class BatchRecord:
 
     mirror: str  # this ROOT's mirror, a random id
     root_identity: str  # of ROOT's own folders at that time; distinguishes a copied ROOT from a recreated folder
-    # after this batch; `progress.batch` is the transaction version. Only applied files that still are in the table
-    # folder are in it, and no rejection, waiting files or diagnostics.
+    # after this batch, without rejection and diagnostics; `progress.batch` is the transaction version
     progress: Progress
-    files: tuple[str, ...]  # this batch's files, by path from the table folder
+    applied: Applied  # this batch's files, by path from the table folder, and their partitions' marks after it
     folder: str = ""  # the table folder, from the landing zone's top
     plan: str = ""  # how the batch was merged, in words for people; `""` where there was no choice
+    # of a record that is said again in a later commit, what the commits since the newest segment have applied
+    earlier: Applied | None = field(default=None, compare=False)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """This batch's files, by path from the table folder."""
+        return tuple(self.applied.files)
 
     @property
     def application(self) -> str:
@@ -230,6 +236,18 @@ class DeltaWriter(Protocol):
             RejectedFile: a file of the batch turned out to be unreadable after all; nothing was committed.
         """
 
+    def write_segment(self, table: str, segment: Segment, applied: Applied) -> None:
+        """Store what older commits have applied, durably, for the commit that names the segment. Idempotent."""
+
+    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
+        """Return what the table's commits after a version have applied, up to the snapshot's record; -1 for all.
+
+        Reads the commits since the newest segment of the record, and the segments before that end after `version`.
+
+        Raises:
+            TableDamaged: a commit or a segment that says it is gone.
+        """
+
     def make_durable(self, table: str, since: int) -> None:
         """Bring every commit after a version to the disk: one that was found, not made by `apply`, may not be there.
 
@@ -278,8 +296,6 @@ class HistoryEntry:
 
 
 def with_method(record: BatchRecord, method: str) -> BatchRecord:
-    """The record with the method by which its own files are applied."""
-    own = set(record.files)
-    applied = record.progress.applied
-    files = {path: replace(file, applied_by=method) if path in own else file for path, file in applied.items()}
-    return replace(record, progress=replace(record.progress, applied=files))
+    """The record with the method by which its files are applied."""
+    files = {path: replace(file, applied_by=method) for path, file in record.applied.files.items()}
+    return replace(record, applied=replace(record.applied, files=files))

@@ -6,13 +6,14 @@ import time
 from abc import abstractmethod
 from collections import defaultdict
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from mirror_engine.errors import CommitConflict, CommitFailed
+from mirror_engine.errors import CommitConflict, CommitFailed, TableDamaged
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.base import DeltaWriter, MatchCounts, Outcome, with_method
 from mirror_engine.tables.changes.staged import stage_here, staged
@@ -25,6 +26,14 @@ from mirror_engine.tables.log.record import (
     from_metadata,
     read_commit,
     refuse_repeated,
+)
+from mirror_engine.tables.log.segments import (
+    applied_by_commits,
+    applied_since,
+    read_records,
+    read_segment,
+    sweep_segments,
+    write_segment,
 )
 from mirror_engine.tables.log.snapshot import (
     history,
@@ -45,6 +54,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from mirror_engine.config import ChangeDataFeed
+    from mirror_engine.landing_zone.progress import Applied, Segment
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, TableSnapshot
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
@@ -169,6 +179,14 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
     def latest_external_change(self, table: str, since: int) -> int:
         return latest_external_change(self.path(table), since)
 
+    def write_segment(self, table: str, segment: Segment, applied: Applied) -> None:
+        write_segment(self.path(table), segment, applied)
+
+    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
+        folder = snapshot.log.folder if snapshot.log else self.path(table)
+        with reading_log(folder):
+            return applied_since(snapshot, version, partial(read_segment, folder), partial(read_records, folder))
+
     def make_durable(self, table: str, since: int) -> None:
         make_durable(self.path(table), since)
 
@@ -190,6 +208,8 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             if not is_wanted():
                 vacuum()
         _sweep(folder, retention_hours)
+        if record := log.newest_record()[0]:
+            sweep_segments(folder, record.progress.segments or (), retention_hours * 3600)
         make_durable(folder, since)  # VACUUM commits, too
         return {"files_added": added, "files_removed": removed, "files_deleted": before - _count_parquet(folder)}
 
@@ -240,8 +260,14 @@ def count_matches(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts
 
 def record_again(log: DeltaLog) -> str:
     """The newest record, for a commit without files: log cleanup may delete the commit that carried it (LZ-4.18)."""
-    _, version, metadata = log.newest_record()
-    return carried(metadata, version) if metadata else ""
+    record, version, metadata = log.newest_record()
+    if record is None:
+        return ""
+    segments, earlier = record.progress.segments or (), None
+    with suppress(TableDamaged):  # the ledger may still know
+        covered = segments[-1].until if segments else -1
+        earlier = applied_by_commits(record, version, covered, partial(read_records, log.folder))
+    return carried(metadata, version, earlier)
 
 
 def _count_parquet(folder: TablePath) -> int:

@@ -14,6 +14,7 @@ from memory_storage import MemoryStorage
 from scripted_faults import Fault, Script, faulty
 
 from mirror_engine import Config, Mirror, RunResult
+from mirror_engine.engine import segments
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.base import NO_IDENTITY, Kind, Storage, joined
@@ -23,8 +24,8 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 CONFIG = Config(max_batch_files=2, workers=1, delete_processed_after_seconds=0)  # what is moved away is deleted at once
 MAX_CALLS = 400
-# the first three serve commands, `close` never fails, `scan` is no call of its own in memory
-UNUSED = {"row_count", "rows", "maintain", "close", "scan"}
+# the first four serve commands, `close` never fails, `scan` is no call of its own in memory
+UNUSED = {"row_count", "rows", "history", "maintain", "close", "scan"}
 
 
 class FlatStorage:
@@ -51,8 +52,9 @@ class FlatStorage:
 
 
 @pytest.fixture(autouse=True)
-def small_loads_are_added_unchanged(monkeypatch, one_attempt):  # noqa: ARG001 - a run is short
+def small_loads_are_added_unchanged_and_segments_written(monkeypatch, one_attempt):  # noqa: ARG001 - a run is short
     monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
+    monkeypatch.setattr(segments, "COMMITS_PER_SEGMENT", 1)
 
 
 class World:
@@ -92,6 +94,7 @@ class World:
         storage, writer = MemoryStorage(), MemoryDeltaWriter()
         storage._nodes, storage._births = dict(self.storage._nodes), count(1000)
         writer._tables = {table: list(commits) for table, commits in self.writer._tables.items()}
+        writer._segments = dict(self.writer._segments)
         return World(root, storage, writer, self.shape)
 
     def sync(self, *, storage=None, writer=None):

@@ -11,10 +11,11 @@ from memory_storage import MemoryStorage
 from mirror_engine.config import Config
 from mirror_engine.engine import janitor
 from mirror_engine.engine.janitor import Janitor
+from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.progress import AppliedFile, Progress
+from mirror_engine.landing_zone.progress import AppliedFile, FolderProgress, Progress
 
 ZONE = "Files/LandingZone"
 ORDERS = TableName("", "Orders")
@@ -48,15 +49,17 @@ class Zone:
 
     def clean(self, *applied):
         listing = self.listing()
-        return self.janitor.clean(ZONE, listing, progress_of(file for file in listing.files if file.path in applied))
+        known = known_of(file for file in listing.files if file.path in applied)
+        return self.janitor.clean(ZONE, listing, Progress("g", "f"), known)
 
     def names(self, folder):
         return [entry.name for entry in self.storage.list(folder) or ()]
 
 
-def progress_of(files, **also):
+def known_of(files, watermark=0):
     applied = {file.path: AppliedFile(file.etag, "d", 1, 1, file.modified_ns) for file in files}
-    return Progress("g", "f", applied=applied, **also)
+    marks = marks_after({}, applied, in_order=False)
+    return FolderProgress({place: replace(mark, watermark=watermark) for place, mark in marks.items()}, applied)
 
 
 def numbered(*numbers):
@@ -78,7 +81,8 @@ def test_a_file_overwritten_since_it_was_applied_stays(listed):
     zone.land(*numbered(1, 2))
     before = zone.listing()
     zone.storage.put(f"{ZONE}/Orders/{numbered(1)[0]}", b"other")
-    zone.janitor.clean(ZONE, before if listed == "before" else zone.listing(), progress_of(before.files))
+    listing = before if listed == "before" else zone.listing()
+    zone.janitor.clean(ZONE, listing, Progress("g", "f"), known_of(before.files))
     assert zone.names(f"{ZONE}/Orders") == numbered(1, 2)
 
 
@@ -87,20 +91,20 @@ BY_NUMBER = MetadataUsable("m", Metadata())
 
 
 @pytest.mark.parametrize(
-    ("metadata", "watermarks", "newest"),
+    ("metadata", "watermark", "newest"),
     [
-        (BY_TIME, {}, "-a.parquet"),
-        (BY_TIME, {"": 7}, "-a.parquet"),  # numbered until its strategy changed
-        (BY_NUMBER, {}, numbered(7)[0]),
-        (MetadataAbsent(), {}, "-a.parquet"),
-        (MetadataAbsent(), {"": 7}, numbered(7)[0]),
+        (BY_TIME, 0, "-a.parquet"),
+        (BY_TIME, 7, "-a.parquet"),  # numbered until its strategy changed
+        (BY_NUMBER, 0, numbered(7)[0]),
+        (MetadataAbsent(), 0, "-a.parquet"),
+        (MetadataAbsent(), 7, numbered(7)[0]),
     ],
 )
-def test_the_newest_is_found_by_time_unless_the_table_numbers_its_files(metadata, watermarks, newest):
+def test_the_newest_is_found_by_time_unless_the_table_numbers_its_files(metadata, watermark, newest):
     zone = Zone()
     zone.land(*numbered(7), "-a.parquet")
     listing = replace(zone.listing(), metadata=metadata)
-    zone.janitor.clean(ZONE, listing, progress_of(listing.files, watermarks=watermarks))
+    zone.janitor.clean(ZONE, listing, Progress("g", "f"), known_of(listing.files, watermark))
     assert [name for name in zone.names(f"{ZONE}/Orders") if name.endswith(".parquet")] == [newest]
 
 
@@ -209,13 +213,13 @@ def test_a_folder_is_due_when_it_or_its_progress_changed_and_once_an_hour():
     zone.land(*numbered(1, 2))
     listing, progress = zone.listing(), Progress("g", "f")
     assert zone.janitor.is_due(listing, progress)
-    zone.janitor.clean(ZONE, listing, progress)
+    zone.janitor.clean(ZONE, listing, progress, FolderProgress())
     assert not zone.janitor.is_due(listing, progress)
     assert zone.janitor.is_due(replace(listing), progress)
     assert zone.janitor.is_due(listing, replace(progress))
     zone.now += 3600
     assert zone.janitor.is_due(listing, progress)
-    zone.janitor.clean(ZONE, listing, progress)
+    zone.janitor.clean(ZONE, listing, progress, FolderProgress())
     zone.janitor.keep(set())
     assert zone.janitor.is_due(listing, progress)
     assert not Zone(cleanup="off").janitor.is_due(listing, progress)

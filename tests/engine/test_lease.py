@@ -232,7 +232,7 @@ def test_after_a_crash_or_an_unanswered_start_the_same_machine_goes_on_at_once(m
     if fault == "killed":
         crash(one)
     else:
-        file, one.file = one.file, Answers(one.file, fault)
+        file, one.file = one.file, Answers(one.file, fault, "refused")  # it is tried twice
         with pytest.raises(StorageUnavailable), one.hold():
             pytest.fail("it holds nothing")
         one.file = file

@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 
 from mirror_engine.engine.ledger import Ledger
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
+from mirror_engine.landing_zone.progress import Applied, AppliedFile, FolderProgress, Mark, Progress, Rejection, Segment
 from mirror_engine.landing_zone.schema import Column
 
 ORDERS, ITEMS = TableName("Sales", "Orders"), TableName("", "Items")
@@ -21,8 +22,6 @@ FULL = Progress(
     "folder-1",
     batch=3,
     delta_version=4,
-    watermarks={"": 7, "day=1": 10**20 - 1},
-    applied={"a.csv": AppliedFile("e1", "d1", 4, 10, 123), "b.csv": AppliedFile("e2", "d2", -1, 0, 10**18)},
     key_columns=("Id", "Line"),
     declared_columns=(Column("Id", "decimal(10,2)", nullable=False),),
     naive_columns=frozenset({"At"}),
@@ -34,12 +33,14 @@ FULL = Progress(
     configured_at=0.5,
     missing_since=9.25,
     rejection=Rejection(diagnose("ME037", "Sales.schema/Orders/x", row=2, value="3", meant=""), "x", "i", "e"),
-    pending_etags={"c.csv": "e3"},
     diagnostics={diagnose("ME039", "Sales.schema/Orders/a.csv", count=2): 3},
+    segments=(Segment(2, 9, 1.5, "applied-2.json"),),
 )
-
-
-MANY = replace(FULL, applied={f"{number}.csv": AppliedFile("e", "d", 1, 1, 1) for number in range(2000)})
+FILES = Applied(
+    {"a.csv": AppliedFile("e1", "d1", 4, 10, 123), "b.csv": AppliedFile("e2", "d2", -1, 0, 10**18, "merge", "text")},
+    {"": Mark(7, 9, "b.csv", 10**18, "b.csv"), "day=1": Mark(10**20 - 1)},
+)
+MANY = {f"{number}.csv": AppliedFile("e", "d", 1, 1, 1) for number in range(2000)}
 
 
 @pytest.fixture
@@ -54,8 +55,8 @@ def opened(path):
 def tables_after(path, *records):
     """What a ledger knows, opened again, after these tables were recorded."""
     with opened(path) as ledger:
-        for table, progress in records:
-            ledger.record(table, progress)
+        for table, *recorded in records:
+            ledger.record(table, *recorded)
     with opened(path) as ledger:
         return ledger.tables()
 
@@ -65,19 +66,65 @@ def test_everything_recorded_is_read_back(path):
     assert tables_after(path, *tables.items()) == tables
 
 
-def test_applied_files_are_added_changed_and_forgotten_with_their_generation(path):
-    more = {**FULL.applied, "b.csv": AppliedFile("e9", "d9", 9, 9, 9), "c.csv": AppliedFile("e3", "d3", 5, 1, 5)}
-    assert tables_after(path, (ORDERS, FULL), (ORDERS, replace(FULL, applied=more)))[ORDERS].applied == more
-    for applied in ({"z.csv": more["c.csv"]}, {}):
-        again = tables_after(path, (ORDERS, replace(FULL, generation="g9", applied=applied)))
-        assert again[ORDERS].applied == applied
+def test_files_are_queried_by_path_version_and_content(path):
+    more = {"b.csv": AppliedFile("e9", "d9", 9, 9, 9), "day=1/c.csv": AppliedFile("e3", "d1", 5, 1, 5)}
+    with opened(path) as ledger:
+        ledger.record(ORDERS, FULL, FILES, {"c.csv": "e3", "d.csv": "e4"})
+        ledger.record(ITEMS, replace(FULL, generation="g2"), Applied(MANY))
+        ledger.record(ORDERS, replace(FULL, delta_version=9), Applied(more, {"day=1": Mark(1)}), {"d.csv": None})
+    with opened(path) as ledger:
+        files, marks = {**FILES.files, **more}, {**FILES.marks, "day=1": Mark(1)}
+        assert (ledger.applied(ORDERS), ledger.marks(ORDERS)) == (files, marks)
+        known = FolderProgress(marks, {"b.csv": more["b.csv"]}, {"c.csv": "e3"})
+        assert ledger.folder(ORDERS, ["b.csv", "new.csv"]) == known
+        assert ledger.applied(ORDERS, after=4) == more
+        assert ledger.applied(ORDERS, []) == {}
+        assert (ledger.marks(ORDERS, after=4), ledger.marks(ORDERS, [""])) == ({"day=1": Mark(1)}, {"": marks[""]})
+        content = [ledger.same_content(ORDERS, *each) for each in (("", "d1"), ("day=1", "d1"), ("", "d2"), ("", "x"))]
+        assert content == ["a.csv", "day=1/c.csv", "", ""]  # `b.csv` had no row when it had these bytes
+        assert ledger.folder(TableName("", "Unknown"), ["b.csv"]) == FolderProgress()
+
+
+def test_new_generation_begins_without_files(path):
+    with opened(path) as ledger:
+        ledger.record(ORDERS, FULL, FILES, {"c.csv": "e3"})
+        ledger.record(ORDERS, FULL, Applied({"z.csv": FILES.files["a.csv"]}), is_whole=True)
+        assert ledger.folder(ORDERS, ["a.csv", "z.csv"]) == FolderProgress(
+            {}, {"z.csv": FILES.files["a.csv"]}, {"c.csv": "e3"}
+        )
+        ledger.record(ORDERS, replace(FULL, generation="g9"))
+        assert ledger.folder(ORDERS, ["a.csv", "z.csv"]) == FolderProgress()
+
+
+def test_applied_file_waits_no_longer(path):
+    with opened(path) as ledger:
+        ledger.record(ORDERS, FULL, pending={"a.csv": "e1", "b.csv": "e2", "c.csv": "e3"})
+        ledger.record(ORDERS, FULL, FILES)
+        assert ledger.folder(ORDERS, []).pending == {"c.csv": "e3"}
+
+
+def test_queries_do_not_read_what_they_do_not_ask_for(path):
+    with opened(path) as ledger:
+        ledger.record(ORDERS, FULL, Applied(MANY))
+        plans = [
+            detail
+            for sql in ("path IN (SELECT value FROM json_each('[]'))", "version > 1", "digest = '' AND partition = ''")
+            for *_, detail in ledger._connection.execute(
+                "EXPLAIN QUERY PLAN SELECT path FROM applied WHERE table_id = 1 AND " + sql  # noqa: S608
+            )
+        ]
+    assert [each for each in plans if each.startswith("SCAN applied")] == []
+    assert sum("SEARCH applied" in each for each in plans) == 3
 
 
 def test_a_forgotten_table_is_not_known(path):
     with opened(path) as ledger:
-        ledger.record(ORDERS, FULL)
+        ledger.record(ORDERS, FULL, FILES)
         ledger.forget(ORDERS)
         ledger.forget(ITEMS)
+        ledger.record(ORDERS, FULL)
+        assert ledger.applied(ORDERS) == {}
+        ledger.forget(ORDERS)
     assert tables_after(path) == {}
 
 
@@ -91,11 +138,15 @@ def test_properties_and_the_mirrors_id_stay(path):
 
 def test_a_reader_sees_the_ledger_while_it_is_open_and_cannot_change_it(path):
     with opened(path) as ledger:
-        ledger.record(ORDERS, FULL)
+        ledger.record(ORDERS, FULL, FILES)
         with closing(Ledger.read(path)) as reader:
-            assert reader.tables() == {ORDERS: FULL}
+            ledger.record(ITEMS, FULL)  # the reader stays at its moment
+            assert (reader.tables(), reader.applied(ORDERS)) == ({ORDERS: FULL}, FILES.files)
             reader.forget(ORDERS)
-        assert ledger.tables() == {ORDERS: FULL}
+            reader.set_property("anchor", "mine")
+            assert (reader.tables(), reader.applied(ORDERS), reader.get_property("anchor")) == ({}, {}, "mine")
+        assert ledger.tables() == {ORDERS: FULL, ITEMS: FULL}
+        ledger.forget(ITEMS)
     assert tables_after(path) == {ORDERS: FULL}
 
 
@@ -113,23 +164,36 @@ HARMS = {
     "emptied": lambda _: b"",
     "garbage": lambda _: b"no database at all",
     "truncated": lambda content: content[: len(content) // 2],
-    "a page lost its bytes": without_a_page,
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_ledger_is_put_aside_and_begun_again(path, harm):
-    tables_after(path, (ORDERS, MANY))
+    tables_after(path, (ORDERS, FULL, Applied(MANY)))
     path.write_bytes(HARMS[harm](path.read_bytes()))
     assert tables_after(path) == {}
     assert list(tables_after(path, (ITEMS, Progress("g2", "folder-2")))) == [ITEMS]
 
 
+def test_damage_among_files_is_found_by_the_query_that_meets_it(path):
+    tables_after(path, (ORDERS, FULL, Applied(MANY)))
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] + bytes(8192) + content[len(content) // 2 + 8192 :])
+    with opened(path) as ledger:
+        assert ledger.tables() == {ORDERS: FULL}
+        with pytest.raises(StorageUnavailable, match="cannot read the ledger"):
+            ledger.applied(ORDERS)
+        assert (ledger.is_lost, ledger.tables(), ledger.applied(ORDERS)) == (True, {}, {})
+        ledger.record(ITEMS, FULL, FILES)
+    assert path.with_name("damaged-ledger.sqlite").exists()
+    assert tables_after(path) == {ITEMS: FULL}
+
+
 WRONG = [
     *({"batch": 1.0}, {"batch": True}, {"external_change_version": "3"}, {"generation": 7}, {"markers_seen": 0}),
-    *({"last_commit_at": float("inf")}, {"configured_at": {}}, {"missing_since": -1}, {"pending_etags": {"a": 1}}),
-    *({"watermarks": {"": "7"}}, {"watermarks": {"": None}}, {"applied": []}, {"key_columns": [1]}, {"rejection": 1}),
+    *({"last_commit_at": float("inf")}, {"configured_at": {}}, {"missing_since": -1}, {"segments": [1]}),
+    *({"segments": {"": "7"}}, {"batch": None}, {"key_columns": [1]}, {"rejection": 1}),
     *({"declared_columns": [{"name": 1.5, "type": "string", "nullable": True}]}, {"naive_columns": [1]}),
     *({"rejection": []}, {"diagnostics": [[{"code": "ME999"}, 1]]}, {"naive_columns": "ab"}),
 ]
@@ -141,11 +205,6 @@ WRONG = [
     [
         *(("UPDATE tables SET progress = ?", {**FULL.to_json(), **wrong}) for wrong in WRONG),
         *(("UPDATE tables SET progress = ?", head) for head in ("[" * 100_000, "1", "null", '"x"', b"{}")),
-        ("UPDATE applied SET etag = ?", None),
-        ("UPDATE applied SET path = ? WHERE path = 'a.csv'", b"a"),
-        ("UPDATE applied SET version = ?", "x"),
-        ("UPDATE applied SET rows = ?", 1.5),
-        ("UPDATE applied SET modified_ns = ?", None),
     ],
 )
 def test_values_of_other_types_are_no_progress(path, statement, value):
@@ -155,3 +214,23 @@ def test_values_of_other_types_are_no_progress(path, statement, value):
     assert Ledger.read(path).tables() == {}
     assert tables_after(path) == {}
     assert path.with_name("damaged-ledger.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("statement", "value"),
+    [
+        ("UPDATE applied SET etag = ?", None),
+        ("UPDATE applied SET path = ? WHERE path = 'a.csv'", b"a"),
+        ("UPDATE applied SET version = ?", "x"),
+        ("UPDATE applied SET rows = ?", 1.5),
+        ("UPDATE applied SET modified_ns = ?", None),
+        ("UPDATE marks SET watermark = ?", "x"),
+        ("UPDATE marks SET latest = ?", None),
+    ],
+)
+def test_files_of_other_types_are_not_believed(path, statement, value):
+    tables_after(path, (ORDERS, FULL, FILES))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, [value])
+    with opened(path) as ledger, pytest.raises(StorageUnavailable):
+        _ = ledger.applied(ORDERS), ledger.marks(ORDERS)

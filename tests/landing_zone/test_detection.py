@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.detection import LAST, detect, numbered_name, sequence_of
+from mirror_engine.landing_zone.detection import LAST, detect, marks_after, numbered_name, sequence_of
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.progress import AppliedFile, Progress
+from mirror_engine.landing_zone.progress import AppliedFile, FolderProgress, Mark
 
 ITEMS = TableName("Sales", "Items")
 NUMBERED = Metadata()
@@ -32,10 +32,17 @@ def file(path, modified_ns=0, identity="i", size=1):
 
 def progress(*applied, watermarks=None):
     files = {each.path: AppliedFile(each.etag, "d", 0, 1, each.modified_ns) for each in applied}
-    return Progress("g", "i", applied=files, watermarks=watermarks or {})
+    marks = marks_after({}, files, in_order=False)
+    in_order = {
+        place: replace(marks.get(place, Mark()), watermark=number) for place, number in (watermarks or {}).items()
+    }
+    return FolderProgress({**marks, **in_order}, files)
 
 
-def look(files, metadata=NUMBERED, known=None, first_file="1", **options):
+NOTHING = FolderProgress()
+
+
+def look(files, metadata=NUMBERED, known=NOTHING, first_file="1", **options):
     sighted = [each if isinstance(each, LandedFile) else file(each) for each in files]
     return detect(ITEMS, sighted, metadata, known, first_file, **options)
 
@@ -58,8 +65,8 @@ def test_a_number_has_a_name_but_for_those_outside_twenty_digits():
 
 IN_DAY_1 = progress(file(f"day=1/{name(1)}"), watermarks={"day=1": 1})
 ONE_AND_TWO = progress(file(1), file(2), watermarks={"": 2})
-REBUILT = progress(file("b.parquet", 2))  # from a Delta log: of `a.parquet` only its commit is known
-REBUILT = replace(REBUILT, applied={"a.parquet": AppliedFile("", "", 0, 0, 9), **REBUILT.applied})
+ARCHIVED = progress(file("b.parquet", 2))  # by Fabric, which tells no etag of `a.parquet`
+ARCHIVED = replace(ARCHIVED, applied={"a.parquet": AppliedFile("", "", 0, 0, 9), **ARCHIVED.applied})
 CASES = {
     # in sequence
     "files are taken by number up to the first gap": (
@@ -95,14 +102,14 @@ CASES = {
         {"ignored": [1], "said": [("ME026", name(1))]},
     ),
     "without its etag an applied path holds the applied file if that is not newer than the commit": (
-        ([file("a.parquet", 9)], TIMED, REBUILT),
+        ([file("a.parquet", 9)], TIMED, ARCHIVED),
         {"ignored": [], "said": []},
     ),
     "and another one if it is": (
-        ([file("a.parquet", 10)], TIMED, REBUILT),
+        ([file("a.parquet", 10)], TIMED, ARCHIVED),
         {"ignored": ["a.parquet"], "said": [("ME026", "a.parquet")]},
     ),
-    "no file is late for the time of a commit": (([file("c.parquet", 3)], TIMED, REBUILT), {"ready": ["c.parquet"]}),
+    "no file is late for the time of a commit": (([file("c.parquet", 3)], TIMED, ARCHIVED), {"ready": ["c.parquet"]}),
     "the newest applied file may be deleted": (([], NUMBERED, ONE_AND_TWO), {"said": [("ME073", name(2))]}),
     "the last number has no next": (
         ([LAST], NUMBERED, progress(watermarks={"": LAST - 1})),

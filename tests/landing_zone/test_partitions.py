@@ -16,7 +16,6 @@ from mirror_engine.landing_zone.partitions import (
     parse_folder,
     parse_name,
 )
-from mirror_engine.landing_zone.progress import Progress
 
 
 @pytest.mark.parametrize(
@@ -67,11 +66,11 @@ def test_a_value_that_no_folder_can_be_named_after_is_known(value, fault):
 
 
 def test_what_is_applied_names_the_columns_first():
-    assert agreed_columns(("a=1",), Progress("g", "i", watermarks={"": 3, "b=1": 1})) == ("b",)
-    assert agreed_columns(("a=1",), Progress("g", "i", watermarks={"": 3})) == ()
-    assert agreed_columns(("a=1",), Progress("g", "i")) == ("a",)
+    assert agreed_columns(("a=1",), ("", "b=1")) == ("b",)
+    assert agreed_columns(("a=1",), ("",)) == ()
+    assert agreed_columns(("a=1",), ()) == ("a",)
 
 
 def test_the_first_well_formed_leaf_names_the_columns_and_a_leaf_has_no_other_folder_below_it():
     assert leaves({"", "a=1", "a=1/b=2", "a=10", "a=3/b=1/c=1", "a=3"}) == ("a=1/b=2", "a=10", "a=3/b=1/c=1")
-    assert agreed_columns(("a=1/a=2", "b=1/c=1", "d=1"), None) == ("b", "c")
+    assert agreed_columns(("a=1/a=2", "b=1/c=1", "d=1"), ()) == ("b", "c")

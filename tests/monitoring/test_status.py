@@ -7,12 +7,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from mirror_engine.config import Config
+from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.planner import Circumstances, plan
+from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
+from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress, Rejection
 from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Unconfigured
 from mirror_engine.monitoring.status import MirrorStatus, TableStatus, table_status
 
@@ -26,18 +28,23 @@ def file(number: int, age_seconds: float = 10) -> LandedFile:
     return LandedFile(f"{number:020d}.parquet", 10, int((NOW - age_seconds) * 1e9), f"f{number}")
 
 
-def known(*applied: LandedFile, **changes) -> Progress:
+def known(*applied: LandedFile, **changes) -> tuple[Progress, Applied]:
     files = {each.path: AppliedFile(each.etag, "d", 3, 5, each.modified_ns) for each in applied}
-    progress = Progress(
-        "g", "folder", 1, 3, {"": len(applied)}, files, ("Id",), last_commit_at=NOW - 60, configured_at=1.0
-    )
-    return replace(progress, rows_processed=9, bytes_processed=99, **changes)
+    progress = Progress("g", "folder", 1, 3, ("Id",), last_commit_at=NOW - 60, configured_at=1.0)
+    progress = replace(progress, rows_processed=9, bytes_processed=99, **changes)
+    return progress, Applied(files, marks_after({}, files, in_order=True))
 
 
-def status(*files: LandedFile, progress: Progress | None = None, metadata=KEYED, identity="folder") -> TableStatus:
-    planned = plan(TableListing(ORDERS, identity, metadata, files), progress, Circumstances(Config(), NOW))
+def status(
+    *files: LandedFile, progress: tuple[Progress, Applied] | None = None, metadata=KEYED, identity="folder"
+) -> TableStatus:
+    ledger = Ledger.fresh()
+    if progress:
+        ledger.record(ORDERS, *progress)
+    seen = ledger.progress(ORDERS), ledger.folder(ORDERS, [each.path for each in files])
+    planned = plan(TableListing(ORDERS, identity, metadata, files), *seen, Circumstances(Config(), NOW))
     context = SimpleNamespace(
-        ledger=SimpleNamespace(mirror="5f" * 16, progress=lambda _: progress),
+        ledger=ledger,
         config=Config(),
         clock=lambda: NOW,
         writer=SimpleNamespace(snapshot=lambda _: SimpleNamespace(count_rows=lambda: 4)),

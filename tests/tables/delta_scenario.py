@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.progress import AppliedFile, Progress
+from mirror_engine.landing_zone.detection import marks_after
+from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows
@@ -131,10 +132,9 @@ class Scenario:
 
     def record(self, *files):
         applied = {file.path: AppliedFile(file.etag, file.digest, -1, file.row_count, 1) for file in files}
-        progress = Progress(
-            self.generation, "1:1", self.batch, delta_version=self.version, key_columns=self.keys, applied=applied
-        )
-        return BatchRecord("mirror", "anchor", progress, tuple(applied), "T")
+        progress = Progress(self.generation, "1:1", self.batch, self.version, self.keys)
+        marks = marks_after({}, applied, in_order=True)
+        return BatchRecord("mirror", "anchor", progress, Applied(applied, marks), "T")
 
     def create(self):
         """Make the empty table of a writer over a folder."""

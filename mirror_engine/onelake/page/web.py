@@ -323,7 +323,7 @@ def _samples(cached: CachedStatus) -> Iterator[tuple[str, tuple[str, ...], float
             "lag_seconds": table.lag_seconds,
             "table_rows": table.row_count,
             "last_commit_timestamp_seconds": table.last_commit_at,
-            "files_applied": len(table.files) - len(table.pending_files),
+            "files_applied": table.files_processed,
             "rows_processed": table.rows_processed,
             "bytes_processed": table.bytes_processed,
         }

@@ -16,6 +16,7 @@ from mirror_engine.landing_zone.detection import detect, number_of, numbered_nam
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata
+from mirror_engine.landing_zone.progress import FolderProgress
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.landing_zone.states import Blocked, Halted
 from mirror_engine.monitoring.words import describe
@@ -104,7 +105,7 @@ def trace_file(trace: TraceContext, name: str) -> FileReport:
         state, reason = status.state, status.reason
     if not reason and start and path in start.not_replayed:
         reason = "it was applied along with or before a deleted file: the rows it matched are not known"
-    elif not reason and start and path in start.progress.applied:
+    elif not reason and start and path in start.applied.files:
         reason = "it was deleted: its rows are not known"
     elif not reason and pending:
         reason = f"it was applied, but cannot be replayed: {pending.reason}"
@@ -158,12 +159,12 @@ def _planned(step: plan.Step, config: Config) -> PlannedStep:
     match step:
         case plan.DropTable(diagnostic):
             return PlannedStep("drop_table", f"drop the Delta table: {diagnostic.coded_message}")
-        case plan.RecordProgress("record_folder_state" as kind, progress):
+        case plan.RecordProgress("record_folder_state" as kind, progress, _, pending):
             more = "" if progress.configured_at else "; the folder is not configured yet"
             if progress.rejection:
                 diagnostic = progress.rejection.diagnostic
                 more = f"; halted at {printable(diagnostic.path)}: {diagnostic.coded_message}"
-            return PlannedStep(kind, f"record: {count(len(progress.pending_etags), 'pending file')}{more}")
+            return PlannedStep(kind, f"record: {count(sum(map(bool, pending.values())), 'new pending file')}{more}")
         case plan.RecordProgress(kind):
             return PlannedStep(kind, _RECORDED[kind])
         case plan.ApplyBatch(files):
@@ -203,8 +204,9 @@ def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | N
     change is not valid, or about a file that is not replayed, or neither replay has a table.
     """
     start, metadata = replay_start(trace), trace.listing.usable or Metadata()
-    progress, first_file = start.progress if start else None, trace.context.config.first_file
-    order = [file.path for file in detect(trace.name, trace.listing.files, metadata, progress, first_file).ready]
+    known = FolderProgress(start.applied.marks, start.applied.files) if start else FolderProgress()
+    first_file = trace.context.config.first_file
+    order = [file.path for file in detect(trace.name, trace.listing.files, metadata, known, first_file).ready]
     content: Content = {path: path for path in order}
     sentences = tuple(_change(text, trace, order, content) for text in changes)
     folder, times = f"{trace.zone}/{trace.name.folder}", {file.path: file.modified_ns for file in trace.listing.files}
@@ -215,10 +217,10 @@ def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | N
     }
     state, actual = _replay(trace, start, trace.storage)
     other_state, other = _replay(trace, start, ZoneView(trace.storage, mapping))
-    known = other if actual is None else actual
-    if known is None:
+    either = other if actual is None else actual
+    if either is None:
         raise UsageError(f"{trace.name.normalized}: none of its files can be replayed", "see mirror-engine plan")
-    expected, rows = (known.schema.empty_table() if side is None else side for side in (actual, other))
+    expected, rows = (either.schema.empty_table() if side is None else side for side in (actual, other))
     columns = [{folded(name) for name in table.column_names} for table in (expected, rows)]
     keys = trace.key_columns if all(folded(name) in names for name in trace.key_columns for names in columns) else ()
     return WhatIf(

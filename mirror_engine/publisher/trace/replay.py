@@ -21,12 +21,12 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.root_identity import has_content
 from mirror_engine.errors import ConcurrentModification, StorageUnavailable, TableDamaged, UnknownTable, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
-from mirror_engine.landing_zone.detection import number_of
+from mirror_engine.landing_zone.detection import marks_after, number_of
 from mirror_engine.landing_zone.diagnostics import RejectedFile, printable
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, find_table
-from mirror_engine.landing_zone.progress import AppliedFile
+from mirror_engine.landing_zone.progress import Applied, AppliedFile, Mark
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.landing_zone.states import Behind, Halted, Loading
 from mirror_engine.monitoring.status import mirror_status
@@ -106,7 +106,8 @@ class DryRun(AbstractContextManager["DryRun"]):
 class ReplayStart:
     """The start of a replay of a table whose first files cannot be replayed, because some of them were deleted."""
 
-    progress: Progress  # at that point; its applied files are the known ones of all before the replay
+    progress: Progress  # at that point
+    applied: Applied  # the known files of all before the replay
     deleted_files: int  # how many
     not_replayed: tuple[str, ...]  # existing files that were applied before or along with a deleted one
     delta_version: int | None  # after the last of these files; None if it is not known
@@ -123,6 +124,7 @@ class TraceContext:
     plan: Plan
     status: TableStatus
     progress: Progress | None  # of the folder's present generation; None before anything was applied
+    applied: Applied  # all that was applied in it
     commits: tuple[HistoryEntry, ...]  # oldest first, as far back as the log reaches; none before anything was applied
     zone: str  # from ROOT
     storage: Storage  # ROOT with this table alone, archived files at their old paths, in the order they were applied
@@ -163,20 +165,22 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
     present = listings[delta_folder]
     name, folder = present.name, f"{zone.folder}/{present.name.folder}"
     plan = snapshot.plans[name]
-    (status,) = mirror_status(Path(), context, zone, {name: plan}, engine_running=False).tables
+    (status,) = mirror_status(Path(), context, zone, {name: plan}, engine_running=False, file=None).tables
     progress = None if any(plan.records("start_generation")) else context.ledger.progress(name)
+    applied = Applied(context.ledger.applied(name), context.ledger.marks(name)) if progress else Applied()
     commits = tuple(reversed(context.writer.history(delta_folder))) if progress and progress.has_table else ()
     names = {*(other.name.folder for other in zone.tables if other.name != name), *zone.unlisted}
     others = {f"{zone.folder}/{other}": None for other in names}
-    is_overwritten = bool(_overwritten(present, progress, context.storage, folder))
+    is_overwritten = bool(_overwritten(present, applied, context.storage, folder))
     restored = RestoredView(context.storage, archived_first=is_overwritten)
     storage: Storage = ZoneView(restored, others)
     listing = listing_of(storage, context.config, name)
     if progress:
-        storage = ZoneView(storage, _as_applied(folder, listing, progress, commits, present))
+        storage = ZoneView(storage, _as_applied(folder, listing, applied, commits, present))
         listing = listing_of(storage, context.config, name)
-    overwritten = _overwritten(listing, progress, storage, folder)
-    return TraceContext(context, name, plan, status, progress, commits, zone.folder, storage, listing, overwritten)
+    overwritten = _overwritten(listing, applied, storage, folder)
+    place = zone.folder, storage, listing
+    return TraceContext(context, name, plan, status, progress, applied, commits, *place, overwritten)
 
 
 def listing_of(storage: Storage, config: Config, name: TableName) -> TableListing:
@@ -193,12 +197,12 @@ def _not_listed(*folders: str) -> StorageUnavailable:
     return StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights, and run it again.")
 
 
-def _overwritten(listing: TableListing, progress: Progress | None, storage: Storage, folder: str) -> frozenset[str]:
+def _overwritten(listing: TableListing, known: Applied, storage: Storage, folder: str) -> frozenset[str]:
     """Files of other content than the applied ones of their names.
 
     An etag without its time, behind the last colon, says that they are the same; an archive in a store may hold copies.
     """
-    applied = {path: file for path, file in progress.applied.items() if file.etag} if progress else {}
+    applied = {path: file for path, file in known.files.items() if file.etag}
     others = (
         file.path
         for file in listing.files
@@ -208,7 +212,7 @@ def _overwritten(listing: TableListing, progress: Progress | None, storage: Stor
 
 
 def _as_applied(
-    folder: str, listing: TableListing, progress: Progress, commits: Iterable[HistoryEntry], present: TableListing
+    folder: str, listing: TableListing, applied: Applied, commits: Iterable[HistoryEntry], present: TableListing
 ) -> dict[str, Source | None]:
     """What a table folder must show so that it has the files that were applied, in their order.
 
@@ -216,12 +220,12 @@ def _as_applied(
     orders get times in the order they were applied: some came late (LZ-3.6).
     """
     paths = [file.path for file in listing.files]
-    known = {*progress.applied, *(file.path for file in present.files)}
+    known = {*applied.files, *(file.path for file in present.files)}
     mapping: dict[str, Source | None] = {f"{folder}/{path}": None for path in paths if path not in known}
     if listing.usable is not None and listing.usable.strategy is Strategy.LAST_UPDATE_TIME:
-        order = dict.fromkeys([*(path for commit in commits for path in commit.files), *progress.applied])
-        applied = [f"{folder}/{path}" for path in order if path in progress.applied and path in paths]
-        mapping |= {path: Source(path, rank) for rank, path in enumerate(applied, start=1)}
+        order = dict.fromkeys([*(path for commit in commits for path in commit.files), *applied.files])
+        ordered = [f"{folder}/{path}" for path in order if path in applied.files and path in paths]
+        mapping |= {path: Source(path, rank) for rank, path in enumerate(ordered, start=1)}
     return mapping
 
 
@@ -234,7 +238,7 @@ def replay_table(
     """
     ledger = Ledger.fresh()
     if start:
-        ledger.record(trace.name, start.progress)
+        ledger.record(trace.name, start.progress, start.applied)
         _write_start(trace, start, ledger.mirror, writer, mode)
     with DryRun(storage or trace.storage, trace.context.config, writer, mode, ledger=ledger) as dry_run:
         (status,) = dry_run.run().tables
@@ -253,7 +257,7 @@ def _write_start(trace: TraceContext, start: ReplayStart, mirror: str, writer: D
     store.finish()
     counts = {RowMarker.INSERT.value: rows.num_rows}
     file = FileRows(START_PATH, "", "", 0, store, counts, has_marker=True, byte_count=0)
-    record = BatchRecord(mirror, "", start.progress, (), trace.name.folder)
+    record = BatchRecord(mirror, "", start.progress, Applied(), trace.name.folder)
     writer.apply(trace.status.delta_folder, ChangeBatch((file,), start.schema, keys), record)
 
 
@@ -289,19 +293,16 @@ def replay_start(trace: TraceContext, where: Chosen | None = None) -> ReplayStar
     if progress is None or state is None:
         return None
     present = {file.path: file.etag for file in trace.listing.files}
-    watermarks = _unknown_numbers(trace, progress)
+    watermarks = _unknown_numbers(trace)
     unknown = sum(watermarks.values())
     by_version: defaultdict[int, list[str]] = defaultdict(list)  # -1 where the version is not known any more
-    for path, applied in progress.applied.items():
+    for path, applied in trace.applied.files.items():
         by_version[applied.version].append(path)
     deleted = [version for version, paths in by_version.items() if not present.keys() >= {*paths}]
     if not deleted and not unknown:
         return None
     last = max(deleted, default=-1)
     before = [path for version, paths in sorted(by_version.items()) if version <= last for path in paths]
-    for path in before:
-        if number := number_of(path):
-            watermarks[partition_of(path)] = max(number, watermarks.get(partition_of(path), 0))
     version = last if last >= 0 else min((known for known in by_version if known >= 0), default=0) - 1
     schema, rows = state.schema, None
     if version >= 0:
@@ -315,14 +316,16 @@ def replay_start(trace: TraceContext, where: Chosen | None = None) -> ReplayStar
         identity=trace.listing.identity,
         batch=1,
         delta_version=_VERSION,
-        watermarks=watermarks,
-        applied={path: AppliedFile(present.get(path, ""), "", _VERSION, 0, 0) for path in before},
         rejection=None,
-        pending_etags={},
         diagnostics={},
+        segments=(),
     )
+    files = {path: AppliedFile(present.get(path, ""), "", _VERSION, 0, 0) for path in before}
+    marks = {place: Mark(number) for place, number in watermarks.items()}
+    marks |= marks_after(marks, files, in_order=True)
     return ReplayStart(
         start,
+        Applied(files, marks),
         deleted_files=unknown + sum(path not in present for path in before),
         not_replayed=tuple(path for path in before if path in present),
         delta_version=None if rows is None else version,
@@ -340,13 +343,14 @@ def first_numbers(paths: Iterable[str]) -> Mapping[str, int]:
     return lowest
 
 
-def _unknown_numbers(trace: TraceContext, progress: Progress) -> dict[str, int]:
+def _unknown_numbers(trace: TraceContext) -> dict[str, int]:
     """By partition how many numbers below the first known one were applied: their files are deleted and forgotten."""
     config, metadata = trace.context.config, trace.listing.usable
     if metadata is None or metadata.strategy is not Strategy.SEQUENTIAL or config.first_file == "lowest":
         return {}
-    first = first_numbers({*progress.applied, *(file.path for file in trace.listing.files)})
-    lowest = {partition: min(number, first.get(partition, number)) for partition, number in progress.watermarks.items()}
+    first = first_numbers({*trace.applied.files, *(file.path for file in trace.listing.files)})
+    watermarks = {place: mark.watermark for place, mark in trace.applied.marks.items() if mark.watermark}
+    lowest = {partition: min(number, first.get(partition, number)) for partition, number in watermarks.items()}
     return {partition: number - 1 for partition, number in lowest.items() if number > 1}
 
 
@@ -394,7 +398,7 @@ def _first_rejected(seen: MirrorSnapshot, table: TableName) -> Diagnostic | None
     if progress and known:  # behind all applied files, whose rows are not needed
         rows = max(1, progress.rows_processed)
         progress = replace(progress, batch=1, delta_version=_VERSION, rows_processed=rows)
-        start = ReplayStart(progress, 0, (), None, known.schema, None)
+        start = ReplayStart(progress, trace.applied, 0, (), None, known.schema, None)
     sizes = [file.size for file in trace.listing.files]
     state = replay_table(trace, start, _ContinuingWriter(known), keys_only(sizes)).state
     return state.diagnostic if isinstance(state, Halted) else None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine._version import __version__
 from mirror_engine.errors import CommitConflict, TableDamaged
-from mirror_engine.landing_zone.progress import Progress
+from mirror_engine.landing_zone.progress import Applied, Progress, typed
 from mirror_engine.tables.base import BatchRecord, HistoryEntry
 from mirror_engine.tables.log.table_path import LOG_FOLDER
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 ENGINE = "mirror_engine/"
 ENGINE_INFO = f"{ENGINE}{__version__}"
-FORMAT = 3
+FORMAT = 4
 _FORMAT_KEY = "mirror_engine"
-_CARRIED_KEY = "version"
-_NO_RECORD = (KeyError, TypeError, ValueError, RecursionError)
+_CARRIED_KEY, _EARLIER_KEY = "version", "earlier"
+_NO_RECORD = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
 
 def to_metadata(record: BatchRecord) -> str:
@@ -35,10 +35,10 @@ def to_metadata(record: BatchRecord) -> str:
         "mirror": record.mirror,
         "root_identity": record.root_identity,
         "folder": record.folder,
-        "files": list(record.files),
         "progress": record.progress.to_json(),
+        **asdict(record.applied),
     }
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return _json(content)
 
 
 def is_ours(information: Mapping[str, object]) -> bool:
@@ -47,9 +47,17 @@ def is_ours(information: Mapping[str, object]) -> bool:
     return engine.startswith(ENGINE) or from_metadata(information.get("userMetadata")) is not None
 
 
-def carried(metadata: str, version: int) -> str:
-    """A version's record, said again in a later commit without files: log cleanup may take the first (LZ-4.18)."""
-    return json.dumps({_CARRIED_KEY: version, **json.loads(metadata)}, ensure_ascii=False, separators=(",", ":"))
+def carried(metadata: str, version: int, earlier: Applied | None) -> str:
+    """A version's record, said again in a later commit without files: log cleanup may take the first (LZ-4.18).
+
+    `earlier`: what the commits since the newest segment have applied, which may go with it; None if that is not known.
+    """
+    more = {_EARLIER_KEY: asdict(earlier)} if earlier else {}
+    return _json({_CARRIED_KEY: version, **json.loads(metadata), **more})
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def from_metadata(metadata: object) -> BatchRecord | None:
@@ -67,12 +75,13 @@ def from_metadata(metadata: object) -> BatchRecord | None:
                 "use the version of mirror-engine that wrote it, or delete the table's folder under Tables: "
                 "the table is rebuilt from the files in the landing zone",
             )
-        texts = value["mirror"], value["root_identity"], value["folder"], *value["files"]
+        texts = [value[name] for name in ("mirror", "root_identity", "folder")]
         if not all(isinstance(text, str) for text in texts):
             return None
-        progress = Progress.from_json(value["progress"])
-        plan = str(value.get("plan", ""))
-        return BatchRecord(texts[0], texts[1], progress, tuple(texts[3:]), texts[2], plan)
+        plan, earlier = str(value.get("plan", "")), value.get(_EARLIER_KEY)
+        more = None if earlier is None else typed(Applied, earlier)
+        progress, applied = Progress.from_json(value["progress"]), typed(Applied, value)
+        return BatchRecord(texts[0], texts[1], progress, applied, texts[2], plan, more)
     except _NO_RECORD:
         return None
 
@@ -102,13 +111,12 @@ def history_entry(version: int, commit: Mapping[str, Any]) -> HistoryEntry:
     operation, metadata = str(commit.get("operation") or ""), commit.get("userMetadata")
     timestamp = commit.get("inCommitTimestamp", commit.get("timestamp"))
     record = from_metadata(metadata) if carried_from(metadata) is None else None
-    known, files = (record.progress.applied, record.files) if record else ({}, ())
-    applied = {path: known[path] for path in files if path in known}
+    applied = record.applied.files if record else {}
     return HistoryEntry(
         version,
         timestamp if isinstance(timestamp, int) else 0,
         operation,
-        files,
+        tuple(applied),
         rows=sum(file.rows for file in applied.values()),
         engine=str(commit.get("engineInfo") or ""),
         metrics={name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
@@ -124,7 +132,7 @@ def creation_record(record: BatchRecord) -> BatchRecord:
     """The record of the commit that makes an empty table: its generation has begun, nothing is applied."""
     after = record.progress
     begun = Progress(after.generation, after.identity, after.batch - 1, configured_at=after.configured_at)
-    return replace(record, progress=begun, files=())
+    return replace(record, progress=begun, applied=Applied())
 
 
 def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:

@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,10 +23,12 @@ from mirror_engine.tables.log.record import (
     refuse_repeated,
     to_metadata,
 )
+from mirror_engine.tables.log.segments import applied_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from mirror_engine.landing_zone.progress import Applied, Segment
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, FileRows, HistoryEntry
 
@@ -47,6 +50,7 @@ class InProcessWriter(DeltaWriter):
 
     def __init__(self) -> None:
         self._tables: dict[str, Any] = {}
+        self._segments: dict[tuple[str, str], Applied] = {}
         self._lock = threading.RLock()
 
     def tables(self) -> Sequence[str]:
@@ -67,6 +71,19 @@ class InProcessWriter(DeltaWriter):
     def latest_external_change(self, *_: object, **__: object) -> int:
         """There is no other writer."""
         return -1
+
+    def write_segment(self, table: str, segment: Segment, applied: Applied) -> None:
+        self._segments[table, segment.name] = applied
+
+    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
+        return applied_since(
+            snapshot, version, lambda segment: self._segments[table, segment.name], partial(self.records, table)
+        )
+
+    def records(self, table: str, versions: range) -> Iterable[BatchRecord | None]:
+        """The records of commits."""
+        found = self.snapshot(table)
+        return (found.record if found and version == found.version else None for version in versions)
 
     def make_durable(self, *_: object, **__: object) -> None:
         """Nothing is kept."""
@@ -147,6 +164,9 @@ class MemoryDeltaWriter(InProcessWriter):
             for version, commit in enumerate(self._tables.get(table, ()))
         ]
         return entries[::-1][:limit]
+
+    def records(self, table: str, versions: range) -> Iterable[BatchRecord | None]:
+        return (from_metadata(self._tables[table][version].metadata) for version in versions)
 
     def maintain(self, table: str, *_: object, **__: object) -> Mapping[str, Any]:
         """There is nothing to tidy up."""

@@ -52,7 +52,7 @@ def make_sample(tables):
     said = {
         "timestamp": 1,
         "operation": "OPTIMIZE",
-        "userMetadata": carried(history.commits[-1].information["userMetadata"], 3),
+        "userMetadata": carried(history.commits[-1].information["userMetadata"], 3, None),
     }
     put_commit(folder, 4, [{"commitInfo": said}, {"remove": removed}, {"add": moved}])
     return folder

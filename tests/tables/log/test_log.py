@@ -103,7 +103,7 @@ def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(t
 def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path):
     folder = made(tmp_path / "T")
     foreign_append(folder, 1)
-    put_commit(folder, 2, [{"commitInfo": {"userMetadata": carried(to_metadata(record()), 0)}}])
+    put_commit(folder, 2, [{"commitInfo": {"userMetadata": carried(to_metadata(record()), 0, None)}}])
     log = known_log(folder)
     assert (log.version, log.snapshot().record_version) == (2, 0)
     assert [entry.files for entry in history(folder, None)] == [(), (), ()]

@@ -63,10 +63,12 @@ def test_status_reads_every_log(lake):
 
 
 def test_a_commit_that_the_ledger_missed_is_not_noted(lake, monkeypatch):
-    def record(ledger, table, progress, write=Ledger.record):
+    write = Ledger.record
+
+    def record(ledger, table, progress, *changes):
         if progress.delta_version == 3:
             raise StorageUnavailable("no ledger", "")
-        write(ledger, table, progress)
+        write(ledger, table, progress, *changes)
 
     lake.land()
     monkeypatch.setattr(Ledger, "record", record)

@@ -1,7 +1,7 @@
 import pytest
 
 from mirror_engine.landing_zone.diagnostics import diagnose
-from mirror_engine.landing_zone.progress import AppliedFile, Progress, Rejection
+from mirror_engine.landing_zone.progress import Applied, AppliedFile, Mark, Progress, Rejection, Segment
 from mirror_engine.landing_zone.schema import Column
 from mirror_engine.tables.base import BatchRecord
 from mirror_engine.tables.log.record import carried, carried_from, from_metadata, is_ours, to_metadata
@@ -11,8 +11,6 @@ FULL = Progress(
     "17:3",
     batch=4,
     delta_version=7,
-    watermarks={"": 2, "day=1/ü x": 9},
-    applied={"a.parquet": AppliedFile("e1", "d1", 6, 10, 1), "b'\n.parquet": AppliedFile("e2", "d2", -1, 5, 2)},
     key_columns=("Id", "Line, no"),
     declared_columns=(Column("Id", "long", nullable=False), Column("d", "decimal(38,10)")),
     naive_columns=frozenset({"t"}),
@@ -25,10 +23,14 @@ FULL = Progress(
     configured_at=1.0,
     missing_since=3.5,
     rejection=Rejection(diagnose("ME037", "Items/x", row=2, value="3", meant=""), "x", "17:4", "e"),
-    pending_etags={"c": "e3"},
+    segments=(Segment(6, 99, 1.5, "applied-6-ab.json"),),
     diagnostics={diagnose("ME039", "Items/a", count=2): 1, diagnose("ME034", "I", position=1, count=2, strict=True): 3},
 )
-RECORD = BatchRecord("m", "anchor|x", FULL, ("b'\n.parquet",), "Sales.schema/Stores")
+APPLIED = Applied(
+    {"a.parquet": AppliedFile("e1", "d1", 6, 10, 1), "b'\n.parquet": AppliedFile("e2", "d2", -1, 5, 2)},
+    {"": Mark(2, 2, "a.parquet", 1, "a.parquet"), "day=1/ü x": Mark(9)},
+)
+RECORD = BatchRecord("m", "anchor|x", FULL, APPLIED, "Sales.schema/Stores", "keyed")
 
 
 @pytest.mark.parametrize("progress", [FULL, Progress("g", "i"), Progress("g", "i", key_columns=())])
@@ -42,10 +44,12 @@ def test_a_record_comes_back_from_a_commit_as_it_was():
 
 
 def test_a_record_said_again_tells_the_version_that_holds_its_files():
-    again = carried(to_metadata(RECORD), 12)
+    again = carried(to_metadata(RECORD), 12, APPLIED)
     assert from_metadata(again) == RECORD
+    assert from_metadata(again).earlier == APPLIED
     assert carried_from(again) == 12
-    assert carried_from(carried(again, 13)) == 12
+    assert carried_from(carried(again, 13, APPLIED)) == 12
+    assert from_metadata(carried(to_metadata(RECORD), 12, None)).earlier is None
 
 
 @pytest.mark.parametrize(
@@ -57,12 +61,12 @@ def test_a_record_said_again_tells_the_version_that_holds_its_files():
         "mirror_engine",
         "[1]",
         '"mirror_engine"',
-        '{"mirror_engine": 3}',
+        '{"mirror_engine": 4}',
         '{"mirror_engine": "99"}',
-        '{"mirror_engine": 3, "progress": [], "mirror": 1}',
+        '{"mirror_engine": 4, "progress": [], "mirror": 1}',
         {"mirror_engine": 1},
         pytest.param("[" * 100_000 + "mirror_engine", id="too deep"),
-        pytest.param('{"mirror_engine": 3, "progress": ' + "[" * 5000 + "]" * 5000 + "}", id="too deep a record"),
+        pytest.param('{"mirror_engine": 4, "progress": ' + "[" * 5000 + "]" * 5000 + "}", id="too deep a record"),
     ],
 )
 def test_what_others_write_into_a_commit_is_no_record(foreign):

@@ -20,7 +20,7 @@ from obstore.exceptions import GenericError
 from obstore.store import LocalStore
 
 from mirror_engine.errors import CommitConflict, RootLocked, StorageUnavailable, TableDamaged, UsageError
-from mirror_engine.landing_zone.progress import Progress
+from mirror_engine.landing_zone.progress import Applied, Progress
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.store_url import StoreUrl
@@ -159,7 +159,7 @@ def test_data_files_stay_where_it_is_not_known_whether_their_table_was_created(
     monkeypatch.setattr(StorePath, "create", put)
     with pytest.raises(StorageUnavailable):
         create_with_files(
-            "dbo/T", tables.path("dbo/T"), batch, BatchRecord("mirror", "", Progress("g", "1:1"), ()), "keep"
+            "dbo/T", tables.path("dbo/T"), batch, BatchRecord("mirror", "", Progress("g", "1:1"), Applied()), "keep"
         )
     assert [name for name, _ in store.calls] == ["put", "get"]
     assert seen(disk / "dbo/T") == ([1] if is_done else None)

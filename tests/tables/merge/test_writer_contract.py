@@ -252,11 +252,13 @@ def test_maintenance_changes_no_row_and_loses_no_record(writer):
     for number in range(3):
         table.change((0, number, "x"))
     before = writer.snapshot("dbo/T")
+    applied = writer.applied_since("dbo/T", before, -1)
     done = writer.maintain("dbo/T", 0)
     files = (0, 0) if isinstance(writer, MemoryDeltaWriter) else (1, 3)
     assert (done["files_added"], done["files_removed"], set(done)) == (*files, {*done, "files_deleted"})
     after = writer.snapshot("dbo/T")
     assert (after.record, after.record_version) == (before.record, before.record_version)
+    assert writer.applied_since("dbo/T", after, -1) == applied
     assert table.found() == [(0, "x"), (1, "x"), (2, "x")]
     table.change((1, 1, "y"))
     assert table.found() == [(0, "x"), (1, "y"), (2, "x")]

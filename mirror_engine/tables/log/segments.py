@@ -1,0 +1,130 @@
+"""What a table's commits have applied: read from the newest commits, and from segments that cover the older ones.
+
+A commit says what it has applied itself. Every so many commits, a segment is written before the next one, which names
+it: a JSON file in a folder of the log, never changed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mirror_engine.errors import StorageUnavailable, TableDamaged
+from mirror_engine.landing_zone.progress import Applied, typed
+from mirror_engine.tables.log.durability import sync_folder
+from mirror_engine.tables.log.record import FORMAT, from_metadata, read_commit
+from mirror_engine.tables.log.table_path import LOG_FOLDER, REQUESTS, StorePath, create_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from mirror_engine.landing_zone.progress import Segment
+    from mirror_engine.tables.base import BatchRecord, TableSnapshot
+    from mirror_engine.tables.log.table_path import TablePath
+
+_FOLDER = "_mirror_engine"  # in the log's
+_NO_SEGMENT = (FileNotFoundError, KeyError, TypeError, ValueError, AttributeError, RecursionError)
+
+
+def write_segment(folder: TablePath, segment: Segment, applied: Applied) -> None:
+    """See `DeltaWriter`; raises `StorageUnavailable`."""
+    file = folder / LOG_FOLDER / _FOLDER / segment.name
+    content = json.dumps({"mirror_engine": FORMAT, **asdict(applied)}, ensure_ascii=False, separators=(",", ":"))
+    try:
+        create_file(file, content.encode())
+        if isinstance(file, Path):
+            sync_folder(file.parent)
+            sync_folder(file.parent.parent)
+    except OSError as error:
+        message = f"{folder}: progress cannot be written: {error.strerror or error}"
+        raise StorageUnavailable(message, "Check the disk and the rights on the folder.") from error
+
+
+def applied_since(
+    snapshot: TableSnapshot,
+    version: int,
+    segment_of: Callable[[Segment], Applied],
+    records_of: Callable[[range], Iterable[BatchRecord | None]],
+) -> Applied:
+    """See `DeltaWriter`; the functions read a segment, and the records of versions."""
+    if snapshot.record is None:
+        return Applied()
+    segments = snapshot.record.progress.segments or ()
+    covered = segments[-1].until if segments else -1
+    parts = [segment_of(segment) for segment in segments if segment.until > version]
+    newer = applied_by_commits(snapshot.record, snapshot.record_version, max(version, covered), records_of)
+    files = {path: file for part in parts for path, file in part.files.items() if file.version > version or version < 0}
+    marks = {place: mark for part in (*parts, newer) for place, mark in part.marks.items()}
+    return Applied({**files, **newer.files}, marks)
+
+
+def applied_by_commits(
+    record: BatchRecord, newest: int, after: int, records_of: Callable[[range], Iterable[BatchRecord | None]]
+) -> Applied:
+    """What the commits of a record's generation after a version have applied, oldest first; `newest` is the record's.
+
+    Raises:
+        TableDamaged: one of them is missing.
+    """
+    parts = [record.earlier] if record.earlier else []
+    versions = range(newest, after, -1) if not parts else range(0)
+    for version, made in zip(versions, records_of(versions), strict=True):
+        if made and made.application == record.application:
+            parts.append(made.earlier or _with_version(made.applied, version))
+            if made.earlier:  # it says what all before it did
+                break
+    # a segment knows etags better that changed with ROOT's place
+    files = {path: file for part in parts[::-1] for path, file in part.files.items() if file.version > after}
+    return Applied(files, {place: mark for part in parts[::-1] for place, mark in part.marks.items()})
+
+
+def _with_version(applied: Applied, version: int) -> Applied:
+    """What a commit of this version has applied: it does not know its version itself."""
+    return replace(applied, files={path: replace(file, version=version) for path, file in applied.files.items()})
+
+
+def read_records(folder: TablePath, versions: range) -> Iterator[BatchRecord | None]:
+    """Read the records of commits; in a store several at once.
+
+    Raises:
+        TableDamaged: a commit is missing.
+    """
+    with ThreadPoolExecutor(REQUESTS) as pool:
+        yield from (pool.map if isinstance(folder, StorePath) else map)(partial(_record_of, folder), versions)
+
+
+def _record_of(folder: TablePath, version: int) -> BatchRecord | None:
+    try:
+        return from_metadata(read_commit(folder, version).metadata)
+    except FileNotFoundError:
+        fault = f"commit {version} of its Delta log, which says what was applied, is missing"
+        raise TableDamaged(folder, fault) from None
+
+
+def read_segment(folder: TablePath, segment: Segment) -> Applied:
+    """What a segment says.
+
+    Raises:
+        TableDamaged: it is missing, or holds something else.
+    """
+    with suppress(*_NO_SEGMENT):
+        value = json.loads((folder / LOG_FOLDER / _FOLDER / segment.name).read_bytes())
+        if value["mirror_engine"] == FORMAT:
+            found: Applied = typed(Applied, value)
+            return found
+    raise TableDamaged(folder, f"{LOG_FOLDER}/{_FOLDER}/{segment.name}, which its log names, is missing or damaged")
+
+
+def sweep_segments(folder: TablePath, named: tuple[Segment, ...], older_than_seconds: float) -> None:
+    """Delete segments of this age that the newest record does not name: others replaced them."""
+    names = {segment.name for segment in named}
+    for file in (folder / LOG_FOLDER / _FOLDER).glob("*.json"):
+        with suppress(OSError, StorageUnavailable):
+            if file.name not in names and time.time() - file.stat().st_mtime_ns / 1e9 >= older_than_seconds:
+                file.unlink()

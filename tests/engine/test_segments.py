@@ -1,0 +1,146 @@
+"""Segments: what was applied is known again without the ledger, from few commits (LZ-4.18)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+
+import pytest
+from shop import Shop, name, row
+
+from mirror_engine import RunResult
+from mirror_engine.engine import segments
+from mirror_engine.engine.ledger import Ledger
+from mirror_engine.landing_zone.layout import ENGINE, LEDGER
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.tables.log import segments as stored
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+
+ORDERS = TableName("", "Orders")
+
+
+@pytest.fixture(autouse=True)
+def frequent(monkeypatch):
+    monkeypatch.setattr(segments, "COMMITS_PER_SEGMENT", 4)
+
+
+@pytest.fixture(params=["memory", "deltalake"])
+def shop(request, tmp_path):
+    writers = {"deltalake": DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch")}
+    return Shop(tmp_path, writers.get(request.param), cleanup="off")
+
+
+def known(shop):
+    with closing(Ledger.open(shop.root / LEDGER)) as ledger:
+        return ledger.progress(ORDERS), ledger.applied(ORDERS), ledger.marks(ORDERS)
+
+
+def land(shop, numbers, **options):
+    orders = shop.orders(**options)
+    for number in numbers:
+        orders.insert(row(number), name=name(number))
+        assert shop.sync().result is RunResult.CAUGHT_UP
+
+
+def test_lost_ledger_knows_all_applied_files_again(shop):
+    land(shop, range(1, 24))
+    head, files, marks = known(shop)
+    assert len(files) == 23
+    assert head.segments
+    shutil.rmtree(shop.root / ENGINE)
+    assert (shop.sync().commits, known(shop)) == (0, (head, files, marks))
+    assert shop.ids() == [*range(1, 24)]
+
+
+def test_older_ledger_gets_only_newer_commits(shop, monkeypatch):
+    land(shop, range(1, 9))
+    older = (shop.root / LEDGER).read_bytes()
+    land(shop, range(9, 16))
+    expected = known(shop)
+    (shop.root / LEDGER).write_bytes(older)
+    asked, writer = [], shop.writer
+    monkeypatch.setattr(
+        writer, "applied_since", lambda *given, ask=writer.applied_since: asked.append(given[2]) or ask(*given)
+    )
+    shop.sync()
+    assert (known(shop), asked) == (expected, [8])
+
+
+def test_few_commits_are_read_however_many_there_are(tmp_path, monkeypatch):
+    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch"))
+    land(shop, range(1, 30))
+    shutil.rmtree(shop.root / ENGINE)
+    read = []
+    monkeypatch.setattr(
+        stored, "read_commit", lambda *given, ask=stored.read_commit: read.append(given[1]) or ask(*given)
+    )
+    shop.sync()
+    assert len(read) <= segments.COMMITS_PER_SEGMENT
+    assert len(known(shop)[1]) == 29
+
+
+def test_commit_names_no_files_of_others(tmp_path):
+    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch"), cleanup="off")
+    land(shop, range(1, 40))
+    for version in range(1, 40):
+        commit = tmp_path / f"Tables/dbo/Orders/_delta_log/{version:020}.json"
+        said = next(json.loads(line)["commitInfo"] for line in commit.read_text().splitlines() if "commitInfo" in line)
+        assert list(json.loads(said["userMetadata"])["files"]) == [f"{version:020}.parquet"]
+    assert len(known(shop)[0].segments) <= 4  # larger ones replace those before them
+
+
+def test_old_names_are_forgotten_unless_they_are_still_in_the_folder(tmp_path, monkeypatch):
+    shop = Shop(tmp_path)
+    monkeypatch.setattr(segments, "KEPT_SECONDS", 0)
+    orders = shop.orders(strategy="LastUpdateTimeFileDetection")
+    for number in range(1, 12):
+        orders.insert(row(number), name=f"{number}.parquet", modified_ns=number)
+        shop.sync()
+    shutil.rmtree(shop.root / ENGINE)
+    shop.sync()
+    _, files, marks = known(shop)
+    assert "1.parquet" not in files
+    assert len(files) <= 1 + 2 * segments.COMMITS_PER_SEGMENT
+    assert (marks[""].latest, shop.ids()) == ("11.parquet", [*range(1, 12)])
+
+
+def test_missing_segment_halts_instead_of_applying_again(tmp_path):
+    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch"))
+    land(shop, range(1, 12))
+    for segment in (tmp_path / "Tables/dbo/Orders/_delta_log/_mirror_engine").iterdir():
+        segment.write_text("{}")
+    assert shop.sync().result is RunResult.CAUGHT_UP  # the ledger knows
+    shutil.rmtree(shop.root / ENGINE)
+    assert shop.sync().result is RunResult.NEEDS_ATTENTION
+    assert "ME081" in {found.code for found, _ in shop.status().diagnostics}
+    assert shop.ids() == [*range(1, 12)]
+
+
+def test_maintenance_keeps_what_log_cleanup_may_take(tmp_path):
+    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch"), cleanup="off")
+    land(shop, range(1, 7))
+    _, files, marks = known(shop)
+    shop.writer.maintain("dbo/Orders", 0)
+    log = tmp_path / "Tables/dbo/Orders/_delta_log"
+    shop.writer.snapshot("dbo/Orders").log.table.create_checkpoint()
+    for version in range(7):
+        (log / f"{version:020}.json").unlink()
+    shutil.rmtree(shop.root / ENGINE)
+    assert shop.sync().commits == 0
+    assert known(shop)[1:] == (files, marks)
+
+
+def test_moved_root_says_again_what_was_applied(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    shop = Shop(root, DeltalakeWriter(root / "Tables", root / "scratch"), cleanup="off")
+    land(shop, range(1, 7))
+    shutil.copytree(root, tmp_path / "copy")
+    copy = Shop(tmp_path / "copy", DeltalakeWriter(tmp_path / "copy/Tables", tmp_path / "copy/scratch"), cleanup="off")
+    copy.sync()
+    copy.orders().insert(row(7))
+    copy.sync()
+    shutil.rmtree(copy.root / ENGINE)
+    assert copy.sync().result is RunResult.CAUGHT_UP
+    assert {found.code for found in copy.status().ignored} == set()  # ME026: none counts as overwritten
