@@ -15,11 +15,11 @@ TUTORIALS = sorted(path.name for path in (DOCS / "tutorials").glob("*.md") if pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "at_least"), [("first-mirror.md", 20), ("first-publisher.md", 5)])
-def test_a_tutorial_without_java_says_what_is_printed(tmp_path, name, at_least):
+@pytest.mark.parametrize("name", ["first-mirror.md", "first-publisher.md"])
+def test_a_tutorial_without_java_says_what_is_printed(tmp_path, name):
     (tmp_path / "docs").symlink_to(DOCS)
     page = DOCS / "tutorials" / name
-    assert len(steps(page)) >= at_least
+    assert steps(page)
     assert differences(page, tmp_path, MIRROR_ENGINE_MERGE_ENGINE="deltalake") == []
 
 
@@ -35,7 +35,7 @@ def test_the_tutorial_of_clusters_says_what_is_printed(tmp_path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    assert len(steps(page)) >= 10
+    assert steps(page)
     assert differences(page, tmp_path, [("7077", str(port))], **java) == []
 
 

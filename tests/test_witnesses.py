@@ -21,7 +21,6 @@ def test_every_claim_has_a_witness_that_exists():
         "docs/threat-model.md",
         "docs/performance.md",
     }
-    assert len(claims()) > 80
 
 
 def test_every_rule_has_a_fixture_or_a_test():

@@ -21,12 +21,11 @@ FILES = {text.partition("\n")[0].removeprefix("# "): text for kind, text in BLOC
 
 @pytest.mark.slow
 def test_the_examples_of_the_page_pass(pytester):
-    assert len(FILES) == 6
     for name, text in FILES.items():
         (pytester.path / name).write_text(text, encoding="utf-8")
     pytester.syspathinsert()
     options = ("-p", "no:cacheprovider", "-W", "error", "--strict-markers")
-    pytester.runpytest_inprocess(*options).assert_outcomes(passed=10)
+    assert pytester.runpytest_inprocess(*options).parseoutcomes().keys() == {"passed"}
 
 
 def test_the_report_of_the_page_is_the_one_printed():
