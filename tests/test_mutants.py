@@ -1,42 +1,37 @@
-"""The mutants of `make mutants` fit the code: else nothing would show that its tests can fail."""
+"""`make mutants` tells which of its mutants no longer fit the code."""
 
 from __future__ import annotations
 
-import ast
-import re
-from functools import cache
+from dataclasses import replace
 
-from mutants.__main__ import _tried
-from mutants.catalogue import HOME, Mutant, catalogue
+import pytest
+from mutants import catalogue
+from mutants.catalogue import Mutant, Stale
 
-MUTANTS = catalogue()
-FEWEST = 30
+MUTANT = Mutant("bug", "a.py", "x < y", "x <= y", ("tests/test_a.py", "tests/test_a.py::test_b"), "area")
 
 
-@cache
-def text_of(path):
-    return (HOME / path).read_text(encoding="utf-8")
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "HOME", tmp_path)
+    for path, text in (("mirror_engine/a.py", "x < y\nz < y\n"), ("tests/test_a.py", "def test_b():\n    pass\n")):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    return tmp_path
 
 
-def test_a_mutant_changes_lines_that_stand_there_once_and_names_tests_there_are():
-    for mutant in MUTANTS:
-        text = text_of(f"mirror_engine/{mutant.file}")
-        changed = mutant.applied_to(text)
-        assert changed != text, mutant
-        assert compile(changed, mutant.file, "exec", ast.PyCF_ONLY_AST)
-        assert mutant.caught_by, mutant
-        for test in mutant.caught_by:
-            path, _, function = test.partition("::")
-            wanted = rf"^def {function}\(" if function else "^ *def test_"
-            assert re.search(wanted, text_of(path), re.MULTILINE), mutant
-
-
-def test_there_are_enough_of_them_without_spark_and_each_has_a_name_of_its_own():
-    assert len([mutant for mutant in MUTANTS if not mutant.spark]) >= FEWEST
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-
-
-def test_a_mutant_whose_lines_are_gone_is_told_and_fails_the_run():
-    gone = Mutant("bug", "janitor.py", "no such line", "", ("tests/engine/test_janitor.py",), "keeping")
-    outcome = _tried(gone)
-    assert (outcome.verdict, outcome.is_bad) == ("STALE", True)
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"file": "b.py"}, "mirror_engine/b.py is gone"),
+        ({"before": "x > y"}, "a.py contains its text 0 times"),
+        ({"before": "< y"}, "a.py contains its text 2 times"),
+        ({"caught_by": ("tests/test_b.py",)}, "tests/test_b.py is gone"),
+        ({"caught_by": ("tests/test_a.py::test_",)}, "tests/test_a.py::test_ is gone"),
+    ],
+)
+def test_a_mutant_that_no_longer_fits_is_stale(change, why):
+    MUTANT.check()
+    with pytest.raises(Stale, match=rf"^{why}$"):
+        replace(MUTANT, **change).check()

@@ -11,11 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mutants.catalogue import HOME, catalogue
+from mutants.catalogue import HOME, Stale, catalogue
 
 PACKAGE = "mirror_engine"
 BESIDE = ("tests", "fixtures", "docs", "pyproject.toml", "README.md", "Makefile")  # what tests look at
@@ -31,8 +32,8 @@ class Outcome:
 
     Attributes:
         name, area, file: the mutant's.
-        verdict: `caught`, `SURVIVED`, `STALE` where its text is no longer there, or `not tried` without Spark.
-        test: the first test that failed.
+        verdict: `caught`, `SURVIVED`, `stale` if it no longer fits the code, or `not tried` without Spark.
+        reason: the first test that failed, or why the mutant was not tried.
         seconds: how long that took.
     """
 
@@ -40,38 +41,39 @@ class Outcome:
     area: str
     file: str
     verdict: str
-    test: str = ""
+    reason: str = ""
     seconds: float = 0.0
-
-    @property
-    def is_bad(self):
-        return self.verdict in {"SURVIVED", "STALE"}
 
 
 def main(arguments):
-    """Try the mutants asked for; 1 where one survives or no longer fits, 2 where the tests fail without any."""
+    """Try the mutants asked for; 1 if one survives, 2 if none can be tried or the tests fail without any."""
     asked = _parsed(arguments)
     mutants = [mutant for mutant in catalogue() if not asked.only or asked.only in mutant.name]
-    if not mutants:
-        print(f"no mutant's name holds '{asked.only}'")
+    left_out = {mutant: outcome for mutant in mutants if (outcome := _left_out(mutant, spark=asked.spark))}
+    tried = [mutant for mutant in mutants if mutant not in left_out]
+    for outcome in left_out.values():
+        print(_line(outcome))
+    if not tried:
+        print(f"no mutant to try whose name contains '{asked.only}'")
         return 2
-    tried = [mutant for mutant in mutants if asked.spark or not mutant.spark]
     if (found := _unmutated(tried)) is not None:
         print(f"without a mutant this fails already: {found}")
         return 2
-    outcomes = []
-    for mutant in mutants:
-        outcomes.append(_tried(mutant) if mutant in tried else _left_out(mutant))
+    outcomes = list(left_out.values())
+    for mutant in tried:
+        outcomes.append(_tried(mutant))
         print(_line(outcomes[-1]), flush=True)
-    bad = sum(outcome.is_bad for outcome in outcomes)
-    caught = sum(outcome.verdict == "caught" for outcome in outcomes)
+    count = Counter(outcome.verdict for outcome in outcomes)
     seconds = sum(outcome.seconds for outcome in outcomes)
-    print(f"\n{caught} of {len(tried)} caught in {seconds:.0f} s; {len(mutants) - len(tried)} need --spark")
+    print(
+        f"\n{count['caught']} of {len(tried)} caught in {seconds:.0f} s; "
+        f"{count['stale']} stale, {count['not tried']} need --spark"
+    )
     if asked.json:
-        summary = {"tried": len(tried), "caught": caught, "seconds": round(seconds, 1)}
-        told = {**summary, "mutants": [asdict(outcome) for outcome in outcomes]}
-        asked.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    return 1 if bad else 0
+        summary = {"tried": len(tried), "caught": count["caught"], "seconds": round(seconds, 1)}
+        document = {**summary, "mutants": [asdict(outcome) for outcome in outcomes]}
+        asked.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return 1 if count["SURVIVED"] else 0
 
 
 def _parsed(arguments):
@@ -101,18 +103,22 @@ def _tried(mutant):
     started = time.monotonic()
     with _copy() as home:
         module = home / PACKAGE / mutant.file
-        try:
-            module.write_text(mutant.applied_to(module.read_text(encoding="utf-8")), encoding="utf-8")
-        except (ValueError, FileNotFoundError):
-            return Outcome(mutant.name, mutant.area, mutant.file, "STALE")
+        module.write_text(mutant.applied_to(module.read_text(encoding="utf-8")), encoding="utf-8")
         failed = _first_failure(home, mutant.caught_by, spark=mutant.spark)
     verdict = "SURVIVED" if failed is None else "caught"
     seconds = round(time.monotonic() - started, 1)
     return Outcome(mutant.name, mutant.area, mutant.file, verdict, failed or "", seconds)
 
 
-def _left_out(mutant):
-    return Outcome(mutant.name, mutant.area, mutant.file, "not tried", "needs --spark")
+def _left_out(mutant, *, spark):
+    """Why a mutant is not tried, as its outcome; None if it is."""
+    try:
+        mutant.check()
+    except Stale as error:
+        return Outcome(mutant.name, mutant.area, mutant.file, "stale", str(error))
+    if mutant.spark and not spark:
+        return Outcome(mutant.name, mutant.area, mutant.file, "not tried", "needs --spark")
+    return None
 
 
 @contextmanager
@@ -153,7 +159,7 @@ def _first_failure(home, selection, *, spark):
 
 
 def _line(outcome):
-    return f"{outcome.verdict:9} {outcome.seconds:6.1f} s  {outcome.area:11} {outcome.name}\n{'':23}{outcome.test}"
+    return f"{outcome.verdict:9} {outcome.seconds:6.1f} s  {outcome.area:11} {outcome.name}\n{'':23}{outcome.reason}"
 
 
 if __name__ == "__main__":
