@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo 'make demo    a small landing zone becomes Delta tables, in demo/'
-	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, 20 seconds'
+	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, half a minute on two cores'
 	@echo 'make test    make check, then every other test, with real Spark and Delta'
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
@@ -50,7 +50,9 @@ demo: .venv/.engine .venv/.java
 	@rm -rf demo
 	$(BIN)/mirror-engine demo demo/
 
-check: lint quick
+# Lint and the fast tests, side by side
+check: .venv/.tools
+	@$(MAKE) --no-print-directory --jobs=2 lint quick
 
 lint: .venv/.tools
 	$(BIN)/ruff format --check
