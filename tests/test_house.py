@@ -60,12 +60,6 @@ def written(*folders: str, suffixes: set[str]) -> list[Path]:
     return sorted(path for path in found if path.is_file() and path.suffix in suffixes)
 
 
-def test_every_module_begins_with_a_docstring() -> None:
-    """On its first line."""
-    begun = {path for path in MODULES if path.read_text(encoding="utf-8").startswith('"""')}
-    assert {name_of(path) for path in MODULES if path not in begun or not ast.get_docstring(tree(path))} == set()
-
-
 def imports_of(path: Path) -> set[str]:
     """Modules of ours that a module imports, type-only and lazy imports included."""
     known = {module_of(other) for other in MODULES}

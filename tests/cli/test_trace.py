@@ -57,7 +57,7 @@ def test_the_page_about_trace_shows_real_output(shop, cli, wide):
     rich_history(shop, cli)
     page = PAGE.read_text(encoding="utf-8")
     commands = re.findall(r"```text\n\$ mirror-engine -C \./shop (.*)\n((?:.*\n)*?)```", page)
-    assert len(commands) == 4
+    assert commands
     for words, printed in commands:
         shown = wide(WIDTH)
         assert cli("-C", shop.root, *words.split()).code == 0
