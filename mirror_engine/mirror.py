@@ -181,7 +181,9 @@ class Mirror:
                 ZoneWatcher(watched, stop, self._clock) as self._watcher,
                 MaintenanceScheduler(running.context, self._watcher.wake) as maintenance,
             ):
-                return running.run(stop, self._watcher, maintenance)
+                report = running.run(stop, self._watcher, maintenance)
+            note_logs(running.context)
+            return report
 
         return self._work(work, stop)
 
