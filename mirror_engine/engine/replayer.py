@@ -6,12 +6,12 @@ import re
 import time
 import uuid
 from collections import deque
-from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.engine import segments
+from mirror_engine.engine.batch_reader import BatchReader
 from mirror_engine.engine.planner import (
     REFUSED_COMMIT,
     ApplyBatch,
@@ -29,7 +29,6 @@ from mirror_engine.events import (
     BatchStarted,
     CommitStarted,
     DiagnosticRaised,
-    FileRead,
     TableDropped,
     TableHalted,
     TableResumed,
@@ -37,47 +36,25 @@ from mirror_engine.events import (
 from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, tally
 from mirror_engine.landing_zone.listing import partition_of
-from mirror_engine.landing_zone.metadata import Metadata, Strategy
+from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Mark, Progress, Rejection
-from mirror_engine.landing_zone.schema import TableSchema
-from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, TableContext
+from mirror_engine.tables.base import BatchRecord, TableContext
 from mirror_engine.tables.reading.request import ReadRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from mirror_engine.config import Config
+    from mirror_engine.engine.batch_reader import PreparedBatch
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.janitor import Janitor
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.tables.base import TableSnapshot
+    from mirror_engine.tables.base import FileRows, TableSnapshot
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
 
 MAX_REFUSALS = 3  # of one commit in the same words: there will be no other answer
 _VARYING = re.compile(r"[0-9a-f]*[0-9][0-9a-f]*")  # numbers and ids in a message
-
-
-@dataclass(frozen=True)
-class PreparedBatch:
-    """A batch ready to be committed, and why it ends where it does."""
-
-    files: tuple[LandedFile, ...]  # as listed, in order
-    batch: ChangeBatch
-    metadata: Metadata
-    refusal: RejectedFile | None  # of the file after the last, where that one broke the protocol
-    diagnostics: tuple[Diagnostic, ...]
-
-    def release(self) -> None:
-        """Release memory and scratch files of the rows."""
-        for file in self.batch.files:
-            file.rows.close()
-
-
-def is_full(config: Config, count: int, size: int, following: LandedFile) -> bool:
-    """Whether a commit of so many files and bytes ends before the following file (LZ-4.16); one always fits."""
-    return count > 0 and (count >= config.max_batch_files or size + following.size > config.max_batch_size)
 
 
 def _repeats(context: EngineContext, table: TableName, read: Sequence[FileRows]) -> list[Diagnostic]:
@@ -171,8 +148,7 @@ class Replayer:
     """Carries out the steps of a table; those of different tables may be carried out in parallel.
 
     Args:
-        reader: makes the reader of change files.
-        passthrough: makes the reader of files that are added unchanged; None where rows are always read.
+        reader, passthrough: see `BatchReader`.
     """
 
     def __init__(
@@ -184,8 +160,7 @@ class Replayer:
     ) -> None:
         self._context = context
         self._janitor = janitor
-        self._reader = cache(reader)  # a start that reads no rows imports no Arrow
-        self._passthrough = cache(passthrough) if passthrough else None
+        self._batches = BatchReader(context.config, context.emit, reader, passthrough)
         self._refusals: dict[TableName, Refusal] = {}
 
     def run(self, task: TableTask) -> BatchCommitted | None:
@@ -265,7 +240,9 @@ class Replayer:
         else:
             self._refusals.pop(task.table, None)
         first = ReadRequest(task.zone, task.table, files[0], step.metadata, _context(known, state))
-        batch = self._next_batch(first, files, state)
+        batch = self._batches.read(first, files, state)
+        repeated = _repeats(self._context, task.table, batch.batch.files)
+        batch = replace(batch, diagnostics=(*batch.diagnostics, *repeated))
         try:
             committed = self._commit(task, batch, known, started) if batch.files else None
         except CommitFailed as error:
@@ -280,60 +257,6 @@ class Replayer:
         if batch.refusal or not task.pending:
             task.steps.popleft()
         return committed
-
-    def _next_batch(
-        self, first: ReadRequest, files: Sequence[LandedFile], state: TableSnapshot | None
-    ) -> PreparedBatch:
-        """Read the next batch of a table folder: files whose rows are applied, or files that are added unchanged."""
-        found = self._try_passthrough(first)
-        if isinstance(found, str):
-            run = self._read_run(first, files, found)
-        else:
-            run = self._passthrough_run(first, files, found)
-        read: list[FileRows] = []
-        refusal = None
-        try:
-            for file in run:
-                read.append(file)
-                self._context.emit(FileRead(first.table, file.path, file.row_count))
-        except RejectedFile as refused:
-            refusal = refused
-        except BaseException:
-            for rows in read:
-                rows.rows.close()
-            raise
-        diagnostics = [diagnostic for rows in read for diagnostic in rows.diagnostics]
-        diagnostics += _repeats(self._context, first.table, read)
-        schema = (read[-1] if read else first).facts.schema or TableSchema(())
-        keys = dict.fromkeys(key.name for name in first.metadata.key_columns if (key := schema.find(name)))
-        batch = ChangeBatch(tuple(read), schema, tuple(keys), state)
-        return PreparedBatch(tuple(files[: len(read)]), batch, first.metadata, refusal, tuple(diagnostics))
-
-    def _try_passthrough(self, request: ReadRequest) -> FileRows | str:
-        return "" if self._passthrough is None else self._passthrough().read(request)
-
-    def _passthrough_run(self, first: ReadRequest, files: Sequence[LandedFile], read: FileRows) -> Iterator[FileRows]:
-        """Yield files that are added unchanged: they take no memory, so only their number is limited."""
-        yield read
-        for file in files[1 : self._context.config.max_batch_files]:
-            following = self._try_passthrough(replace(first, file=file, facts=read.facts))
-            if isinstance(following, str):
-                return
-            read = following
-            yield read
-
-    def _read_run(self, first: ReadRequest, files: Sequence[LandedFile], reason: str) -> Iterator[FileRows]:
-        """Yield files whose rows are applied, up to one that is added unchanged."""
-        size, facts = 0, first.facts
-        with closing(self._reader().in_order(first, files)) as reading:
-            for place, file in enumerate(files):
-                passthrough = self._try_passthrough(replace(first, file=file, facts=facts)) if place else reason
-                if is_full(self._context.config, place, size, file) or isinstance(passthrough, FileRows):
-                    break
-                rows = next(reading)
-                facts = rows.facts
-                size += rows.accounted_bytes
-                yield replace(rows, reason=passthrough)
 
     def _commit(self, task: TableTask, batch: PreparedBatch, known: Progress, started: float) -> BatchCommitted | None:
         has_rows = any(file.row_count for file in batch.batch.files)

@@ -171,7 +171,7 @@ def test_a_file_that_cannot_be_read_now_is_no_refused_commit(tmp_path):
     shop.orders().insert(row(1))
     with shop.engine() as running:
         failure = CommitFailed("dbo/Orders: reading failed in Spark: X")
-        running._replayer._next_batch = Mock(side_effect=failure)
+        running._replayer._batches.read = Mock(side_effect=failure)
         for _ in range(9):
             running.cycle(NO_STOP)
             assert set(running.last.failures) == {ORDERS}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from typing_extensions import assert_never
 
 from mirror_engine.engine import planner as plan
-from mirror_engine.engine.replayer import is_full
+from mirror_engine.engine.batch_reader import is_full
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.detection import detect, number_of, numbered_name, sequence_of
 from mirror_engine.landing_zone.diagnostics import count, printable

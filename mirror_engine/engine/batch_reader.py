@@ -1,0 +1,121 @@
+"""Chooses the files of a table's next batch, and reads them."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from mirror_engine.events import FileRead
+from mirror_engine.landing_zone.diagnostics import RejectedFile
+from mirror_engine.landing_zone.schema import TableSchema
+from mirror_engine.tables.base import ChangeBatch, FileRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from mirror_engine.config import Config
+    from mirror_engine.events import Event
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.listing import LandedFile
+    from mirror_engine.landing_zone.metadata import Metadata
+    from mirror_engine.tables.base import TableSnapshot
+    from mirror_engine.tables.passthrough import PassthroughReader
+    from mirror_engine.tables.reading.request import OrderedReader, ReadRequest
+
+
+@dataclass(frozen=True)
+class PreparedBatch:
+    """A batch ready to be committed, and why it ends where it does."""
+
+    files: tuple[LandedFile, ...]  # as listed, in order
+    batch: ChangeBatch
+    metadata: Metadata
+    refusal: RejectedFile | None  # of the file after the last, where that one broke the protocol
+    diagnostics: tuple[Diagnostic, ...]
+
+    def release(self) -> None:
+        """Release memory and scratch files of the rows."""
+        for file in self.batch.files:
+            file.rows.close()
+
+
+def is_full(config: Config, count: int, size: int, following: LandedFile) -> bool:
+    """Whether a commit of so many files and bytes ends before the following file (LZ-4.16); one always fits."""
+    return count > 0 and (count >= config.max_batch_files or size + following.size > config.max_batch_size)
+
+
+class BatchReader:
+    """Reads batches; those of different tables may be read in parallel.
+
+    Args:
+        emit: gets a `FileRead` event for each file.
+        reader: makes the reader of change files.
+        passthrough: makes the reader of files that are added unchanged; None where rows are always read.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        emit: Callable[[Event], None],
+        reader: Callable[[], OrderedReader],
+        passthrough: Callable[[], PassthroughReader] | None = None,
+    ) -> None:
+        self._config = config
+        self._emit = emit
+        self._reader = cache(reader)  # a start that reads no rows imports no Arrow
+        self._passthrough = cache(passthrough) if passthrough else None
+
+    def read(self, first: ReadRequest, files: Sequence[LandedFile], snapshot: TableSnapshot | None) -> PreparedBatch:
+        """Read the first files of those pending: their rows are applied, or they are added unchanged.
+
+        `first` is the request for the first of them, `snapshot` the table that it is read against.
+        """
+        read: list[FileRows] = []
+        refusal = None
+        try:
+            for file in self._run(first, files):
+                read.append(file)
+                self._emit(FileRead(first.table, file.path, file.row_count))
+        except RejectedFile as refused:
+            refusal = refused
+        except BaseException:
+            for rows in read:
+                rows.rows.close()
+            raise
+        diagnostics = tuple(diagnostic for rows in read for diagnostic in rows.diagnostics)
+        schema = (read[-1] if read else first).facts.schema or TableSchema(())
+        keys = dict.fromkeys(key.name for name in first.metadata.key_columns if (key := schema.find(name)))
+        batch = ChangeBatch(tuple(read), schema, tuple(keys), snapshot)
+        return PreparedBatch(tuple(files[: len(read)]), batch, first.metadata, refusal, diagnostics)
+
+    def _run(self, first: ReadRequest, files: Sequence[LandedFile]) -> Iterator[FileRows]:
+        found = self._try_passthrough(first)
+        return self._applied(first, files, found) if isinstance(found, str) else self._unchanged(first, files, found)
+
+    def _try_passthrough(self, request: ReadRequest) -> FileRows | str:
+        return "" if self._passthrough is None else self._passthrough().read(request)
+
+    def _unchanged(self, first: ReadRequest, files: Sequence[LandedFile], read: FileRows) -> Iterator[FileRows]:
+        """Yield files that are added unchanged: they take no memory, so only their number is limited."""
+        yield read
+        for file in files[1 : self._config.max_batch_files]:
+            following = self._try_passthrough(replace(first, file=file, facts=read.facts))
+            if isinstance(following, str):
+                return
+            read = following
+            yield read
+
+    def _applied(self, first: ReadRequest, files: Sequence[LandedFile], reason: str) -> Iterator[FileRows]:
+        """Yield files whose rows are applied, up to one that is added unchanged."""
+        size, facts = 0, first.facts
+        with closing(self._reader().in_order(first, files)) as reading:
+            for place, file in enumerate(files):
+                passthrough = self._try_passthrough(replace(first, file=file, facts=facts)) if place else reason
+                if is_full(self._config, place, size, file) or isinstance(passthrough, FileRows):
+                    break
+                rows = next(reading)
+                facts = rows.facts
+                size += rows.accounted_bytes
+                yield replace(rows, reason=passthrough)
