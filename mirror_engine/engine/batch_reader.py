@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from mirror_engine.errors import TransientError
 from mirror_engine.events import FileRead
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import TableSchema
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.metadata import Metadata
+    from mirror_engine.landing_zone.names import TableName
     from mirror_engine.tables.base import TableSnapshot
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader, ReadRequest
@@ -66,11 +68,20 @@ class BatchReader:
         self._emit = emit
         self._reader = cache(reader)  # a start that reads no rows imports no Arrow
         self._passthrough = cache(passthrough) if passthrough else None
+        self._reasons: dict[TableName, tuple[ReadRequest, str]] = {}  # why not the file after the last batch
 
     def read(self, first: ReadRequest, files: Sequence[LandedFile], snapshot: TableSnapshot | None) -> PreparedBatch:
         """Read the first files of those pending: their rows are applied, or they are added unchanged.
 
-        `first` is the request for the first of them, `snapshot` the table that it is read against.
+        A failure ends the batch, too: files before it are committed, and the next batch meets it at its first file.
+
+        Args:
+            first: the request for the first of the files.
+            files: all that are pending, in order.
+            snapshot: the table that it is read against; None for a new one.
+
+        Raises:
+            TransientError: the first file cannot be read.
         """
         read: list[FileRows] = []
         refusal = None
@@ -80,6 +91,9 @@ class BatchReader:
                 self._emit(FileRead(first.table, file.path, file.row_count))
         except RejectedFile as refused:
             refusal = refused
+        except TransientError:
+            if not read:
+                raise
         except BaseException:
             for rows in read:
                 rows.rows.close()
@@ -91,31 +105,42 @@ class BatchReader:
         return PreparedBatch(tuple(files[: len(read)]), batch, first.metadata, refusal, diagnostics)
 
     def _run(self, first: ReadRequest, files: Sequence[LandedFile]) -> Iterator[FileRows]:
-        found = self._try_passthrough(first)
+        found = self._verified(first)
         return self._applied(first, files, found) if isinstance(found, str) else self._unchanged(first, files, found)
 
-    def _try_passthrough(self, request: ReadRequest) -> FileRows | str:
-        return "" if self._passthrough is None else self._passthrough().read(request)
+    def _verified(self, request: ReadRequest) -> FileRows | str:
+        """A verified copy of a file; else why its rows must be read, in words."""
+        known, reason = self._reasons.pop(request.table, (None, ""))
+        return reason if known == request or not self._passthrough else self._passthrough().read(request)
 
     def _unchanged(self, first: ReadRequest, files: Sequence[LandedFile], read: FileRows) -> Iterator[FileRows]:
-        """Yield files that are added unchanged: they take no memory, so only their number is limited."""
+        """Yield files that are added unchanged; until they are committed, their copies are in the scratch folder."""
         yield read
-        for file in files[1 : self._config.max_batch_files]:
-            following = self._try_passthrough(replace(first, file=file, facts=read.facts))
+        size = read.accounted_bytes
+        for count, file in enumerate(files[1:], 1):
+            if is_full(self._config, count, size, file):
+                return
+            request = replace(first, file=file, facts=read.facts)
+            following = self._verified(request)
             if isinstance(following, str):
+                self._reasons[first.table] = request, following
                 return
             read = following
+            size += read.accounted_bytes
             yield read
 
     def _applied(self, first: ReadRequest, files: Sequence[LandedFile], reason: str) -> Iterator[FileRows]:
-        """Yield files whose rows are applied, up to one that is added unchanged."""
+        """Yield files whose rows are applied, up to one that may be added unchanged by its footer."""
         size, facts = 0, first.facts
         with closing(self._reader().in_order(first, files)) as reading:
-            for place, file in enumerate(files):
-                passthrough = self._try_passthrough(replace(first, file=file, facts=facts)) if place else reason
-                if is_full(self._config, place, size, file) or isinstance(passthrough, FileRows):
-                    break
+            for count, file in enumerate(files):
+                if is_full(self._config, count, size, file):
+                    return
+                if count and self._passthrough:
+                    reason = self._passthrough().why_not(replace(first, file=file, facts=facts))
+                    if not reason:
+                        return
                 rows = next(reading)
                 facts = rows.facts
                 size += rows.accounted_bytes
-                yield replace(rows, reason=passthrough)
+                yield replace(rows, reason=reason)

@@ -11,9 +11,10 @@ import uuid
 import weakref
 from bisect import bisect
 from collections import defaultdict
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,7 +39,7 @@ from mirror_engine.tables.reading.row_rules import IngestedRows
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from mirror_engine.config import Config
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.reading.request import ReadRequest
     from mirror_engine.tables.reading.row_rules import FileContract
 
+T = TypeVar("T")
 MIN_BYTES = 4 * 1024 * 1024  # of a file that is worth a data file of its own
 _BLOCK_BYTES = 1 << 20
 _BATCH_ROWS = 65_536
@@ -71,6 +73,15 @@ class PassthroughReader:
     config: Config
     scratch: Path
 
+    def why_not(self, request: ReadRequest) -> str:
+        """Why a file's rows must be read, in words; `""` where its metadata and footer do not say. Copies nothing.
+
+        Raises:
+            ConcurrentModification: the file is gone.
+            StorageUnavailable: it could not be read.
+        """
+        return self._plain_reason(request) or _or_reason(lambda: self._look(request))
+
     def read(self, request: ReadRequest) -> FileRows | str:
         """A verified file, to be added unchanged; else why its rows must be read, in words.
 
@@ -78,11 +89,17 @@ class PassthroughReader:
             ConcurrentModification: another file is there than was listed, or none.
             StorageUnavailable: it could not be read or copied.
         """
-        if reason := self._plain_reason(request):
-            return reason
+        return self._plain_reason(request) or _or_reason(lambda: self._copied(request))
+
+    def _look(self, request: ReadRequest) -> str:
+        with open_listed(self.storage, request) as handle:
+            self._opened(handle, request)
+        return ""
+
+    def _copied(self, request: ReadRequest) -> FileRows:
         copy = self.scratch / f"copy-{PROCESS}-{uuid.uuid4().hex}.parquet"
-        found = None
-        try:
+        with ExitStack() as unless_verified:
+            unless_verified.callback(copy.unlink, missing_ok=True)
             with open_listed(self.storage, request) as handle:
                 self._opened(handle, request)  # a footer that is not eligible costs no copy
                 handle.seek(0)
@@ -93,15 +110,8 @@ class PassthroughReader:
             verified = self._verified(copy, request)
             if listed_now(self.storage, request) != request.file:
                 raise ConcurrentModification(f"{request.path}: changed since it was listed")
-            found = verified
-        except NotEligible as error:
-            return str(error)
-        except RejectedFile as error:  # the rows path rejects it
-            return error.diagnostic.message
-        finally:
-            if found is None:
-                copy.unlink(missing_ok=True)
-        return found
+            unless_verified.pop_all()
+        return verified
 
     def _plain_reason(self, request: ReadRequest) -> str:
         """What needs no look into the file."""
@@ -141,6 +151,16 @@ class PassthroughReader:
                 for at, column in enumerate(file.columns):
                     _check_chunk(column, metadata.row_group(group).column(at), columns[column.name])
             return replace(read_file(file, contract, ingested, request, digest(handle)), passthrough=copy)
+
+
+def _or_reason(look: Callable[[], T]) -> T | str:
+    """What a look at a file finds; else why the file is not eligible, in words."""
+    try:
+        return look()
+    except NotEligible as error:
+        return str(error)
+    except RejectedFile as error:  # the rows path rejects it
+        return error.diagnostic.message
 
 
 def _check_names(file: ParquetChangeFile, contract: FileContract) -> None:

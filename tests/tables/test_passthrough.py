@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
 import re
+import shutil
+from collections import Counter
 from decimal import Decimal
 from struct import pack
 from typing import Any
@@ -23,10 +27,13 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import RetryScheduled
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables import passthrough
 from mirror_engine.tables import writer as writer_module
+from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.passthrough import PassthroughReader
 
 UTC = pa.timestamp("us", "UTC")
 NAIVE = pa.timestamp("us")
@@ -140,6 +147,83 @@ def test_files_of_one_kind_make_one_commit_and_status_says_how_each_was_applied(
         ways = [(file.applied_by, file.passthrough_skipped_because) for file in mirror.status().tables[0].files]
     assert versions == {"01": 0, "02": 0, "03": 0, "04": 1, "05": 2}
     assert ways == [*[("passthrough", "")] * 3, ("append", "it has row markers"), ("passthrough", "")]
+
+
+def batches(zone):
+    """The numbers of each commit's files, oldest first."""
+    with zone.mirror() as mirror:
+        commits = mirror.history("T")
+    return [[int(path[:20]) for path in commit.files] for commit in reversed(commits) if commit.files]
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["memory", "deltalake"])
+def test_passthrough_batch_is_bounded_by_max_batch_size(tmp_path, monkeypatch, local):
+    zone = Zone(tmp_path, local_writer(tmp_path) if local else None)
+    for number in range(6):
+        zone.land(rows(1000 * number, 1000))
+    zone.config = {"max_batch_size": 2 * 1000 * MIN_ACCOUNTED_ROW_BYTES}
+    held = []
+    apply = type(zone.writer).apply
+
+    def noted(self, table, batch, record):
+        held.append(sum(copy.stat().st_size for copy in (tmp_path / SCRATCH).glob("copy-*")))
+        return apply(self, table, batch, record)
+
+    monkeypatch.setattr(type(zone.writer), "apply", noted)
+    assert zone.sync() is RunResult.CAUGHT_UP
+    assert batches(zone) == [[1, 2], [3, 4], [5, 6]]
+    assert set(zone.ways().values()) == {"passthrough"}
+    assert 0 < max(held) <= zone.config["max_batch_size"]
+
+
+def test_full_disk_at_the_third_copy_commits_the_two_before(tmp_path, monkeypatch):
+    zone = Zone(tmp_path, local_writer(tmp_path))
+    for number in range(4):
+        zone.land(rows(10 * number, 10))
+    copy, copied = shutil.copyfileobj, itertools.count(1)
+
+    def full(source, target, length=0):
+        copy(source, target, length)
+        if next(copied) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    assert zone.sync() is RunResult.CAUGHT_UP
+    assert batches(zone) == [[1, 2], [3, 4]]
+    assert list((tmp_path / SCRATCH).glob("*")) == []
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["memory", "deltalake"])
+def test_large_files_between_small_ones_are_copied_once(tmp_path, monkeypatch, local):
+    zone = Zone(tmp_path, local_writer(tmp_path) if local else None)
+    small, large = (zone.land(rows(10_000 * count, count)) for count in (3, 3000))
+    third = rows(
+        100_000, 3000, v=[1.5, float("nan")] * 1500
+    )  # of the fourth file only the rows say that it is not eligible
+    for table in (rows(0, 3), rows(50_000, 3000), third, rows(1, 3)):
+        zone.land(table)
+    monkeypatch.setattr(passthrough, "MIN_BYTES", (small.stat().st_size + large.stat().st_size) // 2)
+    opened: Counter[int] = Counter()
+    open_file, read = LocalStorage.open, PassthroughReader._verified
+
+    def opening(self, path):
+        if path.endswith(".parquet"):
+            opened[int(path[-28:-8])] += 1
+        return open_file(self, path)
+
+    verified: list[str] = []
+
+    def verifying(self, copy, request):
+        verified.append(request.file.path)
+        return read(self, copy, request)
+
+    monkeypatch.setattr(LocalStorage, "open", opening)
+    monkeypatch.setattr(PassthroughReader, "_verified", verifying)
+    assert zone.sync() is RunResult.CAUGHT_UP
+    assert batches(zone) == [[1], [2], [3], [4], [5, 6]]
+    assert [int(path[:20]) for path in verified] == [2, 4, 5], "each once"
+    # a look at the footer ends a batch of rows; then it is copied, or its rows are read
+    assert opened == {1: 1, 2: 2, 3: 1, 4: 2, 5: 2, 6: 1}
 
 
 LANDED = rows(100, 3)
