@@ -24,9 +24,11 @@ from mirror_engine.errors import ConcurrentModification
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.log.snapshot import needs_mapping
-from mirror_engine.tables.log.statistics import decimal_of
+from mirror_engine.tables.base import MatchCounts
+from mirror_engine.tables.log.snapshot import needs_mapping, scan
+from mirror_engine.tables.log.statistics import bounds_of, decimal_of
 from mirror_engine.tables.log.tables_folder import PROCESS
+from mirror_engine.tables.merge.keys_only import KeyIndex, KeyRows, key_hashes
 from mirror_engine.tables.reading.parquet import (
     DICTIONARY_ENCODINGS,
     DOCUMENTED_CODECS,
@@ -45,7 +47,9 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.schema import Column
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.base import FileRows
+    from mirror_engine.tables.base import ChangeBatch, FileRows
+    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.merge.keys_only import Hashes
     from mirror_engine.tables.reading.request import ReadRequest
     from mirror_engine.tables.reading.row_rules import FileContract
 
@@ -285,3 +289,32 @@ def _holds(low: Any, high: Any, facts: _ChunkFacts, word: str) -> bool:  # noqa:
     if word.startswith("decimal"):
         low, high = decimal_of(low, word), decimal_of(high, word)
     return bool(low == facts.lowest and facts.highest == high)
+
+
+def count_duplicates(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts, ...]:
+    """Count per file of a batch the inserts whose key has a row already (ME039); every change is an insert.
+
+    `log` is the table before the batch; None where the batch begins it. The keys of the batch are in memory, those of
+    the table only in pieces.
+    """
+    keys = list(batch.key_columns)
+    if not keys:
+        return (MatchCounts(),) * len(batch.files)
+    runs, extremes = [KeyRows(keys) for _ in batch.files], [pa.table({})]
+    for file, run in zip(batch.files, runs, strict=True):
+        for rows in file.rows.batches([*keys, MARKER_COLUMN]):
+            run.add(rows)
+            ends = bounds_of(rows.select(keys)).items()
+            extremes.append(pa.table({name: pa.array(pair, pair[0].type) for name, pair in ends}))
+    index = KeyIndex()
+    effects = index.add(runs)
+    if log is not None and set(keys) <= set(log.schema.names):
+        bounds = bounds_of(pa.concat_tables(extremes, promote_options="default"))
+        held = index.common(_keys(rows) for rows in scan(log, keys, bounds))
+        effects = KeyIndex(held).add(runs) if len(held) else effects
+    return tuple(MatchCounts(found.duplicate_inserts) for found in effects)
+
+
+def _keys(rows: pa.RecordBatch) -> Hashes:
+    keys, whole = key_hashes(rows.columns)
+    return keys[whole]

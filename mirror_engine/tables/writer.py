@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections import defaultdict
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
-import pyarrow as pa
-
 from mirror_engine.errors import CommitConflict, CommitFailed, TableDamaged
-from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
-from mirror_engine.tables.base import DeltaWriter, MatchCounts, Outcome, with_method
+from mirror_engine.tables.base import DeltaWriter, Outcome, with_method
 from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import add_parts, create_table, create_with_files, evolve, record_only
 from mirror_engine.tables.log.durability import make_durable
@@ -42,21 +38,21 @@ from mirror_engine.tables.log.snapshot import (
     open_log,
     read_rows,
     reading_log,
-    scan,
 )
-from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath
 from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
-from mirror_engine.tables.merge.keys_only import KeyIndex, KeyRows
+from mirror_engine.tables.passthrough import count_duplicates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    import pyarrow as pa
+
     from mirror_engine.config import ChangeDataFeed
     from mirror_engine.landing_zone.progress import Applied, Segment
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, TableSnapshot
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, MatchCounts, TableSnapshot
     from mirror_engine.tables.changes.staged import Stage, StagedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
@@ -154,7 +150,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         """Add passthrough files to a table, or create it with them."""
-        matches, record = count_matches(batch, log), with_method(record, "passthrough")
+        matches, record = count_duplicates(batch, log), with_method(record, "passthrough")
         if log is None:
             folder = self.path(table)
             _refuse_misread(table, folder)
@@ -227,35 +223,6 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         folder = self.path(table)
         with reading_log(folder):
             return history(folder, limit) if is_table(folder) else ()
-
-
-def count_matches(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCounts, ...]:
-    """Count per file of a batch the rows that its changes match, each at its position.
-
-    `log` is the table before the batch; None where the batch begins it. No more than keys and markers are read.
-    """
-    keys = list(batch.key_columns)
-    if not keys:
-        return (MatchCounts(),) * len(batch.files)
-    extremes: defaultdict[str, list[pa.Scalar[Any]]] = defaultdict(list)
-    changes = [KeyRows(keys) for _ in batch.files]
-    for file, run in zip(batch.files, changes, strict=True):
-        for rows in file.rows.batches([*keys, MARKER_COLUMN]):
-            run.add(rows)
-            for name, bounds in bounds_of(pa.Table.from_batches([rows.select(keys)])).items():
-                extremes[name] += bounds
-    index = KeyIndex()
-    if log is not None and set(keys) <= set(log.schema.names):
-        held = KeyRows(keys)
-        wanted: dict[str, Any] = {}
-        for name, values in extremes.items():
-            wanted |= bounds_of(pa.table({name: pa.array(values, values[0].type)}))
-        for rows in scan(log, keys, wanted):
-            inserts = pa.repeat(pa.scalar(RowMarker.INSERT.value, pa.int8()), rows.num_rows)
-            held.add(rows.append_column(MARKER_COLUMN, inserts))
-        index.add([held])
-    effects = index.add(changes)
-    return tuple(MatchCounts(found.duplicate_inserts, found.multi_row_changes) for found in effects)
 
 
 def record_again(log: DeltaLog) -> str:

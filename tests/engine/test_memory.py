@@ -1,4 +1,4 @@
-"""Memory grows with `--max-batch-size`, not with the backlog; `benchmarks/memory.py` measures it with the JVM."""
+"""Memory grows with `--max-batch-size`, not with backlog or table; `benchmarks/memory.py` measures it with the JVM."""
 
 from __future__ import annotations
 
@@ -42,14 +42,51 @@ print(report.commits, peak_bytes())
 """
 
 
+# Lands large files of random keys, applies them, and says how, with the most memory.
+ADD = """
+import sys
+from pathlib import Path
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+from peak_memory import peak_bytes
+from mirror_engine import Config, Mirror
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+
+root, first, files = Path(sys.argv[1]), *map(int, sys.argv[2:])
+folder = root / "Files/LandingZone/Orders"
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "_metadata.json").write_text('{"keyColumns": ["id"]}')
+draw = np.random.default_rng(first)
+for number in range(first, first + files):
+    rows = pa.table({"id": draw.integers(0, 10**18, 600_000), "x": np.zeros(600_000)})
+    pq.write_table(rows, folder / f"{number:020}.parquet", store_schema=False)
+writer = DeltalakeWriter(root / "Tables", root / ".mirror-engine/scratch")
+with Mirror(root, Config(), writer=writer) as mirror:
+    assert mirror.sync().files_applied == files
+    assert {entry.applied_by for entry in mirror.history("Orders")} == {"passthrough"}
+print(peak_bytes())
+"""
+
+
+def output_of(program, *arguments):
+    """The numbers that a program prints, run in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return map(int, subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.split())
+
+
 def peak_bytes(files, batch_bytes):
     """How many batches a backlog took, and the most memory."""
     with quick_folder() as folder:
-        command = [sys.executable, "-c", RUN, folder, str(files), str(batch_bytes)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    batches, peak = map(int, done.stdout.split())
+        batches, peak = output_of(RUN, folder, files, batch_bytes)
     return batches, peak
+
+
+def peak_with_table_of(files):
+    """The most memory that one file takes that is added to a table of others."""
+    with quick_folder() as folder:
+        output_of(ADD, folder, 1, files)
+        (peak,) = output_of(ADD, folder, files + 1, 1)
+    return peak
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak counts in other units")
@@ -61,3 +98,11 @@ def test_a_backlog_twenty_times_as_long_takes_no_more_memory_and_a_larger_batch_
     assert (few > 2, many > 15 * few, one) == (True, True, 1)
     assert long < short + 32 * MEBIBYTE
     assert large > long + 64 * MEBIBYTE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak counts in other units")
+def test_passthrough_memory_does_not_grow_with_the_table():
+    with ThreadPoolExecutor() as pool:
+        small, large = pool.map(peak_with_table_of, (2, 20))
+    print(f"into 1.2M rows: {small >> 20} MiB, into 12M rows: {large >> 20} MiB")
+    assert large < small + 32 * MEBIBYTE

@@ -59,8 +59,8 @@ class KeyIndex:
     Rows that came before keys were declared have none.
     """
 
-    def __init__(self) -> None:
-        self._keys: Hashes = np.empty(0, np.uint64)  # distinct, ascending
+    def __init__(self, keys: Hashes | None = None) -> None:
+        self._keys: Hashes = np.empty(0, np.uint64) if keys is None else keys  # distinct, ascending
         self._rows: Integers | None = None  # of each key, at least 1; None where each has one
         self._without_key = 0
 
@@ -87,6 +87,15 @@ class KeyIndex:
                 together.append(run)
                 waiting += count
         return effects + self._add_mixed(together)
+
+    def common(self, others: Iterable[Hashes]) -> Hashes:
+        """Its keys that are among others, which come in pieces; distinct and ascending."""
+        found = np.zeros(len(self._keys), np.bool_)
+        for keys in others if len(self._keys) else ():
+            wanted = np.sort(keys)  # what is sorted is found several times as fast
+            at = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+            found[at[self._keys[at] == wanted]] = True
+        return self._keys[found]
 
     def _add_mixed(self, runs: Sequence[KeyRows]) -> list[ChangeEffects]:
         """Any changes, all at once."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from delta_scenario import add_rows, file_rows, known_log, schema_of, table_with
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,8 @@ from mirror_engine.tables.base import ChangeBatch, MatchCounts
 from mirror_engine.tables.changes.net_changes import Role, key_codes
 from mirror_engine.tables.changes.staged import ROLE, prior_rows, stage_here, staged
 from mirror_engine.tables.log.statistics import bounds_of
-from mirror_engine.tables.writer import count_matches
+from mirror_engine.tables.merge.keys_only import LOAD_ROWS
+from mirror_engine.tables.passthrough import count_duplicates
 
 SCHEMA = schema_of("a", "b:string", "v")
 KEYS = ("a", "b")
@@ -64,11 +66,9 @@ def test_staged_changes_do_to_any_table_what_replay_says(before, files):
         log = table_of(folder / "T", rows)
         landed = tuple(file_rows(str(n), SCHEMA, SCHEMA.names, *file) for n, file in enumerate(changes))
         batch = ChangeBatch(landed, SCHEMA, KEYS)
-        assert count_matches(ChangeBatch(landed, SCHEMA), log) == (MatchCounts(),) * len(files), "without keys"
         with staged(batch, log, folder / "scratch", stage_here) as ready:
             found = merged(rows, ready)
         assert not list((folder / "scratch").iterdir())
-        assert count_matches(batch, log) == ready.match_counts
     expected, effects = replay(
         [dict(zip(SCHEMA.names, row, strict=True)) for row in rows],
         [Change(RowMarker(m), (a, b), {"a": a, "b": b, "v": v}) for m, a, b, v in itertools.chain(*changes)],
@@ -80,6 +80,26 @@ def test_staged_changes_do_to_any_table_what_replay_says(before, files):
         pairs = [(row[0], next(told).matched) for row in file]
         assert met.duplicate_inserts == sum(marker == 0 and count > 0 for marker, count in pairs)
         assert met.multi_row_changes == sum(marker != 0 and count > 1 for marker, count in pairs)
+
+
+@settings(max_examples=100)
+@given(
+    st.lists(KEY, max_size=5),
+    st.lists(st.lists(KEY, max_size=6), min_size=1, max_size=3),
+    st.sampled_from([1, LOAD_ROWS]),
+)
+def test_duplicate_inserts_of_passthrough_files_are_those_of_staged_rows(before, files, load):
+    with quick_folder() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mirror_engine.tables.merge.keys_only.LOAD_ROWS", load)
+        folder = Path(name)
+        log = table_of(folder / "T", [(*key, 0) for key in before])
+        landed = tuple(
+            file_rows(str(n), SCHEMA, SCHEMA.names, *[(0, *key, 1) for key in file]) for n, file in enumerate(files)
+        )
+        batch = ChangeBatch(landed, SCHEMA, KEYS)
+        with staged(batch, log, folder / "scratch", stage_here) as ready:
+            assert count_duplicates(batch, log) == ready.match_counts
+        assert count_duplicates(ChangeBatch(landed, SCHEMA), log) == (MatchCounts(),) * len(files), "without keys"
 
 
 @contextmanager
@@ -123,7 +143,7 @@ def test_keys_beyond_the_bounds_of_a_file_are_not_looked_up(tmp_path):
     for part in (tmp_path / "T").glob("*.parquet"):
         part.unlink()  # whoever reads it fails
     file = file_rows("f", SCHEMA, SCHEMA.names, (0, 6, "x", 1), (0, 6, "x", 2))
-    assert count_matches(ChangeBatch((file,), SCHEMA, KEYS), log) == (MatchCounts(1, 0),)
+    assert count_duplicates(ChangeBatch((file,), SCHEMA, KEYS), log) == (MatchCounts(1, 0),)
 
 
 def test_a_file_without_statistics_is_read(tmp_path):
