@@ -5,6 +5,7 @@ MirrorError                      a message (place: finding) and help (what to do
 ├── RejectedFile                 halts its table (in landing_zone/diagnostics.py)       exit 3
 ├── TransientError               retried in a later cycle, with backoff                 exit 4
 │   ├── StorageUnavailable       a list, read, write, move or delete failed
+│   │   └── ScratchFailed        the scratch folder is full, or failed; batches become smaller
 │   ├── ConcurrentModification   the landing zone changed between scan and commit
 │   ├── CommitConflict           another writer committed to the same Delta table first
 │   ├── CommitFailed             the merge engine refused; the third time halts its table
@@ -66,6 +67,10 @@ class StorageUnavailable(TransientError):
     """
 
     is_replaced = False
+
+
+class ScratchFailed(StorageUnavailable):
+    """The scratch folder cannot be written or read; a smaller batch may fit."""
 
 
 class ConcurrentModification(TransientError):

@@ -6,11 +6,14 @@ import errno
 import io
 import os
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from shop import NO_STOP, Shop, row
+from shop import NO_STOP, Shop, name, row
 from small_disk import SmallDisk, read_only, run, small_disk
+from store_publisher import StorePublisher
 
-from mirror_engine import RunResult
+from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.engine.ledger import ROOT_IDENTITY, Ledger
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, ZONE
@@ -211,6 +214,31 @@ def test_a_bad_sector_under_any_read_delays_one_table_and_no_other(tmp_path):
     assert result is RunResult.CAUGHT_UP
     assert reads > 10
     assert {played(number)[0] for number in range(1, reads + 1)} == {RunResult.RETRY, RunResult.CAUGHT_UP}
+
+
+@pytest.mark.parametrize("kind", ["passthrough", "rows"])
+def test_store_zone_larger_than_the_local_disk_is_loaded(disk, s3_server, monkeypatch, kind):
+    monkeypatch.setattr("mirror_engine.tables.passthrough.MIN_BYTES", 1)
+    monkeypatch.setenv("MIRROR_ENGINE_STATE", str(disk.path))
+    monkeypatch.setattr("mirror_engine.engine.cycle.MAX_SYNC_ATTEMPTS", 4)
+    draw = np.random.default_rng(1)
+    with s3_server.in_use():
+        root = s3_server.new_root()
+        orders = StorePublisher(root).table("Orders", keys=["id"])
+        for number in range(12):
+            columns = {"id": np.arange(10_000) + 10_000 * number}
+            columns |= {f"c{place}": draw.random(10_000) for place in range(11)}  # nothing makes them smaller
+            marker = {"__rowMarker__": np.zeros(10_000, np.int32)} if kind == "rows" else {}
+            orders.land_parquet(pa.table(columns | marker), compression="none")
+        with Mirror(root, Config(merge_engine="deltalake")) as mirror:
+            report = mirror.sync()
+            assert (report.result, report.rows_applied) == (RunResult.CAUGHT_UP, 120_000)
+            commits = [entry for entry in mirror.history("Orders") if entry.files]
+            assert {entry.applied_by for entry in commits} == {"append" if kind == "rows" else "passthrough"}
+            assert [path for entry in reversed(commits) for path in entry.files] == [name(n) for n in range(1, 13)]
+            assert sorted(mirror.read_table("Orders")["id"].to_pylist()) == list(range(120_000))
+    assert len(commits) > 1
+    assert not [path for path in disk.path.rglob("scratch/*") if path.is_file()]
 
 
 @pytest.mark.spark

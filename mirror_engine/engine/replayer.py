@@ -23,7 +23,7 @@ from mirror_engine.engine.planner import (
 )
 from mirror_engine.engine.poller import is_unchanged
 from mirror_engine.engine.recovery import is_as_recorded, latest_external_change, reconcile
-from mirror_engine.errors import CommitConflict, CommitFailed, ConcurrentModification
+from mirror_engine.errors import CommitConflict, CommitFailed, ConcurrentModification, ScratchFailed
 from mirror_engine.events import (
     BatchCommitted,
     BatchStarted,
@@ -162,6 +162,7 @@ class Replayer:
         self._janitor = janitor
         self._batches = BatchReader(context.config, context.emit, reader, passthrough)
         self._refusals: dict[TableName, Refusal] = {}
+        self._most: dict[TableName, int] = {}  # files of a batch where more do not fit on the disk
 
     def run(self, task: TableTask) -> BatchCommitted | None:
         """Commit a table's next batch, or when all is applied, clean its folder (LZ-8.1); raises `TransientError`."""
@@ -233,12 +234,7 @@ class Replayer:
             )
         if state is None:
             self._context.writer.finish_drop(self._context.delta_folder(task.table), self._context.check_lock)
-        files = tuple(task.pending)
-        refusal = self._refusals.get(task.table)
-        if refusal and any(file.path == refusal.last for file in files):
-            files = files[:1]  # alone, the refused one is found
-        else:
-            self._refusals.pop(task.table, None)
+        files = self._next_files(task)
         first = ReadRequest(task.zone, task.table, files[0], step.metadata, _context(known, state))
         batch = self._batches.read(first, files, state)
         repeated = _repeats(self._context, task.table, batch.batch.files)
@@ -248,6 +244,9 @@ class Replayer:
         except CommitFailed as error:
             self._count_refusal(task, error, batch.files[-1].path)
             return None
+        except ScratchFailed:
+            self._most[task.table] = max(len(batch.files) // 2, 1)
+            raise
         finally:
             batch.release()
         for _ in batch.files:
@@ -256,7 +255,16 @@ class Replayer:
             self._halt(task.table, batch.refusal, task.pending[0])
         if batch.refusal or not task.pending:
             task.steps.popleft()
+            self._most.pop(task.table, None)
         return committed
+
+    def _next_files(self, task: TableTask) -> Sequence[LandedFile]:
+        """Return the pending files among which the next batch is; fewer after a failed commit."""
+        refusal = self._refusals.get(task.table)
+        if refusal and any(file.path == refusal.last for file in task.pending):
+            return (task.pending[0],)  # alone, the refused one is found
+        self._refusals.pop(task.table, None)
+        return tuple(task.pending)[: self._most.get(task.table)]
 
     def _commit(self, task: TableTask, batch: PreparedBatch, known: Progress, started: float) -> BatchCommitted | None:
         has_rows = any(file.row_count for file in batch.batch.files)

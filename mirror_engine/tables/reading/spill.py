@@ -12,7 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.ipc
 
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine.errors import ScratchFailed
 from mirror_engine.tables.log.tables_folder import PROCESS
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class RowSpill:
     """A `RowStore` of all rows; more than `memory_bytes` are in a scratch file, which goes with `close` or the object.
 
     Raises:
-        StorageUnavailable: from `add`, `finish` and `batches`, when the scratch folder fails.
+        ScratchFailed: from `add`, `finish` and `batches`, when the scratch folder fails.
     """
 
     def __init__(self, schema: pa.Schema, scratch: Path, memory_bytes: float = MEMORY_BYTES) -> None:
@@ -103,9 +103,9 @@ class RowSpill:
 
 @contextmanager
 def scratch_errors() -> Iterator[None]:
-    """Turn an `OSError` of the scratch folder into `StorageUnavailable`: the next cycle tries again."""
+    """Turn an `OSError` of the scratch folder into `ScratchFailed`: the next cycle tries a smaller batch."""
     try:
         yield
     except OSError as failed:
         reason = failed.strerror or type(failed).__name__
-        raise StorageUnavailable(f"the scratch folder failed: {reason}", "free some disk space") from failed
+        raise ScratchFailed(f"the scratch folder failed: {reason}", "free some disk space") from failed
