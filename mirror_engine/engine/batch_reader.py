@@ -12,6 +12,7 @@ from mirror_engine.events import FileRead
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.tables.base import ChangeBatch, FileRows
+from mirror_engine.tables.reading.request import ReadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.tables.base import TableSnapshot
+    from mirror_engine.tables.base import ReadContext, TableSnapshot
     from mirror_engine.tables.passthrough import PassthroughReader
-    from mirror_engine.tables.reading.request import OrderedReader, ReadRequest
+    from mirror_engine.tables.reading.request import LandedFolder, OrderedReader
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,18 @@ class BatchReader:
         self._passthrough = cache(passthrough) if passthrough else None
         self._reasons: dict[TableName, tuple[ReadRequest, str]] = {}  # why not the file after the last batch
 
-    def read(self, first: ReadRequest, files: Sequence[LandedFile], snapshot: TableSnapshot | None) -> PreparedBatch:
+    def read(
+        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext, snapshot: TableSnapshot | None
+    ) -> PreparedBatch:
         """Read the first files of those pending: their rows are applied, or they are added unchanged.
 
         A failure ends the batch, too: files before it are committed, and the next batch meets it at its first file.
 
         Args:
-            first: the request for the first of the files.
-            files: all that are pending, in order.
-            snapshot: the table that it is read against; None for a new one.
+            folder: where the files are, and by which metadata they are read.
+            files: those that are pending, in order.
+            context: that of the first of them.
+            snapshot: the table that they are read against; None for a new one.
 
         Raises:
             TransientError: the first file cannot be read.
@@ -86,9 +90,9 @@ class BatchReader:
         read: list[FileRows] = []
         refusal = None
         try:
-            for file in self._run(first, files):
+            for file in self._run(folder, files, context):
                 read.append(file)
-                self._emit(FileRead(first.table, file.path, file.row_count))
+                self._emit(FileRead(folder.table, file.path, file.row_count))
         except RejectedFile as refused:
             refusal = refused
         except TransientError:
@@ -99,48 +103,52 @@ class BatchReader:
                 rows.rows.close()
             raise
         diagnostics = tuple(diagnostic for rows in read for diagnostic in rows.diagnostics)
-        schema = (read[-1] if read else first).facts.schema or TableSchema(())
-        keys = dict.fromkeys(key.name for name in first.metadata.key_columns if (key := schema.find(name)))
+        schema = (read[-1].context if read else context).schema or TableSchema(())
+        keys = dict.fromkeys(key.name for name in folder.metadata.key_columns if (key := schema.find(name)))
         batch = ChangeBatch(tuple(read), schema, tuple(keys), snapshot)
-        return PreparedBatch(tuple(files[: len(read)]), batch, first.metadata, refusal, diagnostics)
+        return PreparedBatch(tuple(files[: len(read)]), batch, folder.metadata, refusal, diagnostics)
 
-    def _run(self, first: ReadRequest, files: Sequence[LandedFile]) -> Iterator[FileRows]:
-        found = self._verified(first)
-        return self._applied(first, files, found) if isinstance(found, str) else self._unchanged(first, files, found)
+    def _run(self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext) -> Iterator[FileRows]:
+        found = self._verified(ReadRequest(folder, files[0], context))
+        if isinstance(found, str):
+            return self._applied(folder, files, context, found)
+        return self._unchanged(folder, files, found)
 
     def _verified(self, request: ReadRequest) -> FileRows | str:
         """A verified copy of a file; else why its rows must be read, in words."""
-        known, reason = self._reasons.pop(request.table, (None, ""))
+        known, reason = self._reasons.pop(request.folder.table, (None, ""))
         return reason if known == request or not self._passthrough else self._passthrough().read(request)
 
-    def _unchanged(self, first: ReadRequest, files: Sequence[LandedFile], read: FileRows) -> Iterator[FileRows]:
+    def _unchanged(self, folder: LandedFolder, files: Sequence[LandedFile], read: FileRows) -> Iterator[FileRows]:
         """Yield files that are added unchanged; until they are committed, their copies are in the scratch folder."""
         yield read
         size = read.accounted_bytes
         for count, file in enumerate(files[1:], 1):
             if is_full(self._config, count, size, file):
                 return
-            request = replace(first, file=file, facts=read.facts)
+            request = ReadRequest(folder, file, read.context)
             following = self._verified(request)
             if isinstance(following, str):
-                self._reasons[first.table] = request, following
+                self._reasons[folder.table] = request, following
                 return
             read = following
             size += read.accounted_bytes
             yield read
 
-    def _applied(self, first: ReadRequest, files: Sequence[LandedFile], reason: str) -> Iterator[FileRows]:
+    def _applied(
+        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext, reason: str
+    ) -> Iterator[FileRows]:
         """Yield files whose rows are applied, up to one that may be added unchanged by its footer."""
-        size, facts = 0, first.facts
-        with closing(self._reader().in_order(first, files)) as reading:
+        size = 0
+        with closing(self._reader().in_order(folder, files, context)) as reading:
             for count, file in enumerate(files):
                 if is_full(self._config, count, size, file):
                     return
                 if count and self._passthrough:
-                    reason = self._passthrough().why_not(replace(first, file=file, facts=facts))
+                    reason = self._passthrough().why_not(ReadRequest(folder, file, context))
                     if not reason:
                         return
                 rows = next(reading)
-                facts = rows.facts
+                context = rows.context
                 size += rows.accounted_bytes
                 yield replace(rows, reason=reason)

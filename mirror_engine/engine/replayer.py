@@ -38,8 +38,8 @@ from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, dia
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Mark, Progress, Rejection
-from mirror_engine.tables.base import BatchRecord, TableContext
-from mirror_engine.tables.reading.request import ReadRequest
+from mirror_engine.tables.base import BatchRecord, ReadContext
+from mirror_engine.tables.reading.request import LandedFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +72,7 @@ def _repeats(context: EngineContext, table: TableName, read: Sequence[FileRows])
 
 def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
     """Return the progress after a batch."""
-    facts = batch.batch.files[-1].facts
+    context = batch.batch.files[-1].context
     # in the table's spelling; the type of a key column may not be known yet (LZ-5.13)
     keys = ((key, batch.batch.schema.find(key)) for key in batch.metadata.key_columns)
     return replace(
@@ -80,9 +80,9 @@ def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
         batch=known.batch + 1,
         key_columns=tuple(known.name if known else key for key, known in keys),
         declared_columns=known.declared_columns or batch.metadata.definition,
-        naive_columns=facts.naive_columns,
-        utc_columns=facts.utc_columns,
-        markers_seen=facts.markers_seen,
+        naive_columns=context.naive_columns,
+        utc_columns=context.utc_columns,
+        markers_seen=context.markers_seen,
         files_processed=known.files_processed + len(batch.files),
         rows_processed=known.rows_processed + sum(file.row_count for file in batch.batch.files),
         bytes_processed=known.bytes_processed + sum(file.byte_count for file in batch.batch.files),
@@ -235,8 +235,8 @@ class Replayer:
         if state is None:
             self._context.writer.finish_drop(self._context.delta_folder(task.table), self._context.check_lock)
         files = self._next_files(task)
-        first = ReadRequest(task.zone, task.table, files[0], step.metadata, _context(known, state))
-        batch = self._batches.read(first, files, state)
+        folder = LandedFolder(task.zone, task.table, step.metadata)
+        batch = self._batches.read(folder, files, _read_context(known, state), state)
         repeated = _repeats(self._context, task.table, batch.batch.files)
         batch = replace(batch, diagnostics=(*batch.diagnostics, *repeated))
         try:
@@ -357,11 +357,11 @@ class Replayer:
         self._context.emit(TableHalted(table, refusal.diagnostic))
 
 
-def _context(known: Progress, snapshot: TableSnapshot | None) -> TableContext:
+def _read_context(known: Progress, snapshot: TableSnapshot | None) -> ReadContext:
     """Return what the next file is read against."""
     if snapshot is None:
-        return TableContext(markers_seen=known.markers_seen)
+        return ReadContext(markers_seen=known.markers_seen)
     is_empty = known.rows_processed == 0 or snapshot.count_rows() == 0
     times = known.naive_columns, known.utc_columns
     table = snapshot.takes_files, snapshot.feeds_changes
-    return TableContext(snapshot.schema, is_empty, *times, known.markers_seen, *table)
+    return ReadContext(snapshot.schema, is_empty, *times, known.markers_seen, *table)

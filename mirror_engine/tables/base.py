@@ -44,8 +44,8 @@ class RowStore(Protocol):
 
 
 @dataclass(frozen=True)
-class TableContext:
-    """What is known of a table before a file is read, and after.
+class ReadContext:
+    """What a file is read against: what is known of its table before it, and after.
 
     Attributes:
         schema: its columns; None before its first file.
@@ -85,7 +85,7 @@ class FileRows:
     # a verified copy, to be added to the table unchanged (LZ-4.19); None where rows are applied
     passthrough: Path | None = None
     reason: str = ""  # why it has none, in words; `""` where that was not looked at
-    facts: TableContext = TableContext()  # of the table after it
+    context: ReadContext = ReadContext()  # of the table after it
 
     @property
     def row_count(self) -> int:

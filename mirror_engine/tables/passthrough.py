@@ -121,11 +121,11 @@ class PassthroughReader:
         """What needs no look into the file."""
         reasons = {
             "passthrough is off": not self.config.passthrough,
-            "it is delimited text": request.metadata.is_text,
+            "it is delimited text": request.folder.metadata.is_text,
             f"it is smaller than {MIN_BYTES:,} bytes": request.file.size < MIN_BYTES,
-            "its rows are upserts": request.metadata.upsert_default,
-            "the table is partitioned": request.metadata.partitioned,
-            "the table asks more of its files, or names columns otherwise": not request.facts.takes_files,
+            "its rows are upserts": request.folder.metadata.upsert_default,
+            "the table is partitioned": request.folder.metadata.partitioned,
+            "the table asks more of its files, or names columns otherwise": not request.context.takes_files,
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
 

@@ -17,17 +17,19 @@ from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import Column, TableSchema
-from mirror_engine.tables.base import FileRows, TableContext
-from mirror_engine.tables.reading.request import ReadRequest
+from mirror_engine.tables.base import FileRows, ReadContext
+from mirror_engine.tables.reading.request import LandedFolder
 
 MEBIBYTE = 1 << 20
-TABLE = TableName("", "T")
-AFTER = TableContext(TableSchema((Column("id", "long"),)), is_empty=False)
+FOLDER = LandedFolder("zone", TableName("", "T"), Metadata())
+AFTER = ReadContext(TableSchema((Column("id", "long"),)), is_empty=False)
 FULL = StorageUnavailable("the scratch folder failed: No space left on device")
 
 
 def read_of(file, **more):
-    return FileRows(file.path, file.etag, "", 0, Mock(), {0: 1}, False, 0, landed_bytes=file.size, facts=AFTER, **more)
+    return FileRows(
+        file.path, file.etag, "", 0, Mock(), {0: 1}, False, 0, landed_bytes=file.size, context=AFTER, **more
+    )
 
 
 @dataclass
@@ -48,14 +50,13 @@ class Backlog:
         self.looks, self.verified, self.read = Counter(), Counter(), Counter()
         self.files = [LandedFile(f"{n}", size * MEBIBYTE, 0, f"{n}") for n, size in enumerate(self.sizes, 1)]
         self.batches = BatchReader(self.config, lambda _: None, lambda: self, lambda: Passthrough(self))
-        self.context = TableContext()
+        self.context = ReadContext()
 
     def next(self):
         """The numbers of the next batch's files, and whether they are added unchanged; nothing of it is left then."""
-        first = ReadRequest("zone", TABLE, self.files[0], Metadata(), self.context)
-        found = self.batches.read(first, tuple(self.files), None)
+        found = self.batches.read(FOLDER, tuple(self.files), self.context, None)
         del self.files[: len(found.files)]
-        self.context = found.batch.files[-1].facts
+        self.context = found.batch.files[-1].context
         assert [file.path for file in found.files] == [file.path for file in found.batch.files]
         return [int(file.path) for file in found.files], bool(found.batch.passthrough)
 
@@ -66,7 +67,7 @@ class Backlog:
         if failure := self.failures.get(int(file.path)):
             raise failure
 
-    def in_order(self, _, files):
+    def in_order(self, _, files, __):
         for file in files:
             self.raise_for(file)
             self.read[int(file.path)] += 1
@@ -130,8 +131,7 @@ def test_scratch_files_are_closed_when_an_unknown_error_ends_the_batch():
 def test_rejected_file_ends_the_batch_before_it():
     backlog = Backlog([5, 5])
     backlog.failures[2] = RejectedFile(diagnose("ME024", "T/2", reason="it is damaged"))
-    first = ReadRequest("zone", TABLE, backlog.files[0], Metadata(), backlog.context)
-    found = backlog.batches.read(first, tuple(backlog.files), None)
+    found = backlog.batches.read(FOLDER, tuple(backlog.files), backlog.context, None)
     assert ([file.path for file in found.files], found.refusal) == (["1"], backlog.failures[2])
 
 

@@ -32,10 +32,10 @@ from mirror_engine.landing_zone.states import Behind, Halted, Loading
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.storage.zone_view import RestoredView, Source, ZoneView
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
-from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, TableContext
+from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, ReadContext
 from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.reading.reader import ChangeFileReader
-from mirror_engine.tables.reading.request import ReadRequest
+from mirror_engine.tables.reading.request import LandedFolder, ReadRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -278,10 +278,10 @@ def read_pending(trace: TraceContext, path: str, writer: DeltaWriter, mode: Read
     if file is None:
         return None
     table = writer.snapshot(trace.status.delta_folder)
-    context = TableContext(table.schema if table else None, is_empty=table is None)
-    request = ReadRequest(trace.zone, trace.name, file, trace.listing.usable or Metadata(), context)
+    context = ReadContext(table.schema if table else None, is_empty=table is None)
+    folder = LandedFolder(trace.zone, trace.name, trace.listing.usable or Metadata())
     try:
-        return ChangeFileReader(trace.storage, trace.context.config, mode).read(request)
+        return ChangeFileReader(trace.storage, trace.context.config, mode).read(ReadRequest(folder, file, context))
     except (RejectedFile, ConcurrentModification):
         return None
 

@@ -22,7 +22,7 @@ from mirror_engine.landing_zone.schema import (
 )
 from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
-from mirror_engine.tables.reading.request import digest, listed_now, open_listed
+from mirror_engine.tables.reading.request import ReadRequest, digest, listed_now, open_listed
 from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows
 from mirror_engine.tables.reading.text import TextChangeFile
 
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.storage.base import Storage
+    from mirror_engine.tables.base import ReadContext
     from mirror_engine.tables.reading.open_file import OpenFile
-    from mirror_engine.tables.reading.request import ReadRequest
+    from mirror_engine.tables.reading.request import LandedFolder
     from mirror_engine.tables.reading.spill import ReadMode
 
 IN_MEMORY_BYTES = 1 << 20
@@ -47,12 +48,13 @@ class ChangeFileReader:
         self._config = config
         self._mode = mode
 
-    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[FileRows, None, None]:
+    def in_order(
+        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext
+    ) -> Generator[FileRows, None, None]:
         """See `OrderedReader`; no file is opened before it is asked for."""
-        facts = first.facts
         for file in files:
-            read = self.read(replace(first, file=file, facts=facts))
-            facts = read.facts
+            read = self.read(ReadRequest(folder, file, context))
+            context = read.context
             yield read
 
     def read(self, request: ReadRequest) -> FileRows:
@@ -97,8 +99,8 @@ class ChangeFileReader:
             is_digested = mode.digested_sizes is None or size in mode.digested_sizes
             content_digest = digest(content) if is_digested else f"unique: {request.file.path}"
             file: OpenFile
-            if request.metadata.is_text:
-                file = TextChangeFile(content, request.path, request.metadata, self._config)
+            if request.folder.metadata.is_text:
+                file = TextChangeFile(content, request.path, request.folder.metadata, self._config)
             else:
                 file = ParquetChangeFile(content, request.path, self._config, threads=mode.threads)
             contract = file_contract(file, request, self._config)
@@ -108,7 +110,7 @@ class ChangeFileReader:
 
 def file_contract(file: OpenFile, request: ReadRequest, config: Config) -> FileContract:
     """Fit the file's columns into the table's, and set the rules that its rows must keep."""
-    metadata = request.metadata
+    metadata = request.folder.metadata
     partition = dict(parse_folder(request.file.partition) or ()) if metadata.partitioned else {}
     in_folder = set(map(folded, partition))
     incoming = Incoming(
@@ -117,15 +119,15 @@ def file_contract(file: OpenFile, request: ReadRequest, config: Config) -> FileC
         declared=metadata.declared_columns if metadata.is_text else (),
         key_columns=metadata.key_columns,
         partition_columns=tuple(partition),
-        table_is_empty=request.facts.is_empty,
+        table_is_empty=request.context.is_empty,
         has_rows=file.has_rows,
         untyped_nulls=config.all_null_columns == "untyped",
-        feeds_changes=request.facts.feeds_changes or config.change_data_feed == "on",
+        feeds_changes=request.context.feeds_changes or config.change_data_feed == "on",
         strict=config.strict,
     )
     faults = {column: fault for column, value in partition.items() if (fault := folder_fault(column, value))}
     without_errors(incoming.say("ME088", column=column, reason=fault) for column, fault in faults.items())
-    merged = merge(request.facts.schema, incoming)
+    merged = merge(request.context.schema, incoming)
     if not (file.columns or (merged.schema.columns and (file.marker or metadata.is_text))):
         without_errors([incoming.say("ME024", reason="it has no data column, and a table needs one")])
     keys = filter(None, map(merged.schema.find, metadata.key_columns))
@@ -152,7 +154,7 @@ def read_file(
     except RejectedFile:
         ingested.rows.close()
         raise
-    before = request.facts
+    before = request.context
     fills = any(count for marker, count in ingested.markers.items() if marker != RowMarker.DELETE)
     after = replace(
         before,
@@ -173,14 +175,14 @@ def read_file(
         byte_count=ingested.byte_count,
         diagnostics=diagnostics,
         landed_bytes=request.file.size,
-        facts=after,
+        context=after,
     )
 
 
 def _diagnostics(
     file: OpenFile, contract: FileContract, ingested: IngestedRows, request: ReadRequest
 ) -> Iterator[Diagnostic]:
-    incoming, merged, before = contract.incoming, contract.merged, request.facts
+    incoming, merged, before = contract.incoming, contract.merged, request.context
     check_absent_columns(merged, incoming, ingested.markers, deletes_count=contract.deletes_are_full)
     yield from file.diagnostics
     yield from merged.diagnostics
@@ -190,7 +192,7 @@ def _diagnostics(
     yield from lacking_updates(merged, incoming, ingested.markers)
     inserts = ingested.markers[RowMarker.INSERT]
     if inserts and file.marker is None:
-        if request.metadata.is_text and before.schema and contract.key_columns:
+        if request.folder.metadata.is_text and before.schema and contract.key_columns:
             yield incoming.say("ME090", count=inserts)
         elif before.markers_seen:
             yield incoming.say("ME042", count=inserts)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from mirror_engine.errors import ConcurrentModification
 from mirror_engine.storage.base import Kind
-from mirror_engine.tables.base import TableContext
+from mirror_engine.tables.base import ReadContext
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -26,19 +26,30 @@ _BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class ReadRequest:
-    """One file to read, as the poller listed it: `zone` is the landing zone from ROOT, `facts` the context before."""
+class LandedFolder:
+    """A table folder whose files are read by its metadata."""
 
-    zone: str
+    zone: str  # the landing zone, from ROOT
     table: TableName
-    file: LandedFile
     metadata: Metadata
-    facts: TableContext = field(default_factory=TableContext)
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """One file to read, as the poller listed it, against the context before it."""
+
+    folder: LandedFolder
+    file: LandedFile
+    context: ReadContext = field(default_factory=ReadContext)
 
     @property
     def path(self) -> str:
         """The file from the landing zone's top, for messages."""
-        return f"{self.table.folder}/{self.file.path}"
+        return f"{self.folder.table.folder}/{self.file.path}"
+
+    @property
+    def path_from_root(self) -> str:
+        return f"{self.folder.zone}/{self.path}"
 
 
 def open_listed(storage: Storage, request: ReadRequest) -> BinaryIO:
@@ -49,7 +60,7 @@ def open_listed(storage: Storage, request: ReadRequest) -> BinaryIO:
         StorageUnavailable: it could not be opened.
     """
     try:
-        return storage.open(f"{request.zone}/{request.path}")
+        return storage.open(request.path_from_root)
     except FileNotFoundError:
         raise ConcurrentModification(f"{request.path}: gone before it was read") from None
 
@@ -61,7 +72,7 @@ def listed_now(storage: Storage, request: ReadRequest) -> LandedFile:
         ConcurrentModification: it was replaced or removed.
         StorageUnavailable: its entry could not be read.
     """
-    entry = storage.stat(f"{request.zone}/{request.path}")
+    entry = storage.stat(request.path_from_root)
     if entry is None or entry.kind is not Kind.FILE or entry.identity != request.file.identity:
         raise ConcurrentModification(f"{request.path}: replaced or removed since it was listed")
     return replace(request.file, size=entry.size, modified_ns=entry.modified_ns)
@@ -79,10 +90,12 @@ def digest(handle: BinaryIO) -> str:
 class OrderedReader(Protocol):
     """Reads pending files, each against the context after the one before."""
 
-    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[FileRows, None, None]:
-        """The files, one after the other on demand; closing it gives back what was read beyond.
+    def in_order(
+        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext
+    ) -> Generator[FileRows, None, None]:
+        """The files, one after the other on demand; closing it deletes the scratch files of what was read beyond.
 
-        `first` is the request for the first of them.
+        `context` is that of the first of them.
 
         Raises:
             RejectedFile: the next file breaks the protocol; nothing of it may be applied.

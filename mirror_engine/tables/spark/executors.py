@@ -12,7 +12,7 @@ import shutil
 import socket
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import accumulate
 from pathlib import Path
@@ -31,6 +31,7 @@ from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.log.table_path import StorePath, create_file, parquet_source
 from mirror_engine.tables.log.tables_folder import PROCESS, remove_of_other_processes
 from mirror_engine.tables.reading.reader import ChangeFileReader
+from mirror_engine.tables.reading.request import ReadRequest
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 from mirror_engine.tables.spark.failures import spark_failures
 
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.storage.base import Storage
+    from mirror_engine.tables.base import ReadContext
     from mirror_engine.tables.log.table_path import TablePath
-    from mirror_engine.tables.reading.request import ReadRequest
+    from mirror_engine.tables.reading.request import LandedFolder
 
     Answer: TypeAlias = FileRows | MirrorError
 
@@ -151,30 +153,34 @@ class ExecutorReader:
     def __post_init__(self) -> None:
         remove_of_other_processes((*self.scratch.glob("read-*"), *self.scratch.glob("rows-*-read-*")))
 
-    def in_order(self, first: ReadRequest, files: Sequence[LandedFile]) -> Generator[FileRows, None, None]:
+    def in_order(
+        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext
+    ) -> Generator[FileRows, None, None]:
         """See `OrderedReader`.
 
         Raises:
             SetupError: an executor does not see ROOT, or has another environment.
         """
-        context, number = first.facts, 0
+        number = 0
         while number < len(files):
             before = context
-            answers = self._wave(replace(first, facts=before), files, number)
+            answers = self._wave(folder, files, before, number)
             try:
                 while answers and context == before:
                     answer = answers.pop(0)
                     if isinstance(answer, MirrorError):
                         raise answer
-                    context, number = answer.facts, number + 1
+                    context, number = answer.context, number + 1
                     yield answer
             finally:
                 for unused in answers:
                     if isinstance(unused, FileRows):
                         unused.rows.close()
 
-    def _wave(self, request: ReadRequest, files: Sequence[LandedFile], first: int) -> list[Answer]:
-        """Read files from `first` on against the context of a request: as many as are surely within a batch."""
+    def _wave(
+        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext, first: int
+    ) -> list[Answer]:
+        """Read files from `first` on against one context: as many as are surely within a batch."""
         from py4j.protocol import Py4JError  # noqa: PLC0415 - importing mirror_engine must not import Spark
 
         mark = self.scratch / f"read-{PROCESS}-{uuid4().hex}"
@@ -182,13 +188,14 @@ class ExecutorReader:
         try:
             with scratch_errors():
                 create_file(mark, __version__.encode())
-            with spark_failures(request.table.normalized, "reading"), self.session() as spark:
+            with spark_failures(folder.table.normalized, "reading"), self.session() as spark:
                 # the first file of a table always changes its context, and is read alone
-                most = 1 if request.facts.schema is None else self.config.max_batch_files
+                most = 1 if context.schema is None else self.config.max_batch_files
                 most = min(most, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
                 sizes = accumulate(file.size for file in files[first : first + most])
                 fitting = max(sum(size <= self.config.max_batch_size for size in sizes), 1)
-                tasks = [(number, replace(request, file=files[number])) for number in range(first, first + fitting)]
+                chosen = enumerate(files[first : first + fitting], first)
+                tasks = [(number, ReadRequest(folder, file, context)) for number, file in chosen]
                 read = partial(_answer, self.storage, self.config, mark)
                 try:
                     answers = list(spark.sparkContext.parallelize(tasks, len(tasks)).map(read).collect())

@@ -22,7 +22,7 @@ from mirror_engine.landing_zone.metadata import FileFormat, Metadata
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.reading.reader import ChangeFileReader
-from mirror_engine.tables.reading.request import ReadRequest, TableContext
+from mirror_engine.tables.reading.request import LandedFolder, ReadContext, ReadRequest
 from mirror_engine.tables.reading.spill import all_rows
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ KEYLESS = Metadata()
 FIRST = "00000000000000000001.parquet"
 ORDERS = TableName("Sales", "Orders")
 ID, CITY = Column("Id", "long"), Column("City", "string")
-EMPTY = TableContext()
-FILLED = TableContext(TableSchema((ID, CITY)), is_empty=False)
+EMPTY = ReadContext()
+FILLED = ReadContext(TableSchema((ID, CITY)), is_empty=False)
 
 
 def parquet(**columns):
@@ -69,12 +69,12 @@ class Zone:
     def where(self, path=FIRST):
         return f"{self.folder}/{ORDERS.folder}/{path}"
 
-    def reads(self, content, metadata=KEYED, facts=EMPTY, path=FIRST):
-        return self.reads_listed(self.lands(content, path), metadata, facts)
+    def reads(self, content, metadata=KEYED, context=EMPTY, path=FIRST):
+        return self.reads_listed(self.lands(content, path), metadata, context)
 
-    def reads_listed(self, file, metadata=KEYED, facts=EMPTY):
+    def reads_listed(self, file, metadata=KEYED, context=EMPTY):
         reader = ChangeFileReader(self.storage, self.config, all_rows(self.scratch))
-        return reader.read(ReadRequest(self.folder, ORDERS, file, metadata, facts))
+        return reader.read(ReadRequest(LandedFolder(self.folder, ORDERS, metadata), file, context))
 
     def rejects(self, *arguments, **options):
         with pytest.raises(RejectedFile) as caught:
@@ -111,7 +111,7 @@ def test_a_file_with_markers_comes_typed_with_the_marker_last(zone):
     assert read.rows.schema.field(MARKER_COLUMN).type == pa.int8()
     assert read.markers == {0: 1, 4: 1, 2: 1}
     assert (read.row_count, read.has_marker, read.byte_count) == (3, True, 3 * 8 + 2 * 8)
-    assert read.facts == TableContext(TableSchema((ID, CITY)), is_empty=False, markers_seen=True)
+    assert read.context == ReadContext(TableSchema((ID, CITY)), is_empty=False, markers_seen=True)
     assert codes(read) == ["ME034", "ME035"]
 
 
@@ -120,11 +120,11 @@ def test_rows_without_marker_are_inserts_or_upserts_by_default(zone, upsert, mar
     read = zone.reads(parquet(Id=[1, 2]), replace(KEYED, upsert_default=upsert))
     assert read.markers == {marker: 2}
     assert not read.has_marker
-    assert not read.facts.markers_seen
+    assert not read.context.markers_seen
 
 
 @pytest.mark.parametrize(
-    ("changed", "facts", "noted"),
+    ("changed", "context", "noted"),
     [
         ({}, EMPTY, []),
         ({}, FILLED, ["ME090"]),
@@ -133,10 +133,10 @@ def test_rows_without_marker_are_inserts_or_upserts_by_default(zone, upsert, mar
         ({"upsert_default": True}, FILLED, []),
     ],
 )
-def test_text_without_markers_is_a_warning_after_the_first_file_of_a_table_with_a_key(zone, changed, facts, noted):
+def test_text_without_markers_is_a_warning_after_the_first_file_of_a_table_with_a_key(zone, changed, context, noted):
     metadata = replace(TEXT, declared_columns=(ID, CITY), **changed)
-    assert codes(zone.reads(b"Id,City\r\n1,Linz\r\n", metadata, facts, path="a.csv")) == noted
-    assert codes(zone.reads(b"Id,City,__rowMarker__\r\n1,Linz,0\r\n", metadata, facts, path="b.csv")) == []
+    assert codes(zone.reads(b"Id,City\r\n1,Linz\r\n", metadata, context, path="a.csv")) == noted
+    assert codes(zone.reads(b"Id,City,__rowMarker__\r\n1,Linz,0\r\n", metadata, context, path="b.csv")) == []
 
 
 @pytest.mark.slow
@@ -153,8 +153,8 @@ def test_a_column_with_a_value_that_sql_readers_do_not_see_whole_is_named_once(z
 
 def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone):
     content = parquet(**{"Id": [1], MARKER_COLUMN: [2]})
-    assert zone.reads(content).facts.is_empty
-    assert not zone.reads(content, facts=FILLED).facts.is_empty
+    assert zone.reads(content).context.is_empty
+    assert not zone.reads(content, context=FILLED).context.is_empty
 
 
 # --- markers and keys
@@ -187,14 +187,14 @@ def test_null_keys_are_counted_per_key_and_rejected_under_strict(zone, strict):
 # --- schema
 
 
-NOT_NULL = TableContext(TableSchema((replace(ID, nullable=False), replace(CITY, nullable=False))), is_empty=False)
+NOT_NULL = ReadContext(TableSchema((replace(ID, nullable=False), replace(CITY, nullable=False))), is_empty=False)
 
 
 def test_null_in_a_not_null_column_is_rejected_outside_delete_rows(zone):
     fine = parquet(**{"Id": [1, 2], "City": ["Linz", None], MARKER_COLUMN: [0, 2]})
-    assert zone.reads(fine, facts=NOT_NULL).row_count == 2
+    assert zone.reads(fine, context=NOT_NULL).row_count == 2
     error = zone.rejects(
-        parquet(**{"Id": [1, 2, 3], "City": [None, None, "Wels"], MARKER_COLUMN: [2, 4, 0]}), facts=NOT_NULL
+        parquet(**{"Id": [1, 2, 3], "City": [None, None, "Wels"], MARKER_COLUMN: [2, 4, 0]}), context=NOT_NULL
     )
     assert (error.diagnostic.code, error.diagnostic.row, error.diagnostic.column) == ("ME048", 2, "City")
 
@@ -217,7 +217,7 @@ LEAF = "region=A%2FB/day=__HIVE_DEFAULT_PARTITION__/" + FIRST
 
 def test_a_folder_in_another_case_names_the_same_column(zone):
     first = zone.reads(parquet(Id=[1]), PARTED, path=f"day=7/{FIRST}")
-    second = zone.reads(parquet(Id=[2]), PARTED, first.facts, f"DAY=8/{FIRST}")
+    second = zone.reads(parquet(Id=[2]), PARTED, first.context, f"DAY=8/{FIRST}")
     assert rows(second) == [{"Id": 2, "day": "8", MARKER_COLUMN: 0}]
     assert codes(second) == ["ME052"]
 
@@ -254,7 +254,7 @@ def test_a_column_may_repeat_its_folder_but_not_contradict_it(zone, cells, fits)
 def test_a_folders_column_is_nullable_whatever_the_file_declares(zone):
     fields = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("Id", "day")])
     read = zone.reads(parquet_table(pa.table({"Id": ["1"], "day": ["7"]}, fields)), PARTED, path=f"day=7/{FIRST}")
-    assert [column.nullable for column in read.facts.schema.columns] == [False, True]
+    assert [column.nullable for column in read.context.schema.columns] == [False, True]
 
 
 # --- the file and its storage
@@ -336,6 +336,6 @@ def test_a_header_of_undeclared_columns_alone_leaves_all_others_empty(zone):
     metadata = replace(TEXT, key_columns=(), declared_columns=(Column("Id", "long"), CITY))
     read = zone.reads(b"Weight\r\n7\r\n", metadata, path="a.csv")
     assert (rows(read), read.markers) == ([{MARKER_COLUMN: 0}], {0: 1})
-    assert (read.facts.schema, codes(read)) == (TableSchema(metadata.declared_columns), ["ME057"])
+    assert (read.context.schema, codes(read)) == (TableSchema(metadata.declared_columns), ["ME057"])
     half = zone.reads(b"Wei", metadata, path="b.csv")
     assert (rows(half), codes(half)) == ([], ["ME057", "ME058"])

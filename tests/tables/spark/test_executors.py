@@ -20,7 +20,7 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.log import tables_folder as leftovers
 from mirror_engine.tables.reading.reader import ChangeFileReader
-from mirror_engine.tables.reading.request import ReadRequest
+from mirror_engine.tables.reading.request import LandedFolder, ReadContext
 from mirror_engine.tables.reading.spill import all_rows
 from mirror_engine.tables.spark import executors as executor_reading
 from mirror_engine.tables.spark.executors import ExecutorReader, ParquetRows
@@ -77,7 +77,7 @@ class Zone:
         entries = [entry for entry in self.storage.list(folder) or () if entry.name[0].isdigit()]
         files = tuple(LandedFile(e.name, e.size, e.modified_ns, e.identity) for e in entries)
         metadata, _ = parse((self.root / folder / "_metadata.json").read_bytes(), "T")
-        return ReadRequest("Files/LandingZone", TableName("", "T"), files[0], metadata), files
+        return LandedFolder("Files/LandingZone", TableName("", "T"), metadata), files, ReadContext()
 
     def in_process(self):
         return ChangeFileReader(self.storage, self.config, all_rows(self.scratch))
