@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -19,29 +19,11 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.events import Event
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile
-    from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.tables.base import ReadContext, TableSnapshot
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import LandedFolder, OrderedReader
-
-
-@dataclass(frozen=True)
-class PreparedBatch:
-    """A batch ready to be committed, and why it ends where it does."""
-
-    files: tuple[LandedFile, ...]  # as listed, in order
-    batch: ChangeBatch
-    metadata: Metadata
-    refusal: RejectedFile | None  # of the file after the last, where that one broke the protocol
-    diagnostics: tuple[Diagnostic, ...]
-
-    def release(self) -> None:
-        """Release memory and scratch files of the rows."""
-        for file in self.batch.files:
-            file.rows.close()
 
 
 def is_full(config: Config, count: int, size: int, following: LandedFile) -> bool:
@@ -73,7 +55,7 @@ class BatchReader:
 
     def read(
         self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext, snapshot: TableSnapshot | None
-    ) -> PreparedBatch:
+    ) -> ChangeBatch:
         """Read the first files of those pending: their rows are applied, or they are added unchanged.
 
         A failure ends the batch, too: files before it are committed, and the next batch meets it at its first file.
@@ -88,13 +70,13 @@ class BatchReader:
             TransientError: the first file cannot be read.
         """
         read: list[FileRows] = []
-        refusal = None
+        rejected = None
         try:
             for file in self._run(folder, files, context):
                 read.append(file)
                 self._emit(FileRead(folder.table, file.path, file.row_count))
-        except RejectedFile as refused:
-            refusal = refused
+        except RejectedFile as error:
+            rejected = error
         except TransientError:
             if not read:
                 raise
@@ -102,11 +84,10 @@ class BatchReader:
             for rows in read:
                 rows.rows.close()
             raise
-        diagnostics = tuple(diagnostic for rows in read for diagnostic in rows.diagnostics)
         schema = (read[-1].context if read else context).schema or TableSchema(())
         keys = dict.fromkeys(key.name for name in folder.metadata.key_columns if (key := schema.find(name)))
-        batch = ChangeBatch(tuple(read), schema, tuple(keys), snapshot)
-        return PreparedBatch(tuple(files[: len(read)]), batch, folder.metadata, refusal, diagnostics)
+        found = tuple(diagnostic for rows in read for diagnostic in rows.diagnostics)
+        return ChangeBatch(tuple(read), schema, tuple(keys), snapshot, folder.metadata, found, rejected)
 
     def _run(self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext) -> Iterator[FileRows]:
         found = self._verified(ReadRequest(folder, files[0], context))

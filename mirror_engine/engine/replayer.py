@@ -8,6 +8,7 @@ import uuid
 from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.engine import segments
@@ -44,12 +45,11 @@ from mirror_engine.tables.reading.request import LandedFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from mirror_engine.engine.batch_reader import PreparedBatch
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.janitor import Janitor
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.tables.base import FileRows, TableSnapshot
+    from mirror_engine.tables.base import ChangeBatch, FileRows, TableSnapshot
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
 
@@ -70,11 +70,11 @@ def _repeats(context: EngineContext, table: TableName, read: Sequence[FileRows])
     return diagnostics
 
 
-def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
+def advance(known: Progress, batch: ChangeBatch, now: float) -> Progress:
     """Return the progress after a batch."""
-    context = batch.batch.files[-1].context
+    context = batch.files[-1].context
     # in the table's spelling; the type of a key column may not be known yet (LZ-5.13)
-    keys = ((key, batch.batch.schema.find(key)) for key in batch.metadata.key_columns)
+    keys = ((key, batch.schema.find(key)) for key in batch.metadata.key_columns)
     return replace(
         known,
         batch=known.batch + 1,
@@ -84,17 +84,19 @@ def advance(known: Progress, batch: PreparedBatch, now: float) -> Progress:
         utc_columns=context.utc_columns,
         markers_seen=context.markers_seen,
         files_processed=known.files_processed + len(batch.files),
-        rows_processed=known.rows_processed + sum(file.row_count for file in batch.batch.files),
-        bytes_processed=known.bytes_processed + sum(file.byte_count for file in batch.batch.files),
+        rows_processed=known.rows_processed + sum(file.row_count for file in batch.files),
+        bytes_processed=known.bytes_processed + sum(file.byte_count for file in batch.files),
         last_commit_at=now,
     )
 
 
-def applied_by(batch: PreparedBatch, marks: Mapping[str, Mark]) -> Applied:
+def applied_by(batch: ChangeBatch, marks: Mapping[str, Mark]) -> Applied:
     """Return what a batch applies; `marks` are those before it. Version and method are those of its commit."""
     files = {
-        file.path: AppliedFile(file.etag, file.digest, -1, file.row_count, file.modified_ns, "", file.reason)
-        for file in batch.batch.files
+        file.path: AppliedFile(
+            file.landed.etag, file.digest, -1, file.row_count, file.landed.modified_ns, "", file.reason
+        )
+        for file in batch.files
     }
     in_order = batch.metadata.strategy is Strategy.SEQUENTIAL  # LZ-3.2, LZ-3.15
     return Applied(files, marks_after(marks, files, in_order=in_order))
@@ -237,7 +239,7 @@ class Replayer:
         files = self._next_files(task)
         folder = LandedFolder(task.zone, task.table, step.metadata)
         batch = self._batches.read(folder, files, _read_context(known, state), state)
-        repeated = _repeats(self._context, task.table, batch.batch.files)
+        repeated = _repeats(self._context, task.table, batch.files)
         batch = replace(batch, diagnostics=(*batch.diagnostics, *repeated))
         try:
             committed = self._commit(task, batch, known, started) if batch.files else None
@@ -248,12 +250,12 @@ class Replayer:
             self._most[task.table] = max(len(batch.files) // 2, 1)
             raise
         finally:
-            batch.release()
+            batch.close()
         for _ in batch.files:
             task.pending.popleft()
-        if batch.refusal:
-            self._halt(task.table, batch.refusal, task.pending[0])
-        if batch.refusal or not task.pending:
+        if batch.rejected:
+            self._halt(task.table, batch.rejected, task.pending[0])
+        if batch.rejected or not task.pending:
             task.steps.popleft()
             self._most.pop(task.table, None)
         return committed
@@ -266,9 +268,9 @@ class Replayer:
         self._refusals.pop(task.table, None)
         return tuple(task.pending)[: self._most.get(task.table)]
 
-    def _commit(self, task: TableTask, batch: PreparedBatch, known: Progress, started: float) -> BatchCommitted | None:
-        has_rows = any(file.row_count for file in batch.batch.files)
-        if batch.batch.snapshot is None and batch.batch.schema.is_bare and not has_rows:  # no table yet (LZ-5.13)
+    def _commit(self, task: TableTask, batch: ChangeBatch, known: Progress, started: float) -> BatchCommitted | None:
+        has_rows = any(file.row_count for file in batch.files)
+        if batch.snapshot is None and batch.schema.is_bare and not has_rows:  # no table yet (LZ-5.13)
             self._note(task, batch, known)
             return None
         context, ledger = self._context, self._context.ledger
@@ -281,10 +283,10 @@ class Replayer:
         recorded = applied if known.batch else self._with_noted(task.table, applied)
         said = replace(progress, rejection=None, diagnostics={})
         record = BatchRecord(ledger.mirror, task.root_identity, said, recorded, task.table.folder)
-        outcome = context.writer.apply(context.delta_folder(task.table), batch.batch, record)
+        outcome = context.writer.apply(context.delta_folder(task.table), batch, record)
         meanwhile = latest_external_change(context, task.table, progress)  # between the check and the commit
         diagnostics = [*batch.diagnostics]
-        for file, matches in zip(batch.batch.files, outcome.matches, strict=False):
+        for file, matches in zip(batch.files, outcome.matches, strict=False):
             place = f"{task.table.folder}/{file.path}"
             if matches.duplicate_inserts:
                 diagnostics.append(diagnose("ME039", place, count=matches.duplicate_inserts))
@@ -301,12 +303,12 @@ class Replayer:
         ledger.record(task.table, progress, replace(applied, files=files))
         for diagnostic in diagnostics:
             self._context.emit(DiagnosticRaised(task.table, diagnostic))
-        rows = sum(file.row_count for file in batch.batch.files)
+        rows = sum(file.row_count for file in batch.files)
         committed = BatchCommitted(task.table, outcome.version, tuple(files), rows, time.monotonic() - started)
         self._context.emit(committed)
         return committed
 
-    def _note(self, task: TableTask, batch: PreparedBatch, known: Progress) -> None:
+    def _note(self, task: TableTask, batch: ChangeBatch, known: Progress) -> None:
         """Record files that hold no row and no type (LZ-5.13): the first commit names them, too."""
         self._check_unchanged(task, batch)
         progress = replace(advance(known, batch, 0.0), batch=known.batch)
@@ -315,22 +317,22 @@ class Replayer:
         for diagnostic in batch.diagnostics:
             self._context.emit(DiagnosticRaised(task.table, diagnostic))
 
-    def _applied_by(self, table: TableName, batch: PreparedBatch) -> Applied:
-        return applied_by(batch, self._context.ledger.marks(table, {file.partition for file in batch.files}))
+    def _applied_by(self, table: TableName, batch: ChangeBatch) -> Applied:
+        return applied_by(batch, self._context.ledger.marks(table, {file.landed.partition for file in batch.files}))
 
     def _with_noted(self, table: TableName, applied: Applied) -> Applied:
         """Add to a first commit the files that came before there was a table (LZ-5.13)."""
         files, marks = self._context.ledger.applied(table), self._context.ledger.marks(table)
         return Applied({**files, **applied.files}, {**marks, **applied.marks})
 
-    def _check_unchanged(self, task: TableTask, batch: PreparedBatch) -> None:
+    def _check_unchanged(self, task: TableTask, batch: ChangeBatch) -> None:
         """Check that ROOT is still held, and that neither the folder nor a file of a batch was replaced meanwhile."""
         self._context.check_lock()
         folder = f"{task.zone}/{task.table.folder}"
         here = self._context.storage.stat(folder)
         if not here or not task.listing or here.identity != task.listing.identity:
             raise ConcurrentModification(f"{task.table.folder}: dropped or recreated while it was read")
-        for file in batch.files:
+        for file in islice(task.pending, len(batch.files)):  # as listed
             if not is_unchanged(self._context.storage, folder, file):
                 raise ConcurrentModification(f"{task.table.folder}/{file.path}: replaced while it was read")
 

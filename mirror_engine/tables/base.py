@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from mirror_engine.landing_zone.metadata import Metadata
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile
+    from mirror_engine.landing_zone.listing import LandedFile
     from mirror_engine.landing_zone.progress import Applied, Progress, Segment
     from mirror_engine.landing_zone.schema import TableSchema
 
@@ -69,10 +72,8 @@ class ReadContext:
 class FileRows:
     """One change file, read and found good."""
 
-    path: str  # from the table folder
-    etag: str  # of the content that was read
+    landed: LandedFile  # as it was read
     digest: str  # of its bytes, hex
-    modified_ns: int  # its LastModified
     # typed rows: columns under the table's spelling, in the Arrow type of the table's type, then `MARKER_COLUMN` as
     # int8 (already filled in for marker-free files). Columns the file lacks are absent. Partition columns are there,
     # constant.
@@ -81,11 +82,15 @@ class FileRows:
     has_marker: bool  # whether the file had a marker column
     byte_count: int  # of its data columns (LZ-9.3)
     diagnostics: tuple[Diagnostic, ...] = ()
-    landed_bytes: int = 0  # its size
     # a verified copy, to be added to the table unchanged (LZ-4.19); None where rows are applied
     passthrough: Path | None = None
     reason: str = ""  # why it has none, in words; `""` where that was not looked at
     context: ReadContext = ReadContext()  # of the table after it
+
+    @property
+    def path(self) -> str:
+        """From the table folder."""
+        return self.landed.path
 
     @property
     def row_count(self) -> int:
@@ -94,7 +99,7 @@ class FileRows:
     @property
     def accounted_bytes(self) -> int:
         """What it counts for where a bound is on the bytes of a batch."""
-        return max(self.landed_bytes, self.row_count * MIN_ACCOUNTED_ROW_BYTES)
+        return max(self.landed.size, self.row_count * MIN_ACCOUNTED_ROW_BYTES)
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,9 @@ class ChangeBatch:
     key_columns: tuple[str, ...] = ()
     # the table that its files were read against; None where there was none, or another program's rows do not matter
     snapshot: TableSnapshot | None = field(default=None, compare=False, repr=False)
+    metadata: Metadata = field(default_factory=Metadata)  # by which its files were read
+    diagnostics: tuple[Diagnostic, ...] = ()  # of its files
+    rejected: RejectedFile | None = None  # why the file after the last is not in it, where it broke the protocol
 
     @property
     def passthrough(self) -> tuple[Path, ...]:
@@ -118,6 +126,11 @@ class ChangeBatch:
     @property
     def accounted_bytes(self) -> int:
         return sum(file.accounted_bytes for file in self.files)
+
+    def close(self) -> None:
+        """Release memory and scratch files of its rows. Idempotent."""
+        for file in self.files:
+            file.rows.close()
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,7 @@ FULL = StorageUnavailable("the scratch folder failed: No space left on device")
 
 
 def read_of(file, **more):
-    return FileRows(
-        file.path, file.etag, "", 0, Mock(), {0: 1}, False, 0, landed_bytes=file.size, context=AFTER, **more
-    )
+    return FileRows(file, "", Mock(), {0: 1}, has_marker=False, byte_count=0, context=AFTER, **more)
 
 
 @dataclass
@@ -56,9 +54,8 @@ class Backlog:
         """The numbers of the next batch's files, and whether they are added unchanged; nothing of it is left then."""
         found = self.batches.read(FOLDER, tuple(self.files), self.context, None)
         del self.files[: len(found.files)]
-        self.context = found.batch.files[-1].context
-        assert [file.path for file in found.files] == [file.path for file in found.batch.files]
-        return [int(file.path) for file in found.files], bool(found.batch.passthrough)
+        self.context = found.files[-1].context
+        return [int(file.path) for file in found.files], bool(found.passthrough)
 
     def all(self):
         return [self.next() for _ in iter(lambda: bool(self.files), False)]
@@ -132,7 +129,7 @@ def test_rejected_file_ends_the_batch_before_it():
     backlog = Backlog([5, 5])
     backlog.failures[2] = RejectedFile(diagnose("ME024", "T/2", reason="it is damaged"))
     found = backlog.batches.read(FOLDER, tuple(backlog.files), backlog.context, None)
-    assert ([file.path for file in found.files], found.refusal) == (["1"], backlog.failures[2])
+    assert ([file.path for file in found.files], found.rejected) == (["1"], backlog.failures[2])
 
 
 def test_mixed_backlog_verifies_each_large_file_once():

@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.detection import marks_after
+from mirror_engine.landing_zone.listing import LandedFile
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
@@ -90,7 +91,7 @@ def file_rows(path, schema, names, *rows):
     columns = [pa.array([row[place + 1] for row in rows], kind) for place, (_, kind) in enumerate(fields)]
     markers = pa.array([row[0] for row in rows], pa.int8())
     table = pa.Table.from_arrays([*columns, markers], schema=pa.schema([*fields, (MARKER_COLUMN, pa.int8())]))
-    return FileRows(path, "etag", "digest", 1, TableRows(table), Counter(row[0] for row in rows), True, 0)
+    return FileRows(LandedFile(path, 0, 1, "1"), "digest", TableRows(table), Counter(row[0] for row in rows), True, 0)
 
 
 def passthrough_rows(landed, rows):
@@ -131,7 +132,7 @@ class Scenario:
         self.generation = "g1"
 
     def record(self, *files):
-        applied = {file.path: AppliedFile(file.etag, file.digest, -1, file.row_count, 1) for file in files}
+        applied = {file.path: AppliedFile(file.landed.etag, file.digest, -1, file.row_count, 1) for file in files}
         progress = Progress(self.generation, "1:1", self.batch, self.version, self.keys)
         marks = marks_after({}, applied, in_order=True)
         return BatchRecord("mirror", "anchor", progress, Applied(applied, marks), "T")

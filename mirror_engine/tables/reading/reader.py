@@ -165,16 +165,13 @@ def read_file(
         markers_seen=before.markers_seen or file.marker is not None,
     )
     return FileRows(
-        path=request.file.path,
-        etag=request.file.etag,
+        landed=request.file,
         digest=content_digest,
-        modified_ns=request.file.modified_ns,
         rows=ingested.rows,
         markers=ingested.markers,
         has_marker=file.marker is not None,
         byte_count=ingested.byte_count,
         diagnostics=diagnostics,
-        landed_bytes=request.file.size,
         context=after,
     )
 

@@ -61,7 +61,7 @@ def test_a_table_that_was_not_there_when_a_batch_was_read_takes_none_of_it(write
 def test_files_are_added_unchanged_to_a_new_table_and_to_a_known_one(writer, tmp_path):
     table = Scenario(writer, schema_of("Id", "City:string"), ["Id"])
     first, second = (table.file(table.schema.names, (0, key, "Linz"), (0, 7, "Wels")) for key in (1, 2))
-    second = replace(second, path="second.parquet")
+    second = replace(second, landed=replace(second.landed, path="second.parquet"))
     outcome = table.apply(passthrough_rows(tmp_path, first), passthrough_rows(tmp_path, second))
     assert (outcome.version, outcome.method) == (0, "passthrough")
     assert [met.duplicate_inserts for met in outcome.matches] == [0, 1]

@@ -317,7 +317,7 @@ def test_a_file_written_in_place_before_it_is_read_counts_as_it_is(zone):
     listed, content = zone.lands(parquet(Id=[1])), parquet(Id=[1, 2, 3])
     zone.storage.write_in_place(zone.where(), content)
     read = zone.reads_listed(listed)
-    assert (read.row_count, read.etag) == (3, zone.lists().etag)
+    assert (read.row_count, read.landed.etag) == (3, zone.lists().etag)
     assert read.digest == blake2b(content, digest_size=16).hexdigest()
 
 
