@@ -184,10 +184,10 @@ def history(mirror: Mirror, table: str, limit: int) -> None:
     folder = mirror.delta_folder(table)
     commits = mirror.history(folder, limit=limit or None)
     reference = out.delta_table_json(mirror, folder)
-    more = {"merge_plan": "plan", "passthrough_skipped_because": "passthrough_skipped"}
-    names = ("version", "operation", "files", "rows", "engine", "metrics", "applied_by")
+    names = ("version", "operation", "files", "rows", "engine", "metrics", "applied_by", "passthrough_skipped_because")
     documents = [
-        {**fields_json(entry, *names, **more), "committed_at": iso(entry.timestamp_ms / 1000)} for entry in commits
+        {**fields_json(entry, *names, merge_plan="plan"), "committed_at": iso(entry.timestamp_ms / 1000)}
+        for entry in commits
     ]
     out.report({**reference, "commits": documents}, [history_grid(commits)])
 

@@ -132,4 +132,4 @@ class BatchReader:
                 rows = next(reading)
                 context = rows.context
                 size += rows.accounted_bytes
-                yield replace(rows, reason=reason)
+                yield replace(rows, passthrough_skipped_because=reason)

@@ -94,7 +94,13 @@ def applied_by(batch: ChangeBatch, marks: Mapping[str, Mark]) -> Applied:
     """Return what a batch applies; `marks` are those before it. Version and method are those of its commit."""
     files = {
         file.path: AppliedFile(
-            file.landed.etag, file.digest, -1, file.row_count, file.landed.modified_ns, "", file.reason
+            file.landed.etag,
+            file.digest,
+            -1,
+            file.row_count,
+            file.landed.modified_ns,
+            "",
+            file.passthrough_skipped_because,
         )
         for file in batch.files
     }
@@ -298,7 +304,7 @@ class Replayer:
             external_change_version=meanwhile,
             diagnostics=tally(progress.diagnostics, diagnostics),
         )
-        made = partial(replace, version=outcome.version, applied_by=outcome.method)
+        made = partial(replace, version=outcome.version, applied_by=outcome.applied_by)
         files = {path: made(file) for path, file in applied.files.items()}
         ledger.record(task.table, progress, replace(applied, files=files))
         for diagnostic in diagnostics:

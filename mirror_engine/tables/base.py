@@ -84,7 +84,7 @@ class FileRows:
     diagnostics: tuple[Diagnostic, ...] = ()
     # a verified copy, to be added to the table unchanged (LZ-4.19); None where rows are applied
     passthrough: Path | None = None
-    reason: str = ""  # why it has none, in words; `""` where that was not looked at
+    passthrough_skipped_because: str = ""  # why it has none, in words; `""` where that was not looked at
     context: ReadContext = ReadContext()  # of the table after it
 
     @property
@@ -188,7 +188,7 @@ class Outcome:
 
     version: int
     matches: tuple[MatchCounts, ...] = ()  # per file of the batch, in order
-    method: str = ""  # how its files were applied: `passthrough`, `append`, `merge`; `""` where no row changed
+    applied_by: str = ""  # how its files were applied: `passthrough`, `append`, `merge`; `""` where no row changed
 
 
 class DeltaWriter(Protocol):
@@ -305,10 +305,10 @@ class HistoryEntry:
     plan: str = ""  # how the batch was merged, in words; `""` where there was no choice
     applied_by: str = ""  # how its files got there: `passthrough`, `append`, `merge`; `""` where no row did
     # why files were not added unchanged, in words, by path
-    passthrough_skipped: Mapping[str, str] = field(default_factory=dict)
+    passthrough_skipped_because: Mapping[str, str] = field(default_factory=dict)
 
 
-def with_method(record: BatchRecord, method: str) -> BatchRecord:
-    """The record with the method by which its files are applied."""
-    files = {path: replace(file, applied_by=method) for path, file in record.applied.files.items()}
+def with_applied_by(record: BatchRecord, applied_by: str) -> BatchRecord:
+    """The record with how its files are applied."""
+    files = {path: replace(file, applied_by=applied_by) for path, file in record.applied.files.items()}
     return replace(record, applied=replace(record.applied, files=files))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from mirror_engine.errors import CommitConflict, CommitFailed, TableDamaged
-from mirror_engine.tables.base import DeltaWriter, Outcome, with_method
+from mirror_engine.tables.base import DeltaWriter, Outcome, with_applied_by
 from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import add_parts, create_table, create_with_files, evolve, record_only
 from mirror_engine.tables.log.durability import make_durable
@@ -111,14 +111,14 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             refuse_repeated(table, record, log.table.transaction_version(record.application))
         apply = self._add_files if batch.passthrough else self._apply_rows
         since = log.version if log else -1
-        method, matches = apply(table, batch, record, log)
+        applied_by, matches = apply(table, batch, record, log)
         # commits of other programs since the last one are not known to be on disk
         self.make_durable(table, min(record.progress.delta_version, since))
         wanted = record.application, record.progress.batch, record.files
         for version, commit in commits_after(folder, since):
             made = from_metadata(commit.metadata)
             if made and (made.application, made.progress.batch, made.files) == wanted:
-                return Outcome(version, matches, method)
+                return Outcome(version, matches, applied_by)
         # Delta ignores a transaction that it knows
         raise CommitConflict(f"{table}: another writer committed this batch", "The next cycle reads the table again.")
 
@@ -137,20 +137,20 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             if not changes.rows:
                 record_only(log, record)
                 return "", changes.match_counts
-            method = "merge" if changes.matches else "append"
-            record = with_method(record, method)
+            applied_by = "merge" if changes.matches else "append"
+            record = with_applied_by(record, applied_by)
             if changes.is_data:
                 parts = sorted(part for part in changes.folder.iterdir() if isinstance(part, Path))  # made here
                 add_parts(table, log, batch.schema, parts, record)
             else:
                 self.merge(table, log, batch, changes, record)
-            return method, changes.match_counts
+            return applied_by, changes.match_counts
 
     def _add_files(
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         """Add passthrough files to a table, or create it with them."""
-        matches, record = count_duplicates(batch, log), with_method(record, "passthrough")
+        matches, record = count_duplicates(batch, log), with_applied_by(record, "passthrough")
         if log is None:
             folder = self.path(table)
             _refuse_misread(table, folder)

@@ -88,7 +88,7 @@ class Zone:
         with self.mirror() as mirror:
             commits = mirror.history("T")
         return {
-            path: f"{commit.applied_by} {commit.passthrough_skipped.get(path, '')}".strip()
+            path: f"{commit.applied_by} {commit.passthrough_skipped_because.get(path, '')}".strip()
             for commit in commits
             for path in commit.files
         }

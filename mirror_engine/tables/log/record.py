@@ -122,7 +122,7 @@ def history_entry(version: int, commit: Mapping[str, Any]) -> HistoryEntry:
         metrics={name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
         plan=record.plan if record else "",
         applied_by=next((file.applied_by for file in applied.values()), ""),
-        passthrough_skipped={
+        passthrough_skipped_because={
             path: file.passthrough_skipped_because for path, file in applied.items() if file.passthrough_skipped_because
         },
     )

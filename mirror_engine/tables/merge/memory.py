@@ -14,7 +14,7 @@ import pyarrow as pa
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
 from mirror_engine.tables.arrow_types import arrow_schema
-from mirror_engine.tables.base import DeltaWriter, MatchCounts, Outcome, TableSnapshot, with_method
+from mirror_engine.tables.base import DeltaWriter, MatchCounts, Outcome, TableSnapshot, with_applied_by
 from mirror_engine.tables.log.record import (
     creation_record,
     from_metadata,
@@ -120,20 +120,20 @@ class MemoryDeltaWriter(InProcessWriter):
                 refuse_repeated(table, record, last.transactions.get(record.application))
             rows, matches = _replayed(last.rows, batch)
             marked = {marker for file in batch.files for marker, count in file.markers.items() if count}
-            method = "passthrough" if batch.passthrough else "merge" if marked - {0} else "append" if marked else ""
+            applied_by = "passthrough" if batch.passthrough else "merge" if marked - {0} else "append" if marked else ""
             transactions = {**last.transactions, record.application: record.progress.batch}
             self._tables[table] = [
                 *commits,
                 _Commit(
                     batch.schema,
                     rows,
-                    to_metadata(with_method(record, method)),
-                    "MERGE" if method == "merge" else "WRITE" if commits else "CREATE TABLE",
+                    to_metadata(with_applied_by(record, applied_by)),
+                    "MERGE" if applied_by == "merge" else "WRITE" if commits else "CREATE TABLE",
                     now_ms(),
                     transactions,
                 ),
             ]
-            return Outcome(len(commits), matches, method)
+            return Outcome(len(commits), matches, applied_by)
 
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None

@@ -177,7 +177,7 @@ def test_files_added_unchanged_are_inserts_of_the_feed(local, tmp_path, is_known
     table.batch += 1
     added = passthrough_rows(tmp_path, table.file(SIMPLE.names, (0, 1, "Linz"), (0, 2, "Wels")))
     outcome = local.apply("dbo/T", ChangeBatch((added,), SIMPLE, ("Id",)), table.record(added))
-    assert outcome.method == "passthrough"
+    assert outcome.applied_by == "passthrough"
     said, _ = net_changes([], [(0, 1, "Linz"), (0, 2, "Wels")], SIMPLE.names, ["Id"])
     assert read_by_deltalake(folder_of(table)) == {outcome.version: said}
 

@@ -63,7 +63,7 @@ def test_files_are_added_unchanged_to_a_new_table_and_to_a_known_one(writer, tmp
     first, second = (table.file(table.schema.names, (0, key, "Linz"), (0, 7, "Wels")) for key in (1, 2))
     second = replace(second, landed=replace(second.landed, path="second.parquet"))
     outcome = table.apply(passthrough_rows(tmp_path, first), passthrough_rows(tmp_path, second))
-    assert (outcome.version, outcome.method) == (0, "passthrough")
+    assert (outcome.version, outcome.applied_by) == (0, "passthrough")
     assert [met.duplicate_inserts for met in outcome.matches] == [0, 1]
     state = writer.snapshot("dbo/T")
     assert (state.version, state.record_version, state.record.files) == (0, 0, (first.path, second.path))
@@ -348,7 +348,7 @@ def test_random_changes_of_all_types_leave_equal_rows_with_every_engine(writer, 
         rows = [(choose.choice((0, 1, 2, 4)), *map(choose.choice, cells), number) for number in range(count)]
         outcomes = [table.change(*rows) for table in tables]
         assert outcomes[0].matches == outcomes[1].matches
-    assert outcomes[0].method == "merge"
+    assert outcomes[0].applied_by == "merge"
     found, expected = (table.writer.rows(table.table).to_pylist() for table in tables)
     assert same_rows(found, expected)
 
