@@ -290,6 +290,7 @@ class Replayer:
         said = replace(progress, rejection=None, diagnostics={})
         record = BatchRecord(ledger.mirror, task.root_identity, said, recorded, task.table.folder)
         outcome = context.writer.apply(context.delta_folder(task.table), batch, record)
+        batch.close()  # on a full disk the ledger needs the room
         meanwhile = latest_external_change(context, task.table, progress)  # between the check and the commit
         diagnostics = [*batch.diagnostics]
         for file, matches in zip(batch.files, outcome.matches, strict=False):
