@@ -245,9 +245,9 @@ class Replayer:
         files = self._next_files(task)
         folder = LandedFolder(task.zone, task.table, step.metadata)
         batch = self._batches.read(folder, files, _read_context(known, state), state)
-        repeated = _repeats(self._context, task.table, batch.files)
-        batch = replace(batch, diagnostics=(*batch.diagnostics, *repeated))
         try:
+            repeated = _repeats(self._context, task.table, batch.files)
+            batch = replace(batch, diagnostics=(*batch.diagnostics, *repeated))
             committed = self._commit(task, batch, known, started) if batch.files else None
         except CommitFailed as error:
             self._count_refusal(task, error, batch.files[-1].path)
@@ -282,7 +282,10 @@ class Replayer:
         context, ledger = self._context, self._context.ledger
         self._check_unchanged(task, batch)
         context.emit(CommitStarted(task.table, len(batch.files)))
-        known = replace(known, segments=segments.up_to_date(context, task.table, known, task.listing))
+        named = segments.up_to_date(context, task.table, known, task.listing)
+        if named != known.segments:  # noted at once: a commit that fails again and again writes no further ones
+            known = replace(known, segments=named)
+            ledger.record(task.table, known)
         progress = advance(known, batch, context.clock())
         progress = replace(progress, external_change_version=latest_external_change(context, task.table, known))
         applied = self._applied_by(task.table, batch)
