@@ -6,16 +6,18 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
+import requests as http
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.core.pipeline.policies import RetryPolicy
+from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobServiceClient, LocationMode
 from azure.storage.filedatalake import DataLakeServiceClient
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.base import Entry, Kind, joined, no_file_path, parts_of
 from mirror_engine.storage.listing import StoreStorage
-from mirror_engine.storage.remote import login_failure, unavailable
+from mirror_engine.storage.remote import MAX_CONNECTIONS, login_failure, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,8 +61,7 @@ class DatalakeStorage(StoreStorage):
             "retry_policy": _Retries(
                 retry_total=5, retry_backoff_factor=0.4, retry_backoff_max=30, timeout=RETRY_SECONDS
             ),
-            "connection_timeout": 10,
-            "read_timeout": 60,
+            "transport": _transport(),
             "raw_request_hook": lambda request: requests.add(_kind(request)),
             "max_single_put_size": SINGLE_REQUEST_BYTES,
             "max_single_get_size": SINGLE_REQUEST_BYTES,
@@ -223,6 +224,14 @@ class DatalakeStorage(StoreStorage):
             raise unavailable(self._url, path, operation, status, code) from None
         except (AzureError, ValueError):  # of an answer without a store's headers
             raise unavailable(self._url, path, operation, 0) from None
+
+
+def _transport() -> RequestsTransport:
+    """Return a transport that keeps as many connections as there may be requests; Azure's own keeps ten."""
+    session = http.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, http.adapters.HTTPAdapter(pool_maxsize=MAX_CONNECTIONS))
+    return RequestsTransport(session=session, connection_timeout=10, read_timeout=60)
 
 
 class _Retries(RetryPolicy[Any, Any]):

@@ -24,7 +24,7 @@ from urllib3.util import Retry
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.base import Entry, Kind, no_file_path, parts_of
 from mirror_engine.storage.listing import FULL_PAGE, StoreStorage, folder_entry
-from mirror_engine.storage.remote import NO_CREDENTIAL, PRECONDITION, login_failure, unavailable
+from mirror_engine.storage.remote import MAX_CONNECTIONS, NO_CREDENTIAL, PRECONDITION, login_failure, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -219,7 +219,9 @@ class S3Storage(ObjectStorage):
         self._session.auth = lambda request: request  # nothing of ~/.netrc: the URL is signed
         self._authorities = ssl.get_default_verify_paths().cafile or True  # SSL_CERT_FILE or the system's, as obstore
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=32, max_retries=RETRIED))
+            self._session.mount(
+                scheme, requests.adapters.HTTPAdapter(pool_maxsize=MAX_CONNECTIONS, max_retries=RETRIED)
+            )
 
     def remove(self, path: str, etag: str = "") -> None:
         status, code = self._delete_signed(path, {"If-Match": f'"{etag}"'} if etag else {})

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FIRST_BYTES = 1024 * 1024  # read when a file is opened: most change files are whole then
 MAX_AHEAD_BYTES = 16 * 1024 * 1024  # read ahead at most, of a file that is read from one end to the other
 TAIL_BYTES = 64 * 1024  # read together at a file's end: a Parquet footer
+MAX_CONNECTIONS = 64  # kept to one host: `REQUESTS` of each of four workers
 
 PRECONDITION = 412  # the status of a request whose condition does not hold
 NO_CREDENTIAL = "NoCredential"  # our own code: none was found, so that nothing was asked
