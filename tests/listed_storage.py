@@ -10,6 +10,8 @@ from mirror_engine.storage.listing import StoreStorage
 class ListedStorage(MemoryStorage, StoreStorage):
     """`calls` has what was asked; `begins_after` as the store can."""
 
+    is_store = True
+
     def __init__(self, *, begins_after=True, page_size=1000):
         MemoryStorage.__init__(self)
         StoreStorage.__init__(self, None, None)

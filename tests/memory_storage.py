@@ -33,6 +33,8 @@ class MemoryStorage:
         clock: nanoseconds since 1970; gives LastModified.
     """
 
+    is_store = False
+
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
         self._births = count(1)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
 from mirror_engine.landing_zone.partitions import MAX_DEPTH
-from mirror_engine.storage.base import Entry, Kind
+from mirror_engine.storage.base import Entry, Kind, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
 
     from mirror_engine.config import Config
@@ -94,14 +94,13 @@ class Janitor:
                 is_sweep, table.swept_at = False, self.clock()
         # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
         applied = () if table.is_unusable else processed(listing, known)
-        moved = [file.path for file in applied if self._archive(folder, first, file)]
+        are_moved = at_once(self.storage, lambda file: self._archive(folder, first, file), applied)
+        moved = [file.path for file, is_moved in zip(applied, are_moved, strict=True) if is_moved]
         if moved or is_sweep:
             ready = moved
             if first != last:  # what was in the first archive before goes on
                 ready = [path for path, _ in self._archived(first, "") if path not in moved]
-                for path in ready:
-                    self.check_lock()
-                    self.storage.move(f"{first}/{path}", f"{last}/{path}")
+                self._for_each(ready, lambda path: self.storage.move(f"{first}/{path}", f"{last}/{path}"))
             times = (table.moved or {}) | dict.fromkeys(ready, self.clock())
             if is_sweep or table.moved is None:
                 is_long = self._expire(last, times) > MAX_LISTED
@@ -120,6 +119,16 @@ class Janitor:
         applied = Entry(file.name, Kind.FILE, file.size, file.modified_ns, file.identity)
         return self.storage.move(f"{folder}/{file.path}", f"{archive}/{file.path}", applied)
 
+    def _for_each(self, paths: Iterable[str], change: Callable[[str], object]) -> None:
+        """Move or delete files, each after a check of the lock."""
+
+        def checked(path: str) -> None:
+            self.check_lock()
+            change(path)
+
+        for _ in at_once(self.storage, checked, paths):
+            pass
+
     def _expire(self, folder: str, moved: Mapping[str, float]) -> int:
         """Update the info file, and delete expired files (LZ-8.2, LZ-8.3); returns how many files stay.
 
@@ -131,11 +140,9 @@ class Janitor:
         now = self.clock()
         ready = {path: min(before.get(path, now), now) for path in archived}  # publishers may write any time into it
         ready.update({path: since for path, since in moved.items() if path in archived})
-        due = [path for path, since in ready.items() if now - since >= self.config.delete_processed_after_seconds]
-        for path in due:
-            self.check_lock()
-            self.storage.delete(f"{folder}/{path}")
-            del ready[path]
+        due = {path for path, since in ready.items() if now - since >= self.config.delete_processed_after_seconds}
+        self._for_each(due, lambda path: self.storage.delete(f"{folder}/{path}"))
+        ready = {path: since for path, since in ready.items() if path not in due}
         if ready != before:
             files = [
                 {"name": path, "readyAtUtc": datetime.fromtimestamp(since, tz=timezone.utc).strftime(_TIME_FORM)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import StorageUnavailable
@@ -30,7 +31,7 @@ from mirror_engine.landing_zone.names import (
     schema_of,
 )
 from mirror_engine.landing_zone.partitions import MAX_DEPTH, parse_name
-from mirror_engine.storage.base import Entry, Kind, joined
+from mirror_engine.storage.base import Entry, Kind, at_once, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +107,11 @@ class Poller:
             raise StorageUnavailable(f"{scan.zone}: disappeared during the scan", "Check the mount of ROOT.")
         for entry in entries:
             self._add(scan, entry)
-        tables = [listing for name in sorted(scan.tables, key=ownership_order) if (listing := self._table(scan, name))]
+        names = sorted(scan.tables, key=ownership_order)
+        found = list(at_once(self._view, partial(self._table, scan), names))
+        for name in (name for name, listing in zip(names, found, strict=True) if listing is None):
+            scan.leave_out(name.folder)
+        tables = [listing for listing in found if listing]
         self._scanned = {name: scanned for name, scanned in self._scanned.items() if name in scan.tables}
         if (count := len(scan.tables)) >= MAX_FABRIC_TABLES:  # Fabric already speaks of the 1,000th (LZ-7.10)
             is_beyond = self._strict and count > MAX_FABRIC_TABLES
@@ -163,14 +168,11 @@ class Poller:
                 scan.tables[TableName(schema, entry.name)] = entry
 
     def _table(self, scan: _Scan, name: TableName) -> TableListing | None:
-        """List a table folder in one state, reading again only what changed since the last scan."""
+        """List a table folder in one state, reading again only what changed; None where that cannot be done."""
         try:
-            listing = self._unchanging(scan.zone, name, scan.tables[name])
+            return self._unchanging(scan.zone, name, scan.tables[name])
         except StorageUnavailable:
-            listing = None
-        if listing is None:
-            scan.leave_out(name.folder)
-        return listing
+            return None
 
     def _unchanging(self, zone: str, name: TableName, entry: Entry) -> TableListing | None:
         """List a table folder; None where it disappeared, or changed during each scan."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ from mirror_engine.errors import TableDamaged, TransientError
 from mirror_engine.events import DiagnosticRaised, ProgressRebuilt
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.storage.base import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import TableSnapshot
 
 REMOVED = "its Delta table was removed, and only change files in its folder are read again"
+_taking_over = threading.Lock()  # folders are read at once, and both properties come from one
 
 
 @dataclass(frozen=True)
@@ -85,15 +88,20 @@ def rescan(context: EngineContext, found: DeltaFolders, in_progress: Iterable[Ta
 
 
 def _read(context: EngineContext, folders: Iterable[str]) -> DeltaFolders:
-    foreign, damaged, unread = set(), {}, {}
-    for folder in folders:
+    def read(folder: str) -> None:
         try:
             if not _reconcile_folder(context, folder):
                 foreign.add(folder)
-        except TableDamaged as error:  # noqa: PERF203 - one try per folder is the purpose
+        except TableDamaged as error:
             damaged[folder] = error
         except TransientError as error:
             unread[folder] = error
+
+    foreign: set[str] = set()
+    damaged: dict[str, TableDamaged] = {}
+    unread: dict[str, TransientError] = {}
+    for _ in at_once(context.storage, read, sorted(folders)):
+        pass
     return DeltaFolders(frozenset(foreign), damaged, unread)
 
 
@@ -107,9 +115,10 @@ def _reconcile_folder(context: EngineContext, folder: str) -> bool:
         return True
     if state.record:
         # an empty ledger takes over the identity of the mirror
-        for name, value in ((MIRROR, state.record.mirror), (ROOT_IDENTITY, state.record.root_identity)):
-            if not context.ledger.get_property(name):
-                context.ledger.set_property(name, value)
+        with _taking_over:
+            for name, value in ((MIRROR, state.record.mirror), (ROOT_IDENTITY, state.record.root_identity)):
+                if not context.ledger.get_property(name):
+                    context.ledger.set_property(name, value)
     owner = owner_of(context, folder, state)
     if owner:
         reconcile(context, owner, state)

@@ -23,6 +23,7 @@ from mirror_engine.monitoring.words import (
     notes,
     table_json,
 )
+from mirror_engine.storage.base import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -207,14 +208,15 @@ def mirror_status(  # noqa: PLR0913 - independent facts
     next_scan = ledger.get_property(NEXT_POLL) if engine_running else None
     requests = ledger.get_property(SCAN_REQUESTS) if engine_running else None
     fabric = context.writer if isinstance(context.writer, FabricTables) else None
-    tables = tuple(
-        replace(
-            table_status(context, plan, files.get(table, ()), file),
+
+    def status_of(table: TableName) -> TableStatus:
+        return replace(
+            table_status(context, plans[table], files.get(table, ()), file),
             last_failure=failures.get(table.folder),
             **(fabric.words(table) if fabric else {}),
         )
-        for table, plan in plans.items()
-    )
+
+    tables = tuple(at_once(context.storage, status_of, plans))
     return MirrorStatus(
         str(root),
         zone.folder if zone.identity else "",

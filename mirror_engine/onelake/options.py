@@ -101,6 +101,7 @@ class EngineView:
     storage: Storage
     delays: VisibilityDelays
     item: str
+    is_store = False
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         path = joined(self.item, folder)

@@ -48,6 +48,8 @@ class StoreStorage(Storage):
         requests: counts what is sent.
     """
 
+    is_store = True
+
     def __init__(self, url: StoreUrl, requests: Requests) -> None:
         self._url, self._requests = url, requests
         self._by_folder = 0  # scans still to be made by single folders
@@ -129,6 +131,8 @@ class Listing(ReadOnly):
     Attributes:
         folders: what each listed folder contains by name; None for one that is absent.
     """
+
+    is_store = True
 
     def __init__(self, store: StoreStorage, top: str) -> None:
         self._store, self._top = store, top

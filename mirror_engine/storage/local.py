@@ -174,6 +174,8 @@ class LocalStorage:
     dies while writing may leave a file `.mirror-engine-*`; it may be deleted.
     """
 
+    is_store = False
+
     def __init__(self, root: Path) -> None:
         self._root = root
 

@@ -48,7 +48,7 @@ class ZoneView(ReadOnly):
     """
 
     def __init__(self, storage: Storage, mapping: Mapping[str, Source | None] | None = None) -> None:
-        self._storage = storage
+        self._storage, self.is_store = storage, storage.is_store
         self._mapping = mapping or {}
         self._names: dict[str, set[str]] = {}  # of mapped entries, by folder
         for path, source in self._mapping.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from memory_storage import MemoryStorage
 from mirror_engine.config import Config
 from mirror_engine.engine import janitor
 from mirror_engine.engine.janitor import Janitor
+from mirror_engine.errors import RootLocked
 from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
@@ -66,13 +68,20 @@ def numbered(*numbers):
     return [f"{number:020d}.parquet" for number in numbers]
 
 
-def test_once_root_is_lost_no_further_file_is_moved():
-    zone, looks = Zone(), iter([None])
-    zone.land(*numbered(1, 2, 3))
-    zone.janitor = Janitor(zone.storage, Config(), lambda: zone.now, lambda: next(looks))
-    with pytest.raises(StopIteration):
-        zone.clean(*numbered(1, 2, 3))
-    assert zone.names(f"{ZONE}/Orders") == [*numbered(2, 3), "_FilesReadyToDelete"]
+@pytest.mark.parametrize("is_store", [False, True])
+def test_once_root_is_lost_no_further_file_is_moved(is_store):
+    zone, checks = Zone(), itertools.count(1)
+    zone.storage.is_store = is_store  # many are moved at once
+    zone.land(*numbered(*range(1, 40)))
+
+    def check_lock():
+        if next(checks) > 5:
+            raise RootLocked("the lease was lost")
+
+    zone.janitor = Janitor(zone.storage, Config(), lambda: zone.now, check_lock)
+    with pytest.raises(RootLocked):
+        zone.clean(*numbered(*range(1, 40)))
+    assert len(zone.names(f"{ZONE}/Orders/_FilesReadyToDelete")) == 5
 
 
 @pytest.mark.parametrize("listed", ["before", "after"])

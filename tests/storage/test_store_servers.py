@@ -12,6 +12,7 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import TABLES, ZONE
 from mirror_engine.storage import stores
+from mirror_engine.storage.base import REQUESTS, at_once
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.table_path import StorePath
 from mirror_engine.tables.log.tables_folder import TablesFolder
@@ -91,3 +92,11 @@ def test_a_body_that_follows_its_head_through_the_proxy_waits_for_no_acknowledge
             storage.write(f"{ZONE}/T/{number}", b"x" * 1000)
             seconds.append(time.perf_counter() - begun)
     assert min(seconds[10:]) < 0.03
+
+
+def test_requests_at_once_keep_their_connections(store, caplog):
+    storage = stores.open_storage(store.new_root())
+    storage.write("Files/a", b"x")
+    for _ in range(2):
+        assert all(at_once(storage, storage.stat, ["Files/a"] * 4 * REQUESTS))
+    assert not [record for record in caplog.records if "pool" in record.getMessage()]

@@ -23,6 +23,7 @@ from deltalake.exceptions import DeltaError
 
 from mirror_engine.errors import RESTORE_HELP, CommitConflict, StorageUnavailable, TableDamaged, UsageError, is_panic
 from mirror_engine.landing_zone.schema import Column, TableSchema
+from mirror_engine.storage.base import REQUESTS
 from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_schema
 from mirror_engine.tables.base import TableSnapshot
@@ -36,7 +37,7 @@ from mirror_engine.tables.log.record import (
     read_commit,
 )
 from mirror_engine.tables.log.statistics import may_hold
-from mirror_engine.tables.log.table_path import LOG_FOLDER, REQUESTS, StorePath, parquet_source
+from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, parquet_source
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, commits_from, is_table, plain_folder
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, cast
 
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.storage.base import REQUESTS
 from mirror_engine.storage.remote import RangedReader
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import hadoop_url, object_store, open_storage
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
 
 LOG_FOLDER = "_delta_log"
-REQUESTS = 16  # to a store, at once
 MAX_KEPT = 4  # commits of a log that are read more than once: the newest
 
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import RootLocked, StorageUnavailable, TransientError, UsageError
+from mirror_engine.storage.base import REQUESTS
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.table_path import LOG_FOLDER, REQUESTS, StorePath, table_path
+from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, table_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -149,13 +150,13 @@ class TablesReadOnce:
         self._writer = writer
         self.tables = functools.cache(writer.tables)
         self._snapshots: dict[str, TableSnapshot | TransientError | None] = {}
-        self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}  # by table: several are read at once
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - every other method of `DeltaWriter`
         return getattr(self._writer, name)
 
     def snapshot(self, table: str) -> TableSnapshot | None:
-        with self._lock:
+        with self._locks.setdefault(table, threading.Lock()):
             if table not in self._snapshots:
                 try:
                     self._snapshots[table] = self._writer.snapshot(table)

@@ -18,12 +18,12 @@ from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProp
 from deltalake.exceptions import DeltaError
 
 from mirror_engine.errors import CommitFailed
+from mirror_engine.storage.base import REQUESTS
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, merge_schema
 from mirror_engine.tables.log.commit import commit_properties, committing, meaning, record_only
 from mirror_engine.tables.log.snapshot import read_footer
-from mirror_engine.tables.log.table_path import REQUESTS
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE
 from mirror_engine.tables.writer import LocalDeltaWriter, record_again
 

@@ -1,0 +1,54 @@
+"""A ROOT in a store whose requests take their time, and are counted."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from obstore.store import LocalStore
+
+from mirror_engine.storage.object_store import ObjectStorage
+from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+
+REQUEST_SECONDS = 0.02
+
+
+class SlowRequests(Requests):
+    """Counts requests, each of which takes `REQUEST_SECONDS`, and how many are under way at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.most, self._now, self._turn = 0, 0, threading.Lock()
+
+    def add(self, kind, number=1):
+        super().add(kind, number)
+        with self._turn:
+            self._now += 1
+            self.most = max(self.most, self._now)
+        time.sleep(REQUEST_SECONDS * number)
+        with self._turn:
+            self._now -= 1
+
+    @property
+    def total(self):
+        return sum(self.by_kind().values())
+
+
+def slow_store(root):
+    """ROOT as S3 has it, at `REQUEST_SECONDS` a request; its requests."""
+    requests = SlowRequests()
+    return ObjectStorage(StoreUrl("s3", "bucket", ""), LocalStore(root, automatic_cleanup=True), requests), requests
+
+
+class SlowLogs(MemoryDeltaWriter):
+    """The memory writer; a log takes one request."""
+
+    def __init__(self):
+        super().__init__()
+        self.requests = SlowRequests()
+
+    def snapshot(self, table):
+        self.requests.add("read")
+        return super().snapshot(table)

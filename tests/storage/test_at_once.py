@@ -1,0 +1,55 @@
+"""Calls to a store that run at once: their order, errors, number and end."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from memory_storage import MemoryStorage
+
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.storage.base import REQUESTS, at_once
+
+
+@pytest.fixture
+def store():
+    storage = MemoryStorage()
+    storage.is_store = True
+    return storage
+
+
+def test_results_are_in_order_on_a_disk_and_in_a_store(store):
+    assert list(at_once(MemoryStorage(), str, range(50))) == list(at_once(store, str, range(50)))
+    assert list(at_once(store, str, [])) == []
+
+
+def test_so_many_calls_run_at_once_in_a_store_alone(store):
+    all_here = threading.Barrier(REQUESTS, timeout=20)
+    assert len(list(at_once(store, lambda _: all_here.wait(), range(REQUESTS)))) == REQUESTS
+    threads = set(at_once(MemoryStorage(), lambda _: threading.current_thread(), range(3)))
+    assert threads == {threading.current_thread()}
+
+
+def test_no_more_are_ahead_than_may_run_at_once(store):
+    begun = []
+    results = at_once(store, begun.append, range(100))
+    assert begun == []
+    next(results)
+    results.close()
+    assert len(begun) <= REQUESTS
+
+
+@pytest.mark.parametrize("is_store", [False, True])
+@pytest.mark.parametrize("error", [StorageUnavailable("gone"), StopIteration()])
+def test_an_error_comes_where_its_result_would(store, is_store, error):
+    store.is_store = is_store
+
+    def call(number):
+        if number == 3:
+            raise error
+        return number
+
+    results = at_once(store, call, range(100))
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises((StorageUnavailable, RuntimeError)):
+        next(results)
