@@ -52,8 +52,11 @@ class MemoryStorage:
         node = self._nodes.get(parts_of(path))
         return node and node.entry
 
-    def open(self, path: str) -> BinaryIO:
-        return io.BytesIO(self._file(path).content)
+    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
+        file = self._file(path)
+        if only and file.entry.identity != only.identity:
+            raise FileNotFoundError(path)
+        return io.BytesIO(file.content)
 
     def write(self, path: str, content: bytes) -> None:
         self.put(path, content)

@@ -173,8 +173,8 @@ class BadSector(LocalStorage):
         super().__init__(root)
         self.bad, self.count = bad, 0
 
-    def open(self, path):
-        with super().open(path) as file:
+    def open(self, path, only=None):
+        with super().open(path, only) as file:
             return io.BufferedReader(_Sectors(self, path, file.read()))
 
 

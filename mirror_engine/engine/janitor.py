@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
 from mirror_engine.landing_zone.partitions import MAX_DEPTH
-from mirror_engine.storage.base import Entry, Kind, at_once
+from mirror_engine.storage.base import Kind, at_once, entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import FolderProgress, Progress
-    from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.base import Entry, Storage
 
 SECONDS_BETWEEN_SWEEPS = 3600.0
 MAX_LISTED = 1000  # archived files that are listed after each move; more of them once a sweep
@@ -116,8 +116,7 @@ class Janitor:
     def _archive(self, folder: str, archive: str, file: LandedFile) -> bool:
         """Archive one file, unless it was replaced meanwhile (LZ-8.5)."""
         self.check_lock()
-        applied = Entry(file.name, Kind.FILE, file.size, file.modified_ns, file.identity)
-        return self.storage.move(f"{folder}/{file.path}", f"{archive}/{file.path}", applied)
+        return self.storage.move(f"{folder}/{file.path}", f"{archive}/{file.path}", entry_of(file))
 
     def _for_each(self, paths: Iterable[str], change: Callable[[str], object]) -> None:
         """Move or delete files, each after a check of the lock."""

@@ -31,7 +31,7 @@ from mirror_engine.landing_zone.names import (
     schema_of,
 )
 from mirror_engine.landing_zone.partitions import MAX_DEPTH, parse_name
-from mirror_engine.storage.base import Entry, Kind, at_once, joined
+from mirror_engine.storage.base import Entry, Kind, at_once, joined, look_again
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,20 +51,14 @@ def landed_file(path: str, entry: Entry) -> LandedFile:
     return LandedFile(path, entry.size, entry.modified_ns, entry.identity, entry.replaced)
 
 
-def is_unchanged(storage: Storage, folder: str, file: LandedFile) -> bool:
-    """Whether a file of a table folder (from ROOT) is still the one that was listed; raises `StorageUnavailable`."""
-    entry = storage.stat(f"{folder}/{file.path}")
-    return entry is not None and landed_file(file.path, entry) == file
-
-
 def read_unchanged(storage: Storage, path: str, entry: Entry) -> bytes | None:
     """Return a file of at most `MAX_BYTES`, or one byte more; None where it is no longer the listed one."""
     try:
-        with storage.open(path) as file:
+        with storage.open(path, entry) as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return None
-    return content if storage.stat(path) == entry else None
+    return content if look_again(storage, path, entry) == entry else None
 
 
 def _ignored_in_table(entry: Entry, path: str) -> str | None:

@@ -22,7 +22,6 @@ from mirror_engine.engine.planner import (
     Step,
     attempt_of,
 )
-from mirror_engine.engine.poller import is_unchanged
 from mirror_engine.engine.recovery import is_as_recorded, latest_external_change, reconcile
 from mirror_engine.errors import CommitConflict, CommitFailed, ConcurrentModification, ScratchFailed
 from mirror_engine.events import (
@@ -39,6 +38,7 @@ from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, dia
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Mark, Progress, Rejection
+from mirror_engine.storage.base import changed_file
 from mirror_engine.tables.base import BatchRecord, ReadContext
 from mirror_engine.tables.reading.request import LandedFolder
 
@@ -338,13 +338,13 @@ class Replayer:
     def _check_unchanged(self, task: TableTask, batch: ChangeBatch) -> None:
         """Check that ROOT is still held, and that neither the folder nor a file of a batch was replaced meanwhile."""
         self._context.check_lock()
-        folder = f"{task.zone}/{task.table.folder}"
-        here = self._context.storage.stat(folder)
+        storage, folder = self._context.storage, f"{task.zone}/{task.table.folder}"
+        here = storage.stat(folder)
         if not here or not task.listing or here.identity != task.listing.identity:
             raise ConcurrentModification(f"{task.table.folder}: dropped or recreated while it was read")
-        for file in islice(task.pending, len(batch.files)):  # as listed
-            if not is_unchanged(self._context.storage, folder, file):
-                raise ConcurrentModification(f"{task.table.folder}/{file.path}: replaced while it was read")
+        files = list(islice(task.pending, len(batch.files)))  # as listed
+        if changed := changed_file(storage, folder, files, len(task.listing.files)):
+            raise ConcurrentModification(f"{task.table.folder}/{changed.path}: replaced while it was read")
 
     def _count_refusal(self, task: TableTask, error: CommitFailed, last: str) -> None:
         """Halt a table whose commit is refused again and again in the same words (LZ-4.20); before, raise the error."""

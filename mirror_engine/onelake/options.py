@@ -127,13 +127,13 @@ class EngineView:
         entry = None if self._is_hidden(path) else self.storage.stat(path)
         return entry and self.delays.with_replaced(joined(self.item, path), entry)
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
         if deleted := self._deleted(path):
             content = deleted.contents.get(joined(self.item, path))
             if content is not None:
                 return io.BytesIO(content)
         elif not self._is_hidden(path):
-            return self.storage.open(path)
+            return self.storage.open(path, only)
         raise FileNotFoundError(path)
 
     def write(self, path: str, content: bytes) -> None:

@@ -12,13 +12,16 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
     from concurrent.futures import Future
+
+    from mirror_engine.landing_zone.listing import LandedFile
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 REQUESTS = 16  # to a store, at once: enough to hide 20 ms a request behind the work of one core
+PAGE = 1000  # entries that a store lists by one request: S3's, the smallest
 NO_IDENTITY = "-"  # of a folder in a store without folders, S3 or GCS: nothing follows from it
 
 
@@ -72,13 +75,14 @@ class Storage(Protocol):
     def stat(self, path: str) -> Entry | None:
         """Look up one entry; None where it is absent. A symbolic link is `OTHER`."""
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
         """Open a regular file as a seekable reader, which reads no other file if the path is replaced.
 
-        A read that fails raises `StorageUnavailable`, too, as one of a replaced file does in a store.
+        A read that fails raises `StorageUnavailable`, too, as one of a replaced file does in a store. There all reads
+        are of one version; on a disk a file may be written in place meanwhile: see `look_again`.
 
         Raises:
-            FileNotFoundError: there is no regular file.
+            FileNotFoundError: there is no regular file, or it has another identity than `only`.
         """
 
     def write(self, path: str, content: bytes) -> None:
@@ -114,7 +118,7 @@ class ReadOnly:
         raise StorageUnavailable(f"{path}: opened for reading only")
 
 
-def at_once(storage: Storage, call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+def at_once(storage: Storage, call: Callable[[T], R], items: Iterable[T]) -> Generator[R, None, None]:
     """Call for each item and yield the results in order; with a store up to `REQUESTS` calls run at once.
 
     No call begins before the first result is asked for, and at most `REQUESTS` are ahead of the results. An error is
@@ -135,6 +139,44 @@ def at_once(storage: Storage, call: Callable[[T], R], items: Iterable[T]) -> Ite
             yield ahead.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def entry_of(file: LandedFile) -> Entry:
+    """Return a listed change file as an entry of its folder."""
+    return Entry(file.name, Kind.FILE, file.size, file.modified_ns, file.identity, file.replaced)
+
+
+def look_again(storage: Storage, path: str, listed: Entry, *, was_read: bool = True) -> Entry | None:
+    """Return the entry of a file that was opened as `listed`; None where it was replaced or removed since.
+
+    A store is asked only about a file that could not be read: what it read was that version. Raises
+    `StorageUnavailable`.
+    """
+    found = listed if was_read and storage.is_store else storage.stat(path)
+    return found if found and found.kind is Kind.FILE and found.identity == listed.identity else None
+
+
+def changed_file(storage: Storage, folder: str, files: Sequence[LandedFile], listed: int) -> LandedFile | None:
+    """Return the first of some files that is no longer as it was listed; None where all are.
+
+    A store lists their folders, unless the table folder (from ROOT) has so many `listed` files in all that it is faster
+    to look each up. Raises `StorageUnavailable`.
+    """
+    partitions = sorted({file.partition for file in files})
+    pages, rounds = -(-listed // PAGE), -(-len(files) // REQUESTS)
+    found: Iterable[Entry | None]
+    if storage.is_store and len(partitions) < len(files) and pages <= rounds:
+        lists = at_once(storage, lambda partition: storage.list(joined(folder, partition)), partitions)
+        entries = {
+            joined(partition, entry.name): entry
+            for partition, present in zip(partitions, lists, strict=True)
+            for entry in present or ()
+        }
+        found = [entries.get(file.path) for file in files]
+    else:
+        found = at_once(storage, lambda file: storage.stat(f"{folder}/{file.path}"), files)
+    changed = (file for file, now in zip(files, found, strict=True) if now is None or not now.is_same(entry_of(file)))
+    return next(changed, None)
 
 
 def parts_of(path: str) -> tuple[str, ...] | None:

@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
-import io
 import os
 import secrets
 import threading
 from abc import abstractmethod
-from bisect import bisect_right
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
-from operator import attrgetter
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import NO_IDENTITY, Entry, Kind, ReadOnly, Storage, joined, parts_of
+from mirror_engine.storage.base import NO_IDENTITY, PAGE, Entry, Kind, ReadOnly, Storage, parts_of
 from mirror_engine.storage.remote import FIRST_BYTES, PRECONDITION, RangedReader, unavailable
 from mirror_engine.storage.zone_view import ARCHIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Future
     from pathlib import Path
 
     from mirror_engine.storage.remote import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
-FULL_PAGE = 1000  # entries; S3's
 FULL_PAGE_COST = 3  # what a page full of archived files takes, in lists of a single folder
 SCANS_BY_FOLDER = 100  # before a flat list is tried again
-AHEAD = 16  # files of a folder that is read from one to the next
-THREADS = 8
 MAX_CACHED_BYTES = 1024**3
 OWNER_ONLY = 0o700  # it holds rows
 
@@ -79,11 +71,7 @@ class StoreStorage(Storage):
         """
 
     def open(self, path: str, only: Entry | None = None) -> BinaryIO:
-        """Open a file, as it was listed where `only` is given; its first bytes are read at once, no other file's later.
-
-        Raises:
-            FileNotFoundError: there is no such file any more.
-        """
+        """Open a file, and read its first bytes: most change files whole."""
         if not parts_of(path):
             raise FileNotFoundError(path)
         first, size, etag = self._read("open", path, 0, FIRST_BYTES, only.identity if only else "")
@@ -115,7 +103,7 @@ class StoreStorage(Storage):
                 pages += 1
                 self._can_begin_after = self._can_begin_after and not (after and page[0][0] <= after)
                 listing.add(page)
-                archive = archive_of(page[-1][0]) if len(page) >= FULL_PAGE and self._can_begin_after else ""
+                archive = archive_of(page[-1][0]) if len(page) >= PAGE and self._can_begin_after else ""
                 if archive:
                     break
             if not archive:
@@ -163,10 +151,10 @@ class Listing(ReadOnly):
             return self._in_archive(archive).stat(path)
         return (self._found(folder) or {}).get(name)
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
         """Open a file as it was listed."""
         folder, _, name = path.rpartition("/")
-        return self._store.open(path, (self.folders.get(folder) or {}).get(name))
+        return self._store.open(path, only or (self.folders.get(folder) or {}).get(name))
 
     def scan(self, folder: str) -> Storage:
         return self._store.scan(folder)
@@ -272,39 +260,18 @@ class FolderOfStore(Listing):
         super().__init__(store, top)
         self._cache, self._download, self._progress = cache, download, progress
         self._archives: dict[str, Listing] = {}
-        self._files: dict[str, Sequence[Entry]] = {}  # by folder from which one was opened
-        self._next: dict[str, str] = {}  # by folder, the file whose opening means that it is read on and on
-        self._fetched: dict[str, Future[bytes]] = {}
         self._opened = 0
-        self._pool = ThreadPoolExecutor(THREADS, "read-ahead")
         self._lock = threading.RLock()
         store.fill(self, top)
 
-    def open(self, path: str) -> BinaryIO:
-        """Open a file as it was listed."""
+    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
+        """Open a file as it was listed; what is in the cache is not asked for."""
         entry = self.stat(path)
-        if entry is None or entry.kind is not Kind.FILE:
+        if entry is None or entry.kind is not Kind.FILE or entry.identity != (only or entry).identity:
             raise FileNotFoundError(path)
         with self._lock:
-            ready = self._fetched.pop(path, None)
-            self._fetch_ahead(path)
             self._opened += 1
             self._progress("reading", self._opened)
-        return io.BytesIO(ready.result()) if ready else self._open(path, entry)
-
-    def scan(self, folder: str) -> Storage:  # noqa: ARG002 - all of it was listed
-        return self
-
-    def _in_archive(self, archive: str) -> Storage:
-        with self._lock:
-            if archive not in self._archives:
-                self._archives[archive] = listing = Listing(self._store, archive)
-                for page in self._store.pages(archive, "") if self.stat(archive) else [()]:
-                    listing.add(page)
-            return self._archives[archive]
-
-    def _open(self, path: str, entry: Entry) -> BinaryIO:
-        """Open a version of a file; what is in the cache is not asked for."""
         name = sha256(f"{path}\0{entry.identity}\0{entry.size}\0{entry.modified_ns}".encode()).hexdigest()[:32]
         opened: list[BinaryIO] = []
 
@@ -324,20 +291,13 @@ class FolderOfStore(Listing):
 
         return RangedReader(entry.size, fetch).buffered()
 
-    def _fetch_ahead(self, path: str) -> None:
-        """Fetch the next small files of a folder that is read from one to the next."""
-        folder, _, name = path.rpartition("/")
-        if folder not in self._files:
-            self._files[folder] = [entry for entry in self.list(folder) or () if entry.kind is Kind.FILE]
-        at = bisect_right(self._files[folder], name, key=attrgetter("name"))
-        following = self._files[folder][at : at + AHEAD]
-        is_read_on = self._next.get(folder) == name
-        self._next[folder] = following[0].name if following else ""
-        for entry in following if is_read_on else ():
-            ahead = joined(folder, entry.name)
-            if ahead not in self._fetched and entry.size <= FIRST_BYTES:
-                self._fetched[ahead] = self._pool.submit(self._read, ahead, entry)
+    def scan(self, folder: str) -> Storage:  # noqa: ARG002 - all of it was listed
+        return self
 
-    def _read(self, path: str, entry: Entry) -> bytes:
-        with self._open(path, entry) as file:
-            return file.read()
+    def _in_archive(self, archive: str) -> Storage:
+        with self._lock:
+            if archive not in self._archives:
+                self._archives[archive] = listing = Listing(self._store, archive)
+                for page in self._store.pages(archive, "") if self.stat(archive) else [()]:
+                    listing.add(page)
+            return self._archives[archive]

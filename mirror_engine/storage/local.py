@@ -68,7 +68,7 @@ def ignore_absent() -> Iterator[None]:
 
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_AT_SYMLINK_NOFOLLOW = 0x100
+_STATX_FLAGS = 0x100 | 0x1000  # AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
 _STATX_BASIC_STATS, _STATX_BTIME = 0x7FF, 0x800
 _NO_STATX = frozenset({errno.ENOSYS, errno.EPERM})  # older sandboxes forbid system calls they do not know
 # struct statx of linux/stat.h: mask, mode, inode, size, then seconds and nanoseconds of birth and modification
@@ -76,7 +76,7 @@ _STATX = struct.Struct("=I24xH2xQQ32xqI20xqI132x")
 
 
 def stat_entry(name: str, folder: int) -> Entry:
-    """Look up one entry of an open folder, without following a link.
+    """Look up one entry of an open folder, without following a link; `""` is the opened folder or file itself.
 
     Python's `os.stat` has no time of birth on Linux; it makes the identity of a recreated folder a new one where the
     file system assigns the same inode again.
@@ -87,13 +87,13 @@ def stat_entry(name: str, folder: int) -> Entry:
     if sys.platform == "linux" and hasattr(_LIBC, "statx"):
         buffer = ctypes.create_string_buffer(_STATX.size)
         mask = _STATX_BASIC_STATS | _STATX_BTIME
-        if _LIBC.statx(folder, os.fsencode(name), _AT_SYMLINK_NOFOLLOW, mask, buffer) == 0:
+        if _LIBC.statx(folder, os.fsencode(name), _STATX_FLAGS, mask, buffer) == 0:
             mask, mode, inode, size, born, born_ns, modified, modified_ns = _STATX.unpack(buffer.raw)
             born_ns = born * 1_000_000_000 + born_ns if mask & _STATX_BTIME else None
             return _entry(name, mode, size, modified * 1_000_000_000 + modified_ns, _identity(inode, born_ns))
         if (code := ctypes.get_errno()) not in _NO_STATX:
             raise OSError(code, os.strerror(code))
-    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False) if name else os.fstat(folder)
     birth = getattr(found, "st_birthtime", None)
     identity = _identity(found.st_ino, None if birth is None else round(birth * 1e9))
     return _entry(name, found.st_mode, found.st_size, found.st_mtime_ns, identity)
@@ -193,11 +193,14 @@ class LocalStorage:
             entry = next(iter(self._entries([parts[-1] if parts else "."], opened)), None)
             return entry if entry is None or parts else replace(entry, name="")
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
         """Open a file; a failing read raises `StorageUnavailable`, too."""
         parts = parts_of(path)
         with os_errors("open", path), self._folder(parts[:-1] if parts else None) as opened:
             file = None if not parts or opened is None else open_file(parts[-1], opened)
+            if file is not None and only and stat_entry("", file).identity != only.identity:
+                os.close(file)
+                file = None
         if file is None:
             raise FileNotFoundError(errno.ENOENT, "no regular file", path)
         return cast("BinaryIO", io.BufferedReader(_Reader(file, path)))

@@ -22,8 +22,8 @@ from obstore.exceptions import (
 from urllib3.util import Retry
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import Entry, Kind, no_file_path, parts_of
-from mirror_engine.storage.listing import FULL_PAGE, StoreStorage, folder_entry
+from mirror_engine.storage.base import PAGE, Entry, Kind, no_file_path, parts_of
+from mirror_engine.storage.listing import StoreStorage, folder_entry
 from mirror_engine.storage.remote import MAX_CONNECTIONS, NO_CREDENTIAL, PRECONDITION, login_failure, unavailable
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class ObjectStorage(StoreStorage):
     ) -> None:
         super().__init__(url, requests)
         self._store, self._azure = store, azure
-        self._page = BLOB_PAGE if url.scheme == "az" else FULL_PAGE  # entries of one answer
+        self._page = BLOB_PAGE if url.scheme == "az" else PAGE  # entries of one answer
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         parts = parts_of(folder)

@@ -82,12 +82,12 @@ class ZoneView(ReadOnly):
         modified_ns = found.modified_ns if source.modified_ns is None else source.modified_ns
         return replace(found, name=name, modified_ns=modified_ns)
 
-    def open(self, path: str) -> BinaryIO:
+    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
         """Open the file that is shown at this path."""
         source = self._source(path)
         if source is None:
             raise FileNotFoundError(path)
-        return self._storage.open(source.path)
+        return self._storage.open(source.path, only)
 
     def scan(self, folder: str) -> Storage:
         """Return the same view of one scan of the storage below."""

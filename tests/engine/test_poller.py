@@ -38,9 +38,9 @@ class WatchedStorage(MemoryStorage):
         self._after("list", folder)
         return entries
 
-    def open(self, path):
+    def open(self, path, only=None):
         self._before("open", path)
-        file = super().open(path)
+        file = super().open(path, only)
         self._after("open", path)
         return file
 

@@ -5,8 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
-from shop import Shop, row
+from shop import Shop, name, row
 from slow_store import REQUEST_SECONDS, SlowLogs, slow_store
+
+from mirror_engine import Mirror
+from mirror_engine.events import FileRead
+from mirror_engine.storage import base
+from mirror_engine.storage.base import PAGE
 
 FILES = 64
 TABLES = 100
@@ -18,10 +23,30 @@ def shop(tmp_path):
     return Shop(tmp_path, SlowLogs())
 
 
+def landed(shop, count=FILES):
+    orders = shop.orders()
+    for number in range(count):
+        orders.upsert(row(number))
+
+
 def timed(call):
     began = time.monotonic()
     call()
     return time.monotonic() - began
+
+
+def test_small_files_of_a_batch_cost_few_requests_at_once(shop):
+    landed(shop)
+    storage, requests = slow_store(shop.root)
+    seconds = timed(lambda: shop.sync(storage=storage))
+    assert len(shop.ids()) == FILES
+    by_kind = requests.by_kind()
+    assert by_kind["read"] <= FILES + 4
+    assert by_kind["list"] <= 12  # of two scans, and one before the commit
+    assert by_kind["head"] <= 3 * FILES + 4  # of a move: its source before and after, and the copy
+    assert requests.total <= 6 * FILES + 20
+    assert requests.most == AT_ONCE
+    assert seconds / FILES < requests.total / FILES * REQUEST_SECONDS / 4
 
 
 def test_status_of_many_tables_reads_logs_at_once(shop):
@@ -47,3 +72,35 @@ def test_a_start_reads_logs_and_metadata_at_once(shop):
     before = shop.writer.requests.total
     seconds = timed(lambda: shop.sync(storage=storage))
     assert seconds < (requests.total + shop.writer.requests.total - before) * REQUEST_SECONDS / 4
+
+
+@pytest.mark.parametrize("in_batch", [1, 3])
+def test_no_file_is_read_ahead_of_its_batch(tmp_path, in_batch):
+    shop = Shop(tmp_path, SlowLogs(), max_batch_files=in_batch)
+    landed(shop, 10)
+    storage, requests = slow_store(shop.root)
+    shop.sync(storage=storage)
+    assert len(shop.ids()) == 10
+    assert requests.by_kind()["read"] <= 10 + 2  # metadata and the archive's info file
+
+
+@pytest.mark.usefixtures("one_attempt")
+@pytest.mark.parametrize("page", [PAGE, 10])
+@pytest.mark.parametrize("number", [1, FILES // 2, FILES])
+def test_a_file_replaced_after_it_was_read_is_not_committed(shop, monkeypatch, number, page):
+    """Whether one list of the folder is asked for before the commit, or each file is looked up."""
+    landed(shop)
+    monkeypatch.setattr(base, "PAGE", page)
+    replaced = []
+
+    def replace(event):
+        if isinstance(event, FileRead) and event.path == name(FILES) and not replaced:
+            replaced.append(shop.orders().upsert(row(1000), name=name(number)))
+
+    store = shop.without_folders()
+    with Mirror(shop.root, shop.config, writer=shop.writer, listeners=[replace], storage=store) as mirror:
+        mirror.sync()
+    assert replaced
+    assert shop.writer.snapshot("dbo/Orders") is None
+    shop.sync(storage=store)
+    assert shop.ids() == sorted({*range(FILES), 1000} - {number - 1})

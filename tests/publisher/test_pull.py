@@ -180,11 +180,11 @@ def test_a_file_that_is_replaced_meanwhile_is_copied_whole_with_its_time(shop, t
 
 def test_a_file_that_never_rests_or_is_gone_ends_the_pull(shop, tmp_path):
     class Growing(LocalStorage):
-        def open(self, path):
+        def open(self, path, only=None):
             if path.endswith(name(3)):
                 with (shop.root / path).open("ab") as file:
                     file.write(b"more")
-            return super().open(path)
+            return super().open(path, only)
 
     with pytest.raises(ConcurrentModification, match="while it was read"):
         pull(shop, tmp_path / "here", Growing(shop.root))

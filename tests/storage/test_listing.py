@@ -1,4 +1,4 @@
-"""What one scan of a store asks for; and for commands that only read, its moment, its cache, and what is read ahead."""
+"""What one scan of a store asks for; and for commands that only read, its moment, and its cache."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import stat
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from listed_storage import ListedStorage
@@ -17,7 +18,7 @@ from mirror_engine.config import Config
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.storage.listing import AHEAD, Cache, FolderOfStore
+from mirror_engine.storage.listing import Cache, FolderOfStore
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.stores import object_store, open_storage
 
@@ -229,30 +230,12 @@ def test_what_changes_after_the_first_look_is_not_seen(store, opened):
     assert read(opened(), f"{ZONE}/T/001.csv") == b"other"
 
 
-def test_one_file_is_read_alone_and_files_read_in_their_order_ahead(store, opened):
-    tree = opened()
-    assert read(tree, f"{ZONE}/T/003.csv") == b"3"
-    assert store.calls.count(f"open {ZONE}/T/004.csv") == 0
-    for number in range(3, 41):
-        assert read(tree, f"{ZONE}/T/{number:03}.csv") == b"%d" % number
-        assert sum(call.startswith("open") for call in store.calls) <= number + AHEAD
-    tree._pool.shutdown()
-    assert sum(call.startswith("open") for call in store.calls) == 38 + 1  # _metadata.json ahead
-
-
-def test_a_file_that_fails_ahead_fails_when_it_is_opened(store, opened, monkeypatch):
-    tree, open_file = opened(), store.open
-
-    def failing(path, only=None):
-        if path.endswith("004.csv"):
-            raise StorageUnavailable("no answer")
-        return open_file(path, only)
-
-    monkeypatch.setattr(store, "open", failing)
-    assert [read(tree, f"{ZONE}/T/{number:03}.csv") for number in (1, 2, 3)] == [b"1", b"2", b"3"]
-    with pytest.raises(StorageUnavailable):
-        tree.open(f"{ZONE}/T/004.csv")
-    assert read(tree, f"{ZONE}/T/005.csv") == b"5"
+def test_another_version_than_the_listed_one_is_not_opened(opened):
+    tree, path = opened(), f"{ZONE}/T/003.csv"
+    listed = tree.stat(path)
+    assert tree.open(path, listed).read() == b"3"
+    with pytest.raises(FileNotFoundError):
+        tree.open(path, replace(listed, identity="other"))
 
 
 def test_progress_counts_what_is_read_and_nothing_is_changed(opened):

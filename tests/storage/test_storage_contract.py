@@ -138,6 +138,18 @@ def test_a_reader_seeks_and_keeps_its_bytes_when_the_path_is_replaced_or_deleted
         assert file.read() == bytes(range(256)) * 100
 
 
+def test_open_of_one_version_opens_no_other(storage):
+    storage.write("a/f", b"listed")
+    listed = storage.stat("a/f")
+    with storage.open("a/f", listed) as file:
+        assert file.read() == b"listed"
+    storage.delete("a/f")
+    storage.write("a/f", b"another")
+    with pytest.raises(FileNotFoundError):
+        storage.open("a/f", listed)
+    assert read(storage, "a/f") == b"another"
+
+
 def test_move_renames_a_file_keeps_its_entry_and_may_be_repeated(storage):
     storage.write("T/1.csv", b"one")
     before = storage.stat("T/1.csv")

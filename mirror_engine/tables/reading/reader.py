@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from mirror_engine.landing_zone.schema import (
     merge,
     mixed_times,
 )
+from mirror_engine.storage.base import at_once
 from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
 from mirror_engine.tables.reading.request import ReadRequest, digest, listed_now, open_listed
@@ -52,16 +54,19 @@ class ChangeFileReader:
         self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext
     ) -> Generator[FileRows, None, None]:
         """See `OrderedReader`; no file is opened before it is asked for."""
-        for file in files:
-            read = self.read(ReadRequest(folder, file, context))
-            context = read.context
-            yield read
+        in_batch = files[: self._config.max_batch_files]
+        ahead = at_once(self._storage, lambda file: self._small(ReadRequest(folder, file)), in_batch)
+        with closing(ahead):
+            for file, content in zip(files, chain(ahead, repeat(None)), strict=False):
+                read = self.read(ReadRequest(folder, file, context), content)
+                context = read.context
+                yield read
 
-    def read(self, request: ReadRequest) -> FileRows:
+    def read(self, request: ReadRequest, content: bytes | None = None) -> FileRows:
         """Read one file and hold it to the protocol.
 
         A file that changed since it was listed is read again as it is now (LZ-3.10). Rows stay readable until
-        `FileRows.rows` is closed or forgotten.
+        `FileRows.rows` is closed or forgotten. `content`: of the file, where that was read before.
 
         Raises:
             RejectedFile: the file breaks the protocol; nothing of it may be applied.
@@ -72,28 +77,35 @@ class ChangeFileReader:
             read, rejected = None, None
             with ExitStack() as unless_valid:
                 try:
-                    read = self._read(request)
+                    read = self._read(request, content)
                     unless_valid.callback(read.rows.close)
                 except RejectedFile as error:
                     rejected = error
-                now = listed_now(self._storage, request)
+                now = listed_now(self._storage, request, was_read=read is not None)
                 if now == request.file:
                     unless_valid.pop_all()
                     if read is None:
                         raise rejected or self._changed(request)
                     return read
-            request = replace(request, file=now)  # whatever its error is, the file was being written
+            request, content = replace(request, file=now), None  # whatever its error is, the file was being written
         raise self._changed(request)
 
     def _changed(self, request: ReadRequest) -> RejectedFile:
         reason = "it changed while it was read"
         return RejectedFile(diagnose("ME024", request.path, strict=self._config.strict, reason=reason))
 
-    def _read(self, request: ReadRequest) -> FileRows:
-        size, mode = request.file.size, self._mode
+    def _small(self, request: ReadRequest) -> bytes | None:
+        """The content of a small file, and one more byte of one that has grown; None for a large file."""
+        if request.file.size > IN_MEMORY_BYTES:
+            return None
         with open_listed(self._storage, request) as handle:
-            # in memory, Arrow needs no call of Python for each piece; of a file that has grown, one more byte is read
-            content = handle if size > IN_MEMORY_BYTES else pa.BufferReader(handle.read(size + 1))
+            return handle.read(request.file.size + 1)
+
+    def _read(self, request: ReadRequest, small: bytes | None) -> FileRows:
+        size, mode = request.file.size, self._mode
+        small = self._small(request) if small is None else small
+        # in memory, Arrow needs no call of Python for each piece
+        with open_listed(self._storage, request) if small is None else pa.BufferReader(small) as content:
             if content.seek(0, os.SEEK_END) != size:
                 raise self._changed(request)
             is_digested = mode.digested_sizes is None or size in mode.digested_sizes

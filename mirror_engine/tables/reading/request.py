@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from mirror_engine.errors import ConcurrentModification
-from mirror_engine.storage.base import Kind
+from mirror_engine.storage.base import entry_of, look_again
 from mirror_engine.tables.base import ReadContext
 
 if TYPE_CHECKING:
@@ -60,20 +60,20 @@ def open_listed(storage: Storage, request: ReadRequest) -> BinaryIO:
         StorageUnavailable: it could not be opened.
     """
     try:
-        return storage.open(request.path_from_root)
+        return storage.open(request.path_from_root, entry_of(request.file))
     except FileNotFoundError:
-        raise ConcurrentModification(f"{request.path}: gone before it was read") from None
+        raise ConcurrentModification(f"{request.path}: replaced or removed before it was read") from None
 
 
-def listed_now(storage: Storage, request: ReadRequest) -> LandedFile:
+def listed_now(storage: Storage, request: ReadRequest, *, was_read: bool = True) -> LandedFile:
     """The file of a request as it would be listed now: equal to the request's where it did not change since.
 
     Raises:
         ConcurrentModification: it was replaced or removed.
         StorageUnavailable: its entry could not be read.
     """
-    entry = storage.stat(request.path_from_root)
-    if entry is None or entry.kind is not Kind.FILE or entry.identity != request.file.identity:
+    entry = look_again(storage, request.path_from_root, entry_of(request.file), was_read=was_read)
+    if entry is None:
         raise ConcurrentModification(f"{request.path}: replaced or removed since it was listed")
     return replace(request.file, size=entry.size, modified_ns=entry.modified_ns)
 

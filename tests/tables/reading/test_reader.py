@@ -275,8 +275,8 @@ class ChangedWhenOpened(MemoryStorage):
 
     then: Callable[[], None]
 
-    def open(self, path):
-        handle = super().open(path)
+    def open(self, path, only=None):
+        handle = super().open(path, only)
         self.then()
         return handle
 
