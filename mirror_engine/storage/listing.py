@@ -213,6 +213,7 @@ class Cache:
         folder.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
         found = sorted((path.stat().st_mtime_ns, path.name, path.stat().st_size) for path in folder.iterdir())
         self._sizes = {name: size for _, name, size in found}
+        self._bytes = sum(self._sizes.values())
 
     def get(self, name: str, size: int) -> bytes | None:
         """Return a content of this size; None where it is not there."""
@@ -226,11 +227,12 @@ class Cache:
         """Keep a content, as far as there is room on the disk."""
         temporary = self._folder / f"{name}.{secrets.token_hex(4)}"
         with self._lock, suppress(OSError):
+            self._bytes += len(content) - self._sizes.get(name, 0)
             self._sizes[name] = len(content)
-            while sum(self._sizes.values()) > self._max_bytes:
+            while self._bytes > self._max_bytes:
                 oldest = next(iter(self._sizes))
                 (self._folder / oldest).unlink(missing_ok=True)
-                del self._sizes[oldest]
+                self._bytes -= self._sizes.pop(oldest)
             if name in self._sizes:
                 temporary.write_bytes(content)
                 temporary.replace(self._folder / name)

@@ -294,6 +294,18 @@ def test_the_oldest_make_room(tmp_path):
     assert cache.get("large", 11) is None
 
 
+def test_keeping_a_piece_costs_the_same_among_many(tmp_path):
+    def seconds(pieces):
+        cache = Cache(tmp_path)
+        cache._sizes = dict.fromkeys(map(str, range(pieces)), 0)
+        began = time.perf_counter()
+        for number in range(100):
+            cache.put(f"new-{number}", b"x")
+        return time.perf_counter() - began
+
+    assert min(seconds(500_000) for _ in range(2)) < 5 * max(seconds(10) for _ in range(3))
+
+
 def test_what_is_refused_is_not_downloaded(store, opened, tmp_path):
     with pytest.raises(KeyError, match="2"):  # bytes
         read(opened({}.pop), f"{ZONE}/T/010.csv")
