@@ -118,7 +118,9 @@ class RestoredView(ZoneView):
     def __init__(self, storage: Storage, *, archived_first: bool = False) -> None:
         super().__init__(storage)
         self._archived_first = archived_first
-        self._archived: dict[str, Mapping[str, str]] = {}  # paths of archived files by name, per listed folder
+        # paths of archived files by name, per listed folder: all of them, and those that were shown
+        self._archived: dict[str, Mapping[str, str]] = {}
+        self._shown: dict[str, Mapping[str, str]] = {}
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         """List a folder together with its archives."""
@@ -129,7 +131,23 @@ class RestoredView(ZoneView):
         for entry in archived or ():
             if entry.name not in entries or (self._archived_first and entry.kind is Kind.FILE):
                 entries[entry.name] = entry
+        present = set() if self._archived_first else {entry.name for entry in own or ()}
+        self._shown[folder] = {name: path for name, path in self._archived[folder].items() if name not in present}
         return [entry for _, entry in sorted(entries.items())]
+
+    def stat(self, path: str) -> Entry | None:
+        """Return the entry that is shown at this path."""
+        return next(filter(None, map(self._storage.stat, self._places(path))), None)
+
+    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
+        """Open the file that is shown at this path; the one that was listed where `only` is given."""
+        for place in self._places(path):
+            try:
+                return self._storage.open(place, only)
+            except FileNotFoundError:  # noqa: PERF203 - of few places
+                if only is None and self._storage.stat(place):  # a folder, which hides what was archived
+                    raise
+        raise FileNotFoundError(path)
 
     def replaced(self, folder: str, paths: Iterable[str]) -> tuple[str, ...]:
         """Return the archived files of a table folder (from ROOT) at whose original paths there is a new file.
@@ -147,7 +165,7 @@ class RestoredView(ZoneView):
 
     def archived_at(self, path: str) -> str | None:
         """Return where the file shown at a path is archived, from ROOT; None for one that is in its place."""
-        found = self._source(path).path
+        found = next(filter(self._storage.stat, self._places(path)), path)
         return None if found == path else found
 
     def has_archive(self, folder: str) -> bool:
@@ -171,12 +189,11 @@ class RestoredView(ZoneView):
             self._list_archives(folder)
         return self._archived[folder]
 
-    def _source(self, path: str) -> Source:
+    def _places(self, path: str) -> Sequence[str]:
+        """Where what is shown at a path may be, the likeliest first."""
         folder, _, name = path.rpartition("/")
-        if self._archived_first and name in self._archived_in(folder):
-            return Source(self._archived_in(folder)[name])
-        is_archived = self._storage.stat(path) is None
-        return Source(next((p for p in _archives_of(path) if is_archived and self._storage.stat(p)), path))
+        shown = self._archived_in(folder) if self._archived_first else self._shown.get(folder, {})
+        return [*dict.fromkeys((shown.get(name, path), path, *_archives_of(path)))]
 
 
 def _archives_of(path: str) -> Sequence[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from memory_storage import MemoryStorage, names, read
+from scripted_faults import Script, faulty
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ZONE
@@ -111,6 +112,27 @@ def test_replaced_files_are_those_at_both_paths(storage, table):
     storage.put(f"{table}/{FIRST}", b"newer")
     storage.put(f"{table}/day=1/{FIRST}", b"newer")
     assert RestoredView(storage, archived_first=True).replaced(table, everything) == (FIRST, f"day=1/{FIRST}")
+
+
+@pytest.mark.parametrize("archived_first", [False, True])
+def test_a_listed_file_is_looked_up_and_opened_by_one_call_each(storage, table, archived_first):
+    asked = Script()
+    view = RestoredView(faulty(storage, asked), archived_first=archived_first)
+    for folder in (table, f"{table}/day=1"):
+        for entry in [entry for entry in view.list(folder) if entry.kind is Kind.FILE]:
+            asked.calls.clear()
+            path = f"{folder}/{entry.name}"
+            assert view.stat(path) == entry
+            view.open(path, entry).close()
+            assert [call.split()[0] for call in asked.calls] == ["stat", "open"]
+
+
+def test_a_listed_file_is_opened_though_a_new_one_took_its_path(storage, table):
+    view = RestoredView(storage)
+    (listed,) = (entry for entry in view.list(table) if entry.name == FIRST)
+    storage.write(f"{table}/{FIRST}", b"new")
+    with view.open(f"{table}/{FIRST}", listed) as file:
+        assert file.read() != b"new"
 
 
 def test_a_folder_at_the_old_path_hides_the_archived_file(storage, table):
