@@ -16,10 +16,11 @@ REQUEST_SECONDS = 0.02
 
 
 class SlowRequests(Requests):
-    """Counts requests, each of which takes `REQUEST_SECONDS`, and how many are under way at once."""
+    """Counts requests, and how many are under way at once; each takes so many `seconds`."""
 
-    def __init__(self):
+    def __init__(self, seconds=REQUEST_SECONDS):
         super().__init__()
+        self.seconds = seconds
         self.most, self._now, self._turn = 0, 0, threading.Lock()
 
     def add(self, kind, number=1):
@@ -27,7 +28,7 @@ class SlowRequests(Requests):
         with self._turn:
             self._now += 1
             self.most = max(self.most, self._now)
-        time.sleep(REQUEST_SECONDS * number)
+        time.sleep(self.seconds * number)
         with self._turn:
             self._now -= 1
 
@@ -43,12 +44,20 @@ def slow_store(root):
 
 
 class SlowLogs(MemoryDeltaWriter):
-    """The memory writer; a log takes one request."""
+    """The memory writer; a log takes one request, and so does the look whether it is as it was. They begin quick."""
 
     def __init__(self):
         super().__init__()
-        self.requests = SlowRequests()
+        self.requests = SlowRequests(0)
 
     def snapshot(self, table):
         self.requests.add("read")
         return super().snapshot(table)
+
+    def log_stamp(self, table, since):
+        self.requests.add("list")
+        return f"{table} {since}"
+
+    def latest_external_change(self, table, since):
+        self.requests.add("list")
+        return super().latest_external_change(table, since)

@@ -27,6 +27,7 @@ from mirror_engine.landing_zone.states import (
     TableState,
     Unconfigured,
 )
+from mirror_engine.storage.base import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -339,11 +340,13 @@ class ZonePlanner:
         circumstances = Circumstances(context.config, context.clock(), is_lasting=context.is_lasting)
         refusals = ownership_conflicts(context, self._folders.foreign, [*listings])
         left_out = overlapping_tables(context, {*known, *listings}, except_for)
-        plans = {
-            table: self._plan(listing, replace(circumstances, refusal=refusals.get(table)))
-            for table, listing in listings.items()
-            if table not in left_out
-        }
+        planned = [table for table in listings if table not in left_out]
+        of_table = at_once(  # each may look into the table's log
+            context.storage,
+            lambda table: self._plan(listings[table], replace(circumstances, refusal=refusals.get(table))),
+            planned,
+        )
+        plans = dict(zip(planned, of_table, strict=True))
         missing = [
             table for table in known if table not in listings and table not in left_out and self._is_missing(table)
         ]

@@ -16,7 +16,7 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.storage.base import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.landing_zone.progress import Progress
@@ -42,10 +42,10 @@ def recover(context: EngineContext, *, skip_unchanged: bool = False) -> DeltaFol
     `skip_unchanged`: logs whose newest commit is the one noted by `note_logs` are not read.
     """
     known = context.ledger.tables()
-    stamps = {table: _stamp(context, table, progress) for table, progress in known.items()} if skip_unchanged else {}
+    stamps = _stamps(context, known) if skip_unchanged else ()
     unchanged = {
         context.delta_folder(table)
-        for table, (name, stamp) in stamps.items()
+        for table, (name, stamp) in zip(known, stamps, strict=False)
         if stamp and stamp == context.ledger.get_property(name)
     }
     return _read(context, {*context.writer.tables(), *map(context.delta_folder, known)} - unchanged)
@@ -65,17 +65,20 @@ def for_readers(context: EngineContext, found: DeltaFolders) -> DeltaFolders:
 def note_logs(context: EngineContext) -> None:
     """Note the newest commit of every table that agrees with the ledger, for the next start. Raises nothing."""
     with suppress(TransientError):
-        for table, progress in context.ledger.tables().items():
-            name, stamp = _stamp(context, table, progress)
+        for name, stamp in _stamps(context, context.ledger.tables()):
             if stamp:
                 context.ledger.set_property(name, stamp)
 
 
-def _stamp(context: EngineContext, table: TableName, progress: Progress) -> tuple[str, str]:
-    """Return the property for a table's newest commit, and its value; `""` without a table."""
-    folder = context.delta_folder(table)
-    commit = context.writer.log_stamp(folder, progress.delta_version) if progress.has_table else ""
-    return f"log {folder}", f"{progress.generation} {progress.batch} {commit}" if commit else ""
+def _stamps(context: EngineContext, known: Mapping[TableName, Progress]) -> Iterator[tuple[str, str]]:
+    """Yield for each table the property for its newest commit, and its value; `""` without a Delta table."""
+
+    def stamp(table: TableName) -> tuple[str, str]:
+        folder, progress = context.delta_folder(table), known[table]
+        commit = context.writer.log_stamp(folder, progress.delta_version) if progress.has_table else ""
+        return f"log {folder}", f"{progress.generation} {progress.batch} {commit}" if commit else ""
+
+    return at_once(context.storage, stamp, known)
 
 
 def rescan(context: EngineContext, found: DeltaFolders, in_progress: Iterable[TableName] = ()) -> DeltaFolders:
