@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import requests as http
 from azure.core import MatchConditions
-from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ResourceExistsError
 from azure.core.pipeline.policies import RetryPolicy
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobServiceClient, LocationMode
@@ -159,7 +159,9 @@ class DatalakeStorage(StoreStorage):
                 except HttpResponseError as error:
                     if _code(error) != NO_PARENT:
                         raise
-                    self._files.get_directory_client(self._full(target.rpartition("/")[0])).create_directory()
+                    above = self._files.get_directory_client(self._full(target.rpartition("/")[0]))
+                    with suppress(ResourceExistsError):  # made by another move meanwhile
+                        above.create_directory(match_condition=MatchConditions.IfMissing)
                     file.rename_file(f"{self._url.container}/{self._full(target)}", **options)
         except FileNotFoundError:  # moved by a request whose answer was lost, or removed
             found = only and self.stat(target)

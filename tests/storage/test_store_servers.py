@@ -100,3 +100,14 @@ def test_requests_at_once_keep_their_connections(store, caplog):
     for _ in range(2):
         assert all(at_once(storage, storage.stat, ["Files/a"] * 4 * REQUESTS))
     assert not [record for record in caplog.records if "pool" in record.getMessage()]
+
+
+def test_moves_at_once_into_a_new_folder_lose_no_file(store):
+    storage = stores.open_storage(store.new_root())
+    paths = [f"Files/T/{number:03}.csv" for number in range(2 * REQUESTS)]
+    for _ in at_once(storage, lambda path: storage.write(path, path.encode()), paths):
+        pass
+    archived = [path.replace("/T/", "/T/archive/") for path in paths]
+    assert all(at_once(storage, lambda names: storage.move(*names), zip(paths, archived, strict=True)))
+    assert [entry.size for entry in storage.list("Files/T/archive")] == [len(path) for path in paths]
+    assert [entry.name for entry in storage.list("Files/T")] == ["archive"]

@@ -53,7 +53,7 @@ class ChangeFileReader:
     def in_order(
         self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext
     ) -> Generator[FileRows, None, None]:
-        """See `OrderedReader`; no file is opened before it is asked for."""
+        """See `OrderedReader`; no file is opened before it is asked for, except small ones of a batch in a store."""
         in_batch = files[: self._config.max_batch_files]
         ahead = at_once(self._storage, lambda file: self._small(ReadRequest(folder, file)), in_batch)
         with closing(ahead):
