@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import FolderProgress, Progress
-    from mirror_engine.storage.base import Entry, Storage
+    from mirror_engine.storage.base import Entry, R, Storage, T
 
 SECONDS_BETWEEN_SWEEPS = 3600.0
 MAX_LISTED = 1000  # archived files that are listed after each move; more of them once a sweep
@@ -94,13 +94,14 @@ class Janitor:
                 is_sweep, table.swept_at = False, self.clock()
         # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
         applied = () if table.is_unusable else processed(listing, known)
-        are_moved = at_once(self.storage, lambda file: self._archive(folder, first, file), applied)
+        names = ((f"{folder}/{file.path}", f"{first}/{file.path}", entry_of(file)) for file in applied)
+        are_moved = self._each(names, lambda each: self.storage.move(*each))  # unless replaced meanwhile (LZ-8.5)
         moved = [file.path for file, is_moved in zip(applied, are_moved, strict=True) if is_moved]
         if moved or is_sweep:
             ready = moved
             if first != last:  # what was in the first archive before goes on
                 ready = [path for path, _ in self._archived(first, "") if path not in moved]
-                self._for_each(ready, lambda path: self.storage.move(f"{first}/{path}", f"{last}/{path}"))
+                self._each(ready, lambda path: self.storage.move(f"{first}/{path}", f"{last}/{path}"))
             times = (table.moved or {}) | dict.fromkeys(ready, self.clock())
             if is_sweep or table.moved is None:
                 is_long = self._expire(last, times) > MAX_LISTED
@@ -113,20 +114,14 @@ class Janitor:
     def _is_sweep_due(self, table: _Cleaned) -> bool:
         return abs(self.clock() - table.swept_at) >= SECONDS_BETWEEN_SWEEPS  # clocks may be set back, too
 
-    def _archive(self, folder: str, archive: str, file: LandedFile) -> bool:
-        """Archive one file, unless it was replaced meanwhile (LZ-8.5)."""
-        self.check_lock()
-        return self.storage.move(f"{folder}/{file.path}", f"{archive}/{file.path}", entry_of(file))
-
-    def _for_each(self, paths: Iterable[str], change: Callable[[str], object]) -> None:
+    def _each(self, files: Iterable[T], change: Callable[[T], R]) -> list[R]:
         """Move or delete files, each after a check of the lock."""
 
-        def checked(path: str) -> None:
+        def checked(file: T) -> R:
             self.check_lock()
-            change(path)
+            return change(file)
 
-        for _ in at_once(self.storage, checked, paths):
-            pass
+        return list(at_once(self.storage, checked, files))
 
     def _expire(self, folder: str, moved: Mapping[str, float]) -> int:
         """Update the info file, and delete expired files (LZ-8.2, LZ-8.3); returns how many files stay.
@@ -139,9 +134,11 @@ class Janitor:
         now = self.clock()
         ready = {path: min(before.get(path, now), now) for path in archived}  # publishers may write any time into it
         ready.update({path: since for path, since in moved.items() if path in archived})
-        due = {path for path, since in ready.items() if now - since >= self.config.delete_processed_after_seconds}
-        self._for_each(due, lambda path: self.storage.delete(f"{folder}/{path}"))
-        ready = {path: since for path, since in ready.items() if path not in due}
+        kept = {
+            path: since for path, since in ready.items() if now - since < self.config.delete_processed_after_seconds
+        }
+        self._each([path for path in ready if path not in kept], lambda path: self.storage.delete(f"{folder}/{path}"))
+        ready = kept
         if ready != before:
             files = [
                 {"name": path, "readyAtUtc": datetime.fromtimestamp(since, tz=timezone.utc).strftime(_TIME_FORM)}
