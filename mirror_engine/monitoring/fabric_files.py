@@ -24,6 +24,7 @@ from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, T
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, FolderProgress, Progress
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unconfigured
+from mirror_engine.storage.base import at_once
 from mirror_engine.storage.zone_view import RestoredView
 from mirror_engine.tables.base import BatchRecord, TableSnapshot
 
@@ -324,7 +325,7 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
     """
     if context.ledger.tables() or not (found := _read_json(context.storage, REPLICATOR_FILE)):
         return context
-    snapshots, unread = _snapshots(context.writer)
+    snapshots, unread = _snapshots(context.storage, context.writer)
     if any(snapshot.record for snapshot in snapshots.values()):
         return context
     entries = {
@@ -361,7 +362,9 @@ def refuse_fabrics(root: Place, storage: Storage, writer: DeltaWriter) -> None:
 
     Raises `StorageUnavailable`, and `UsageError` where no Delta table next to its files has progress of this engine.
     """
-    if _read_json(storage, REPLICATOR_FILE) and not any(each.record for each in _snapshots(writer)[0].values()):
+    if _read_json(storage, REPLICATOR_FILE) and not any(
+        each.record for each in _snapshots(storage, writer)[0].values()
+    ):
         help = "look at it with status, plan or compare, or copy its landing zone with pull and sync the copy"
         raise UsageError(f"{root} is mirrored by Fabric; nothing was written there", help)
 
@@ -421,13 +424,17 @@ def _applied(before: Applied, files: Iterable[LandedFile], *, is_sequential: boo
     return Applied({**before.files, **applied}, {**before.marks, **marks})
 
 
-def _snapshots(writer: DeltaWriter) -> tuple[dict[str, TableSnapshot], dict[str, TransientError]]:
+def _snapshots(storage: Storage, writer: DeltaWriter) -> tuple[dict[str, TableSnapshot], dict[str, TransientError]]:
     """By Delta folder, the tables that can be read, and why others cannot."""
-    snapshots, unread = {}, {}
-    for folder in writer.tables():
+    unread: dict[str, TransientError] = {}
+
+    def read(folder: str) -> TableSnapshot | None:
         try:
-            if snapshot := writer.snapshot(folder):
-                snapshots[folder] = snapshot
-        except TransientError as error:  # noqa: PERF203 - one try per table is the purpose
+            return writer.snapshot(folder)
+        except TransientError as error:
             unread[folder] = error
-    return snapshots, unread
+            return None
+
+    folders = writer.tables()
+    found = zip(folders, at_once(storage, read, folders), strict=True)
+    return {folder: snapshot for folder, snapshot in found if snapshot}, unread

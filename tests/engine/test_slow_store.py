@@ -10,6 +10,7 @@ from slow_store import REQUEST_SECONDS, SlowLogs, slow_store
 
 from mirror_engine import Mirror
 from mirror_engine.events import FileRead
+from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE, refuse_fabrics
 from mirror_engine.storage import base
 from mirror_engine.storage.base import PAGE
 
@@ -89,6 +90,18 @@ def test_a_start_without_work_looks_at_all_logs_at_once(shop):
     assert shop.writer.requests.by_kind()["read"] == logs  # they are as they were
     assert asked >= 3 * TABLES
     assert seconds < asked * REQUEST_SECONDS / FASTER
+
+
+def test_logs_are_read_at_once_to_learn_whether_fabric_mirrors(shop):
+    for number in range(AT_ONCE):
+        shop.publisher.table(f"T{number}", keys=["id"]).upsert(row(1))
+    shop.sync()
+    store, _ = slow_store(shop.root)
+    store.write(REPLICATOR_FILE, b'{"status": "Running"}')
+    shop.writer.requests.most = 0
+    shop.writer.requests.seconds = REQUEST_SECONDS
+    refuse_fabrics(shop.root, store, shop.writer)
+    assert shop.writer.requests.most == AT_ONCE
 
 
 @pytest.mark.parametrize("in_batch", [1, 3])
