@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, typed
+from mirror_engine.storage.base import REQUESTS
 from mirror_engine.tables.log.durability import sync_folder
 from mirror_engine.tables.log.record import FORMAT, from_metadata, read_commit
-from mirror_engine.tables.log.table_path import LOG_FOLDER, REQUESTS, StorePath, create_file
+from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, create_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
