@@ -103,12 +103,15 @@ def per_file(store: Store, files: int, name: str, code: Path) -> float:
     return (store.seconds("sync", item, store.far, code) - idle) / files
 
 
-def tables_to_read(store: Store, tables: int) -> None:
-    """Many tables with a file each, all applied."""
-    writer = store.new("tables")
+def of_tables(store: Store, tables: int, name: str, code: Path) -> dict[str, float]:
+    """Seconds of commands on many tables with a file each, all applied by the same checkout."""
+    item = f"tables-{name}"
+    writer = store.new(item)
     for number in range(tables):
         writer.table(f"T{number:04}", keys=["Id"]).upsert({"Id": number})
-    store.seconds("sync", "tables", store.near, HERE)
+    store.seconds("sync", item, store.near, code)
+    commands = ("status", "sync")
+    return {f"seconds of {each}": round(store.seconds(each, item, store.far, code), 1) for each in commands}
 
 
 def measured(store: Store, options: argparse.Namespace, codes: Sequence[tuple[str, Path]]) -> dict[str, object]:
@@ -116,10 +119,7 @@ def measured(store: Store, options: argparse.Namespace, codes: Sequence[tuple[st
     told: dict[str, dict[str, float]] = {name: {} for name, _ in codes}
     for name, code in codes:
         told[name]["seconds a file"] = round(per_file(store, options.files, name, code), 3)
-    tables_to_read(store, options.tables)
-    for name, code in codes:
-        for command in ("status", "sync"):
-            told[name][f"seconds of {command}"] = round(store.seconds(command, "tables", store.far, code), 1)
+        told[name] |= of_tables(store, options.tables, name, code)
     return {"tables": options.tables, "files": options.files, **told}
 
 
