@@ -406,5 +406,7 @@ class Engine:
     def _retry(self, table: TableName | None, error: TransientError, backoff: Backoff | None = None) -> TransientError:
         error.__cause__ = error.__context__ = error.__traceback__ = None  # their frames hold the rows of a batch
         self._failures[table] = error
-        self.context.emit(RetryScheduled(table, str(error), (backoff or self._backoff).failed(table)))
+        backoff = backoff or self._backoff
+        if table is not None or None not in backoff.waiting:  # each cycle lists the zone, also before its retry is due
+            self.context.emit(RetryScheduled(table, str(error), backoff.failed(table)))
         return error

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = "BatchCommitted | BaseException | None"
 
 LATENCY_SECONDS = 0.05  # between two looks whether the next cycle is due
+MAX_DOUBLINGS = 30  # of a pause: a century, from one second; a float overflows after 1,023
 
 
 class TableScheduler:
@@ -103,7 +104,7 @@ class Backoff:
     def failed(self, table: TableName | None) -> float:
         """Begin the next pause of a table; returns its seconds."""
         failures, _ = self._pauses.get(table, (0, 0.0))
-        seconds = min(self._first_seconds * 2.0**failures, self._longest_seconds)
+        seconds = min(self._first_seconds * 2.0 ** min(failures, MAX_DOUBLINGS), self._longest_seconds)
         self._pauses[table] = failures + 1, self._clock.monotonic() + seconds
         return seconds
 

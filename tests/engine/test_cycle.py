@@ -14,7 +14,9 @@ from shop import NO_STOP, Shop, row
 
 from mirror_engine.engine.replayer import Replayer
 from mirror_engine.errors import RootLocked, TableDamaged
-from mirror_engine.landing_zone.states import Halted
+from mirror_engine.events import RetryScheduled
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.monitoring import fabric_files
 from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE, TABLES_FILE
 from mirror_engine.storage import local
@@ -181,3 +183,25 @@ def test_the_monitoring_files_are_rewritten_when_something_changes_and_with_each
         assert not is_written()
         monkeypatch.setattr(fabric_files, "HEARTBEAT_SECONDS", 0.0)
         assert is_written()
+
+
+def test_unlistable_folder_retries_for_ever_and_stops_no_table(shops):
+    """1,100 cycles, each after its retry is due; then some that come before it."""
+    storage = faulty(LocalStorage(shops.root), Failing(r"list .*/T1$"))
+    with shops.engine(storage=storage) as running:
+        for seconds in [301.0] * 1100 + [0.0] * 100:
+            shops.clock.advance(seconds=seconds)
+            running.cycle(NO_STOP)
+        assert list(running.last.failures) == [None]
+        shops.orders("T2").insert(row(3))
+        running.cycle(NO_STOP)
+        running.cycle(NO_STOP)
+        assert isinstance(running.last.plans[TableName("", "T2")].state, CaughtUp)
+
+
+def test_retry_of_the_zone_counts_only_when_it_is_due(shops):
+    storage = faulty(LocalStorage(shops.root), Failing(r"list .*/T1$"))
+    with shops.engine(storage=storage) as running:
+        for _ in range(3):
+            running.cycle(NO_STOP)
+    assert len([event for event in shops.events if isinstance(event, RetryScheduled)]) == 1

@@ -128,6 +128,11 @@ def test_pauses_double_up_to_the_longest():
     assert backoff.failed(ORDERS) == 100.0
 
 
+def test_retry_backoff_is_capped_after_2000_failures():
+    backoff = Backoff(1.0, 300.0, Clock())
+    assert [backoff.failed(ORDERS) for _ in range(2000)][-1] == 300.0
+
+
 def test_only_kept_failures_are_remembered():
     backoff = Backoff(100.0, 300.0, Clock())
     for table in (ORDERS, ITEMS, STORES):
