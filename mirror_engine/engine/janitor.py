@@ -75,8 +75,9 @@ class Janitor:
 
     def keep(self, names: AbstractSet[TableName]) -> None:
         """Forget all other tables."""
-        if not self._cleaned.keys() <= names:
-            self._cleaned = {name: cleaned for name, cleaned in self._cleaned.items() if name in names}
+        for name in list(self._cleaned):  # workers add to it
+            if name not in names:
+                self._cleaned.pop(name, None)
 
     def clean(self, zone: str, listing: TableListing, progress: Progress, known: FolderProgress) -> int:
         """Archive applied files, and delete expired ones from the archive; returns how many were archived.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -244,3 +246,30 @@ def test_endless_folders_among_moved_files_are_left_alone():
     zone.clean()
     assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json", "d"]
     assert zone.storage.stat(deep)
+
+
+class SlowName(TableName):
+    """A table name whose hash lets other threads run, as a busy machine does."""
+
+    def __hash__(self):
+        time.sleep(1e-5)
+        return super().__hash__()
+
+
+def test_tables_are_forgotten_while_other_threads_clean():
+    zone, failures = Zone(), []
+    listing = zone.listing()
+
+    def clean(thread):
+        try:
+            for number in range(200):
+                zone.janitor.clean(ZONE, replace(listing, name=SlowName("", f"{thread}-{number}")), Progress("g", "f"))
+        except RuntimeError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=clean, args=(thread,)) for thread in range(2)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        zone.janitor.keep({ORDERS})
+    assert not failures
