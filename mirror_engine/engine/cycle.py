@@ -15,7 +15,7 @@ from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.planner import REFUSED_COMMIT, ZonePlanner
 from mirror_engine.engine.poller import Poller
-from mirror_engine.engine.recovery import recover, rescan
+from mirror_engine.engine.recovery import DeltaFolders, recover, rescan
 from mirror_engine.engine.replayer import Replayer, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
 from mirror_engine.errors import InternalError, StorageUnavailable, TableDamaged, TransientError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.maintenance import MaintenanceScheduler
     from mirror_engine.engine.planner import Plan
-    from mirror_engine.engine.recovery import DeltaFolders
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import ZoneListing
@@ -139,7 +138,7 @@ class Engine:
         self._cleaning_backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
         self._failures: Failures = {}  # the last of each table, until its next try or longer
         self._delta_folders: DeltaFolders | None = None
-        self._damaged: Mapping[str, TableDamaged] = {}  # found by the last plans
+        self._damaged: Mapping[str, TableDamaged] = {}  # found since the last scan
         self._carried_out: Mapping[TableName, Plan] = {}  # in the last cycle: none is repeated without a pause
         self._started = time.monotonic()
         self._cycles = self._commits = self._files = self._rows = 0
@@ -236,7 +235,7 @@ class Engine:
         try:
             self.context.check_lock()
             result.zone = zone = self.poller.scan()
-            folders = self._scan_delta_folders(earlier, self._damaged)
+            folders = self._scan_delta_folders(earlier)
             planner = ZonePlanner(self.context, folders, zone)
             plans, self._damaged = planner.plans(except_for=earlier), planner.damaged
         except StorageUnavailable as error:
@@ -288,12 +287,10 @@ class Engine:
         """End the workers, after their present batches."""
         self._scheduler.close()
 
-    def _scan_delta_folders(
-        self, busy: Collection[TableName], damaged: Mapping[str, TableDamaged] | None = None
-    ) -> DeltaFolders:
+    def _scan_delta_folders(self, busy: Collection[TableName]) -> DeltaFolders:
         """The folders of Delta tables; before the first plans, the ledger is reconciled with their logs.
 
-        The logs of `busy` tables are not read; `damaged` folders were found so since the last scan.
+        The logs of `busy` tables are not read.
         """
         if self._delta_folders is None:
             self._delta_folders = recover(self.context, skip_unchanged=True)
@@ -302,12 +299,21 @@ class Engine:
                     self.context.ledger.record(table, replace(progress, rejection=None))
             if not self._delta_folders.damaged:
                 return self._delta_folders
-        known = replace(self._delta_folders, damaged={**self._delta_folders.damaged, **(damaged or {})})
+        known = replace(self._delta_folders, damaged={**self._delta_folders.damaged, **self._damaged})
+        self._delta_folders = self._read_again(known, busy)
+        return self._delta_folders
+
+    def _read_again(self, known: DeltaFolders, busy: Collection[TableName]) -> DeltaFolders:
         for folder in known.damaged.keys() - set(map(self.context.delta_folder, busy)):
             with suppress(TransientError):  # a drop's commit that came late damages the next table
                 self.context.writer.finish_drop(folder, self.context.check_lock)
-        self._delta_folders = rescan(self.context, known, busy)
-        return self._delta_folders
+        return rescan(self.context, known, busy)
+
+    def _is_damaged(self, error: TableDamaged, folder: str) -> bool:
+        """Whether a Delta folder in which a batch found damage is damaged when it is read again."""
+        found = self._read_again(DeltaFolders(damaged={folder: error}), ())
+        self._damaged = {**self._damaged, **found.damaged}
+        return bool(found.damaged)
 
     def _note_failures_before(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:
         """Note the tables that wait for their next try, and what of the zone and of Delta logs could not be read."""
@@ -351,11 +357,8 @@ class Engine:
         not_cleaned: set[TableName] = set()
         untried = self._cleaning_backoff.waiting
         for task, outcome in self._scheduler.results(is_due):
-            folder, busy = self.context.delta_folder(task.table), self._scheduler.in_progress
-            if (
-                isinstance(outcome, TableDamaged)
-                and folder in self._scan_delta_folders(busy, {folder: outcome}).damaged
-            ):
+            folder = self.context.delta_folder(task.table)
+            if isinstance(outcome, TableDamaged) and self._is_damaged(outcome, folder):
                 result.outdated.add(task.table)  # the next cycle plans it as halted
             elif isinstance(outcome, TransientError):
                 (not_cleaned if task.is_cleaning else failed).add(task.table)

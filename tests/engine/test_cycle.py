@@ -67,6 +67,30 @@ def test_a_table_found_damaged_is_halted_by_the_next_cycle_without_a_retry(shop,
     assert plan.state.diagnostic.code == "ME081"
 
 
+def test_damaged_tables_are_each_opened_twice_a_cycle(shop, monkeypatch):
+    """By the batch that found it, and to make sure: the other damaged ones are not read again with it."""
+    tables, opened = [f"T{number}" for number in range(100)], Counter()
+    for table in tables:
+        shop.orders(table).insert(row(1))
+
+    def damaged(folder):
+        opened[folder] += 1
+        raise TableDamaged(folder, "commit 1 is cut off")
+
+    def advance(_, task):
+        monkeypatch.setattr(shop.writer, "snapshot", damaged)
+        shop.writer.snapshot(f"dbo/{task.table.table}")
+
+    monkeypatch.setattr(Replayer, "advance", advance)
+    with shop.engine() as running:
+        for _ in range(2):
+            opened.clear()
+            running.cycle(NO_STOP)
+            assert len(opened) == len(tables)
+            assert max(opened.values()) <= 2
+        assert {plan.state.diagnostic.code for plan in running.last.plans.values()} == {"ME081"}
+
+
 def test_a_diagnostic_is_reported_when_it_appears_and_when_it_comes_back(shop):
     stray = shop.publisher.path / "stray.txt"
     with shop.engine() as running:
