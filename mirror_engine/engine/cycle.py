@@ -128,7 +128,7 @@ class Engine:
         self.context = context
         self.last = CycleResult()
         self.poller = Poller(context.storage, context.config, context.requests)
-        self._janitor = Janitor(context.storage, context.config, context.clock, context.check_lock)
+        self._janitor = Janitor(context.storage, context.ledger, context.config, context.clock, context.check_lock)
         self._publish = publish
         self._replayer = Replayer(context, self._janitor, reader, passthrough)
         self._scheduler = TableScheduler(context.config.workers, self._replayer.run)

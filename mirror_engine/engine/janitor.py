@@ -14,19 +14,19 @@ from mirror_engine.landing_zone.partitions import MAX_DEPTH
 from mirror_engine.storage.base import Kind, at_once, entry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
     from mirror_engine.config import Config
+    from mirror_engine.engine.ledger import Ledger
     from mirror_engine.landing_zone.listing import LandedFile, TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import FolderProgress, Progress
     from mirror_engine.storage.base import Entry, R, Storage, T
 
 SECONDS_BETWEEN_SWEEPS = 3600.0
-MAX_LISTED = 1000  # archived files that are listed after each move; more of them once a sweep
+MAX_LISTED = 1000  # archived files that are listed whenever one is moved or expires; more of them once a sweep
 _TIME_FORM = "%Y-%m-%dT%H:%M:%S.%fZ"
-MAX_INFO_BYTES = 64 * 1024 * 1024  # publishers may write there
 _WAYS = {  # by `cleanup`: where an applied file goes first, and where its time begins (LZ-8.2)
     "ready": (READY_TO_DELETE_FOLDER, READY_TO_DELETE_FOLDER),
     "processed": (PROCESSED_FOLDER, PROCESSED_FOLDER),
@@ -40,38 +40,44 @@ class _Cleaned:
 
     Attributes:
         listing, progress: new objects when they change.
-        swept_at: when the archive was last listed.
+        due_at: when it is to be cleaned again though they did not change.
+        looked_at: when its archives were last looked at.
         is_unusable: whether something else than a folder is where an archive is to be.
-        moved: when files were moved since the last sweep, into an archive too long to be listed; None for another.
+        is_stale: whether something was done in the archive since the info file was written.
     """
 
     listing: TableListing | None = None
     progress: Progress | None = None
-    swept_at: float = -math.inf
+    due_at: float = -math.inf
+    looked_at: float = -math.inf
     is_unusable: bool = False
-    moved: dict[str, float] | None = None
+    is_stale: bool = False
 
 
 @dataclass
 class Janitor:
     """Cleans one table folder after its commit, never before (LZ-8.1).
 
+    The ledger has since when archived files are ready to delete. A sweep compares it with the archive, where others
+    may add and remove files, and writes the info file; it comes only after something was done in the archive.
+
     `check_lock` is called before each move and deletion: another engine may read again what this one has applied.
     """
 
     storage: Storage
+    ledger: Ledger
     config: Config
     clock: Callable[[], float]
     check_lock: Callable[[], None] = lambda: None
     _cleaned: dict[TableName, _Cleaned] = field(default_factory=dict, init=False)
 
     def is_due(self, listing: TableListing, progress: Progress) -> bool:
-        """Whether `clean` may have something to do: something changed since, or archived files may have expired."""
+        """Whether `clean` may have something to do: something changed since, or archived files have expired."""
         if self.config.cleanup == "off":
             return False
         before = self._cleaned.get(listing.name, _Cleaned())
         is_unchanged = before.listing is listing and before.progress is progress
-        return not is_unchanged or self._is_sweep_due(before)
+        return not is_unchanged or self.clock() >= before.due_at
 
     def keep(self, names: AbstractSet[TableName]) -> None:
         """Forget all other tables."""
@@ -86,34 +92,65 @@ class Janitor:
         """
         if self.config.cleanup == "off":
             return 0
-        table, folder = self._cleaned.setdefault(listing.name, _Cleaned()), f"{zone}/{listing.name.folder}"
-        first, last = (f"{folder}/{archive}" for archive in _WAYS[self.config.cleanup])
-        if is_sweep := self._is_sweep_due(table):
-            archives = [self.storage.stat(archive) for archive in {first, last}]
-            table.is_unusable = any(entry and entry.kind is not Kind.FOLDER for entry in archives)
-            if table.is_unusable:
-                is_sweep, table.swept_at = False, self.clock()
+        name, folder, now = listing.name, f"{zone}/{listing.name.folder}", self.clock()
+        table = self._cleaned.setdefault(name, _Cleaned())
+        (first, last), expired_at = _WAYS[self.config.cleanup], now - self.config.delete_processed_after_seconds
         # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
-        applied = () if table.is_unusable else processed(listing, known)
-        names = ((f"{folder}/{file.path}", f"{first}/{file.path}", entry_of(file)) for file in applied)
-        are_moved = self._each(names, lambda each: self.storage.move(*each))  # unless replaced meanwhile (LZ-8.5)
-        moved = [file.path for file, is_moved in zip(applied, are_moved, strict=True) if is_moved]
-        if moved or is_sweep:
-            ready = moved
-            if first != last:  # what was in the first archive before goes on
-                ready = [path for path, _ in self._archived(first, "") if path not in moved]
-                self._each(ready, lambda path: self.storage.move(f"{first}/{path}", f"{last}/{path}"))
-            times = (table.moved or {}) | dict.fromkeys(ready, self.clock())
-            if is_sweep or table.moved is None:
-                is_long = self._expire(last, times) > MAX_LISTED
-                table.moved, table.swept_at = {} if is_long else None, self.clock()
-            else:
-                table.moved = times
+        applied = processed(listing, known)
+        is_late = abs(now - table.looked_at) >= SECONDS_BETWEEN_SWEEPS  # clocks may be set back, too
+        passes_on = first != last and (is_late or bool(applied))
+        table.is_stale |= passes_on or bool(applied) or self.ledger.archive_times(name)[0] <= expired_at
+        is_sweep = self._is_sweep_due(name, now, is_stale=table.is_stale)
+        if is_late and (is_sweep or table.is_stale):
+            archives = [self.storage.stat(f"{folder}/{archive}") for archive in {first, last}]
+            table.is_unusable = any(entry and entry.kind is not Kind.FOLDER for entry in archives)
+            table.looked_at = now
+        count = 0
+        if not table.is_unusable:
+            if is_sweep:
+                self._compare(name, folder, last)
+            if passes_on:  # what was in the first archive before goes on
+                before = [(f"{first}/{path}", f"{last}/{path}", None) for path in self._listed(f"{folder}/{first}", "")]
+                self._move(name, folder, before, is_ready=True)
+            moves = [(file.path, f"{first}/{file.path}", entry_of(file)) for file in applied]
+            count = self._move(name, folder, moves, is_ready=first == last)
+            expired = self.ledger.archived(name, before=expired_at)
+            self._each(expired, lambda path: self.storage.delete(f"{folder}/{path}"))
+            self.ledger.archive(name, {}, expired)
+            if is_sweep:
+                self._write_info(name, folder, last)
+                table.is_stale = False
+        due = [self.ledger.archive_times(name)[0] + now - expired_at]
+        table.due_at = min([*due, now + SECONDS_BETWEEN_SWEEPS] if table.is_stale or first != last else due)
         table.listing, table.progress = listing, progress
-        return len(moved)
+        return count
 
-    def _is_sweep_due(self, table: _Cleaned) -> bool:
-        return abs(self.clock() - table.swept_at) >= SECONDS_BETWEEN_SWEEPS  # clocks may be set back, too
+    def _is_sweep_due(self, name: TableName, now: float, *, is_stale: bool) -> bool:
+        """Whether to list the archive: where it is not known, or files come and go in it; a long one once an hour."""
+        swept_at = self.ledger.archive_times(name)[2]
+        if not is_stale or swept_at == -math.inf:
+            return swept_at == -math.inf
+        is_long = len(self.ledger.archived(name, limit=MAX_LISTED + 1)) > MAX_LISTED
+        return not is_long or abs(now - swept_at) >= SECONDS_BETWEEN_SWEEPS
+
+    def _move(
+        self, name: TableName, folder: str, moves: Sequence[tuple[str, str, Entry | None]], *, is_ready: bool
+    ) -> int:
+        """Move files of a table folder unless they were replaced meanwhile (LZ-8.5); returns how many were moved.
+
+        Where their time begins (`is_ready`), it is noted before the move, so that each archived file has one. It is
+        never before the time of an earlier file: the clock may have been set back.
+        """
+        left = dict.fromkeys((target for _, target, _ in moves), max(self.clock(), self.ledger.archive_times(name)[1]))
+        if is_ready:
+            self.ledger.archive(name, left)
+        places = [(f"{folder}/{source}", f"{folder}/{target}", only) for source, target, only in moves]
+        are_moved = self._each(places, lambda each: self.storage.move(*each))
+        for (_, target, _), is_moved in zip(moves, are_moved, strict=True):
+            if is_moved:
+                del left[target]
+        self.ledger.archive(name, {}, left)
+        return len(moves) - len(left)
 
     def _each(self, files: Iterable[T], change: Callable[[T], R]) -> list[R]:
         """Move or delete files, each after a check of the lock."""
@@ -124,49 +161,51 @@ class Janitor:
 
         return list(at_once(self.storage, checked, files))
 
-    def _expire(self, folder: str, moved: Mapping[str, float]) -> int:
-        """Update the info file, and delete expired files (LZ-8.2, LZ-8.3); returns how many files stay.
+    def _compare(self, name: TableName, folder: str, archive: str) -> None:
+        """Take over what others did in an archive (LZ-8.4).
 
-        `moved` has when files were moved that the info file may not have yet.
+        The time of a file that the ledger does not know is that of the info file, or begins now.
         """
-        info_file = f"{folder}/{READY_TO_DELETE_INFO}"
-        before = self._info(info_file)
-        archived = dict(self._archived(folder, ""))
-        now = self.clock()
-        ready = {path: min(before.get(path, now), now) for path in archived}  # publishers may write any time into it
-        ready.update({path: since for path, since in moved.items() if path in archived})
-        kept = {
-            path: since for path, since in ready.items() if now - since < self.config.delete_processed_after_seconds
-        }
-        self._each([path for path in ready if path not in kept], lambda path: self.storage.delete(f"{folder}/{path}"))
-        ready = kept
-        if ready != before:
-            files = [
-                {"name": path, "readyAtUtc": datetime.fromtimestamp(since, tz=timezone.utc).strftime(_TIME_FORM)}
-                for path, since in sorted(ready.items())
-            ]
-            self.storage.write(info_file, json.dumps({"files": files}).encode())
-        return len(ready)
+        listed = {f"{archive}/{path}" for path in self._listed(f"{folder}/{archive}", "")}
+        known = {path for path in self.ledger.archived(name) if path.startswith(f"{archive}/")}
+        now, since = self.clock(), self._info(f"{folder}/{archive}") if listed - known else {}
+        ready = {path: min(since.get(path, now), now) for path in listed - known}
+        self.ledger.archive(name, ready, known - listed)
 
-    def _info(self, path: str) -> dict[str, float]:
-        """Read the info file; publishers may empty the folder or damage the file (LZ-8.4)."""
-        try:
-            with self.storage.open(path) as handle:
-                files = json.loads(handle.read(MAX_INFO_BYTES))["files"]
-            return {
-                str(entry["name"]): datetime.strptime(entry["readyAtUtc"], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
-                for entry in files
+    def _write_info(self, name: TableName, folder: str, archive: str) -> None:
+        """Write the info file (LZ-8.2): for publishers, and for an engine whose ledger is lost."""
+        files = [
+            {
+                "name": path.removeprefix(f"{archive}/"),
+                "readyAtUtc": datetime.fromtimestamp(since, tz=timezone.utc).strftime(_TIME_FORM),
             }
+            for path, since in sorted(self.ledger.archived(name).items())
+            if path.startswith(f"{archive}/")
+        ]
+        if files or self.storage.stat(f"{folder}/{archive}"):
+            self.storage.write(f"{folder}/{archive}/{READY_TO_DELETE_INFO}", json.dumps({"files": files}).encode())
+        self.ledger.archive(name, {}, swept_at=self.clock())
+
+    def _info(self, archive: str) -> dict[str, float]:
+        """Read the info file, by path from the table folder; publishers may remove or damage it (LZ-8.4)."""
+        try:
+            with self.storage.open(f"{archive}/{READY_TO_DELETE_INFO}") as handle:
+                return {
+                    f"{archive.rpartition('/')[2]}/{entry['name']}": datetime.strptime(
+                        entry["readyAtUtc"], "%Y-%m-%dT%H:%M:%S.%f%z"
+                    ).timestamp()
+                    for entry in json.load(handle)["files"]
+                }
         except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
             return {}
 
-    def _archived(self, folder: str, below: str) -> Iterator[tuple[str, Entry]]:
+    def _listed(self, folder: str, below: str) -> Iterator[str]:
         for entry in self.storage.list(f"{folder}/{below}".rstrip("/")) or ():
             path = f"{below}/{entry.name}".lstrip("/")
             if entry.kind is Kind.FOLDER and path.count("/") < MAX_DEPTH:
-                yield from self._archived(folder, path)
+                yield from self._listed(folder, path)
             elif entry.kind is Kind.FILE and path != READY_TO_DELETE_INFO:
-                yield path, entry
+                yield path
 
 
 def processed(listing: TableListing, known: FolderProgress) -> list[LandedFile]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import sqlite3
 import threading
@@ -49,9 +50,14 @@ CREATE TABLE IF NOT EXISTS marks (
     latest TEXT, PRIMARY KEY (table_id, partition)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending (
     table_id INTEGER, path TEXT, etag TEXT NOT NULL, PRIMARY KEY (table_id, path)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS archives (table_id INTEGER PRIMARY KEY, swept_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS archived (
+    table_id INTEGER, path TEXT, ready_at REAL NOT NULL, PRIMARY KEY (table_id, path)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS archived_time ON archived (table_id, ready_at);
 """
 _AMONG = " AND {} IN (SELECT value FROM json_each(?))"
 _OF_A_TABLE = ("applied", "marks", "pending")
+_OF_ITS_ARCHIVE = ("archives", "archived")
 
 
 class Ledger:
@@ -244,9 +250,46 @@ class Ledger:
         with self._lock:
             if table in self._known:
                 with self._transaction() as connection:
-                    _delete(connection, self._ids[table], _OF_A_TABLE)
+                    _delete(connection, self._ids[table], (*_OF_A_TABLE, *_OF_ITS_ARCHIVE))
                     connection.execute("DELETE FROM tables WHERE id = ?", (self._ids[table],))
                 del self._known[table], self._ids[table]
+
+    def archive(
+        self, table: TableName, ready: Mapping[str, float], gone: Iterable[str] = (), swept_at: float | None = None
+    ) -> None:
+        """Note since when archived files are ready to delete, by path from the table folder; a later time stays.
+
+        `gone` left the archive; `swept_at` is when it was last listed. Files of an unknown table are not noted.
+        """
+        with self._lock:
+            table_id, gone = self._ids.get(table), [*gone]
+            if table_id is None or not (ready or gone or swept_at):
+                return
+            with self._transaction() as connection:
+                connection.executemany(
+                    "INSERT INTO archived VALUES (?, ?, ?) "
+                    "ON CONFLICT DO UPDATE SET ready_at = max(ready_at, excluded.ready_at)",
+                    ((table_id, path, since) for path, since in ready.items()),
+                )
+                left = ((table_id, path) for path in gone)
+                connection.executemany("DELETE FROM archived WHERE table_id = ? AND path = ?", left)
+                if swept_at:
+                    connection.execute("INSERT OR REPLACE INTO archives VALUES (?, ?)", (table_id, swept_at))
+
+    def archived(self, table: TableName, *, before: float = math.inf, limit: int = -1) -> Mapping[str, float]:
+        """Return archived files, oldest first: those ready to delete at `before`, and at most `limit`."""
+        sql = "SELECT path, ready_at FROM archived WHERE table_id = ? AND ready_at <= ? ORDER BY ready_at LIMIT ?"
+        return dict(self._rows(sql, self._ids.get(table, -1), before, limit))
+
+    def archive_times(self, table: TableName) -> tuple[float, float, float]:
+        """Return the earliest and the latest time of archived files (infinite, 0), and when they were listed (-inf)."""
+        sql = (
+            "SELECT (SELECT min(ready_at) FROM archived WHERE table_id = ?1), "
+            "(SELECT max(ready_at) FROM archived WHERE table_id = ?1), "
+            "(SELECT swept_at FROM archives WHERE table_id = ?1)"
+        )
+        ((first, last, swept_at),) = self._rows(sql, self._ids.get(table, -1))
+        return math.inf if first is None else first, last or 0.0, -math.inf if swept_at is None else swept_at
 
     def close(self) -> None:
         """Close the file."""

@@ -14,6 +14,7 @@ from memory_storage import MemoryStorage
 from mirror_engine.config import Config
 from mirror_engine.engine import janitor
 from mirror_engine.engine.janitor import Janitor
+from mirror_engine.engine.ledger import Ledger
 from mirror_engine.errors import RootLocked
 from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, MetadataUsable, TableListing
@@ -33,7 +34,13 @@ class Zone:
     def __init__(self, **options):
         self.now = 1_000_000.0
         self.storage = MemoryStorage()
-        self.janitor = Janitor(self.storage, Config(**options), lambda: self.now)
+        self.config = Config(**options)
+        self.restart(Ledger.fresh())
+
+    def restart(self, ledger):
+        self.ledger = ledger
+        ledger.record(ORDERS, Progress("g", "f"))
+        self.janitor = Janitor(self.storage, ledger, self.config, lambda: self.now)
 
     def land(self, *paths):
         for number, path in enumerate(paths):
@@ -80,7 +87,7 @@ def test_once_root_is_lost_no_further_file_is_moved(is_store):
         if next(checks) > 5:
             raise RootLocked("the lease was lost")
 
-    zone.janitor = Janitor(zone.storage, Config(), lambda: zone.now, check_lock)
+    zone.janitor = Janitor(zone.storage, zone.ledger, Config(), lambda: zone.now, check_lock)
     with pytest.raises(RootLocked):
         zone.clean(*numbered(*range(1, 40)))
     assert len(zone.names(f"{ZONE}/Orders/_FilesReadyToDelete")) == 5
@@ -170,33 +177,115 @@ def test_a_long_archive_is_listed_once_an_hour(monkeypatch):
         b'{"files": [{"name": "1.parquet", "readyAtUtc": "9999-12-31T23:59:59.0-23:59"}]}',
     ],
 )
-def test_a_harmed_info_file_starts_the_time_again(harm):
+def test_lost_ledger_and_damaged_info_file_restart_the_retention(harm):
     zone = Zone()
     zone.land(*numbered(1, 2))
     zone.clean(*numbered(1, 2))
     zone.storage.put(f"{READY}/_FilesReadyToDeleteInfo.json", harm)
     zone.now += 6 * DAY
+    zone.restart(Ledger.fresh())
     zone.clean()
+    zone.now += 6 * DAY
+    zone.clean()
+    assert zone.names(READY) == [*numbered(1), "_FilesReadyToDeleteInfo.json"]
+    zone.now += DAY
+    zone.clean()
+    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+
+
+def test_lost_ledger_takes_retention_from_an_info_file_of_any_size():
+    zone = Zone()
+    zone.land(*numbered(1, 2))
+    zone.clean(*numbered(1, 2))
+    info = json.loads(zone.storage.open(f"{READY}/_FilesReadyToDeleteInfo.json").read())
+    others = {"name": "x" * 1_000_000, "readyAtUtc": info["files"][0]["readyAtUtc"]}
+    large = json.dumps({"files": [others] * 65 + info["files"]}).encode()
+    zone.storage.put(f"{READY}/_FilesReadyToDeleteInfo.json", large)
+    zone.now += 6 * DAY
+    zone.restart(Ledger.fresh())
+    zone.clean()
+    zone.now += DAY
+    zone.clean()
+    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+
+
+def test_info_file_is_not_needed_to_delete_expired_files():
+    zone = Zone()
+    zone.land(*numbered(1, 2))
+    zone.clean(*numbered(1, 2))
+    zone.storage.put(f"{READY}/_FilesReadyToDeleteInfo.json", b"{")
+    zone.now += 7 * DAY
+    zone.restart(zone.ledger)
+    zone.clean()
+    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+
+
+def test_clock_set_back_for_one_run_deletes_no_archived_file():
+    zone = Zone()
+    zone.land(*numbered(1, 2, 3, 4))
+    zone.clean(*numbered(1, 2))
+    zone.now -= 365 * DAY
+    zone.restart(zone.ledger)
+    zone.clean(*numbered(2, 3))
+    zone.now += 365 * DAY
+    zone.restart(zone.ledger)
+    zone.clean(*numbered(3, 4))
+    assert zone.names(READY) == [*numbered(1, 2, 3), "_FilesReadyToDeleteInfo.json"]
+    zone.now += 7 * DAY
+    zone.clean()
+    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+
+
+def test_file_archived_again_keeps_its_later_time():
+    zone = Zone()
+    zone.land(*numbered(1, 2))
+    zone.clean(*numbered(1, 2))
+    zone.now += 6 * DAY
+    zone.storage.move(f"{READY}/{numbered(1)[0]}", f"{ZONE}/Orders/{numbered(1)[0]}")
+    zone.clean(*numbered(1, 2))
     zone.now += 6 * DAY
     zone.clean()
     assert zone.names(READY) == [*numbered(1), "_FilesReadyToDeleteInfo.json"]
 
 
-def test_what_was_moved_is_looked_at_once_an_hour_or_when_more_is_moved():
-    zone = Zone()
-    info = f"{READY}/_FilesReadyToDeleteInfo.json"
+def test_archive_of_an_idle_table_is_not_listed(monkeypatch):
+    """Neither after a restart nor by time: what others put there is noticed when the engine next works in it."""
+    zone, listed = Zone(), []
     zone.land(*numbered(1, 2, 3))
     zone.clean(*numbered(1, 2))
-    zone.storage.delete(info)
-    zone.now += 3599
-    zone.clean()
-    assert zone.storage.stat(info) is None
-    zone.now += 1
-    zone.clean()
-    assert zone.storage.stat(info)
-    zone.storage.delete(info)
+    zone.storage.put(f"{READY}/strange", b"x")
+    monkeypatch.setattr(zone.storage, "list", lambda path, of=zone.storage.list: listed.append(path) or of(path))
+    zone.restart(zone.ledger)
+    listing, progress = zone.listing(), Progress("g", "f")
+    for _ in range(3):
+        zone.now += DAY
+        zone.janitor.clean(ZONE, listing, progress, FolderProgress())
+        assert not zone.janitor.is_due(listing, progress)
+    assert READY not in listed
     zone.clean(*numbered(2, 3))
-    assert zone.storage.stat(info)
+    assert READY in listed
+    zone.now += 7 * DAY
+    zone.clean()
+    assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
+
+
+def test_file_whose_move_fails_is_not_noted_as_archived():
+    zone = Zone()
+    zone.land(*numbered(1, 2))
+    listing = zone.listing()
+    zone.storage.put(f"{ZONE}/Orders/{numbered(1)[0]}", b"other")
+    zone.janitor.clean(ZONE, listing, Progress("g", "f"), known_of(listing.files))
+    assert zone.ledger.archived(ORDERS) == {}
+
+
+def test_emptied_archive_leaves_the_info_file_with_the_next_move():
+    zone = Zone()
+    zone.land(*numbered(1, 2, 3))
+    zone.clean(*numbered(1, 2))
+    zone.storage.delete(READY)
+    zone.clean(*numbered(2, 3))
+    info = json.loads(zone.storage.open(f"{READY}/_FilesReadyToDeleteInfo.json").read())
+    assert [file["name"] for file in info["files"]] == numbered(2)
 
 
 def test_applied_files_pass_both_folders_and_their_time_begins_in_the_second():
@@ -219,8 +308,10 @@ def test_applied_files_pass_both_folders_and_their_time_begins_in_the_second():
     assert zone.names(READY) == [*numbered(2), "_FilesReadyToDeleteInfo.json"]
 
 
-def test_a_folder_is_due_when_it_or_its_progress_changed_and_once_an_hour():
+def test_a_folder_is_due_when_it_changed_or_a_file_expired():
     zone = Zone()
+    zone.land(*numbered(0, 1))
+    zone.clean(*numbered(0, 1))
     zone.land(*numbered(1, 2))
     listing, progress = zone.listing(), Progress("g", "f")
     assert zone.janitor.is_due(listing, progress)
@@ -228,9 +319,12 @@ def test_a_folder_is_due_when_it_or_its_progress_changed_and_once_an_hour():
     assert not zone.janitor.is_due(listing, progress)
     assert zone.janitor.is_due(replace(listing), progress)
     assert zone.janitor.is_due(listing, replace(progress))
-    zone.now += 3600
+    zone.now += 7 * DAY - 1
+    assert not zone.janitor.is_due(listing, progress)
+    zone.now += 1
     assert zone.janitor.is_due(listing, progress)
     zone.janitor.clean(ZONE, listing, progress, FolderProgress())
+    assert not zone.janitor.is_due(listing, progress)
     zone.janitor.keep(set())
     assert zone.janitor.is_due(listing, progress)
     assert not Zone(cleanup="off").janitor.is_due(listing, progress)
@@ -263,7 +357,8 @@ def test_tables_are_forgotten_while_other_threads_clean():
     def clean(thread):
         try:
             for number in range(200):
-                zone.janitor.clean(ZONE, replace(listing, name=SlowName("", f"{thread}-{number}")), Progress("g", "f"))
+                named = replace(listing, name=SlowName("", f"{thread}-{number}"))
+                zone.janitor.clean(ZONE, named, Progress("g", "f"), FolderProgress())
         except RuntimeError as error:
             failures.append(error)
 
