@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections import deque
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -16,7 +17,7 @@ from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.planner import REFUSED_COMMIT, ZonePlanner
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import DeltaFolders, recover, rescan
-from mirror_engine.engine.replayer import Replayer, TableTask
+from mirror_engine.engine.replayer import Phase, Replayer, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
 from mirror_engine.errors import InternalError, StorageUnavailable, TableDamaged, TransientError
 from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, DiagnosticRaised, RetryScheduled
@@ -25,9 +26,9 @@ from mirror_engine.landing_zone.diagnostics import diagnose, printable
 from mirror_engine.landing_zone.states import CaughtUp, needs_attention
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from mirror_engine.clock import Clock
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.maintenance import MaintenanceScheduler
     from mirror_engine.engine.planner import Plan
@@ -108,6 +109,29 @@ class CycleResult:
         return RunResult.CAUGHT_UP
 
 
+class _Table:
+    """What the engine keeps of a table, or of the landing zone as a whole, from one cycle to the next.
+
+    Attributes:
+        plan: the last one; None where it has none.
+        retries: of its plan, and of its cleaning: a table that cannot be cleaned can be read.
+        carried_out: the plan that the last cycle carried out: the same one is not repeated without a pause.
+        reported: diagnostics that were emitted and still hold.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        phases = (Phase.APPLYING, Phase.CLEANING)
+        self.plan: Plan | None = None
+        self.retries = {phase: Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, clock) for phase in phases}
+        self.carried_out: Plan | None = None
+        self.reported: frozenset[Diagnostic] = frozenset()
+
+    def failure(self, *, is_waiting: bool = False) -> TransientError | None:
+        """Why it is retried, or where `is_waiting` why it is not worked on now; None where it is not."""
+        retries = (retry for retry in self.retries.values() if retry.is_waiting or not is_waiting)
+        return next((retry.failure for retry in retries if retry.failure), None)
+
+
 class Engine:
     """Runs cycles over one landing zone; `publish` gets the plans of each before they are carried out.
 
@@ -132,17 +156,13 @@ class Engine:
         self._publish = publish
         self._replayer = Replayer(context, self._janitor, reader, passthrough)
         self._scheduler = TableScheduler(context.config.workers, self._replayer.run)
-        self._reported: dict[TableName | None, frozenset[Diagnostic]] = {}  # None is the landing zone as a whole
-        self._backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
-        # of cleaning: such a table can still be read
-        self._cleaning_backoff = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
-        self._failures: Failures = {}  # the last of each table, until its next try or longer
+        # None is the landing zone as a whole
+        self._tables: defaultdict[TableName | None, _Table] = defaultdict(lambda: _Table(context.clock))
         self._delta_folders: DeltaFolders | None = None
         self._damaged: Mapping[str, TableDamaged] = {}  # found since the last scan
-        self._carried_out: Mapping[TableName, Plan] = {}  # in the last cycle: none is repeated without a pause
         self._started = time.monotonic()
         self._cycles = self._commits = self._files = self._rows = 0
-        self._tables: set[TableName] = set()
+        self._applied: set[TableName] = set()
 
     @property
     def in_progress(self) -> Collection[TableName]:
@@ -160,7 +180,7 @@ class Engine:
             if not self.last.failures or self.last.run_result in final or failed == MAX_SYNC_ATTEMPTS:
                 break
             stop.wait(self.next_cycle_seconds(2.0 ** (failed - 1)))
-        return self.finish(stop)
+        return self.finish()
 
     def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> SyncReport:
         """Run cycles until `stop` is set: at each poll interval, file-system event or due retry."""
@@ -178,12 +198,14 @@ class Engine:
                 if self.last.zone and self.last.zone.requests:
                     self.context.ledger.set_property(SCAN_REQUESTS, json.dumps(self.last.zone.requests))
             watcher.wait(pause)
-        return self.finish(stop)
+        return self.finish()
 
-    def finish(self, stop: threading.Event) -> SyncReport:
-        """Once `stop` is set, wait for the tables in progress, and plan what is left, for the report."""
-        while stop.is_set() and self.last.outdated:
-            self.cycle(stop)
+    def finish(self) -> SyncReport:
+        """Wait for the tables in progress, and plan what is left, for the report; no further batch begins."""
+        stopped = threading.Event()
+        stopped.set()
+        while self.last.outdated:
+            self.cycle(stopped)
         return self.report()
 
     def report(self) -> SyncReport:
@@ -199,7 +221,7 @@ class Engine:
             if (lost := tuple(each for each in diagnostics if each.code in IGNORED and never_arrives(each)))
         }
         states = {table: plan.state for table, plan in self.last.plans.items()}
-        numbers = self._commits, self._files, self._rows, len(self._tables), seconds
+        numbers = self._commits, self._files, self._rows, len(self._applied), seconds
         return SyncReport(self.last.run_result, *numbers, states, self.last.failures, ignored)
 
     @property
@@ -236,47 +258,21 @@ class Engine:
             self.context.check_lock()
             result.zone = zone = self.poller.scan()
             folders = self._scan_delta_folders(earlier)
-            planner = ZonePlanner(self.context, folders, zone)
+            planner = ZonePlanner(self.context, folders, zone, lambda name: self._tables[name].plan)
             plans, self._damaged = planner.plans(except_for=earlier), planner.damaged
         except StorageUnavailable as error:
-            if result.zone is None:
-                self._notify(None, [diagnose("ME070", "")])
-            self.last = CycleResult(failures={None: self._retry(None, error)})
-            self._leave_failures()
-            return self.last
+            return self._without_plans(result.zone, error)
         is_due = partial(self._is_due, is_called, earlier, started, time.monotonic()) if is_called else None
         result.plans = {**plans, **{table: task.plan for table, task in earlier.items()}}
-        self._notify(None, zone.diagnostics)
-        for table, plan in plans.items():
-            self._notify(table, plan.diagnostics)
-        self._note_failures_before(result, zone, folders)
-        try:
-            self._publish(result.plans)
-        except StorageUnavailable as error:  # the next cycle publishes again
-            self.context.emit(RetryScheduled(None, str(error), 0.0))
-            result.failures[None] = error
-        waiting = {*self._backoff.waiting, *(t for t in plans if self.context.delta_folder(t) in folders.unread)}
-        self._submit(zone, plans, waiting | {maintained}, str(planner.root.now), stop)
-        finished, failed = self._collect(result, is_due)
-        in_progress = self._scheduler.in_progress
-        self._backoff.keep({*waiting, *in_progress, *failed})
-        try:
-            planner.remember_root(result.plans.values(), {task.root_identity for task in in_progress.values()})
-        except StorageUnavailable as error:
-            result.failures[None] = self._retry(None, error)
-        repeated = {table for table in finished if self._carried_out.get(table) == result.plans[table]}
-        self._carried_out = {table: result.plans[table] for table in finished}
-        result.outdated |= {*earlier, *in_progress, *(finished - repeated)}
-        result.outdated |= {commit.table for commit in result.commits}
-        paused = self._backoff.tables | self._cleaning_backoff.tables
-        self._failures = {table: error for table, error in self._failures.items() if table in paused}
-        self._leave_failures()
-        self._commits += len(result.commits)
-        self._files += sum(len(commit.files) for commit in result.commits)
-        self._rows += sum(commit.rows for commit in result.commits)
-        self._tables |= {commit.table for commit in result.commits}
-        seconds, requests = time.monotonic() - started, sum(zone.requests.values()) or None
-        self.context.emit(CycleEnded(self._cycles, len(result.commits), seconds, requests))
+        self._keep(zone, plans)
+        self._note_failures(result, zone, folders)
+        self._show(result)
+        held = {maintained, *(table for table in plans if self.context.delta_folder(table) in folders.unread)}
+        self._submit(zone, plans, held, str(planner.root.now), stop)
+        self._collect(result, is_due)
+        self._remember_root(planner, result)
+        result.outdated |= {*earlier, *self.in_progress, *(commit.table for commit in result.commits)}
+        self._end(result, zone, time.monotonic() - started)
         return result
 
     def next_cycle_seconds(self, longest: float) -> float:
@@ -315,64 +311,108 @@ class Engine:
         self._damaged = {**self._damaged, **found.damaged}
         return bool(found.damaged)
 
-    def _note_failures_before(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:
+    def _without_plans(self, zone: ZoneListing | None, error: StorageUnavailable) -> CycleResult:
+        """End a cycle in which the zone could not be listed, or the tables not be planned."""
+        if zone is None:
+            self._report(None, [diagnose("ME070", "")])
+        self.last = CycleResult(failures={None: self._retry(None, error)})
+        self._leave_failures()
+        return self.last
+
+    def _keep(self, zone: ZoneListing, plans: Mapping[TableName, Plan]) -> None:
+        """Keep the plans, and report their diagnostics; forget tables that are gone."""
+        self._report(None, zone.diagnostics)
+        for name, plan in plans.items():
+            self._tables[name].plan = plan
+            self._report(name, plan.diagnostics)
+        known = {None, *plans, *self.in_progress, *self.context.ledger.tables()}
+        for gone in () if zone.unlisted else self._tables.keys() - known:
+            del self._tables[gone]
+
+    def _note_failures(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:
         """Note the tables that wait for their next try, and what of the zone and of Delta logs could not be read."""
-        waiting = self._backoff.waiting
-        for table in result.plans:
-            unread = folders.unread.get(self.context.delta_folder(table))
-            if unread:  # its progress is not known for certain
-                result.failures[table] = unread if table in waiting else self._retry(table, unread)
-            elif table in waiting | self._cleaning_backoff.waiting:
-                result.failures[table] = self._failures[table]
-        names = ", ".join(sorted(map(printable, zone.unlisted)))
-        if not names:
-            self._backoff.succeeded(None)
-        else:  # the zone may not have caught up, whatever its tables say
+        for name in result.plans:
+            if unread := folders.unread.get(self.context.delta_folder(name)):  # its progress is not known for certain
+                result.failures[name] = self._retry(name, unread)
+            elif failure := self._tables[name].failure(is_waiting=True):
+                result.failures[name] = failure
+        if names := ", ".join(sorted(map(printable, zone.unlisted))):
+            # the zone may not have caught up, whatever its tables say
             error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
             result.failures[None] = self._retry(None, error)
+        else:
+            self._tables[None].retries[Phase.APPLYING].succeeded()
+
+    def _show(self, result: CycleResult) -> None:
+        try:
+            self._publish(result.plans)
+        except StorageUnavailable as error:  # the next cycle publishes again
+            self.context.emit(RetryScheduled(None, str(error), 0.0))
+            result.failures[None] = error
 
     def _submit(
         self,
         zone: ZoneListing,
         plans: Mapping[TableName, Plan],
-        paused: Collection[TableName | None],
+        held: Collection[TableName | None],
         root: str,
         stop: threading.Event,
     ) -> None:
-        """Queue a task for every table with steps to do, or files to move away."""
+        """Queue a task for every table with steps to do, or files to move away; the steps of `held` tables wait."""
         listings = {listing.name: listing for listing in zone.tables}
         self._janitor.keep(listings.keys())
-        uncleanable = self._cleaning_backoff.waiting
-        for table, plan in plans.items():
-            steps = deque(() if table in paused else plan.steps)
-            place = listings.get(table), zone.folder, root
-            task = TableTask(plan, *place, steps, bool(steps), is_cleaned=table in uncleanable)
-            if steps or self._replayer.can_clean(task):
+        for name, plan in plans.items():
+            table = self._tables[name]
+            phases = [phase for phase, retry in table.retries.items() if not retry.is_waiting]
+            if Phase.APPLYING in phases and (name in held or not plan.steps):
+                phases.remove(Phase.APPLYING)
+            task = TableTask(plan, listings.get(name), zone.folder, root, phases)
+            if task.steps or self._replayer.can_clean(task):
                 self._scheduler.submit(task, stop)
+            else:
+                phases.clear()
+            for phase, retry in table.retries.items():
+                if phase not in phases and not retry.is_waiting:
+                    retry.succeeded()
+            table.carried_out = table.carried_out if task.steps else None
 
-    def _collect(self, result: CycleResult, is_due: Callable[[], bool] | None) -> tuple[set[TableName], set[TableName]]:
-        """Wait for the tasks, or until the next cycle is due; returns tables that are done, and those that failed."""
-        finished: set[TableName] = set()
-        failed: set[TableName] = set()
-        not_cleaned: set[TableName] = set()
-        untried = self._cleaning_backoff.waiting
+    def _collect(self, result: CycleResult, is_due: Callable[[], bool] | None) -> None:
+        """Wait for the tasks, or until the next cycle is due."""
         for task, outcome in self._scheduler.results(is_due):
-            folder = self.context.delta_folder(task.table)
-            if isinstance(outcome, TableDamaged) and self._is_damaged(outcome, folder):
-                result.outdated.add(task.table)  # the next cycle plans it as halted
+            name, table = task.table, self._tables[task.table]
+            if isinstance(outcome, TableDamaged) and self._is_damaged(outcome, self.context.delta_folder(name)):
+                table.retries[task.phase].succeeded()
+                result.outdated.add(name)  # the next cycle plans it as halted
             elif isinstance(outcome, TransientError):
-                (not_cleaned if task.is_cleaning else failed).add(task.table)
-                backoff = self._cleaning_backoff if task.is_cleaning else self._backoff
-                result.failures[task.table] = self._retry(task.table, outcome, backoff)
+                table.carried_out = None
+                result.failures[name] = self._retry(name, outcome, task.phase)
             elif isinstance(outcome, BaseException):
                 raise outcome
-            elif task.is_finished and task.has_steps:
-                finished.add(task.table)
+            elif task.phase is Phase.DONE:
+                for phase in task.phases:
+                    table.retries[phase].succeeded()
+                if Phase.APPLYING in task.phases and task.plan != table.carried_out:
+                    result.outdated.add(name)
+                    table.carried_out = task.plan
             if isinstance(outcome, BatchCommitted):
                 result.commits.append(outcome)
-                self._backoff.succeeded(task.table)
-        self._cleaning_backoff.keep({*untried, *self._scheduler.in_progress, *not_cleaned})
-        return finished, failed
+                table.retries[Phase.APPLYING].succeeded()
+
+    def _remember_root(self, planner: ZonePlanner, result: CycleResult) -> None:
+        try:
+            in_progress = {task.root_identity for task in self._scheduler.in_progress.values()}
+            planner.remember_root(result.plans.values(), in_progress)
+        except StorageUnavailable as error:
+            result.failures[None] = self._retry(None, error)
+
+    def _end(self, result: CycleResult, zone: ZoneListing, seconds: float) -> None:
+        self._leave_failures()
+        self._commits += len(result.commits)
+        self._files += sum(len(commit.files) for commit in result.commits)
+        self._rows += sum(commit.rows for commit in result.commits)
+        self._applied |= {commit.table for commit in result.commits}
+        requests = sum(zone.requests.values()) or None
+        self.context.emit(CycleEnded(self._cycles, len(result.commits), seconds, requests))
 
     def _is_due(
         self, is_called: Callable[[], bool], unplanned: Collection[TableName], started: float, scanned: float
@@ -389,27 +429,28 @@ class Engine:
 
     def _next_retry_seconds(self, longest: float) -> float:
         busy = self._scheduler.in_progress
-        return self._cleaning_backoff.next_seconds(self._backoff.next_seconds(longest, busy), busy)
+        tables = (table for name, table in self._tables.items() if name not in busy)
+        return min([longest, *(retry.seconds_left for table in tables for retry in table.retries.values())])
 
-    def _notify(self, table: TableName | None, diagnostics: Sequence[Diagnostic]) -> None:
+    def _report(self, name: TableName | None, diagnostics: Sequence[Diagnostic]) -> None:
         """Emit the diagnostics that are new, and forget those that no longer hold."""
-        before = self._reported.get(table, frozenset())
-        self._reported[table] = frozenset(diagnostics)
+        table = self._tables[name]
         for diagnostic in diagnostics:
-            if diagnostic not in before:
-                self.context.emit(DiagnosticRaised(table, diagnostic))
+            if diagnostic not in table.reported:
+                self.context.emit(DiagnosticRaised(name, diagnostic))
+        table.reported = frozenset(diagnostics)
 
     def _leave_failures(self) -> None:
-        """Leave what is tried again, by table folder, in the ledger, for `status` of another process."""
-        failures = {**self._failures, **self.last.failures}
-        left = {table.folder if table else "": error.to_json() for table, error in failures.items()}
+        """Store pending retries, so that `status` in another process can show them."""
+        pending = {name: table.failure() for name, table in self._tables.items()} | self.last.failures
+        failures = {name.folder if name else "": error.to_json() for name, error in pending.items() if error}
         with suppress(StorageUnavailable):  # they are only shown
-            self.context.ledger.set_failures(left)
+            self.context.ledger.set_failures(failures)
 
-    def _retry(self, table: TableName | None, error: TransientError, backoff: Backoff | None = None) -> TransientError:
+    def _retry(self, name: TableName | None, error: TransientError, phase: Phase = Phase.APPLYING) -> TransientError:
+        """Schedule a retry; a failure before one is due does not prolong its pause."""
         error.__cause__ = error.__context__ = error.__traceback__ = None  # their frames hold the rows of a batch
-        self._failures[table] = error
-        backoff = backoff or self._backoff
-        if table is not None or None not in backoff.waiting:  # each cycle lists the zone, also before its retry is due
-            self.context.emit(RetryScheduled(table, str(error), backoff.failed(table)))
+        retry = self._tables[name].retries[phase]
+        if not retry.is_waiting:
+            self.context.emit(RetryScheduled(name, str(error), retry.failed(error)))
         return error

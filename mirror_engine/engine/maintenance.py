@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections import defaultdict
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from mirror_engine.clock import Clock
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.tables.base import HistoryEntry
@@ -39,11 +42,7 @@ class MaintenanceScheduler:
         self._context = context
         self._done = done
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="maintenance")
-        self._pauses = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
-        # compacted, but not vacuumed: a change was pending
-        self._half_done = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, context.clock)
-        self._counted: dict[tuple[str, str], tuple[int, int]] = {}  # by folder and generation: version, files
-        self._due_since: dict[TableName, float] = {}
+        self._tables: defaultdict[TableName, _Upkeep] = defaultdict(lambda: _Upkeep(context.clock))
         self._busy_at = context.clock.monotonic()
         self._in_progress: TableName | None = None
         self._is_interrupted = threading.Event()  # a change of the table in progress waits
@@ -73,54 +72,51 @@ class MaintenanceScheduler:
             self._is_interrupted.set()
         if self._context.config.auto_maintain == "off" or self.in_progress:
             return
-        waiting = self._pauses.waiting
-        for table in idle:
-            if table not in waiting and self._is_due(table):
-                self._due_since.setdefault(table, now)
-            else:
-                self._due_since.pop(table, None)
+        for name in idle:
+            table = self._tables[name]
+            is_due = not table.retry.is_waiting and self._is_due(name, table)
+            table.due_since = min(table.due_since, now) if is_due else math.inf
         if self._context.config.auto_maintain == "idle" and now - self._busy_at < IDLE_SECONDS:
             return
-        due = min((t for t in idle if t in self._due_since), key=self._due_since.__getitem__, default=None)
-        if due is not None:
-            del self._due_since[due]
+        due = min(idle, key=lambda name: self._tables[name].due_since, default=None)
+        if due is not None and self._tables[due].due_since <= now:
+            self._tables[due].due_since = math.inf
             self._in_progress = due
             self._is_interrupted.clear()
             self._work = self._pool.submit(self._maintain, due)
             # called after the task finished, so that `in_progress` is None
             self._work.add_done_callback(lambda _: self._done())
 
-    def _is_due(self, table: TableName) -> bool:
-        known = self._context.ledger.progress(table)
+    def _is_due(self, name: TableName, table: _Upkeep) -> bool:
+        known = self._context.ledger.progress(name)
         if known is None or not known.has_table:
             return False
         policy = self._context.config.auto_maintain
-        generation = (self._context.delta_folder(table), known.generation)
-        if generation not in self._counted:
-            self._half_done.succeeded(table)  # of an earlier generation
+        if table.generation != known.generation:
+            table.generation, table.version, table.files = known.generation, -1, 0
+            table.half_done.succeeded()  # of an earlier generation
         least = 2 if policy == "idle" else int(policy)
         try:
-            files = self._files(generation, known.delta_version, least)
+            self._count(self._context.delta_folder(name), table, known.delta_version, least)
         except MirrorError as error:  # an old commit may be damaged where the table itself can be read
-            self._failed(table, str(error))
+            self._failed(name, str(error))
             return False
-        return files >= least or self._half_done.is_over(table)
+        return table.files >= least or table.half_done.seconds_left == 0
 
-    def _files(self, generation: tuple[str, str], version: int, least: int) -> int:
+    def _count(self, folder: str, table: _Upkeep, version: int, least: int) -> None:
         """Count the data files added since the last maintenance."""
-        folder, history = generation[0], self._context.writer.history
-        counted, files = self._counted.get(generation, (-1, 0))
-        if counted >= 0:
-            files += sum(map(_files_added, history(folder, limit=version - counted) if version > counted else ()))
+        history = self._context.writer.history
+        if table.version >= 0:
+            added = history(folder, limit=version - table.version) if version > table.version else ()
+            table.files += sum(map(_files_added, added))
         else:  # before this process, one file per commit is assumed
             commits = history(folder, limit=_LOOK_BACK) if version >= least else ()
-            files = version - next((one.version for one in commits if one.operation in _MAINTENANCE), 0)
-        self._counted[generation] = (version, files)
-        return files
+            table.files = version - next((one.version for one in commits if one.operation in _MAINTENANCE), 0)
+        table.version = version
 
-    def _maintain(self, table: TableName) -> None:
+    def _maintain(self, name: TableName) -> None:
         started = time.monotonic()
-        folder = self._context.delta_folder(table)
+        folder, table = self._context.delta_folder(name), self._tables[name]
         is_half_done = False
 
         def should_yield() -> bool:
@@ -134,19 +130,36 @@ class MaintenanceScheduler:
             done = foreseen(lambda: self._context.writer.maintain(folder, hours, should_yield))
             state = self._context.writer.snapshot(folder)
         except MirrorError as error:
-            self._failed(table, str(error))
+            self._failed(name, str(error))
         else:
-            self._pauses.succeeded(table)
+            table.retry.succeeded()
             if is_half_done:
-                self._half_done.failed(table)
+                table.half_done.failed()
             else:
-                self._half_done.succeeded(table)
+                table.half_done.succeeded()
             if state is not None and state.record is not None:
-                self._counted[folder, state.record.progress.generation] = (state.version, 0)
-            self._context.emit(TableMaintained(table, dict(done), time.monotonic() - started))
+                table.generation, table.version, table.files = state.record.progress.generation, state.version, 0
+            self._context.emit(TableMaintained(name, dict(done), time.monotonic() - started))
 
-    def _failed(self, table: TableName, message: str) -> None:
-        self._context.emit(RetryScheduled(table, message, self._pauses.failed(table)))
+    def _failed(self, name: TableName, message: str) -> None:
+        self._context.emit(RetryScheduled(name, message, self._tables[name].retry.failed()))
+
+
+class _Upkeep:
+    """What is known of one table's maintenance.
+
+    Attributes:
+        retry: after a failure.
+        half_done: after it was compacted, but not vacuumed, since a change was pending.
+        due_since: monotonic seconds.
+        files: data files that were added to `generation` until `version`, since the last maintenance.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.retry = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, clock)
+        self.half_done = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, clock)
+        self.due_since = math.inf
+        self.generation, self.version, self.files = "", -1, 0
 
 
 def _files_added(commit: HistoryEntry) -> int:

@@ -30,7 +30,7 @@ from mirror_engine.landing_zone.states import (
 from mirror_engine.storage.base import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.engine.context import EngineContext
@@ -85,6 +85,8 @@ class Plan:
     steps: tuple[Step, ...] = ()
     detection: Detection | None = None  # how its files were classified; None where they were not
     diagnostics: tuple[Diagnostic, ...] = ()  # all that hold now, except those of applied files
+    # What the plan of an idle table was made of: it holds as long as that is the same
+    basis: tuple[TableListing, Progress | None, Diagnostic | None] | None = field(default=None, compare=False)
 
     def records(self, kind: str) -> Iterator[Progress]:
         """What steps of a kind record."""
@@ -324,9 +326,19 @@ def is_error(diagnostic: Diagnostic) -> bool:
 
 
 class ZonePlanner:
-    """Plans all tables of a listing; reads the landing zone and the tables, or raises `StorageUnavailable`."""
+    """Plans all tables of a listing; reads the landing zone and the tables, or raises `StorageUnavailable`.
 
-    def __init__(self, context: EngineContext, folders: DeltaFolders, zone: ZoneListing) -> None:
+    `before`: gives a table's last plan; that of an idle table is not made again.
+    """
+
+    def __init__(
+        self,
+        context: EngineContext,
+        folders: DeltaFolders,
+        zone: ZoneListing,
+        before: Callable[[TableName], Plan | None] = lambda _: None,
+    ) -> None:
+        self._before = before
         self._folders = folders
         self._context = context
         self._zone = zone
@@ -365,7 +377,12 @@ class ZonePlanner:
             ledger.set_property(ROOT_IDENTITY, str(root.now))
 
     def _plan(self, listing: TableListing, circumstances: Circumstances) -> Plan:
-        progress = self._context.ledger.progress(listing.name)
+        progress, before = self._context.ledger.progress(listing.name), self._before(listing.name)
+        # what is known of the files changes with the progress, the folder's identity with the listing
+        basis = before.basis if before and not circumstances.refusal else None
+        is_same = basis is not None and basis[0] is listing and basis[1] is progress
+        if before and basis and is_same and basis[2] == self._delta_table_diagnostic(listing.name, progress):
+            return before
         known = self._context.ledger.folder(listing.name, [file.path for file in listing.files])
         change = self.root.change_of(listing, progress, known)
         circumstances = replace(circumstances, change=change)
@@ -375,7 +392,9 @@ class ZonePlanner:
         if diagnostic and is_error(diagnostic):
             return plan(listing, progress, known, replace(circumstances, refusal=diagnostic))
         planned = plan(listing, progress, known, circumstances)
-        return replace(planned, diagnostics=(*planned.diagnostics, diagnostic)) if diagnostic else planned
+        is_idle = isinstance(planned.state, CaughtUp) and not planned.steps
+        diagnostics = (*planned.diagnostics, *([diagnostic] if diagnostic else ()))
+        return replace(planned, diagnostics=diagnostics, basis=(listing, progress, diagnostic) if is_idle else None)
 
     def _delta_table_diagnostic(self, table: TableName, progress: Progress | None) -> Diagnostic | None:
         """Report a Delta table that cannot be read (ME081), or that another program changed (ME080)."""

@@ -6,7 +6,8 @@ import re
 import time
 import uuid
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +20,6 @@ from mirror_engine.engine.planner import (
     DropTable,
     Plan,
     RecordProgress,
-    Step,
     attempt_of,
 )
 from mirror_engine.engine.recovery import is_as_recorded, latest_external_change, reconcile
@@ -43,7 +43,7 @@ from mirror_engine.tables.base import BatchRecord, ReadContext
 from mirror_engine.tables.reading.request import LandedFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.janitor import Janitor
@@ -118,6 +118,14 @@ def drop_table(context: EngineContext, table: TableName, reason: Diagnostic) -> 
     context.emit(TableDropped(table, reason.full_message))
 
 
+class Phase(Enum):
+    """What a task does next."""
+
+    APPLYING = "applying"
+    CLEANING = "cleaning"
+    DONE = "done"
+
+
 @dataclass(eq=False)
 class TableTask:
     """One table's plan in progress."""
@@ -126,21 +134,22 @@ class TableTask:
     listing: TableListing | None  # its folder; None where that is missing
     zone: str  # the landing zone, from ROOT
     root_identity: str  # of ROOT when the plan was made
-    steps: deque[Step]
-    has_steps: bool  # whether steps of the plan are carried out, not only the cleaning
-    is_cleaned: bool = False  # whether the folder was cleaned, or is not to be
-    is_cleaning: bool = False  # whether the last batch was the cleaning
-    pending: deque[LandedFile] = field(default_factory=deque)  # change files not applied yet
+    phases: Collection[Phase] = (Phase.APPLYING, Phase.CLEANING)  # steps of the plan may wait, or the cleaning
+
+    def __post_init__(self) -> None:
+        self.steps = deque(self.plan.steps if Phase.APPLYING in self.phases else ())
+        self.phase = next(iter(self.phases), Phase.DONE)
+        self.pending: deque[LandedFile] = deque()  # change files not applied yet
 
     @property
     def table(self) -> TableName:
         """The table's name."""
         return self.plan.table
 
-    @property
-    def is_finished(self) -> bool:
-        """Whether all steps are done and the folder is cleaned."""
-        return not self.steps and self.is_cleaned
+    def end_phase(self) -> None:
+        """Go on to the next phase."""
+        is_applied = self.phase is Phase.APPLYING and Phase.CLEANING in self.phases
+        self.phase = Phase.CLEANING if is_applied else Phase.DONE
 
 
 class Refusal(NamedTuple):
@@ -174,26 +183,28 @@ class Replayer:
 
     def run(self, task: TableTask) -> BatchCommitted | None:
         """Commit a table's next batch, or when all is applied, clean its folder (LZ-8.1); raises `TransientError`."""
-        task.is_cleaning = not task.steps
         self._context.check_lock()
-        if task.is_cleaning:
+        if task.phase is Phase.CLEANING:
             progress = self._context.ledger.progress(task.table)
             if self.can_clean(task) and task.listing and progress:
                 known = self._context.ledger.folder(task.table, [file.path for file in task.listing.files])
                 self._janitor.clean(task.zone, task.listing, progress, known)
-            task.is_cleaned = True
+            task.end_phase()
             return None
         try:
-            return self.advance(task)
+            committed = self.advance(task)
         except CommitConflict:
             folder = self._context.delta_folder(task.table)
             reconcile(self._context, task.table, self._context.writer.snapshot(folder))
             raise
+        if not task.steps:
+            task.end_phase()
+        return committed
 
     def can_clean(self, task: TableTask) -> bool:
         """Whether files may be moved away: of this generation, and not looked at since the last change."""
         progress = self._context.ledger.progress(task.table)
-        if task.is_cleaned or not task.listing or not progress or not progress.has_table:
+        if Phase.CLEANING not in task.phases or not task.listing or not progress or not progress.has_table:
             return False
         return progress.identity == task.listing.identity and self._janitor.is_due(task.listing, progress)
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
+from mirror_engine.engine.replayer import Phase
 from mirror_engine.errors import foreseen
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from mirror_engine.clock import Clock
     from mirror_engine.engine.replayer import TableTask
+    from mirror_engine.errors import TransientError
     from mirror_engine.events import BatchCommitted
     from mirror_engine.landing_zone.names import TableName
 
@@ -71,54 +74,42 @@ class TableScheduler:
                 outcome = foreseen(lambda: self._run(task))
             except BaseException as error:  # noqa: BLE001 - raised again by the cycle
                 outcome = error
-        is_finished = isinstance(outcome, BaseException) or task.is_finished or stop.is_set()
+        is_finished = isinstance(outcome, BaseException) or task.phase is Phase.DONE or stop.is_set()
         self._results.put((task, outcome, is_finished))
         if not is_finished:
             self._pool.submit(self._step, task, stop)
 
 
 class Backoff:
-    """Pauses before failed tables are retried, each twice as long as the last; None is the landing zone as a whole."""
+    """Pauses before something that failed is retried, each twice as long as the last.
+
+    Attributes:
+        failure: the last one, where it was given; None once it succeeded.
+    """
 
     def __init__(self, first_seconds: float, longest_seconds: float, clock: Clock) -> None:
         self._first_seconds = first_seconds
         self._longest_seconds = longest_seconds
         self._clock = clock
-        self._pauses: dict[TableName | None, tuple[int, float]] = {}  # how many failures, and until when
+        self._failures, self._until = 0, -math.inf
+        self.failure: TransientError | None = None
 
     @property
-    def tables(self) -> set[TableName | None]:
-        """Those that failed and have not succeeded since."""
-        return {*self._pauses}
+    def is_waiting(self) -> bool:
+        """Whether it failed and its retry is not due yet."""
+        return self._until > self._clock.monotonic()
 
     @property
-    def waiting(self) -> set[TableName | None]:
-        """Those whose retry is not due yet."""
-        now = self._clock.monotonic()
-        return {table for table, (_, until) in self._pauses.items() if until > now}
+    def seconds_left(self) -> float:
+        """Seconds until its retry, 0 where that is due; infinite where it did not fail."""
+        return math.inf if not self._failures else max(self._until - self._clock.monotonic(), 0.0)
 
-    def is_over(self, table: TableName | None) -> bool:
-        """Whether a table failed and its retry is due."""
-        return table in self._pauses and self._pauses[table][1] <= self._clock.monotonic()
-
-    def failed(self, table: TableName | None) -> float:
-        """Begin the next pause of a table; returns its seconds."""
-        failures, _ = self._pauses.get(table, (0, 0.0))
-        seconds = min(self._first_seconds * 2.0 ** min(failures, MAX_DOUBLINGS), self._longest_seconds)
-        self._pauses[table] = failures + 1, self._clock.monotonic() + seconds
+    def failed(self, failure: TransientError | None = None) -> float:
+        """Begin the next pause; returns its seconds."""
+        seconds = min(self._first_seconds * 2.0 ** min(self._failures, MAX_DOUBLINGS), self._longest_seconds)
+        self.failure, self._failures, self._until = failure, self._failures + 1, self._clock.monotonic() + seconds
         return seconds
 
-    def succeeded(self, *tables: TableName | None) -> None:
-        """Forget the failures of these tables."""
-        for table in tables:
-            self._pauses.pop(table, None)
-
-    def keep(self, tables: Iterable[TableName | None]) -> None:
-        """Forget the failures of all other tables."""
-        self.succeeded(*set(self._pauses).difference(tables))
-
-    def next_seconds(self, longest: float, but: Collection[TableName | None] = ()) -> float:
-        """Seconds until the first retry of a table that is not among `but`, at most `longest`."""
-        now = self._clock.monotonic()
-        due = (max(until - now, 0.0) for table, (_, until) in self._pauses.items() if table not in but)
-        return min([longest, *due])
+    def succeeded(self) -> None:
+        """Forget its failures."""
+        self.failure, self._failures, self._until = None, 0, -math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections import Counter
@@ -10,8 +11,9 @@ from contextlib import nullcontext
 
 import pytest
 from scripted_faults import Failing, Script, faulty
-from shop import NO_STOP, Shop, row
+from shop import NO_STOP, Shop, name, row
 
+from mirror_engine.engine import planner
 from mirror_engine.engine.replayer import Replayer
 from mirror_engine.errors import RootLocked, TableDamaged
 from mirror_engine.events import RetryScheduled
@@ -217,7 +219,7 @@ def test_unlistable_folder_retries_for_ever_and_stops_no_table(shops):
             shops.clock.advance(seconds=seconds)
             running.cycle(NO_STOP)
         assert list(running.last.failures) == [None]
-        shops.orders("T2").insert(row(3))
+        shops.publisher.folder("T2").insert(row(3), name=name(3))
         running.cycle(NO_STOP)
         running.cycle(NO_STOP)
         assert isinstance(running.last.plans[TableName("", "T2")].state, CaughtUp)
@@ -229,3 +231,71 @@ def test_retry_of_the_zone_counts_only_when_it_is_due(shops):
         for _ in range(3):
             running.cycle(NO_STOP)
     assert len([event for event in shops.events if isinstance(event, RetryScheduled)]) == 1
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """The tables of which files were classified, by folder."""
+    tables = []
+
+    def counting(table, *arguments, of=planner.detect, **options):
+        tables.append(table.folder)
+        return of(table, *arguments, **options)
+
+    monkeypatch.setattr(planner, "detect", counting)
+    return tables
+
+
+def test_idle_tables_are_not_planned_again(shops, planned):
+    (shops.publisher.path / "Empty").mkdir()
+    shops.orders("Empty")
+    with shops.engine() as running:
+        settle(running)
+        planned.clear()
+        for _ in range(2):
+            running.cycle(NO_STOP)
+        assert set(planned) == {"Empty"}  # its state depends on the time
+        assert isinstance(running.last.plans[TableName("", "T0")].state, CaughtUp)
+        planned.clear()
+        shops.publisher.folder("T2").insert(row(3), name=name(3))
+        settle(running)
+        assert set(planned) == {"Empty", "T2"}
+    assert shops.ids("T2") == [1, 2, 3]
+
+
+def test_external_change_of_an_idle_table_is_reported_and_stays(shops):
+    with shops.engine() as running:
+        settle(running)
+        shops.writer.write_as_another("dbo/T1", [])
+        for _ in range(3):
+            running.cycle(NO_STOP)
+            codes = {
+                table.table: [found.code for found in plan.diagnostics] for table, plan in running.last.plans.items()
+            }
+            assert codes == {table: ["ME080"] if table == "T1" else [] for table in TABLES}
+    assert shops.said() == ["ME080"]
+
+
+def test_empty_table_fails_after_14_days_of_idle_cycles(shops):
+    shops.orders("Empty")
+    with shops.engine() as running:
+        settle(running)
+        shops.clock.advance(days=14)
+        running.cycle(NO_STOP)
+    assert "ME068" in shops.said()
+
+
+def test_idle_table_whose_folder_is_recreated_is_planned_again(shops):
+    with shops.engine() as running:
+        settle(running)
+        folder = shops.publisher.path / "T1"
+        shutil.rmtree(folder)
+        shops.orders("T1").insert(row(7))
+        settle(running)
+    assert shops.ids("T1") == [7]
+
+
+def settle(running):
+    running.cycle(NO_STOP)
+    while running.last.outdated:
+        running.cycle(NO_STOP)

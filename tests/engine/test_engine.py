@@ -12,9 +12,7 @@ from shop import NO_STOP, TYPES, Shop, row
 
 import mirror_engine.engine.cycle
 from mirror_engine import Config, RunResult
-from mirror_engine.clock import Clock
 from mirror_engine.engine import lock
-from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import BatchStarted, TableHalted, ignore
 from mirror_engine.landing_zone.layout import ENGINE, LOCK
@@ -147,7 +145,7 @@ def test_what_cannot_be_listed_drops_nothing_is_retried_and_stops_no_other(shop,
     assert shop.sync().result is RunResult.CAUGHT_UP
 
 
-def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path):
+def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path, monkeypatch):
     dropping, moving = Failing("drop"), Failing("move .*Orders")
     shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), dropping))
     orders = shop.orders()
@@ -160,11 +158,12 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path):
         folder.mkdir()
         for file in (tmp_path / "before").iterdir():
             file.rename(folder / file.name)
-        running._backoff = Backoff(60.0, 60.0, Clock())
+        running._tables.clear()
+        monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 60.0)
         for _ in range(2):
             running.cycle(NO_STOP)
             assert all((shop.publisher.path / path).exists() for path in paths)
-        running._backoff = Backoff(0.0, 0.0, Clock())
+        shop.clock.advance(minutes=5)
         dropping.is_over = True
         running.cycle(NO_STOP)
     assert shop.ids() == [1, 2]

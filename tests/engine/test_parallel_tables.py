@@ -191,7 +191,7 @@ def test_a_batch_that_ends_between_two_cycles_is_counted_when_the_engine_stops(s
             running.cycle(stop, None, lambda: bool(running.in_progress))
         stop.set()
         shop.writer.let_go(ORDERS)
-        running.finish(stop)
+        running.finish()
         assert running.report().files_applied == 1
 
 
@@ -229,7 +229,7 @@ def test_events_without_end_starve_no_table(tmp_path):
             running.cycle(threading.Event(), None, lambda: True)
             if len(shop.writer.tables()) == len(tables):
                 break
-        stop_and_finish(running)
+        running.finish()
     assert {table: shop.ids(table) for table in tables} == {key: [1] for key in tables}
 
 
@@ -252,7 +252,7 @@ def test_scans_slower_than_the_poll_interval_starve_no_table(tmp_path, monkeypat
             shop.orders(table).insert(row(1))
         for _ in tables[:6]:
             running.cycle(threading.Event(), None, lambda: False)
-        stop_and_finish(running)
+        running.finish()
     assert {table: shop.ids(table) for table in tables} == {key: [1] for key in tables}
 
 
@@ -269,12 +269,6 @@ def test_a_due_retry_calls_for_no_cycle_while_its_table_is_maintained(shop, monk
         (shop.publisher.path / second).unlink()
         running.cycle(threading.Event(), next(iter(running.last.plans)))
         assert running.next_cycle_seconds(60.0) == 60.0
-
-
-def stop_and_finish(running):
-    stop = threading.Event()
-    stop.set()
-    running.finish(stop)
 
 
 def fail_once(refused, table):

@@ -155,13 +155,14 @@ def test_after_a_refusal_only_the_refused_batch_is_committed_file_by_file(tmp_pa
     with shop.engine() as running:
         while shop.writer.tries < 2:
             running.cycle(NO_STOP)
-        assert list(running._failures) == [ORDERS]
-        assert not running._failures[ORDERS].__traceback__
+        assert list(running.last.failures) == [ORDERS]
+        assert not running.last.failures[ORDERS].__traceback__
         shop.writer.refused = ()
         while shop.ids() != [*range(1, 10)]:
             running.cycle(NO_STOP)
         running.cycle(NO_STOP)
-        assert not running._failures
+        assert not running.last.failures
+        assert not running.context.ledger.failures()
     commits = [len(entry.files) for entry in reversed(shop.writer.history("dbo/Orders")) if entry.files]
     assert commits == [1, 1, 1, 3, 3]
 

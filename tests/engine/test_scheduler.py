@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections import deque
 
 import pytest
 from shop import NO_STOP
 
 from mirror_engine.clock import Clock
 from mirror_engine.engine.planner import Plan
-from mirror_engine.engine.replayer import TableTask
+from mirror_engine.engine.replayer import Phase, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
 from mirror_engine.errors import InternalError, SetupError, StorageUnavailable
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import CaughtUp
 
-ORDERS, ITEMS, STORES = (TableName("", name) for name in ("Orders", "Items", "Stores"))
-
 
 def task(name, batches=1):
     """A task with steps that only the scheduler looks at."""
-    plan = Plan(TableName("", name), CaughtUp())
-    return TableTask(plan, None, "", "", deque(range(batches)), has_steps=True, is_cleaned=True)
+    plan = Plan(TableName("", name), CaughtUp(), tuple(range(batches)))
+    return TableTask(plan, None, "", "", [Phase.APPLYING])
+
+
+def take_step(task):
+    task.steps.popleft()
+    if not task.steps:
+        task.end_phase()
 
 
 def run_all(scheduler):
@@ -39,7 +43,7 @@ def test_tables_take_turns_batch_by_batch():
     def run(task):
         assert gate.wait(60)
         ran.append(task.table.table)
-        task.steps.popleft()
+        take_step(task)
 
     scheduler = TableScheduler(1, run)
     for name, batches in (("A", 1000), ("B", 2), ("C", 1)):
@@ -58,6 +62,7 @@ def test_as_many_batches_run_in_parallel_as_there_are_workers_but_one_per_table(
         together.wait(60)
         assert len(set(running)) == len(running) == 3
         task.steps.clear()
+        task.end_phase()
 
     scheduler = TableScheduler(3, run)
     for name in "ABC":
@@ -78,7 +83,7 @@ PANIC = type("PanicException", (BaseException,), {})  # of deltalake: no `Except
 )
 def test_a_failed_batch_ends_its_task_and_no_other(error, outcome):
     def run(task):
-        task.steps.popleft()
+        take_step(task)
         if task.table.table == "A":
             raise error
 
@@ -94,7 +99,7 @@ def test_once_stopped_no_further_batch_begins():
     stop = threading.Event()
 
     def run(task):
-        task.steps.popleft()
+        take_step(task)
         stop.set()
 
     scheduler = TableScheduler(1, run)
@@ -111,7 +116,7 @@ def test_results_end_when_the_next_cycle_is_due_and_go_on_later():
 
     def run(task):
         assert gate.wait(60)
-        task.steps.popleft()
+        take_step(task)
 
     scheduler = TableScheduler(1, run)
     scheduler.submit(task("A"), NO_STOP)
@@ -123,21 +128,20 @@ def test_results_end_when_the_next_cycle_is_due_and_go_on_later():
 
 def test_pauses_double_up_to_the_longest():
     backoff = Backoff(100.0, 300.0, Clock())
-    assert [backoff.failed(ORDERS) for _ in range(4)] == [100.0, 200.0, 300.0, 300.0]
-    backoff.succeeded(ORDERS)
-    assert backoff.failed(ORDERS) == 100.0
+    assert [backoff.failed() for _ in range(4)] == [100.0, 200.0, 300.0, 300.0]
+    backoff.succeeded()
+    assert backoff.failed() == 100.0
 
 
 def test_retry_backoff_is_capped_after_2000_failures():
     backoff = Backoff(1.0, 300.0, Clock())
-    assert [backoff.failed(ORDERS) for _ in range(2000)][-1] == 300.0
+    assert [backoff.failed() for _ in range(2000)][-1] == 300.0
 
 
-def test_only_kept_failures_are_remembered():
-    backoff = Backoff(100.0, 300.0, Clock())
-    for table in (ORDERS, ITEMS, STORES):
-        backoff.failed(table)
-    backoff.keep([ORDERS, ITEMS])
-    assert backoff.waiting == {ORDERS, ITEMS}
-    assert backoff.failed(STORES) == 100.0
-    assert backoff.failed(ORDERS) == 200.0
+def test_backoff_keeps_the_last_failure_until_success():
+    backoff, error = Backoff(100.0, 300.0, Clock()), StorageUnavailable("scripted")
+    assert (backoff.failure, backoff.is_waiting, backoff.seconds_left) == (None, False, math.inf)
+    backoff.failed(error)
+    assert (backoff.failure, backoff.is_waiting) == (error, True)
+    backoff.succeeded()
+    assert (backoff.failure, backoff.is_waiting, backoff.seconds_left) == (None, False, math.inf)

@@ -66,11 +66,11 @@ def test_a_dropped_table_goes_when_its_delay_has_passed_also_by_a_clock_that_los
 def test_a_retry_is_due_when_its_pause_has_passed():
     clock = Clock()
     backoff = Backoff(100.0, 300.0, clock)
-    backoff.failed(None)
-    for hours, waiting in ((0, {None}), (1, set())):
+    backoff.failed()
+    for hours, is_waiting in ((0, True), (1, False)):
         clock.advance(hours=hours)
-        assert backoff.waiting == waiting
-    assert backoff.next_seconds(15.0) == 0.0
+        assert backoff.is_waiting is is_waiting
+    assert backoff.seconds_left == 0.0
 
 
 @pytest.mark.parametrize("units", [{"seconds": -1}, {"days": float("nan")}, {"days": 36_501}])
