@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
-from mirror_engine.engine.planner import REFUSED_COMMIT, ZonePlanner
+from mirror_engine.engine.planner import REFUSED_COMMIT, ApplyBatch, DropTable, ZonePlanner
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import DeltaFolders, recover, rescan
 from mirror_engine.engine.replayer import Phase, Replayer, TableTask
@@ -170,17 +170,32 @@ class Engine:
         return self._scheduler.in_progress.keys()
 
     def sync(self, stop: threading.Event, *, final: Collection[RunResult] = ()) -> SyncReport:
-        """Run cycles until one finds nothing to do; after one that fails and is not `final`, retry, with pauses."""
-        failed = 0
+        """Run cycles until all that the first one listed is applied; what lands meanwhile prolongs none of them.
+
+        After a cycle that fails and is not `final`, retry, with pauses.
+        """
+        failed, first = 0, None
         while not stop.is_set():
             self.cycle(stop)
-            if self.last.outdated:
+            if self.last.outdated and (first is None or self._has_done_any_of(first)):
+                first = first or self.last.zone
                 continue
             failed += 1
             if not self.last.failures or self.last.run_result in final or failed == MAX_SYNC_ATTEMPTS:
                 break
             stop.wait(self.next_cycle_seconds(2.0 ** (failed - 1)))
         return self.finish()
+
+    def _has_done_any_of(self, first: ZoneListing) -> bool:
+        """Whether the last cycle had work that the first one listed, so that the next may have more of it."""
+        files = {listing.name: {*listing.files} for listing in first.tables}
+        return any(
+            not files[name].isdisjoint(step.files)
+            if isinstance(step, ApplyBatch)
+            else isinstance(step, DropTable) or step.kind != "record_folder_state"
+            for name in files.keys() & self.last.outdated & self.last.plans.keys()
+            for step in self.last.plans[name].steps
+        )
 
     def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> SyncReport:
         """Run cycles until `stop` is set: at each poll interval, file-system event or due retry."""

@@ -14,6 +14,8 @@ from scripted_faults import Failing, Script, faulty
 from shop import NO_STOP, Shop, name, row
 
 from mirror_engine.engine import planner
+from mirror_engine.engine.cycle import RunResult
+from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.replayer import Replayer
 from mirror_engine.errors import RootLocked, TableDamaged
 from mirror_engine.events import RetryScheduled
@@ -299,3 +301,35 @@ def settle(running):
     running.cycle(NO_STOP)
     while running.last.outdated:
         running.cycle(NO_STOP)
+
+
+def test_sync_returns_while_a_publisher_lands(shop, monkeypatch):
+    """It applies what had landed when it began, whatever lands meanwhile."""
+    orders = shop.orders()
+    for number in range(4):
+        orders.insert(row(number))
+    clean, landed = Janitor.clean, iter(range(4, 100))
+
+    def landing(*arguments):
+        orders.insert(row(next(landed)))
+        return clean(*arguments)
+
+    monkeypatch.setattr(Janitor, "clean", landing)
+    report = shop.sync()
+    assert report.result is RunResult.CAUGHT_UP
+    assert set(range(4)) <= set(shop.ids())
+    assert next(landed) < 20
+
+
+def test_sync_returns_while_new_tables_land(shop, monkeypatch):
+    shop.orders("T0").insert(row(1))
+    clean, landed = Janitor.clean, iter(range(1, 100))
+
+    def landing(*arguments):
+        shop.orders(f"T{next(landed)}").insert(row(1))
+        return clean(*arguments)
+
+    monkeypatch.setattr(Janitor, "clean", landing)
+    shop.sync()
+    assert shop.ids("T0") == [1]
+    assert next(landed) < 20
