@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -26,7 +26,7 @@ from mirror_engine.landing_zone.diagnostics import diagnose, printable
 from mirror_engine.landing_zone.states import CaughtUp, needs_attention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from mirror_engine.clock import Clock
     from mirror_engine.engine.context import EngineContext
@@ -189,11 +189,12 @@ class Engine:
     def _has_done_any_of(self, first: ZoneListing) -> bool:
         """Whether the last cycle had work that the first one listed, so that the next may have more of it."""
         files = {listing.name: {*listing.files} for listing in first.tables}
+        listed = {listing.name for listing in self.last.zone.tables} if self.last.zone else set()
         return any(
-            not files[name].isdisjoint(step.files)
+            not files.get(name, set()).isdisjoint(step.files)
             if isinstance(step, ApplyBatch)
             else isinstance(step, DropTable) or step.kind != "record_folder_state"
-            for name in files.keys() & self.last.outdated & self.last.plans.keys()
+            for name in (self.last.outdated & self.last.plans.keys()) - (listed - files.keys())
             for step in self.last.plans[name].steps
         )
 
@@ -281,11 +282,15 @@ class Engine:
         result.plans = {**plans, **{table: task.plan for table, task in earlier.items()}}
         self._keep(zone, plans)
         self._note_failures(result, zone, folders)
-        self._show(result)
+        with self._retried(result):
+            self._publish(result.plans)
         held = {maintained, *(table for table in plans if self.context.delta_folder(table) in folders.unread)}
         self._submit(zone, plans, held, str(planner.root.now), stop)
         self._collect(result, is_due)
-        self._remember_root(planner, result)
+        with self._retried(result):
+            planner.remember_root(
+                result.plans.values(), {t.root_identity for t in self._scheduler.in_progress.values()}
+            )
         result.outdated |= {*earlier, *self.in_progress, *(commit.table for commit in result.commits)}
         self._end(result, zone, time.monotonic() - started)
         return result
@@ -355,15 +360,14 @@ class Engine:
             # the zone may not have caught up, whatever its tables say
             error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
             result.failures[None] = self._retry(None, error)
-        else:
-            self._tables[None].retries[Phase.APPLYING].succeeded()
 
-    def _show(self, result: CycleResult) -> None:
+    @contextmanager
+    def _retried(self, result: CycleResult) -> Iterator[None]:
+        """Note what of the zone as a whole fails: the next cycle does it again."""
         try:
-            self._publish(result.plans)
-        except StorageUnavailable as error:  # the next cycle publishes again
-            self.context.emit(RetryScheduled(None, str(error), 0.0))
-            result.failures[None] = error
+            yield
+        except StorageUnavailable as error:
+            result.failures[None] = self._retry(None, error)
 
     def _submit(
         self,
@@ -413,14 +417,9 @@ class Engine:
                 result.commits.append(outcome)
                 table.retries[Phase.APPLYING].succeeded()
 
-    def _remember_root(self, planner: ZonePlanner, result: CycleResult) -> None:
-        try:
-            in_progress = {task.root_identity for task in self._scheduler.in_progress.values()}
-            planner.remember_root(result.plans.values(), in_progress)
-        except StorageUnavailable as error:
-            result.failures[None] = self._retry(None, error)
-
     def _end(self, result: CycleResult, zone: ZoneListing, seconds: float) -> None:
+        if None not in result.failures:
+            self._tables[None].retries[Phase.APPLYING].succeeded()
         self._leave_failures()
         self._commits += len(result.commits)
         self._files += sum(len(commit.files) for commit in result.commits)

@@ -180,6 +180,18 @@ def test_an_engine_that_lost_root_leaves_the_monitoring_files_alone(shops, monke
     assert "heartbeat" in looks
 
 
+def test_failing_monitoring_files_are_retried_with_growing_pauses(shops):
+    storage = faulty(LocalStorage(shops.root), Failing(f"write {TABLES_FILE}"))
+    with shops.engine(storage=storage) as running:
+        for _ in range(9):
+            running.cycle(NO_STOP)
+            shops.clock.advance(seconds=0.5)
+        assert list(running.last.failures) == [None]
+        assert running.last.run_result is RunResult.RETRY
+    pauses = [event.retry_seconds for event in shops.events if isinstance(event, RetryScheduled)]
+    assert pauses == [1.0, 2.0, 4.0]
+
+
 def test_a_table_whose_folder_cannot_be_listed_keeps_its_entry(shops):
     """It may still be there (LZ-7.2)."""
     storage = faulty(LocalStorage(shops.root), Failing(r"list .*/(T[12]|No table yet)$"))
@@ -333,3 +345,15 @@ def test_sync_returns_while_new_tables_land(shop, monkeypatch):
     shop.sync()
     assert shop.ids("T0") == [1]
     assert next(landed) < 20
+
+
+def test_sync_waits_for_a_drop_that_lets_a_table_begin(tmp_path):
+    """The Delta folder of the new table is the dropped one's (LZ-1.5)."""
+    shop = Shop(tmp_path, drop_delay_seconds=0.0)
+    shop.orders().initial_load(row(1))
+    shop.sync()
+    (shop.publisher.path / "dbo.schema").mkdir()
+    (shop.publisher.path / "Orders").rename(shop.publisher.path / "dbo.schema/Orders")
+    shop.sync()
+    assert isinstance(shop.status().state, CaughtUp)
+    assert shop.ids() == [1]
