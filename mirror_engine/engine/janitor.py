@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Entry, R, Storage, T
 
 SECONDS_BETWEEN_SWEEPS = 3600.0
-MAX_LISTED = 1000  # archived files that are listed whenever one is moved or expires; more of them once a sweep
+MAX_LISTED = 100  # archived files that are listed whenever one is moved or expires; more of them once a sweep
 _TIME_FORM = "%Y-%m-%dT%H:%M:%S.%fZ"
 _WAYS = {  # by `cleanup`: where an applied file goes first, and where its time begins (LZ-8.2)
     "ready": (READY_TO_DELETE_FOLDER, READY_TO_DELETE_FOLDER),
