@@ -308,6 +308,8 @@ class Engine:
 
         The logs of `busy` tables are not read.
         """
+        if self.context.ledger.is_lost and not busy:
+            self.context.ledger.is_lost, self._delta_folders = False, None
         if self._delta_folders is None:
             self._delta_folders = recover(self.context, skip_unchanged=True)
             for table, progress in self.context.ledger.tables().items():

@@ -74,7 +74,8 @@ class Ledger:
         self._is_shared = is_copy  # the rows are still those of the file, which stays as it is
         self._lock = threading.RLock()
         self._ids: dict[TableName, int] = {}
-        self.is_lost = False  # whether it turned out to be damaged since it was opened, and is empty now
+        # Whether it was found damaged, and is empty: nothing is recorded before the logs have been read again
+        self.is_lost = False
         with self._lock:
             self._known = dict(self._load())
 
@@ -228,8 +229,10 @@ class Ledger:
             is_whole: whether all other applied files and marks are forgotten.
 
         Raises:
-            StorageUnavailable: it cannot be written; nothing has changed.
+            StorageUnavailable: it cannot be written, or was lost; nothing has changed.
         """
+        if self.is_lost:
+            raise StorageUnavailable("the ledger was damaged", "The next cycle rebuilds it from the Delta logs.")
         with self._lock:
             before = self._known.get(table)
             with self._transaction() as connection:

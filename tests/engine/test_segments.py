@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from contextlib import closing
 
 import pytest
-from shop import Shop, name, row
+from shop import NO_STOP, Shop, name, row
 
 from mirror_engine import RunResult
 from mirror_engine.engine import segments
 from mirror_engine.engine.ledger import Ledger
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.tables.log import segments as stored
@@ -144,3 +146,21 @@ def test_moved_root_says_again_what_was_applied(tmp_path):
     shutil.rmtree(copy.root / ENGINE)
     assert copy.sync().result is RunResult.CAUGHT_UP
     assert {found.code for found in copy.status().ignored} == set()  # ME026: none counts as overwritten
+
+
+def test_ledger_damaged_while_the_engine_runs_is_rebuilt(tmp_path):
+    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch"), cleanup="off")
+    land(shop, range(1, 12))
+    expected = known(shop)
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        ledger = running.context.ledger
+        with pytest.raises(StorageUnavailable), ledger._readable():
+            raise sqlite3.DatabaseError("database disk image is malformed")
+        shop.orders().insert(row(12), name=name(12))
+        for _ in range(3):
+            running.cycle(NO_STOP)
+    assert shop.ids() == [*range(1, 13)]
+    after = known(shop)
+    assert after[0].generation == expected[0].generation
+    assert after[1].items() >= expected[1].items()
