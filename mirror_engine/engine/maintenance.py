@@ -107,10 +107,10 @@ class MaintenanceScheduler:
         """Count the data files added since the last maintenance."""
         history = self._context.writer.history
         if table.version >= 0:
-            added = history(folder, limit=version - table.version) if version > table.version else ()
+            added = history(folder, limit=version - table.version, until=version) if version > table.version else ()
             table.files += sum(map(_files_added, added))
         else:  # before this process, one file per commit is assumed
-            commits = history(folder, limit=_LOOK_BACK) if version >= least else ()
+            commits = history(folder, limit=_LOOK_BACK, until=version) if version >= least else ()
             table.files = version - next((one.version for one in commits if one.operation in _MAINTENANCE), 0)
         table.version = version
 

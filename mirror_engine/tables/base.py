@@ -229,8 +229,8 @@ class DeltaWriter(Protocol):
             UsageError: the table has no such version.
         """
 
-    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
-        """The table's commits, newest first."""
+    def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
+        """The table's commits, newest first; those up to the version `until` without a look for newer ones."""
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """Evolve the schema, replay the batch's changes and record them, atomically, exactly once.

@@ -219,10 +219,10 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             read_commit(log.folder, log.version)  # deltalake takes an empty one for one without changes
         return read_rows(log, limit, where)
 
-    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+    def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
         folder = self.path(table)
         with reading_log(folder):
-            return history(folder, limit) if is_table(folder) else ()
+            return history(folder, limit, until) if until is not None or is_table(folder) else ()
 
 
 def record_again(log: DeltaLog) -> str:

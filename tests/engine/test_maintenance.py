@@ -47,9 +47,9 @@ class Watched(MemoryDeltaWriter):
         self.maintained.pop(table, None)
         super().drop(table, check)
 
-    def history(self, table, *, limit=None):
+    def history(self, table, *, limit=None, until=None):
         """With the commit that Spark's own VACUUM leaves."""
-        commits = super().history(table)
+        commits = super().history(table, until=until)
         at = self.maintained.get(table)
         vacuums = [] if at is None else [HistoryEntry(at, 0, "VACUUM END")]
         return sorted([*vacuums, *commits], key=lambda commit: -commit.version)[:limit]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mirror_engine.errors import StorageUnavailable, TableDamaged
-from mirror_engine.tables.log.record import commits_after
-from mirror_engine.tables.log.table_path import LOG_FOLDER
+from mirror_engine.tables.log.record import commits_after, last_checkpoint
+from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,12 +81,13 @@ def _sync_commits(folder: Path, since: int, versions: Sequence[int], data: Seque
     log = folder / LOG_FOLDER
     logged: list[Path] = []
     for version in versions:
-        checkpoint = list(log.glob(f"{version:020}.checkpoint*"))
-        logged += [log / f"{version:020}.json", log / f"{version:020}.crc", *checkpoint]
-        logged += [log / "_last_checkpoint"] if checkpoint else []
-    # Hadoop's checksum of a `_last_checkpoint` before this one: it refuses what differs
-    (log / "._last_checkpoint.crc").unlink(missing_ok=True)
-    sidecars = list(log.glob("_sidecars/*.parquet"))
+        logged += [log / f"{version:020}{kind}" for kind in (".json", ".crc", ".checkpoint.parquet")]
+    checkpoint, names = last_checkpoint(folder)
+    if is_new := checkpoint in versions:
+        logged = list(dict.fromkeys([*logged, *(log / name for name in names), log / HINT]))
+    # Hadoop's checksum of a hint before this one: it refuses what differs
+    (log / f".{HINT}.crc").unlink(missing_ok=True)
+    sidecars = list(log.glob("_sidecars/*.parquet")) if is_new else []
     with ThreadPoolExecutor(_SYNCS) as pool:  # a disk writes several files at once faster than one by one
         list(pool.map(sync_file, (*data, *sidecars)))
     for file in logged:

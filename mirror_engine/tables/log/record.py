@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from contextlib import suppress
@@ -12,10 +13,10 @@ from mirror_engine._version import __version__
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, Progress, typed
 from mirror_engine.tables.base import BatchRecord, HistoryEntry
-from mirror_engine.tables.log.table_path import LOG_FOLDER
+from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.tables.log.table_path import TablePath
 
@@ -233,6 +234,35 @@ def commits_in(folder: TablePath) -> Sequence[int]:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
+def commits_from(folder: TablePath, version: int) -> Iterator[tuple[int, str]]:
+    """The commits from a version on, each with its version, size and time; in a store by one list, gaps or not."""
+    log = folder / LOG_FOLDER
+    files: Iterable[TablePath] = (commit_file(folder, each) for each in itertools.count(version))
+    if isinstance(log, StorePath):
+        files = (file for file in log.rglob("*.json", f"{version:020}") if file.stem.isdecimal())
+    with suppress(FileNotFoundError):
+        for file in files:
+            status = file.stat()
+            yield int(file.stem), f"{int(file.stem)} {status.st_size} {status.st_mtime_ns}"
+
+
+def newest_commit(folder: TablePath) -> int:
+    """The newest version, or -1: looked for from the last checkpoint on; the log is listed only if that fails."""
+    newest = max(commits_from(folder, last_checkpoint(folder)[0]), default=(-1, ""))[0]
+    return newest if newest >= 0 else max(commits_in(folder), default=-1)
+
+
+def last_checkpoint(folder: TablePath) -> tuple[int, Sequence[str]]:
+    """The version of the newest checkpoint, as the log hints at it, and its files' names; 0 and none without a hint."""
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        hint = json.loads((folder / LOG_FOLDER / HINT).read_bytes())
+        version, parts = int(hint["version"]), int(hint.get("parts") or 0)
+        if parts:
+            return version, [f"{version:020}.checkpoint.{part:010}.{parts:010}.parquet" for part in range(1, parts + 1)]
+        return version, [(hint.get("v2Checkpoint") or {}).get("path") or f"{version:020}.checkpoint.parquet"]
+    return 0, ()
+
+
 def commits_after(folder: TablePath, version: int) -> Iterator[tuple[int, Commit]]:
     """Every commit after a version, in order; those deleted by log cleanup are left out."""
     following = version + 1
@@ -240,6 +270,8 @@ def commits_after(folder: TablePath, version: int) -> Iterator[tuple[int, Commit
         try:
             commit = read_commit(folder, following)
         except FileNotFoundError:
+            if last_checkpoint(folder)[0] <= version and commit_file(folder, version).exists():
+                return  # nothing after it was cleaned up: it is the newest
             following = min((each for each in commits_in(folder) if each > version), default=following)
             commit = read_commit(folder, following)
         while True:

@@ -7,8 +7,8 @@ What reads raises `TableDamaged` where the log is wrong, or a data file that it 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
-import math
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -30,15 +30,16 @@ from mirror_engine.tables.base import TableSnapshot
 from mirror_engine.tables.log.record import (
     carried_from,
     commit_file,
-    commits_in,
+    commits_from,
     from_metadata,
     history_entry,
     is_ours,
+    newest_commit,
     read_commit,
 )
 from mirror_engine.tables.log.statistics import may_hold
 from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, parquet_source
-from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, commits_from, is_table, plain_folder
+from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, is_table, plain_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -209,10 +210,6 @@ class DeltaLog:
             takes_files = self.can_add_files(schema)
             return TableSnapshot(self.version, schema, record, version, takes_files, feeds, rows, self)
 
-    def history(self, limit: int | None) -> Sequence[HistoryEntry]:
-        """The commits up to this version, newest first."""
-        return history(self.folder, limit, self.version)
-
     def latest_external_change(self, since: int) -> int:
         """See `DeltaWriter`; nothing newer than this version is asked for."""
         return latest_external_change(self.folder, since, self.version)
@@ -382,13 +379,24 @@ def _count(file: DataFile) -> int:
     return (read_footer(file.path).num_rows if file.rows is None else file.rows) - gone
 
 
-def history(folder: TablePath, limit: int | None, until: float = math.inf) -> Sequence[HistoryEntry]:
-    """See `DeltaWriter`; reads no more of the log than these commits, none newer than `until`."""
+def history(folder: TablePath, limit: int | None, until: int | None = None) -> Sequence[HistoryEntry]:
+    """See `DeltaWriter`; reads no more of the log than these commits, and none before a gap."""
+
+    def read(version: int) -> Sequence[HistoryEntry]:
+        with contextlib.suppress(FileNotFoundError):
+            return (history_entry(version, read_commit(folder, version).information),)
+        return ()
+
+    entries: list[HistoryEntry] = []
     with reading_log(folder), ThreadPoolExecutor(REQUESTS) as pool:
-        versions = [version for version in commits_in(folder) if version <= until][::-1][:limit]
-        read = pool.map if isinstance(folder, StorePath) else map
-        commits = read(partial(read_commit, folder), versions)
-        return [history_entry(version, each.information) for version, each in zip(versions, commits, strict=True)]
+        run = pool.map if isinstance(folder, StorePath) else map
+        versions = range(newest_commit(folder) if until is None else until, -1, -1)[:limit]
+        for first in range(0, len(versions), REQUESTS):
+            found = list(itertools.takewhile(bool, run(read, versions[first : first + REQUESTS])))
+            entries += itertools.chain.from_iterable(found)
+            if len(found) < REQUESTS:
+                break
+    return entries
 
 
 def latest_external_change(folder: TablePath, since: int, until: int | None = None) -> int:

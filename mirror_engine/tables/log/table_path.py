@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
 
 LOG_FOLDER = "_delta_log"
+HINT = "_last_checkpoint"  # names the newest checkpoint
 MAX_KEPT = 4  # commits of a log that are read more than once: the newest
 
 

@@ -6,8 +6,8 @@ import atexit
 import errno
 import functools
 import hashlib
-import itertools
 import json
+import os
 import re
 import shutil
 import tempfile
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.errors import RootLocked, StorageUnavailable, TransientError, UsageError
 from mirror_engine.storage.base import REQUESTS
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, table_path
+from mirror_engine.tables.log.record import commits_from
+from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath, table_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry, TableSnapshot
@@ -180,11 +181,10 @@ class TablesReadOnce:
             return int(log.latest_external_change(since))
         return self._writer.latest_external_change(table, since)
 
-    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+    def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
         if log := self._log(table):
-            commits: Sequence[HistoryEntry] = log.history(limit)
-            return commits
-        return self._writer.history(table, limit=limit)
+            until = log.version if until is None else min(until, log.version)
+        return self._writer.history(table, limit=limit, until=until)
 
 
 # In a log, with the newest file, its size and time: a drop of that table has begun, and is to be finished
@@ -280,24 +280,20 @@ def _has_table(log: Iterable[StorePath]) -> bool:
     return bool(commits)
 
 
-def commits_from(folder: TablePath, version: int) -> Iterator[tuple[int, str]]:
-    """The commits from a version on, each with its version, size and time; in a store by one list, gaps or not."""
-    log = folder / LOG_FOLDER
-    files: Iterable[TablePath] = (log / f"{each:020}.json" for each in itertools.count(version))
-    if isinstance(log, StorePath):
-        files = (file for file in log.rglob("*.json", f"{version:020}") if file.stem.isdecimal())
-    with suppress(FileNotFoundError):
-        for file in files:
-            status = file.stat()
-            yield int(file.stem), f"{int(file.stem)} {status.st_size} {status.st_mtime_ns}"
-
-
 def is_table(folder: TablePath) -> bool:
-    """Whether the folder holds a Delta log with at least one commit, and no drop has begun."""
+    """Whether the folder holds a Delta log with at least one commit, and no drop has begun.
+
+    Costs a request in a store, and one more for a log that never had a checkpoint.
+    """
     try:
-        if isinstance(folder, StorePath):
-            return _has_table((folder / LOG_FOLDER).iterdir())
-        return any(_COMMIT_OR_CHECKPOINT.fullmatch(entry.name) for entry in (folder / LOG_FOLDER).iterdir())
+        log = folder / LOG_FOLDER
+        if not isinstance(log, StorePath):
+            with os.scandir(log) as entries:  # read as far as needed
+                return any(_COMMIT_OR_CHECKPOINT.fullmatch(entry.name) for entry in entries)
+        behind = {file.name for file in log.rglob("*", "_dropped-")}  # a list that begins behind all commits
+        if any(map(_DROPPED.fullmatch, behind)):
+            return _has_table(log.iterdir())
+        return HINT in behind or any(_COMMIT_OR_CHECKPOINT.fullmatch(file.name) for file in log.rglob("*"))
     except (FileNotFoundError, NotADirectoryError):
         return False
 

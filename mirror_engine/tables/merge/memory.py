@@ -150,7 +150,7 @@ class MemoryDeltaWriter(InProcessWriter):
         batches = pa.Table.from_pylist(commit.rows, schema).to_batches()
         return pa.Table.from_batches([batch.filter(where(batch)) for batch in batches], schema).slice(0, limit)
 
-    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+    def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
         entries = [
             history_entry(
                 version,
@@ -163,7 +163,7 @@ class MemoryDeltaWriter(InProcessWriter):
             )
             for version, commit in enumerate(self._tables.get(table, ()))
         ]
-        return entries[::-1][:limit]
+        return entries[::-1][:limit] if until is None else entries[until::-1][:limit]
 
     def records(self, table: str, versions: range) -> Iterable[BatchRecord | None]:
         return (from_metadata(self._tables[table][version].metadata) for version in versions)

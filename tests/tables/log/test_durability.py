@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -67,18 +68,26 @@ def test_only_what_came_since_is_brought_to_the_disk(tmp_path, synced):
     assert set(names(tmp_path, list(set(synced) - new))) == {".", "_delta_log"}
 
 
+PARTS = [f"{0:020}.checkpoint.{part:010}.{2:010}.parquet" for part in (1, 2)]
+OF_A_UUID = f"{0:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
+
+
 @needs_proc
-def test_what_spark_leaves_beside_its_files_comes_with_them(tmp_path, synced):
+@pytest.mark.parametrize(
+    ("hint", "checkpoint"), [({"parts": 2}, PARTS), ({"v2Checkpoint": {"path": OF_A_UUID}}, [OF_A_UUID])]
+)
+def test_what_spark_leaves_beside_its_files_comes_with_them(tmp_path, synced, hint, checkpoint):
     append(tmp_path, "mon")
     (data,) = tmp_path.glob("*/*.parquet")
     beside = [data.with_name(f".{data.name}.crc"), tmp_path / "_delta_log" / f".{0:020}.json.crc"]
     beside.append(tmp_path / "_delta_log" / f"{0:020}.crc")
     sidecars = tmp_path / "_delta_log" / "_sidecars"
     sidecars.mkdir()
-    kinds = ("0000000001.0000000002.parquet", "80a083e8-7026-4e79-81be-64bd76c43a11.json")
-    beside += [sidecars / "part.parquet", *(tmp_path / "_delta_log" / f"{0:020}.checkpoint.{kind}" for kind in kinds)]
+    beside += [sidecars / "part.parquet", *(tmp_path / "_delta_log" / name for name in checkpoint)]
     for path in beside:
         path.write_bytes(b"crc")
+    beside.append(tmp_path / "_delta_log/_last_checkpoint")
+    beside[-1].write_text(json.dumps({"version": 0, "size": 1, **hint}))
     make_durable(tmp_path, -1)
     assert {*beside, sidecars} < set(synced)
 
@@ -179,6 +188,7 @@ def test_what_others_committed_meanwhile_comes_with_a_commit_of_ours(tmp_path, w
 def test_a_commit_is_brought_to_the_disk_where_log_cleanup_took_those_before_it(tmp_path, synced):
     for day in ("mon", "tue", "wed"):
         append(tmp_path, day)
+    DeltaTable(str(tmp_path)).create_checkpoint()
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
     make_durable(tmp_path, 0)
     assert tmp_path / "_delta_log" / f"{2:020}.json" in synced

@@ -116,6 +116,14 @@ def test_a_folder_without_a_log_is_no_table(tables, disk):
     assert tables.tables() == ["Plain", "dbo/T"]
 
 
+def test_look_for_a_table_takes_one_request_behind_all_commits(tables, store, disk):
+    append(disk / "dbo/T", 1)
+    DeltaTable(str(disk / "dbo/T")).create_checkpoint()
+    store.calls.clear()
+    assert is_table(tables.path("dbo/T"))
+    assert store.calls == [("list", "dbo/T/_delta_log")]
+
+
 def test_a_version_is_written_by_one_writer_only(tables):
     folder = tables.path("dbo/T")
     put_commit(folder, 0, [{"commitInfo": {"by": "one"}}])
