@@ -32,6 +32,7 @@ from mirror_engine.tables.log.segments import (
     write_segment,
 )
 from mirror_engine.tables.log.snapshot import (
+    KeptLogs,
     history,
     latest_external_change,
     open_known,
@@ -73,6 +74,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
     def __init__(self, tables: Place, scratch: Path, change_data_feed: ChangeDataFeed = "keep") -> None:
         super().__init__(tables, scratch)
         self._feed = change_data_feed
+        self._logs = KeptLogs()
 
     @abstractmethod
     def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
@@ -100,7 +102,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         """Nothing is held."""
 
     def snapshot(self, table: str) -> TableSnapshot | None:
-        log = open_log(self.path(table))
+        log = self._logs.take(self.path(table))
         return None if log is None else log.snapshot()
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
@@ -118,6 +120,8 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         for version, commit in commits_after(folder, since):
             made = from_metadata(commit.metadata)
             if made and (made.application, made.progress.batch, made.files) == wanted:
+                if log:
+                    self._logs.keep(log)
                 return Outcome(version, matches, applied_by)
         # Delta ignores a transaction that it knows
         raise CommitConflict(f"{table}: another writer committed this batch", "The next cycle reads the table again.")
@@ -165,12 +169,12 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
     def _evolved(self, table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
         """The table with the batch's columns and the wanted feed: the same snapshot, or that of a commit between."""
         version = evolve(log, batch.schema, batch.key_columns, self._feed)
-        if version == log.version:
-            return log
-        evolved = open_known(table, log.folder)
-        if evolved.version != version:
+        if version != log.version:
+            with reading_log(log.folder):
+                log.table.update_incremental()
+        if version != log.version:
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
-        return evolved
+        return log
 
     def latest_external_change(self, table: str, since: int) -> int:
         return latest_external_change(self.path(table), since)
@@ -188,6 +192,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
 
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         super().drop(table, check)
+        self._logs.forget(self.path(table))
         self.forget(self.path(table))
 
     def maintain(

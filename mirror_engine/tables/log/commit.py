@@ -26,7 +26,7 @@ from deltalake.transaction import AddAction
 
 from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, StorageUnavailable, TableDamaged
 from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, read_commit, to_metadata
-from mirror_engine.tables.log.snapshot import OF_THE_STORE, first_line, needs_mapping, open_delta, open_known
+from mirror_engine.tables.log.snapshot import OF_THE_STORE, first_line, needs_mapping, open_known
 from mirror_engine.tables.log.statistics import statistics_of
 from mirror_engine.tables.log.table_path import StorePath, create_file
 
@@ -198,7 +198,8 @@ def record_only(log: DeltaLog, record: BatchRecord) -> None:
     put_commit(log.folder, version, [information, _transaction(record)])
     if (version + 1) % int(configuration.get(_CHECKPOINT_INTERVAL, "10")) == 0:  # as deltalake counts
         try:
-            open_delta(log.folder).create_checkpoint()
+            log.table.update_incremental()
+            log.table.create_checkpoint()
         except (DeltaError, OSError) as error:
             _log.warning("%s: no checkpoint: %s", log.folder, first_line(error))
 

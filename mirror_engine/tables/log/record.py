@@ -235,15 +235,24 @@ def commits_in(folder: TablePath) -> Sequence[int]:
 
 
 def commits_from(folder: TablePath, version: int) -> Iterator[tuple[int, str]]:
-    """The commits from a version on, each with its version, size and time; in a store by one list, gaps or not."""
+    """The commits from a version on, each with its version and `stamp`; in a store by one list, gaps or not."""
     log = folder / LOG_FOLDER
     files: Iterable[TablePath] = (commit_file(folder, each) for each in itertools.count(version))
     if isinstance(log, StorePath):
         files = (file for file in log.rglob("*.json", f"{version:020}") if file.stem.isdecimal())
     with suppress(FileNotFoundError):
         for file in files:
-            status = file.stat()
-            yield int(file.stem), f"{int(file.stem)} {status.st_size} {status.st_mtime_ns}"
+            yield int(file.stem), stamp(file)
+
+
+def stamp(commit: TablePath) -> str:
+    """What distinguishes a commit from another of its version: version, size, and in a store the ETag, else the time.
+
+    Raises:
+        FileNotFoundError: there is none of that version.
+    """
+    status = commit.stat()
+    return f"{int(commit.stem)} {status.st_size} {getattr(status, 'etag', '') or status.st_mtime_ns}"
 
 
 def newest_commit(folder: TablePath) -> int:

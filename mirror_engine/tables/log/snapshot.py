@@ -10,8 +10,10 @@ import contextlib
 import itertools
 import json
 import re
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -21,7 +23,15 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from mirror_engine.errors import RESTORE_HELP, CommitConflict, StorageUnavailable, TableDamaged, UsageError, is_panic
+from mirror_engine.errors import (
+    RESTORE_HELP,
+    CommitConflict,
+    StorageUnavailable,
+    TableDamaged,
+    TransientError,
+    UsageError,
+    is_panic,
+)
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.storage.base import REQUESTS
 from mirror_engine.storage.stores import deltalake_options
@@ -36,6 +46,7 @@ from mirror_engine.tables.log.record import (
     is_ours,
     newest_commit,
     read_commit,
+    stamp,
 )
 from mirror_engine.tables.log.statistics import may_hold
 from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, parquet_source
@@ -133,6 +144,7 @@ class DeltaLog:
 
     folder: TablePath
     table: DeltaTable
+    opened: float = field(default_factory=time.monotonic, compare=False)  # by the monotonic clock, in seconds
 
     @property
     def version(self) -> int:
@@ -151,9 +163,9 @@ class DeltaLog:
     @property
     def schema(self) -> TableSchema:
         columns = []
-        for name, field in self.fields.items():
-            word = field["type"] if isinstance(field["type"], str) else json.dumps(field["type"])
-            columns.append(Column(name, word, field["nullable"]))
+        for name, known in self.fields.items():
+            word = known["type"] if isinstance(known["type"], str) else json.dumps(known["type"])
+            columns.append(Column(name, word, known["nullable"]))
         return TableSchema(tuple(columns), tuple(self.table.metadata().partition_columns))
 
     @property
@@ -234,8 +246,7 @@ def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
     with reading_log(folder):
         if not is_table(folder):
             return None
-        if isinstance(folder, StorePath):
-            folder = replace(folder, commits={})
+        folder = _as_of_now(folder)
         log = DeltaLog(folder, open_delta(folder))
     if version is None or version == log.version:
         return log
@@ -247,6 +258,52 @@ def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
         raise UsageError(
             f"{folder.name}: version {version} is no longer available", "Its log was cleaned up."
         ) from None
+
+
+class KeptLogs:
+    """Logs that stay open between the batches of their tables; the least recently used is closed first.
+
+    A log has one user: it is taken out, and given back after the commit. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._logs: dict[str, tuple[DeltaLog, str]] = {}  # by folder, each with the stamp of its newest commit
+        self._lock = threading.Lock()
+
+    def take(self, folder: TablePath) -> DeltaLog | None:
+        """A table's log at its newest version, as `open_log` gives it."""
+        log, known = self._pop(folder) or (None, "")
+        if log and not (isinstance(folder, StorePath) and time.monotonic() - log.opened >= _KEPT_SECONDS):
+            with contextlib.suppress(TransientError), reading_log(folder):
+                found = [of_commit for _, of_commit in commits_from(folder, log.version)]
+                if found[:1] == [known]:  # the same commit, so the same log up to it
+                    if len(found) > 1:
+                        log.table.update_incremental()
+                    return replace(log, folder=_as_of_now(folder))
+        return open_log(folder)
+
+    def keep(self, log: DeltaLog) -> None:
+        """Keep a log until its table's next batch."""
+        if isinstance(log.folder, StorePath) or EASY_FOR_DELTALAKE.fullmatch(str(log.folder)):
+            with contextlib.suppress(OSError, StorageUnavailable):
+                newest = stamp(commit_file(log.folder, log.version))
+                with self._lock:
+                    self._logs[str(log.folder)] = log, newest
+                    while len(self._logs) > _KEPT_LOGS:
+                        del self._logs[next(iter(self._logs))]
+
+    def forget(self, folder: TablePath) -> None:
+        """Close the log of a table that was dropped."""
+        self._pop(folder)
+
+    def _pop(self, folder: TablePath) -> tuple[DeltaLog, str] | None:
+        with self._lock:
+            return self._logs.pop(str(folder), None)
+
+
+def _as_of_now(folder: TablePath) -> TablePath:
+    """The folder of a log that is looked at as it is now: what is read of it is kept."""
+    return replace(folder, commits={}) if isinstance(folder, StorePath) else folder
 
 
 def open_delta(folder: TablePath, version: int | None = None) -> DeltaTable:
@@ -296,6 +353,8 @@ def open_known(table: str, folder: TablePath) -> DeltaLog:
 
 
 _BATCH_ROWS = 65_536
+_KEPT_LOGS = 8  # each holds the names and statistics of its table's files in memory
+_KEPT_SECONDS = 120.0  # in a store: a token that azure-identity gives lives five minutes at least
 
 
 def read_rows(log: DeltaLog, limit: int | None = None, where: Chosen | None = None) -> pa.Table:
@@ -408,9 +467,9 @@ def latest_external_change(folder: TablePath, since: int, until: int | None = No
     with reading_log(folder), contextlib.suppress(FileNotFoundError):
         commits = commits_from(folder, since + 1)
         if until is not None:
-            commits = ((each, f"{commit_file(folder, each).stat()}") for each in range(since + 1, until + 1))
-        for version, stamp in commits:
-            found = max(found, version) if _changes(folder, version, stamp) else found
+            commits = ((each, stamp(commit_file(folder, each))) for each in range(since + 1, until + 1))
+        for version, of_commit in commits:
+            found = max(found, version) if _changes(folder, version, of_commit) else found
     return found
 
 

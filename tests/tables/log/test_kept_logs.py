@@ -1,0 +1,148 @@
+"""A log stays open between its table's batches, and says the same as one that is opened anew."""
+
+from __future__ import annotations
+
+import random
+import shutil
+
+import pytest
+from delta_scenario import Scenario, add_rows, known_log, schema_of
+from deltalake import DeltaTable
+
+from mirror_engine.errors import TableDamaged
+from mirror_engine.landing_zone.layout import TABLES
+from mirror_engine.tables.base import ChangeBatch
+from mirror_engine.tables.log import snapshot as module
+from mirror_engine.tables.log.commit import evolve
+from mirror_engine.tables.log.snapshot import KeptLogs
+from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+
+SIMPLE = schema_of("Id", "City:string")
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """Folders of the logs that were opened anew."""
+    folders, open_delta = [], module.open_delta
+
+    def recorded(folder, version=None):
+        folders.append(folder.name)
+        return open_delta(folder, version)
+
+    monkeypatch.setattr(module, "open_delta", recorded)
+    return folders
+
+
+def begun(writer, name="dbo/T"):
+    table = Scenario(writer, SIMPLE, ["Id"], name)
+    table.change((0, 1, "Linz"))
+    batch(table, (1, 1, "Graz"))
+    return table
+
+
+def batch(table, *rows):
+    """Commit as the engine does: against a snapshot."""
+    file = table.file(SIMPLE.names, *rows)
+    table.batch += 1
+    changes = ChangeBatch((file,), SIMPLE, table.keys, table.writer.snapshot(table.table))
+    table.version = table.writer.apply(table.table, changes, table.record(file)).version
+
+
+def facts(log):
+    """All that a log is asked for."""
+    return {
+        "version": log.version,
+        "schema": log.schema,
+        "properties": dict(log.configuration),
+        "features": str(log.table.protocol()),
+        "files": sorted(map(str, log.data_files())),
+        "transaction": log.table.transaction_version("mirror_engine:mirror:g1"),
+        "record": log.newest_record(),
+    }
+
+
+def test_next_batches_open_no_log(local, opened):
+    table = begun(local)
+    opened.clear()
+    for number in range(2, 15):
+        batch(table, (number % 3 and 4, number, "Wien"))
+    assert opened == []
+    assert len(table.found()) == len(range(2, 15)) + 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_kept_log_equals_one_opened_anew_after_any_commits(local, seed):
+    choose, table = random.Random(seed), begun(local)
+    folder = local.path("dbo/T")
+
+    def another():
+        return DeltaTable(str(folder))
+
+    foreign = [
+        lambda number: add_rows(folder, SIMPLE, [(number, "x")]),
+        lambda _: another().optimize.compact(),
+        lambda number: another().delete(f"Id = {number - 3}"),
+        lambda number: another().alter.set_table_properties({"delta.appendOnly": str(number < 0).lower()}),
+        lambda _: another().create_checkpoint(),
+        lambda number: evolve(known_log(folder), SIMPLE, change_data_feed="on" if number % 2 else "off"),
+    ]
+    for number in range(2, 20):
+        for write in choose.sample(foreign, choose.randrange(3)):
+            write(number)
+        before = local.snapshot("dbo/T").log
+        assert facts(before) == facts(known_log(folder))
+        local._logs.keep(before)
+        table.version = before.version
+        batch(table, (4, number, "Wien"))
+
+
+def test_rebuilt_table_of_same_version_is_opened_anew(local, opened):
+    batch(begun(local), (4, 2, "Wien"))
+    shutil.rmtree(local.path("dbo/T"))
+    other = Scenario(local, SIMPLE, ["Id"])
+    other.generation = "g2"
+    local._logs, kept = KeptLogs(), local._logs
+    for number in range(3):
+        batch(other, (0, number, "Bonn"))
+    local._logs = kept
+    opened.clear()
+    assert local.snapshot("dbo/T").record.progress.generation == "g2"
+    assert opened == ["T"]
+
+
+def test_deleted_or_dropped_table_is_none(local):
+    for remove in (shutil.rmtree, lambda _: local.drop("dbo/T")):
+        begun(local)
+        remove(local.path("dbo/T"))
+        assert local.snapshot("dbo/T") is None
+
+
+def test_damage_in_a_newer_commit_is_told(local):
+    begun(local)
+    (local.path("dbo/T") / f"_delta_log/{3:020}.json").write_text("{")
+    with pytest.raises(TableDamaged, match="commit 3"):
+        local.snapshot("dbo/T")
+
+
+def test_few_logs_are_kept_and_one_user_has_each(local, opened, monkeypatch):
+    monkeypatch.setattr(module, "_KEPT_LOGS", 2)
+    for name in "ABC":
+        begun(local, f"dbo/{name}")
+    opened.clear()
+    for name in "CCBA":
+        local.snapshot(f"dbo/{name}")
+    assert opened == ["C", "A"]
+
+
+@pytest.mark.slow
+def test_log_in_a_store_is_opened_anew_before_its_token_expires(onelake_server, tmp_path, opened, monkeypatch):
+    with onelake_server.in_use() as server:
+        writer = DeltalakeWriter(server.new_root() / TABLES, tmp_path)
+        table = begun(writer)
+        opened.clear()
+        batch(table, (4, 2, "Wien"))
+        assert opened == []
+        now = module.time.monotonic() + module._KEPT_SECONDS
+        monkeypatch.setattr(module.time, "monotonic", lambda: now)
+        batch(table, (4, 3, "Wien"))
+        assert opened == ["T"]
