@@ -13,13 +13,22 @@ from urllib.parse import unquote
 from mirror_engine.errors import CommitConflict, CommitFailed, TableDamaged
 from mirror_engine.tables.base import DeltaWriter, Outcome, with_applied_by
 from mirror_engine.tables.changes.staged import stage_here, staged
-from mirror_engine.tables.log.commit import add_parts, create_table, create_with_files, evolve, record_only
+from mirror_engine.tables.log.cleanup import clean_up_log
+from mirror_engine.tables.log.commit import (
+    add_parts,
+    create_table,
+    create_with_files,
+    evolve,
+    record_only,
+    wanted_properties,
+)
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.record import (
     carried,
     commits_after,
     creation_record,
     from_metadata,
+    last_checkpoint,
     read_commit,
     refuse_repeated,
 )
@@ -69,11 +78,15 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         scratch: for temporary files; next to it dropped tables wait for deletion: on the file system of the tables,
             where that is not a store.
         change_data_feed: whether tables have one from their next batch on.
+        retention_days: how long VACUUM keeps data files, and so new tables the commits that name them.
     """
 
-    def __init__(self, tables: Place, scratch: Path, change_data_feed: ChangeDataFeed = "keep") -> None:
+    def __init__(
+        self, tables: Place, scratch: Path, change_data_feed: ChangeDataFeed = "keep", retention_days: int = 7
+    ) -> None:
         super().__init__(tables, scratch)
         self._feed = change_data_feed
+        self._retention_days = retention_days
         self._logs = KeptLogs()
 
     @abstractmethod
@@ -121,6 +134,8 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             made = from_metadata(commit.metadata)
             if made and (made.application, made.progress.batch, made.files) == wanted:
                 if log:
+                    if last_checkpoint(folder)[0] > since:
+                        clean_up_log(log, version)
                     self._logs.keep(log)
                 return Outcome(version, matches, applied_by)
         # Delta ignores a transaction that it knows
@@ -132,7 +147,8 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         if log is None:
             folder = self.path(table)
             _refuse_misread(table, folder)
-            if create_table(folder, batch.schema, creation_record(record), change_data_feed=self._feed):
+            properties = wanted_properties(self._feed, self._retention_days)
+            if create_table(folder, batch.schema, creation_record(record), properties=properties):
                 make_durable(folder, -1)
                 self.forget(folder)
             log = open_known(table, folder)
@@ -158,7 +174,8 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         if log is None:
             folder = self.path(table)
             _refuse_misread(table, folder)
-            create_with_files(table, folder, batch, record, self._feed)
+            properties = wanted_properties(self._feed, self._retention_days)
+            create_with_files(table, folder, batch, record, properties)
             self.forget(folder)
         elif log.can_add_files(batch.schema):
             add_parts(table, self._evolved(table, log, batch), batch.schema, batch.passthrough, record)
@@ -212,6 +229,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         if record := log.newest_record()[0]:
             sweep_segments(folder, record.progress.segments or (), retention_hours * 3600)
         make_durable(folder, since)  # VACUUM commits, too
+        clean_up_log(log, since)
         return {"files_added": added, "files_removed": removed, "files_deleted": before - _count_parquet(folder)}
 
     def rows(

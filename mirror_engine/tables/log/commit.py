@@ -17,6 +17,7 @@ import logging
 import shutil
 import uuid
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, StorageUnavailable, TableDamaged
+from mirror_engine.tables.log.cleanup import log_properties
 from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, read_commit, to_metadata
 from mirror_engine.tables.log.snapshot import OF_THE_STORE, first_line, needs_mapping, open_known
 from mirror_engine.tables.log.statistics import statistics_of
@@ -95,14 +97,14 @@ def create_table(  # noqa: PLR0913 - what a table begins with
     files: Sequence[Json] = (),
     keys: Sequence[str] = (),
     *,
-    change_data_feed: ChangeDataFeed = "keep",
+    properties: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
     """Create a table in one commit; False where there is one already.
 
-    `files` are the `add` actions of its first data files, which are in the folder; its keys get statistics; with the
-    change data feed `keep` it has none.
+    `files` are the `add` actions of its first data files, which are in the folder; its keys get statistics;
+    `properties` are those besides the engine's own, as `wanted_properties` gives them.
     """
-    configuration = properties_of(schema, keys) | _FEED[change_data_feed]
+    configuration = {**properties_of(schema, keys), **properties}
     if isinstance(folder, StorePath):
         configuration |= _IN_STORE
     fields = _fields(schema, {}, configuration)
@@ -119,6 +121,11 @@ def create_table(  # noqa: PLR0913 - what a table begins with
     except CommitConflict:
         return False
     return True
+
+
+def wanted_properties(change_data_feed: ChangeDataFeed, log_retention_days: int) -> dict[str, str]:
+    """What a new table has by the engine's options; with the change data feed `keep` it has none."""
+    return log_properties(log_retention_days) | _FEED[change_data_feed]
 
 
 def properties_of(schema: TableSchema, key_columns: Sequence[str] = ()) -> dict[str, str]:
@@ -316,12 +323,12 @@ def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Pa
 
 
 def create_with_files(
-    table: str, folder: TablePath, batch: ChangeBatch, record: BatchRecord, change_data_feed: ChangeDataFeed
+    table: str, folder: TablePath, batch: ChangeBatch, record: BatchRecord, properties: Mapping[str, str]
 ) -> None:
-    """Create a table whose first version holds a batch's passthrough files."""
+    """Create a table whose first version holds a batch's passthrough files; see `create_table`."""
     wanted = indexed_columns(properties_of(batch.schema, batch.key_columns), batch.schema)
     with _moved(table, batch.passthrough, folder, wanted) as files:
-        if not create_table(folder, batch.schema, record, files, batch.key_columns, change_data_feed=change_data_feed):
+        if not create_table(folder, batch.schema, record, files, batch.key_columns, properties=properties):
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads the table's state.")
 
 

@@ -89,7 +89,12 @@ class DeltalakeWriter(LocalDeltaWriter):
         def vacuum() -> object:
             hours = int(retention_hours)
             if isinstance(log.folder, Path):  # OneLake refuses deltalake's way, batches
-                handle.vacuum(hours, dry_run=False, enforce_retention_duration=False, commit_properties=properties)
+                handle.vacuum(
+                    hours,
+                    dry_run=False,
+                    enforce_retention_duration=False,
+                    commit_properties=properties,
+                )
             # with what no commit names; that holds deletion vectors, too, which are in use
             found = handle.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
             data_files = [path for path in found if path.endswith(".parquet") and not path.startswith("_change_data/")]

@@ -147,8 +147,9 @@ class SparkDeltaWriter(LocalDeltaWriter):
         change_data_feed: ChangeDataFeed = "keep",
         *,
         shared: TablePath | None = None,
+        retention_days: int = 7,
     ) -> None:
-        super().__init__(tables, scratch, change_data_feed)
+        super().__init__(tables, scratch, change_data_feed, retention_days)
         self._shared = shared or scratch
         self.sessions = Sessions(session, store_settings(tables))
         self._driver_batch_bytes = driver_batch_bytes

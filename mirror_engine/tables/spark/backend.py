@@ -63,8 +63,9 @@ class SparkBackend:
         Raises:
             SetupError: it is Spark, and PySpark is not installed.
         """
+        feed, days = self.config.change_data_feed, self.config.vacuum_retention_days
         if not merges_with_spark(self.config, self.spark, self.root):
-            return DeltalakeWriter(self.root / TABLES, self._state / SCRATCH, self.config.change_data_feed)
+            return DeltalakeWriter(self.root / TABLES, self._state / SCRATCH, feed, days)
         if find_spec("pyspark") is None:
             help_ = "Install it: pip install 'mirror-engine[spark]'; or use --merge-engine deltalake."
             raise SetupError("the merge engine Spark needs PySpark, which is not installed", help_)
@@ -74,9 +75,14 @@ class SparkBackend:
         limit = self.config.driver_batch_limit
         if limit == "auto":
             limit = 0 if is_distributed(self.config, self.spark) else DRIVER_BATCH_BYTES
-        feed = self.config.change_data_feed
         return SparkDeltaWriter(
-            self.root / TABLES, self._state / SCRATCH, self._start, limit, feed, shared=self._shared
+            self.root / TABLES,
+            self._state / SCRATCH,
+            self._start,
+            limit,
+            feed,
+            shared=self._shared,
+            retention_days=days,
         )
 
     def reader(self) -> OrderedReader:

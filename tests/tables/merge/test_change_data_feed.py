@@ -239,7 +239,7 @@ def test_a_feed_asks_readers_for_nothing(tmp_path, names, reader, writer):
     schema = schema_of(*names)
     created, evolved = tmp_path / "created", tmp_path / "evolved"
     record = Scenario(None, schema).record()
-    commit.create_table(created, schema, record, change_data_feed="on")
+    commit.create_table(created, schema, record, properties=commit.wanted_properties("on", 7))
     commit.create_table(evolved, schema, record)
     commit.evolve(known_log(evolved), schema, (), "on")
     for folder in (created, evolved):

@@ -1,0 +1,54 @@
+"""Log cleanup: commits and checkpoints that are older than the table's `delta.logRetentionDuration` are deleted.
+
+New tables leave it to this engine alone: others do not know which commits its newest record needs, and deltalake would
+look up every file of the log after each commit.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from mirror_engine.errors import StorageUnavailable
+from mirror_engine.storage.base import REQUESTS
+from mirror_engine.tables.log.table_path import LOG_FOLDER
+
+if TYPE_CHECKING:
+    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.table_path import TablePath
+
+LOG_RETENTION = "delta.logRetentionDuration"
+_INTERVAL = re.compile(r"(?:interval )?(\d+) (second|minute|hour|day|week)s?")
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 7 * 86_400}
+_OF_A_VERSION = re.compile(r"\.?(\d{20})\.(?:json|crc|checkpoint\.).*")  # with the checksums that Hadoop writes
+_WHOLE_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:[0-9a-f-]{36}\.)?(?:parquet|json)")  # in one file
+
+
+def log_properties(retention_days: int) -> dict[str, str]:
+    """The properties of a new table whose log is cleaned up by this engine alone."""
+    return {LOG_RETENTION: f"interval {retention_days} days", "delta.enableExpiredLogCleanup": "false"}
+
+
+def clean_up_log(log: DeltaLog, keep: int) -> None:
+    """Delete all before the newest checkpoint that is as old as the retention, but no commit from `keep` on.
+
+    What stays can be read back to the retention. A retention in other words than Delta's default ones, such as months,
+    keeps all. Raises nothing: what stays is deleted the next time.
+    """
+    interval = _INTERVAL.fullmatch(log.configuration.get(LOG_RETENTION, "interval 30 days").lower())
+    if interval is None:
+        return
+    oldest = time.time() - int(interval[1]) * _SECONDS[interval[2]]
+    with suppress(OSError, StorageUnavailable), ThreadPoolExecutor(REQUESTS) as pool:
+        files: list[TablePath] = [*(log.folder / LOG_FOLDER).iterdir()]
+        checkpoints = (file for file in files if _WHOLE_CHECKPOINT.fullmatch(file.name))
+        first = max((int(file.name[:20]) for file in checkpoints if file.stat().st_mtime_ns / 1e9 < oldest), default=0)
+        versions = ((file, _OF_A_VERSION.fullmatch(file.name)) for file in files)
+        list(pool.map(_delete, [file for file, found in versions if found and int(found[1]) < min(first, keep)]))
+
+
+def _delete(file: TablePath) -> None:
+    file.unlink(missing_ok=True)

@@ -1,0 +1,114 @@
+"""Log cleanup: a log holds the commits of its retention, and never loses the newest record."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from delta_scenario import Scenario, add_rows, known_log, schema_of
+from deltalake import DeltaTable
+
+from mirror_engine.tables.log import commit as evolution
+from mirror_engine.tables.log.cleanup import LOG_RETENTION, clean_up_log
+
+SIMPLE = schema_of("Id", "City:string")
+DAY = 86_400
+
+
+@pytest.fixture
+def table(local, monkeypatch):
+    """One with a checkpoint at each fifth commit, for deltalake and for what it counts as such."""
+    monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "5")
+    table = Scenario(local, SIMPLE, ["Id"])
+    table.log = local.path("dbo/T") / "_delta_log"
+    return table
+
+
+def grow(table, commits):
+    for number in range(commits):
+        table.change((4, number, "Linz"))
+
+
+def age(table, days):
+    """Let the files of a log be older."""
+    for file in table.log.iterdir():
+        then = file.stat().st_mtime - days * DAY
+        os.utime(file, (then, then))
+
+
+def versions(table):
+    return sorted({int(file.name[:20]) for file in table.log.glob("0*.json")})
+
+
+def test_new_table_keeps_its_log_as_long_as_vacuum_its_files(local, table):
+    table.change((0, 1, "Linz"))
+    assert known_log(local.path("dbo/T")).configuration[LOG_RETENTION] == "interval 7 days"
+
+
+def test_checkpoint_of_a_batch_cleans_the_log_up(local, table):
+    grow(table, 7)
+    assert versions(table)[0] == 0
+    age(table, 8)
+    grow(table, 5)
+    assert versions(table)[0] == 4  # the checkpoint that is older than the retention
+    assert len(table.found()) == 7
+    assert DeltaTable(str(local.path("dbo/T"))).version() == versions(table)[-1]
+    assert table.found(4)
+
+
+def test_maintenance_cleans_the_log_up_and_keeps_the_record(local, table):
+    grow(table, 7)
+    record = local.snapshot("dbo/T").record
+    age(table, 8)
+    local.maintain("dbo/T", 7 * 24.0)
+    assert versions(table)[0] == 4
+    for _ in range(3):
+        DeltaTable(str(local.path("dbo/T"))).create_checkpoint()
+        age(table, 8)
+        local.maintain("dbo/T", 7 * 24.0)
+        assert local.snapshot("dbo/T").record == record
+
+
+def test_commits_from_keep_on_stay(local, table):
+    grow(table, 7)
+    age(table, 8)
+    clean_up_log(known_log(local.path("dbo/T")), 2)
+    assert versions(table)[0] == 2
+
+
+def test_retention_of_the_table_decides(local, table):
+    grow(table, 7)
+    DeltaTable(str(local.path("dbo/T"))).alter.set_table_properties({LOG_RETENTION: "interval 2 weeks"})
+    age(table, 8)
+    clean_up_log(known_log(local.path("dbo/T")), 100)
+    assert versions(table)[0] == 0
+
+
+def test_checkpoints_and_commits_of_other_programs_clean_up_nothing(local, table):
+    """They do not know which commits the newest record needs (LZ-4.18)."""
+    grow(table, 3)
+    record, folder = local.snapshot("dbo/T").record, str(local.path("dbo/T"))
+    for _ in range(7):
+        add_rows(local.path("dbo/T"), SIMPLE, [(1, "x")])
+        DeltaTable(folder).create_checkpoint()
+        age(table, 8)
+    DeltaTable(folder).optimize.compact()
+    assert local.snapshot("dbo/T").record == record
+
+
+def test_no_checkpoint_old_enough_keeps_all(local, table):
+    grow(table, 3)
+    age(table, 8)
+    clean_up_log(known_log(local.path("dbo/T")), 100)
+    assert versions(table) == list(range(4))
+
+
+def test_no_commit_of_deltalake_looks_through_the_log(table):
+    grow(table, 7)
+    old = table.log / f"{0:020}.json"
+    then = time.time() - 8 * DAY
+    for file in table.log.iterdir():
+        os.utime(file, (then, then))
+    grow(table, 1)  # no checkpoint
+    assert old.exists()
