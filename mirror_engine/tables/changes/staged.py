@@ -156,11 +156,15 @@ def prior_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog) -> Integers:
 
 def _possible_keys(log: DeltaLog, wanted: pa.Table) -> Iterator[pa.RecordBatch]:
     """The table's keys that may be among those wanted."""
-    first = wanted.column(0).combine_chunks()
+    # a filter by equal bits would lose a NaN or a zero of the other sign
+    values = {place: column.unique() for place, column in enumerate(wanted.columns) if not _is_floating(column)}
+    chosen = max(values, key=lambda place: len(values[place]), default=None)
     for batch in scan(log, wanted.column_names, bounds_of(wanted), _BATCH_ROWS):
-        # a filter by equal bits would lose a NaN or a zero of the other sign
-        is_floating = pa.types.is_floating(first.type)
-        yield batch if is_floating else batch.filter(pc.is_in(batch.column(0), value_set=first))
+        yield batch if chosen is None else batch.filter(pc.is_in(batch.column(chosen), value_set=values[chosen]))
+
+
+def _is_floating(column: pa.ChunkedArray[Any]) -> bool:
+    return bool(pa.types.is_floating(column.type))
 
 
 def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -421,7 +421,7 @@ def meaning(table: str, log: DeltaLog, error: Exception, help: str) -> MirrorErr
             f"{table}: a constraint of the Delta table refuses rows of this batch",
             "Drop the constraint, or correct the rows at their source.",
         )
-    if missing := next((file.path for file in log.data_files() if not file.path.exists()), None):
+    if missing := _missing_file(log):
         return TableDamaged(missing, "the Delta log names this file, and it is not there")
     if is_of_the_store:
         return _unavailable(table, log.folder, error)
@@ -429,6 +429,15 @@ def meaning(table: str, log: DeltaLog, error: Exception, help: str) -> MirrorErr
         # lists begin elsewhere
         help = "Is it Azurite? Set AZURE_STORAGE_USE_EMULATOR=true and AZURITE_BLOB_STORAGE_URL."
     return CommitFailed(f"{table}: deltalake could not write: {reason}", help)
+
+
+def _missing_file(log: DeltaLog) -> TablePath | None:
+    """A data file that the log names and that is not there; None for none. In a store by one list."""
+    paths = [file.path for file in log.data_files()]
+    if isinstance(log.folder, StorePath):
+        there = {file.path for file in log.folder.rglob("*")}
+        return next((path for path in paths if isinstance(path, StorePath) and path.path not in there), None)
+    return next((path for path in paths if not path.exists()), None)
 
 
 def _unavailable(table: str, folder: TablePath, error: Exception) -> StorageUnavailable:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -145,10 +146,16 @@ class DeltaLog:
     folder: TablePath
     table: DeltaTable
     opened: float = field(default_factory=time.monotonic, compare=False)  # by the monotonic clock, in seconds
+    without_int96: set[TablePath] = field(default_factory=set, compare=False)  # data files in which it was looked for
 
     @property
     def version(self) -> int:
         return int(self.table.version() or 0)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether rows may be marked as deleted."""
+        return "deletionVectors" in (self.table.protocol().reader_features or ())
 
     @property
     def configuration(self) -> Mapping[str, Any]:
@@ -183,7 +190,7 @@ class DeltaLog:
             # not the extremes: they may lie beyond Python's dates
             actions = actions.select([name for name in actions.column_names if name in _ACTION_COLUMNS])
             kept = {}  # by the file's name, which is unique within a table
-            if "deletionVectors" in (self.table.protocol().reader_features or ()):
+            if self.has_vectors:
                 vectors = pa.table(self.table.deletion_vectors()).select(["filepath", "selection_vector"])
                 for path, selection in zip(vectors[0].to_pylist(), vectors[1], strict=True):
                     kept[unquote(path).rpartition("/")[2]] = selection.values
@@ -380,14 +387,19 @@ def byte_count(log: DeltaLog, limit: int | None = None) -> int:
 
 def count_rows(log: DeltaLog) -> int:
     """How many rows a version holds, from statistics, else from the files' footers."""
-    return sum(_count(file) for file in log.data_files())
+    with reading_log(log.folder):
+        known = pa.table(log.table.get_add_actions()).column("num_records")
+    if known.null_count or log.has_vectors:
+        return sum(_count(file) for file in log.data_files())
+    return int(pc.sum(known).as_py() or 0)
 
 
 def scan(
     log: DeltaLog, names: Sequence[str], bounds: Bounds | None = None, batch_rows: int = _BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
     """The named columns of every row, or of the files that may hold rows within bounds, in no order."""
-    schema = arrow_schema(tuple(column for name in names for column in log.schema.columns if column.name == name))
+    columns = {column.name: column for column in log.schema.columns}
+    schema = arrow_schema(tuple(columns[name] for name in names if name in columns))
     known = log.physical_names
     physical = [known[name] for name in schema.names]
     for file in log.data_files(bounds):

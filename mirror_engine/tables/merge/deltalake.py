@@ -133,8 +133,13 @@ def _check_mergeable(table: str, log: DeltaLog) -> None:
     if is_local and (_MISREAD & set(str(log.folder)) or not str(log.folder).isprintable()):
         raise CommitFailed(f"{table}: deltalake cannot merge into a folder with this path", _SPARK_HELP)
     has_times = any(column.type == "timestamp" for column in log.schema.columns)
-    if has_times and any(_has_int96(file.path) for file in log.data_files()):
-        raise CommitFailed(f"{table}: a data file stores timestamps as INT96", _SPARK_HELP)
+    if has_times:
+        files = {file.path for file in log.data_files()}
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            if any(pool.map(_has_int96, files - log.without_int96)):
+                raise CommitFailed(f"{table}: a data file stores timestamps as INT96", _SPARK_HELP)
+        log.without_int96.clear()
+        log.without_int96.update(files)
 
 
 @lru_cache(maxsize=65_536)
