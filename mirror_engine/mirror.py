@@ -31,7 +31,7 @@ from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.roots import check_place, root_of, state_folder
 from mirror_engine.storage.store_url import parse_place
 from mirror_engine.storage.stores import open_storage
-from mirror_engine.tables.log.tables_folder import DeferredWriter, TablesReadOnce
+from mirror_engine.tables.deferred import DeferredWriter, TablesReadOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -117,8 +117,7 @@ class Mirror:
         self._watcher: ZoneWatcher | None = None
         self._spark = spark
         self._has_own_writer = writer is None
-        own = DeferredWriter(self.root / TABLES, lambda: self._spark_backend.writer)
-        self._writer = writer or cast("DeltaWriter", own)
+        self._writer = writer or DeferredWriter(self.root / TABLES, lambda: self._spark_backend.writer)
 
     def __enter__(self) -> Self:
         return self

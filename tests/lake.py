@@ -8,7 +8,7 @@ from deltalake import DeltaTable
 from shop import TYPES, Shop, row
 
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
-from mirror_engine.tables.log.tables_folder import DeferredWriter
+from mirror_engine.tables.deferred import DeferredWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 HINT = "_last_checkpoint"

@@ -191,13 +191,15 @@ class Outcome:
     applied_by: str = ""  # how its files were applied: `passthrough`, `append`, `merge`; `""` where no row changed
 
 
-class DeltaWriter(Protocol):
-    """Everything that the engine asks of the Delta tables under one `ROOT/Tables`; one contract suite for all of them.
+class DeltaReader(Protocol):
+    """What is asked of the Delta tables under one `ROOT/Tables`, without changing them.
 
-    A table is named by its folder from `ROOT/Tables`: `Sales/Stores`. Calls for different tables may run in parallel;
-    those that commit come one at a time per table. Only `apply` and `maintain` may start a JVM.
+    A table is named by its folder from `ROOT/Tables`: `Sales/Stores`. Calls may run in parallel, also for one table.
+    None starts a JVM. Absent tables are no error. Commits that others make meanwhile may or may not be seen, each as
+    a whole and in order.
+
     Every method raises `StorageUnavailable` when it fails for reasons outside the table, and `TableDamaged` when the
-    table cannot be read; those that commit raise `SetupError` when this machine lacks what the merge engine needs.
+    table cannot be read.
     """
 
     def tables(self) -> Sequence[str]:
@@ -232,6 +234,35 @@ class DeltaWriter(Protocol):
     def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
         """The table's commits, newest first; those up to the version `until` without a look for newer ones."""
 
+    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
+        """Return what the table's commits after a version have applied, up to the snapshot's record; -1 for all.
+
+        Reads the commits since the newest segment of the record, and the segments before that end after `version`.
+
+        Raises:
+            TableDamaged: a commit or a segment that says it is gone.
+        """
+
+    def make_durable(self, table: str, since: int) -> None:
+        """Bring every commit after a version to the disk: one that was found, not made by `apply`, may not be there.
+
+        Idempotent.
+
+        Raises:
+            TableDamaged: a commit lost its data files with the power; it never counted as done.
+        """
+
+
+class DeltaCommitter(Protocol):
+    """What changes rows, or takes tables away: each in one step that readers see whole or not at all.
+
+    Calls for one table come one at a time, for different tables in parallel. What a call did is on the disk when it
+    returns. After an error it did nothing, or, where a store did not answer, may have: repeated, it does nothing twice.
+    Only `apply` may start a JVM.
+
+    Every method raises as those of `DeltaReader`, and `SetupError` when this machine lacks what the merge engine needs.
+    """
+
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         """Evolve the schema, replay the batch's changes and record them, atomically, exactly once.
 
@@ -252,32 +283,18 @@ class DeltaWriter(Protocol):
     def write_segment(self, table: str, segment: Segment, applied: Applied) -> None:
         """Store what older commits have applied, durably, for the commit that names the segment. Idempotent."""
 
-    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
-        """Return what the table's commits after a version have applied, up to the snapshot's record; -1 for all.
-
-        Reads the commits since the newest segment of the record, and the segments before that end after `version`.
-
-        Raises:
-            TableDamaged: a commit or a segment that says it is gone.
-        """
-
-    def make_durable(self, table: str, since: int) -> None:
-        """Bring every commit after a version to the disk: one that was found, not made by `apply`, may not be there.
-
-        Repeatable.
-
-        Raises:
-            TableDamaged: a commit lost its data files with the power; it never counted as done.
-        """
-
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        """Remove the table in one step (readers see it whole or not at all); absent is no error. Repeatable.
+        """Remove the table in one step (readers see it whole or not at all); absent is no error. Idempotent.
 
         `check`, which raises where another engine may have taken over, is called before each step of it.
         """
 
     def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         """Delete what a drop left that was begun and not finished; to be called before a table is made."""
+
+
+class DeltaMaintainer(Protocol):
+    """What changes files, but no row of a version within the retention; one call at a time. May start a JVM."""
 
     def maintain(
         self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
@@ -286,6 +303,10 @@ class DeltaWriter(Protocol):
 
         Where the table is wanted between the two, VACUUM is left to the next time.
         """
+
+
+class DeltaWriter(DeltaReader, DeltaCommitter, DeltaMaintainer, Protocol):
+    """Everything that the engine asks of the Delta tables; one contract suite for all implementations."""
 
     def close(self) -> None:
         """End the session, if one was started."""

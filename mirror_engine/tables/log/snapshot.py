@@ -141,7 +141,7 @@ def needs_mapping(schema: TableSchema) -> bool:
 
 @dataclass(frozen=True)
 class DeltaLog:
-    """One version of a Delta table, in its folder; nothing but the log is read through `table`."""
+    """A version of a Delta table, in its folder, which a batch moves on as it commits; `table` reads the log alone."""
 
     folder: TablePath
     table: DeltaTable

@@ -17,11 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mirror_engine.errors import RootLocked, StorageUnavailable, TransientError, UsageError
+from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
 from mirror_engine.storage.base import REQUESTS
-from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.record import commits_from
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath, table_path
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import DeltaWriter, HistoryEntry, TableSnapshot
     from mirror_engine.tables.log.table_path import TablePath
 
 PROCESS = uuid.uuid4().hex[:12]  # in the names of what this process spills
@@ -106,85 +104,6 @@ class TablesFolder:
                     shutil.rmtree(batch, ignore_errors=True)
                 remove_of_other_processes([*self._scratch.glob("rows-*.arrow"), *self._scratch.glob("copy-*.parquet")])
                 self._is_clean = True
-
-
-class DeferredWriter(TablesFolder):
-    """A `DeltaWriter` that answers from file names and sizes what these can answer; its real writer does all else.
-
-    The real one is imported and made at need: a caught-up `sync` without Arrow takes 0.2 s less.
-    """
-
-    def __init__(self, tables: Place, make: Callable[[], DeltaWriter]) -> None:
-        super().__init__(tables, Path())
-        self._make = make
-        self._made: DeltaWriter | None = None
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - every other method of `DeltaWriter`
-        return getattr(self._real(), name)
-
-    def _real(self) -> DeltaWriter:
-        with self._lock:
-            self._made = self._made or self._make()
-            return self._made
-
-    def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        self._real().drop(table, check)
-
-    def latest_external_change(self, table: str, since: int) -> int:
-        with suppress(OSError):  # the real writer raises the error that names the table
-            if not any(commits_from(self.path(table), since + 1)):
-                return -1
-        return self._real().latest_external_change(table, since)
-
-    def close(self) -> None:
-        if self._made:
-            self._made.close()
-
-
-class TablesReadOnce:
-    """A `DeltaWriter` for reading that opens each log once: tables as they are at one moment.
-
-    It remembers why one could not be read, too.
-    """
-
-    def __init__(self, writer: DeltaWriter) -> None:
-        self._writer = writer
-        self.tables = functools.cache(writer.tables)
-        self._snapshots: dict[str, TableSnapshot | TransientError | None] = {}
-        self._locks: dict[str, threading.Lock] = {}  # by table: several are read at once
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - every other method of `DeltaWriter`
-        return getattr(self._writer, name)
-
-    def snapshot(self, table: str) -> TableSnapshot | None:
-        with self._locks.setdefault(table, threading.Lock()):
-            if table not in self._snapshots:
-                try:
-                    self._snapshots[table] = self._writer.snapshot(table)
-                except TransientError as error:
-                    self._snapshots[table] = error
-            found = self._snapshots[table]
-        if isinstance(found, TransientError):
-            raise found
-        return found
-
-    def _log(self, table: str) -> Any:  # noqa: ANN401 - a `DeltaLog`; None for a writer without one, too
-        found = self.snapshot(table)
-        return found and found.log
-
-    def make_durable(self, table: str, since: int) -> None:
-        if log := self._log(table):
-            make_durable(log.folder, since, log.version)
-
-    def latest_external_change(self, table: str, since: int) -> int:
-        if log := self._log(table):
-            return int(log.latest_external_change(since))
-        return self._writer.latest_external_change(table, since)
-
-    def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
-        if log := self._log(table):
-            until = log.version if until is None else min(until, log.version)
-        return self._writer.history(table, limit=limit, until=until)
 
 
 # In a log, with the newest file, its size and time: a drop of that table has begun, and is to be finished

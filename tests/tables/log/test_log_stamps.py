@@ -10,7 +10,7 @@ from shop import Shop
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import LEDGER, TABLES
-from mirror_engine.tables.log.tables_folder import DeferredWriter
+from mirror_engine.tables.deferred import DeferredWriter
 
 pytestmark = pytest.mark.slow  # each with a table on the disk
 

@@ -1,0 +1,137 @@
+"""Tables without what it costs to read them: a writer that is made at need, and a reader that opens each log once."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.errors import TransientError
+from mirror_engine.tables.base import DeltaReader, DeltaWriter
+from mirror_engine.tables.log.durability import make_durable
+from mirror_engine.tables.log.record import commits_from
+from mirror_engine.tables.log.tables_folder import TablesFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from mirror_engine.landing_zone.progress import Applied, Segment
+    from mirror_engine.storage.store_url import Place
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, Outcome, TableSnapshot
+
+
+class DeferredWriter(TablesFolder, DeltaWriter):
+    """A `DeltaWriter` that answers from file names and sizes what these can answer; its real writer does all else.
+
+    The real one is imported and made at need: a caught-up `sync` without Arrow takes 0.2 s less.
+    """
+
+    def __init__(self, tables: Place, make: Callable[[], DeltaWriter]) -> None:
+        super().__init__(tables, Path())
+        self._make = make
+        self._made: DeltaWriter | None = None
+
+    @property
+    def _real(self) -> DeltaWriter:
+        with self._lock:
+            self._made = self._made or self._make()
+            return self._made
+
+    def latest_external_change(self, table: str, since: int) -> int:
+        with suppress(OSError):  # the real writer raises the error that names the table
+            if not any(commits_from(self.path(table), since + 1)):
+                return -1
+        return self._real.latest_external_change(table, since)
+
+    def snapshot(self, table: str) -> TableSnapshot | None:
+        return self._real.snapshot(table)
+
+    def rows(
+        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+    ) -> pa.Table | None:
+        return self._real.rows(table, version=version, limit=limit, where=where)
+
+    def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
+        return self._real.history(table, limit=limit, until=until)
+
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+        return self._real.apply(table, batch, record)
+
+    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
+        return self._real.applied_since(table, snapshot, version)
+
+    def make_durable(self, table: str, since: int) -> None:
+        self._real.make_durable(table, since)
+
+    def write_segment(self, table: str, segment: Segment, applied: Applied) -> None:
+        self._real.write_segment(table, segment, applied)
+
+    def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
+        self._real.drop(table, check)
+
+    def maintain(
+        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
+    ) -> Mapping[str, Any]:
+        return self._real.maintain(table, retention_hours, is_wanted)
+
+    def close(self) -> None:
+        if self._made:
+            self._made.close()
+
+
+class TablesReadOnce(DeltaReader):
+    """A `DeltaReader` that opens each log once: tables as they are at one moment. Errors are kept, too."""
+
+    def __init__(self, reader: DeltaReader) -> None:
+        self._reader = reader
+        self._tables = functools.cache(reader.tables)
+        self._snapshots: dict[str, TableSnapshot | TransientError | None] = {}
+        self._locks: dict[str, threading.Lock] = {}  # by table: several are read at once
+
+    def tables(self) -> Sequence[str]:
+        return self._tables()
+
+    def snapshot(self, table: str) -> TableSnapshot | None:
+        with self._locks.setdefault(table, threading.Lock()):
+            if table not in self._snapshots:
+                try:
+                    self._snapshots[table] = self._reader.snapshot(table)
+                except TransientError as error:
+                    self._snapshots[table] = error
+            found = self._snapshots[table]
+        if isinstance(found, TransientError):
+            raise found
+        return found
+
+    def _log(self, table: str) -> Any:  # noqa: ANN401 - a `DeltaLog`; None for a writer without one, too
+        found = self.snapshot(table)
+        return found and found.log
+
+    def log_stamp(self, table: str, since: int) -> str:
+        return self._reader.log_stamp(table, since)
+
+    def latest_external_change(self, table: str, since: int) -> int:
+        if log := self._log(table):
+            return int(log.latest_external_change(since))
+        return self._reader.latest_external_change(table, since)
+
+    def rows(
+        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+    ) -> pa.Table | None:
+        return self._reader.rows(table, version=version, limit=limit, where=where)
+
+    def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
+        if log := self._log(table):
+            until = log.version if until is None else min(until, log.version)
+        return self._reader.history(table, limit=limit, until=until)
+
+    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
+        return self._reader.applied_since(table, snapshot, version)
+
+    def make_durable(self, table: str, since: int) -> None:
+        if log := self._log(table):
+            make_durable(log.folder, since, log.version)
