@@ -19,6 +19,7 @@ from mirror_engine.tables.log.commit import (
     create_table,
     create_with_files,
     evolve,
+    is_checkpoint_due,
     record_only,
     wanted_properties,
 )
@@ -28,7 +29,6 @@ from mirror_engine.tables.log.record import (
     commits_after,
     creation_record,
     from_metadata,
-    last_checkpoint,
     read_commit,
     refuse_repeated,
 )
@@ -134,7 +134,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             made = from_metadata(commit.metadata)
             if made and (made.application, made.progress.batch, made.files) == wanted:
                 if log:
-                    if last_checkpoint(folder)[0] > since:
+                    if is_checkpoint_due(log, version):
                         clean_up_log(log, version)
                     self._logs.keep(log)
                 return Outcome(version, matches, applied_by)

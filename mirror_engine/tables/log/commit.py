@@ -203,12 +203,17 @@ def record_only(log: DeltaLog, record: BatchRecord) -> None:
     configuration, version = log.configuration, log.version + 1
     information = _information("WRITE", configuration, to_metadata(record), log)
     put_commit(log.folder, version, [information, _transaction(record)])
-    if (version + 1) % int(configuration.get(_CHECKPOINT_INTERVAL, "10")) == 0:  # as deltalake counts
+    if is_checkpoint_due(log, version):
         try:
             log.table.update_incremental()
             log.table.create_checkpoint()
         except (DeltaError, OSError) as error:
             _log.warning("%s: no checkpoint: %s", log.folder, first_line(error))
+
+
+def is_checkpoint_due(log: DeltaLog, version: int) -> bool:
+    """Whether a commit of this version brings a checkpoint, as deltalake counts."""
+    return (version + 1) % int(log.configuration.get(_CHECKPOINT_INTERVAL, "10")) == 0
 
 
 def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[str, str]) -> list[Json]:

@@ -42,20 +42,18 @@ def make_durable(folder: TablePath, since: int, until: int | None = None) -> Non
     """
     sizes: dict[str, int] = {}
     versions: list[int] = []
-    has_vectors = False
+    vectors: set[str] = set()
     try:
         for version, commit in commits_after(folder, since):
             sizes = {**{path: size for path, size in sizes.items() if path not in commit.removed}, **commit.added}
             sizes |= {path: size for path, size in commit.change_data.items() if (folder / unquote(path)).exists()}
             versions.append(version)
-            has_vectors |= commit.has_vectors
+            vectors |= commit.vectors
             if version == until:
                 break
         data = _checked_files(folder, sizes)
         if isinstance(folder, Path):
-            _sync_commits(
-                folder, since, versions, [*data, *(folder.glob("deletion_vector*.bin") if has_vectors else ())]
-            )
+            _sync_commits(folder, since, versions, [*data, *(folder / name for name in vectors)])
     except OSError as error:
         raise StorageUnavailable(
             f"{folder}: cannot be fsynced: {error.strerror or error}",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
+import string
 import time
+import uuid
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +28,11 @@ ENGINE_INFO = f"{ENGINE}{__version__}"
 FORMAT = 4
 _FORMAT_KEY = "mirror_engine"
 _CARRIED_KEY, _EARLIER_KEY = "version", "earlier"
+_Z85_ID = 20  # letters of an id
+_DIGITS, _SMALL, _LARGE = string.digits, string.ascii_lowercase, string.ascii_uppercase
+_FROM_Z85 = str.maketrans(
+    f"{_DIGITS}{_SMALL}{_LARGE}.-:+=^!/*?&<>()[]{{}}@%$#", f"{_DIGITS}{_LARGE}{_SMALL}!#$%&()*+-;<=>?@^_`{{|}}~"
+)
 _NO_RECORD = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -168,7 +176,7 @@ class Commit:
     added: dict[str, int] = field(default_factory=dict)
     removed: set[str] = field(default_factory=set)  # data files it removes
     change_data: dict[str, int] = field(default_factory=dict)  # files of the change data feed, as `added`
-    has_vectors: bool = False  # whether a file's deleted rows stand in a deletion vector
+    vectors: set[str] = field(default_factory=set)  # files of deletion vectors, from the table's folder
 
     @property
     def metadata(self) -> object:
@@ -201,7 +209,7 @@ def read_commit(folder: TablePath, version: int) -> Commit:
                 elif kind == "add":
                     found.added[action["path"]] = action["size"]
                     found.changes_rows |= action.get("dataChange", True)
-                    found.has_vectors |= bool(action.get("deletionVector"))
+                    found.vectors |= _vector_files(action.get("deletionVector") or {})
                 elif kind == "remove":
                     found.removed.add(action["path"])
                     found.changes_rows |= action.get("dataChange", True)
@@ -212,6 +220,15 @@ def read_commit(folder: TablePath, version: int) -> Commit:
     if not content:
         raise _cut_off(folder, version)
     return found
+
+
+def _vector_files(vector: Mapping[str, str]) -> set[str]:
+    """The file of a deletion vector: below the table's folder its name is an id in Z85, behind a random prefix."""
+    if vector.get("storageType") != "u":
+        return set()
+    prefix, text = vector["pathOrInlineDv"][:-_Z85_ID], vector["pathOrInlineDv"][-_Z85_ID:]
+    name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(text.translate(_FROM_Z85)))}.bin"
+    return {f"{prefix}/{name}" if prefix else name}
 
 
 def _cut_off(folder: TablePath, version: int) -> TableDamaged:

@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.log import durability as durable
+from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 
@@ -90,6 +91,24 @@ def test_what_spark_leaves_beside_its_files_comes_with_them(tmp_path, synced, hi
     beside[-1].write_text(json.dumps({"version": 0, "size": 1, **hint}))
     make_durable(tmp_path, -1)
     assert {*beside, sidecars} < set(synced)
+
+
+@needs_proc
+def test_deletion_vectors_of_new_commits_alone_are_fsynced(tmp_path, synced):
+    """Their names are those of the example in Delta's protocol."""
+    append(tmp_path, "mon")
+    old, new = "deletion_vector_old.bin", "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
+    of_old, new = tmp_path / old, tmp_path / new
+    new.parent.mkdir()
+    for file in (of_old, new):
+        file.write_bytes(b"rows")
+    (data,) = tmp_path.glob("day=mon/*.parquet")
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40}
+    add = {"path": f"day=mon/{data.name}", "size": data.stat().st_size, "deletionVector": vector}
+    put_commit(tmp_path, 1, [{"commitInfo": {}}, {"add": add}])
+    make_durable(tmp_path, 0)
+    assert {new, new.parent} < set(synced)
+    assert of_old not in synced
 
 
 def test_a_file_that_could_not_be_fsynced_is_written_anew(tmp_path, monkeypatch):
