@@ -123,7 +123,12 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         folder = self.path(table)
         log: DeltaLog | None = batch.snapshot.log if batch.snapshot else open_log(folder)
         if log:
-            refuse_repeated(table, record, log.table.transaction_version(record.application))
+            newest = batch.snapshot.record if batch.snapshot else None
+            if newest and newest.application == record.application:
+                known: int | None = newest.progress.batch
+            else:  # deltalake reads each commit since the last checkpoint for it
+                known = log.table.transaction_version(record.application)
+            refuse_repeated(table, record, known)
         apply = self._add_files if batch.passthrough else self._apply_rows
         since = log.version if log else -1
         applied_by, matches = apply(table, batch, record, log)

@@ -9,7 +9,7 @@ import pytest
 from delta_scenario import Scenario, add_rows, known_log, schema_of
 from deltalake import DeltaTable
 
-from mirror_engine.errors import TableDamaged
+from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.tables.base import ChangeBatch
 from mirror_engine.tables.log import snapshot as module
@@ -61,13 +61,21 @@ def facts(log):
     }
 
 
-def test_next_batches_open_no_log(local, opened):
+def test_next_batches_open_no_log(local, opened, monkeypatch):
     table = begun(local)
     opened.clear()
+    monkeypatch.setattr(DeltaTable, "transaction_version", lambda *_: pytest.fail("all commits are read"))
     for number in range(2, 15):
         batch(table, (number % 3 and 4, number, "Wien"))
     assert opened == []
     assert len(table.found()) == len(range(2, 15)) + 1
+
+
+def test_repeated_batch_is_refused(local):
+    table = begun(local)
+    table.batch -= 1
+    with pytest.raises(CommitConflict, match="batch 2 is already in the table"):
+        batch(table, (4, 2, "Wien"))
 
 
 @pytest.mark.parametrize("seed", range(3))
