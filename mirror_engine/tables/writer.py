@@ -16,11 +16,11 @@ from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.cleanup import clean_up_log
 from mirror_engine.tables.log.commit import (
     add_parts,
+    commit_batch,
     create_table,
     create_with_files,
     evolve,
     is_checkpoint_due,
-    record_only,
     wanted_properties,
 )
 from mirror_engine.tables.log.durability import make_durable
@@ -160,7 +160,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         with staged(batch, log, *self.stage(batch)) as changes:
             log = self._evolved(table, log, batch)
             if not changes.rows:
-                record_only(log, record)
+                commit_batch(log, record)
                 return "", changes.match_counts
             applied_by = "merge" if changes.matches else "append"
             record = with_applied_by(record, applied_by)

@@ -1,13 +1,10 @@
-"""Every commit that Spark does not make: rows that deltalake adds, and commits without rows.
+"""Every commit but those of a MERGE: of data files that are there already, of a table's creation and evolution.
 
-deltalake checks neither the files nor the transaction identifier (a repeated one is committed again). So it commits
-against the very snapshot that the batch was counted against, and another commit that came between is a conflict.
-
-The two or three lines of JSON of a table's creation, of columns it did not have before, and of batches that change
-nothing are written here: Spark would take a second for them, its SQL cannot add a NOT NULL column to an empty table,
-and deltalake forgets table features (both measured). A function that raises has committed nothing: `CommitConflict`
-where another writer was first, `CommitFailed` where deltalake could not, `StorageUnavailable` where files or the log
-cannot be written.
+A batch is committed as the very version after that which it was counted against: another commit that came between is a
+conflict. The few lines of JSON are written here: Spark would take a second for them, its SQL cannot add a NOT NULL
+column to an empty table; deltalake forgets table features, and lists the log twice for each commit (all measured). A
+function that raises has committed nothing: `CommitConflict` where another writer was first, `CommitFailed` where
+deltalake could not, `StorageUnavailable` where files or the log cannot be written.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
 
 from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, StorageUnavailable, TableDamaged
 from mirror_engine.tables.log.cleanup import log_properties
@@ -198,11 +194,14 @@ def _replace_metadata(log: DeltaLog, operation: str, fields: Sequence[Json], con
     return log.version + 1
 
 
-def record_only(log: DeltaLog, record: BatchRecord) -> None:
-    """Commit a batch that changes no row of the table as it was: its record and transaction alone."""
-    configuration, version = log.configuration, log.version + 1
-    information = _information("WRITE", configuration, to_metadata(record), log)
-    put_commit(log.folder, version, [information, _transaction(record)])
+def commit_batch(log: DeltaLog, record: BatchRecord, files: Sequence[Json] = ()) -> None:
+    """Commit a batch that adds data files alone, given as `add` actions, or changes no row: its record and transaction.
+
+    Any other commit since the snapshot is a `CommitConflict`.
+    """
+    version = log.version + 1
+    information = _information("WRITE", log.configuration, to_metadata(record), log)
+    put_commit(log.folder, version, [information, *({"add": file} for file in files), _transaction(record)])
     if is_checkpoint_due(log, version):
         try:
             log.table.update_incremental()
@@ -316,15 +315,8 @@ def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Pa
     known, wanted = ([(column.name, column.type) for column in each.columns] for each in (log.schema, schema))
     if not log.can_add_files(log.schema) or known != wanted:
         raise CommitConflict(f"{table}: its columns or features have changed", "The next cycle reads the state again.")
-    columns, properties = indexed_columns(log.configuration, schema), commit_properties(record)
-    with _moved(table, parts, log.folder, columns) as files, committing(table, log, record):
-        log.table.create_write_transaction(
-            [AddAction(*file.values()) for file in files],
-            mode="append",
-            schema=log.table.schema(),
-            partition_by=[],
-            commit_properties=properties,
-        )
+    with _moved(table, parts, log.folder, indexed_columns(log.configuration, schema)) as files:
+        commit_batch(log, record, files)
 
 
 def create_with_files(
@@ -346,7 +338,7 @@ def _moved(table: str, parts: Iterable[Path], folder: TablePath, columns: Sequen
             for part in parts:
                 status, statistics = part.stat(), statistics_of(pq.read_metadata(part), columns)
                 name = f"part-00000-{uuid.uuid4()}-c000.parquet"
-                action = {  # in the order of `AddAction`
+                action = {
                     "path": name,
                     "size": status.st_size,
                     "partitionValues": {},

@@ -22,7 +22,7 @@ from mirror_engine.storage.base import REQUESTS
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, merge_schema
-from mirror_engine.tables.log.commit import commit_properties, committing, meaning, record_only
+from mirror_engine.tables.log.commit import commit_batch, commit_properties, committing, meaning
 from mirror_engine.tables.log.snapshot import read_footer
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE
 from mirror_engine.tables.writer import LocalDeltaWriter, record_again
@@ -71,7 +71,7 @@ class DeltalakeWriter(LocalDeltaWriter):
                 merger = merger.when_not_matched_insert(values, f"s.{ROLE} IN ({Role.SET:d}, {Role.INSERT:d})")
             merger.execute()
             if handle.version() == before:  # without effect: deltalake commits nothing
-                record_only(log, record)
+                commit_batch(log, record)
 
     @contextmanager
     def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> Iterator[Maintenance]:

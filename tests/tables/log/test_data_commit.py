@@ -1,4 +1,4 @@
-"""Data files are added by deltalake where it can, once, and every reader finds each row by its statistics."""
+"""Data files are added without Spark where that can be, once, and every reader finds each row by its statistics."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from delta_protocol import protocol_faults
 from delta_scenario import Scenario, known_log, schema_of
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
+from deltalake.table import TableMerger
 
 from mirror_engine.errors import CommitConflict, CommitFailed, StorageUnavailable
 from mirror_engine.tables import writer as table_writer
 from mirror_engine.tables.log import commit as evolution
 from mirror_engine.tables.log.commit import add_parts, put_commit
+from mirror_engine.tables.log.record import ENGINE_INFO
 
 TYPED = schema_of(
     "Id:long!",
@@ -58,7 +60,7 @@ def test_every_row_is_found_by_the_edges_that_statistics_know(fresh, spark, monk
     folder = fresh.path(table.table)
     table.change((0, 1, *ROW), (0, 2, *[None] * 7), (0, 3, "", *[None] * 4, -0.0, None))
     table.change((0, 4, *["A", *[None] * 6]))
-    assert maker(table).startswith("delta-rs")
+    assert maker(table) == ENGINE_INFO
     assert protocol_faults(folder) == []
     assert (folder / "_delta_log" / "_last_checkpoint").exists()
     found = spark.read.format("delta").load(str(folder))
@@ -127,15 +129,15 @@ def test_files_of_other_columns_or_types_are_not_added(table, other):
 
 
 def test_who_appends_at_the_last_moment_is_a_conflict(table, monkeypatch):
-    """deltalake would let both in: the key that was counted as absent came twice."""
+    """Else the key that was counted as absent would come twice."""
     table.change((0, 1, "Linz"))
-    folder, commit = opened(table).folder, DeltaTable.create_write_transaction
+    folder, commit = opened(table).folder, evolution.put_commit
 
-    def late(*arguments, **options):
+    def late(*arguments):
         write_deltalake(folder, pa.table({"Id": pa.array([2], pa.int32()), "City": ["theirs"]}), mode="append")
-        commit(*arguments, **options)
+        commit(*arguments)
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", late)
+    monkeypatch.setattr(evolution, "put_commit", late)
     with pytest.raises(CommitConflict):
         table.change((0, 2, "ours"))
     assert table.found() == [(1, "Linz"), (2, "theirs")]
@@ -151,14 +153,26 @@ def test_who_appends_at_the_last_moment_is_a_conflict(table, monkeypatch):
         (DeltaError("External: No space left on device (os error 28)"), StorageUnavailable),
     ],
 )
-def test_a_commit_that_fails_says_why(table, monkeypatch, failure, expected):
+def test_a_merge_that_fails_says_why(local, monkeypatch, failure, expected):
     def fail(*_, **__):
         raise failure
 
-    table.create()
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", fail)
+    table = Scenario(local, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    monkeypatch.setattr(DeltaTable, "merge", fail)
     with pytest.raises(expected):
-        table.change((0, 1, "Linz"))
+        table.change((1, 1, "Wels"))
+
+
+def test_an_append_that_fails_leaves_no_file(table, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    table.change((0, 1, "Linz"))
+    monkeypatch.setattr(evolution, "create_file", fail)
+    with pytest.raises(StorageUnavailable, match="No space left"):
+        table.change((0, 2, "Wels"))
+    assert len(list(opened(table).folder.glob("*.parquet"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -215,10 +229,11 @@ def test_a_link_whose_answer_is_lost_is_a_commit(tmp_path, monkeypatch, error):
     assert [path.name for path in (tmp_path / "_delta_log").iterdir()] == [f"{0:020}.json"]
 
 
-def test_files_of_a_commit_in_doubt_stay(table, monkeypatch):
+def test_files_of_a_commit_in_doubt_stay(local, monkeypatch):
     """The commit was made, its answer is lost, and the log cannot be read just then."""
+    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    commit, opened = DeltaTable.create_write_transaction, evolution.open_known
+    commit, opened = TableMerger.execute, evolution.open_known
 
     def lost(*arguments, **options):
         commit(*arguments, **options)
@@ -228,8 +243,8 @@ def test_files_of_a_commit_in_doubt_stay(table, monkeypatch):
     def unreadable(*_):
         raise StorageUnavailable("the log cannot be read")
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
+    monkeypatch.setattr(TableMerger, "execute", lost)
     with pytest.raises(StorageUnavailable, match="not known whether"):
-        table.change((0, 2, "Wels"))
+        table.change((1, 1, "Wels"))
     monkeypatch.setattr(evolution, "open_known", opened)
-    assert table.found() == [(1, "Linz"), (2, "Wels")]
+    assert table.found() == [(1, "Wels")]

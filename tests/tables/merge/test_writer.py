@@ -10,7 +10,7 @@ from independent_readers import by_deltalake
 from mirror_engine.errors import CommitConflict, ConcurrentModification
 from mirror_engine.landing_zone.layout import ENGINE, SCRATCH
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
-from mirror_engine.tables.log.commit import record_only
+from mirror_engine.tables.log.commit import commit_batch
 from mirror_engine.tables.log.tables_folder import PROCESS
 from mirror_engine.tables.merge import spark as merge_module
 from mirror_engine.tables.spark.session import child_session
@@ -59,7 +59,7 @@ def test_rows_a_foreign_writer_deleted_with_a_vector_are_gone(fresh, spark):
     outcome = table.change((0, 5, "new"), (0, 1, "second"), (2, 7, None))
     assert outcome.matches == (MatchCounts(1, 0),)
     table.change((0, 8, "x"))
-    assert fresh.history("dbo/T", limit=1)[0].engine.startswith("delta-rs")
+    assert fresh.history("dbo/T", limit=1)[0].engine.startswith("mirror_engine/")
     assert sorted(row[0] for row in table.found()) == [1, 1, 2, 3, 4, 5, 6, 8]
 
 
@@ -71,7 +71,7 @@ def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(fresh)
     snapshot = fresh.snapshot("dbo/T")
     file = table.file(SIMPLE.names, (1, 1, "merge"))
     table.batch = 2
-    record_only(known_log(fresh.path("dbo/T")), table.record())
+    commit_batch(known_log(fresh.path("dbo/T")), table.record())
     with pytest.raises(CommitConflict):
         fresh.apply("dbo/T", ChangeBatch((file,), SIMPLE, ("Id",), snapshot), table.record(file))
     assert table.found() == [(1, "a")]
