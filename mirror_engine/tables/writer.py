@@ -140,7 +140,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             if made and (made.application, made.progress.batch, made.files) == wanted:
                 if log:
                     if is_checkpoint_due(log, version):
-                        clean_up_log(log, version)
+                        clean_up_log(log, _first_needed(record))
                     self._logs.keep(log)
                 return Outcome(version, matches, applied_by)
         # Delta ignores a transaction that it knows
@@ -231,10 +231,10 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             if not is_wanted():
                 vacuum()
         _sweep(folder, retention_hours)
+        make_durable(folder, since)  # VACUUM commits, too
         if record := log.newest_record()[0]:
             sweep_segments(folder, record.progress.segments or (), retention_hours * 3600)
-        make_durable(folder, since)  # VACUUM commits, too
-        clean_up_log(log, since)
+            clean_up_log(log, _first_needed(record))
         return {"files_added": added, "files_removed": removed, "files_deleted": before - _count_parquet(folder)}
 
     def rows(
@@ -263,6 +263,12 @@ def record_again(log: DeltaLog) -> str:
         covered = segments[-1].until if segments else -1
         earlier = applied_by_commits(record, version, covered, partial(read_records, log.folder))
     return carried(metadata, version, earlier)
+
+
+def _first_needed(record: BatchRecord) -> int:
+    """The oldest commit that says what no segment of the newest record does (LZ-4.18)."""
+    segments = record.progress.segments
+    return segments[-1].until + 1 if segments else 0
 
 
 def _count_parquet(folder: TablePath) -> int:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 
 import pytest
 from delta_scenario import Scenario, add_rows, known_log, schema_of
 from deltalake import DeltaTable
 
+from mirror_engine.landing_zone.progress import Segment
 from mirror_engine.tables.log import commit as evolution
 from mirror_engine.tables.log.cleanup import LOG_RETENTION, clean_up_log
 
@@ -16,11 +18,23 @@ SIMPLE = schema_of("Id", "City:string")
 DAY = 86_400
 
 
+class Covered(Scenario):
+    """A table of whose older commits a segment says what they applied; `until` the version before, or another."""
+
+    until = None
+
+    def record(self, *files):
+        made = super().record(*files)
+        until = self.version if self.until is None else self.until
+        segment = Segment(until, 1, 0.0, "applied.json")
+        return replace(made, progress=replace(made.progress, segments=(segment,)))
+
+
 @pytest.fixture
 def table(local, monkeypatch):
-    """One with a checkpoint at each fifth commit, for deltalake and for what it counts as such."""
+    """One with a checkpoint at each fifth commit, whose records need their own commits alone."""
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "5")
-    table = Scenario(local, SIMPLE, ["Id"])
+    table = Covered(local, SIMPLE, ["Id"])
     table.log = local.path("dbo/T") / "_delta_log"
     return table
 
@@ -70,10 +84,13 @@ def test_maintenance_cleans_the_log_up_and_keeps_the_record(local, table):
         assert local.snapshot("dbo/T").record == record
 
 
-def test_commits_from_keep_on_stay(local, table):
+def test_commits_that_no_segment_covers_stay(local, table):
+    table.until = 1
     grow(table, 7)
     age(table, 8)
-    clean_up_log(known_log(local.path("dbo/T")), 2)
+    local.maintain("dbo/T", 7 * 24.0)
+    assert versions(table)[0] == 2
+    grow(table, 5)
     assert versions(table)[0] == 2
 
 
