@@ -191,10 +191,11 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
     def _evolved(self, table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
         """The table with the batch's columns and the wanted feed: the same snapshot, or that of a commit between."""
         version = evolve(log, batch.schema, batch.key_columns, self._feed)
-        if version != log.version:
-            with reading_log(log.folder):
-                log.table.update_incremental()
-        if version != log.version:
+        if version == log.version:
+            return log
+        with reading_log(log.folder):
+            log.table.update_incremental()
+        if log.version != version:
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
         return log
 
