@@ -226,7 +226,7 @@ class Mirror:
             context = replace(context, writer=cast("DeltaWriter", TablesReadOnce(self._writer)))
             if holder is None:
                 context = as_fabric_has_it(context, zone)
-            found = for_readers(context, recover(context))
+            found = for_readers(context, recover(context, skip_unchanged=True))
             yield MirrorSnapshot(context, zone, ZonePlanner(context, found, zone).plans(), holder)
         finally:
             ledger.close()

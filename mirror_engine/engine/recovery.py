@@ -46,7 +46,7 @@ def recover(context: EngineContext, *, skip_unchanged: bool = False) -> DeltaFol
     unchanged = {
         context.delta_folder(table)
         for table, (name, stamp) in zip(known, stamps, strict=False)
-        if stamp and stamp == context.ledger.get_property(name)
+        if stamp and stamp == _noted(context, name)[0]
     }
     return _read(context, {*context.writer.tables(), *map(context.delta_folder, known)} - unchanged)
 
@@ -63,11 +63,33 @@ def for_readers(context: EngineContext, found: DeltaFolders) -> DeltaFolders:
 
 
 def note_logs(context: EngineContext) -> None:
-    """Note the newest commit of every table that agrees with the ledger, for the next start. Raises nothing."""
+    """Note the newest commit of every table that agrees with the ledger, and its rows, for the next start.
+
+    Raises nothing.
+    """
+    known = context.ledger.tables()
     with suppress(TransientError):
-        for name, stamp in _stamps(context, context.ledger.tables()):
-            if stamp:
-                context.ledger.set_property(name, stamp)
+        for table, (name, stamp) in zip(known, _stamps(context, known), strict=True):
+            if stamp and stamp != _noted(context, name)[0]:
+                found = context.writer.snapshot(context.delta_folder(table))
+                rows = found.count_rows() if found else None
+                context.ledger.set_property(name, f"{stamp} {'' if rows is None else rows}")
+
+
+def _noted(context: EngineContext, name: str) -> tuple[str, str]:
+    """The stamp of the newest commit that was noted, and how many rows the table had."""
+    stamp, _, rows = context.ledger.get_property(name).rpartition(" ")
+    return stamp, rows
+
+
+def count_rows(context: EngineContext, table: TableName, progress: Progress) -> int | None:
+    """Count the rows of a Delta table; one without a new commit is not opened. None where they are not known."""
+    ((name, stamp),) = _stamps(context, {table: progress})
+    noted, rows = _noted(context, name)
+    if stamp and stamp == noted and rows:
+        return int(rows)
+    found = context.writer.snapshot(context.delta_folder(table))
+    return found.count_rows() if found else None
 
 
 def _stamps(context: EngineContext, known: Mapping[TableName, Progress]) -> Iterator[tuple[str, str]]:
@@ -152,7 +174,9 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     changed = latest_external_change(context, table, recorded)
     is_behind = earlier is not None and earlier.batch < recorded.batch
     applied = context.writer.applied_since(folder, state, earlier.delta_version if earlier and is_behind else -1)
-    recorded = replace(recorded, delta_version=state.record_version, external_change_version=changed)
+    recorded = replace(
+        recorded, delta_version=state.record_version, external_change_version=changed, segments=applied.segments
+    )
     if earlier:
         recorded = replace(recorded, rejection=earlier.rejection, diagnostics=earlier.diagnostics)
     context.ledger.record(table, recorded, applied, is_whole=not is_behind)

@@ -301,7 +301,7 @@ class Replayer:
         progress = replace(progress, external_change_version=latest_external_change(context, task.table, known))
         applied = self._applied_by(task.table, batch)
         recorded = applied if known.batch else self._with_noted(task.table, applied)
-        said = replace(progress, rejection=None, diagnostics={})
+        said = replace(progress, rejection=None, diagnostics={}, segments=(named or ())[-1:])
         record = BatchRecord(ledger.mirror, task.root_identity, said, recorded, task.table.folder)
         outcome = context.writer.apply(context.delta_folder(task.table), batch, record)
         batch.close()  # on a full disk the ledger needs the room

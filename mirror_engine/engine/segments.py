@@ -49,7 +49,7 @@ def up_to_date(
         files, marks = {**left, **files}, ledger.marks(table)
     name = f"applied-{known.delta_version}-{uuid.uuid4().hex[:8]}.json"
     segment = Segment(known.delta_version, len(files) + len(marks), now, name)
-    context.writer.write_segment(context.delta_folder(table), segment, Applied(files, marks))
+    context.writer.write_segment(context.delta_folder(table), segment, Applied(files, marks, tuple(kept)))
     return (*kept, segment)
 
 

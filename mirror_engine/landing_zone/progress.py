@@ -80,14 +80,6 @@ class FolderProgress:
 
 
 @dataclass(frozen=True)
-class Applied:
-    """What some commits have applied: files by path, and the marks of their partitions after them."""
-
-    files: Mapping[str, AppliedFile] = field(default_factory=dict)
-    marks: Mapping[str, Mark] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Segment:
     """A file in the Delta log's folder that says what older commits have applied (LZ-4.18).
 
@@ -98,6 +90,15 @@ class Segment:
     count: int  # of its files and marks
     written_at: float  # seconds since 1970
     name: str
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What some commits have applied: files by path, and the marks of their partitions after them."""
+
+    files: Mapping[str, AppliedFile] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+    segments: tuple[Segment, ...] = ()  # in a segment: those before it
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ class Progress:
         configured_at: seconds since 1970 when usable metadata was first seen (LZ-7.1); 0 before.
         missing_since: seconds since 1970 when its folder was first missing; None while it exists (LZ-7.4).
         diagnostics: those of the applied files of this generation, with their counts; a few of each code.
-        segments: what was applied before the newest commits, oldest first; None if the next commit writes all anew.
+        segments: what was applied before the newest commits, oldest first, in a commit the last one alone; None if the
+            next commit says all anew.
     """
 
     generation: str

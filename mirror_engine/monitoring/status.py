@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
+from mirror_engine.engine.recovery import count_rows
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count
@@ -237,8 +238,7 @@ def _row_count(context: EngineContext, table: TableName) -> int | None:
     if not progress or not progress.has_table:  # another folder may own the Delta table
         return None
     try:
-        found = context.writer.snapshot(context.delta_folder(table))
-        return found.count_rows() if found else None
+        return count_rows(context, table, progress)
     except TransientError:  # the plan says what is wrong with it
         return None
 

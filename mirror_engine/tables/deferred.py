@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import TransientError
-from mirror_engine.tables.base import DeltaReader, DeltaWriter
+from mirror_engine.tables.base import DeltaReader, DeltaWriter, TableSnapshot
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.record import commits_from
 from mirror_engine.tables.log.tables_folder import TablesFolder
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.progress import Applied, Segment
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, Outcome, TableSnapshot
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, Outcome
 
 
 class DeferredWriter(TablesFolder, DeltaWriter):
@@ -88,7 +88,7 @@ class TablesReadOnce(DeltaReader):
 
     def __init__(self, reader: DeltaReader) -> None:
         self._reader = reader
-        self._tables = functools.cache(reader.tables)
+        self._tables, self._stamp = functools.cache(reader.tables), functools.cache(reader.log_stamp)
         self._snapshots: dict[str, TableSnapshot | TransientError | None] = {}
         self._locks: dict[str, threading.Lock] = {}  # by table: several are read at once
 
@@ -112,12 +112,13 @@ class TablesReadOnce(DeltaReader):
         return found and found.log
 
     def log_stamp(self, table: str, since: int) -> str:
-        return self._reader.log_stamp(table, since)
+        return self._stamp(table, since)
 
     def latest_external_change(self, table: str, since: int) -> int:
-        if log := self._log(table):
-            return int(log.latest_external_change(since))
-        return self._reader.latest_external_change(table, since)
+        found = self._snapshots.get(table)
+        if isinstance(found, TableSnapshot) and found.log:
+            return int(found.log.latest_external_change(since))
+        return self._reader.latest_external_change(table, since)  # of a log that was not opened: a look for a commit
 
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None

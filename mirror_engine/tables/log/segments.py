@@ -56,13 +56,16 @@ def applied_since(
     """See `DeltaWriter`; the functions read a segment, and the records of versions."""
     if snapshot.record is None:
         return Applied()
-    segments = snapshot.record.progress.segments or ()
-    covered = segments[-1].until if segments else -1
-    parts = [segment_of(segment) for segment in segments if segment.until > version]
+    named = (snapshot.record.progress.segments or ())[-1:]
+    newest = [segment_of(segment) for segment in named]
+    older = newest[0].segments if newest else ()
+    covered = named[0].until if named else -1
+    parts = [segment_of(segment) for segment in older if segment.until > version]
+    parts += newest if covered > version else []
     newer = applied_by_commits(snapshot.record, snapshot.record_version, max(version, covered), records_of)
     files = {path: file for part in parts for path, file in part.files.items() if file.version > version or version < 0}
     marks = {place: mark for part in (*parts, newer) for place, mark in part.marks.items()}
-    return Applied({**files, **newer.files}, marks)
+    return Applied({**files, **newer.files}, marks, (*older, *named))
 
 
 def applied_by_commits(
@@ -122,9 +125,13 @@ def read_segment(folder: TablePath, segment: Segment) -> Applied:
     raise TableDamaged(folder, f"{LOG_FOLDER}/{_FOLDER}/{segment.name}, which its log names, is missing or damaged")
 
 
-def sweep_segments(folder: TablePath, named: tuple[Segment, ...], older_than_seconds: float) -> None:
-    """Delete segments of this age that the newest record does not name: others replaced them."""
-    names = {segment.name for segment in named}
+def sweep_segments(folder: TablePath, newest: Segment, older_than_seconds: float) -> None:
+    """Delete segments of this age that are neither the newest one nor named by it: others replaced them.
+
+    Raises:
+        TableDamaged: the newest one cannot be read.
+    """
+    names = {newest.name, *(segment.name for segment in read_segment(folder, newest).segments)}
     for file in (folder / LOG_FOLDER / _FOLDER).glob("*.json"):
         with suppress(OSError, StorageUnavailable):
             if file.name not in names and time.time() - file.stat().st_mtime_ns / 1e9 >= older_than_seconds:
