@@ -17,7 +17,7 @@ help:
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
 	@echo 'make torture 200 kills at chosen moments, and generated zones by the thousand; hours, with Spark'
-	@echo 'make soak    half an hour of run with 20 tables: does anything grow? (MIRROR_SOAK_MINUTES)'
+	@echo 'make soak    half an hour of run with 20 tables, and 30 days on a moved clock: does anything grow?'
 	@echo 'make bench   measure speed, side by side; an hour or two, on a quiet machine; ONLY="merge tiny" takes minutes'
 	@echo 'make bench-smoke  the same with next to no rows: do they run, and come to equal rows?'
 	@echo 'make docs    the documentation as a site that needs no network, in site/'
@@ -86,6 +86,7 @@ torture: .venv/.tools .venv/.java
 
 soak: .venv/.tools .venv/.java
 	PYTHONPATH=tests $(BIN)/python -m soak
+	PYTHONPATH=tests $(BIN)/python -m soak_days --days 30
 
 # Some works alone: make bench ONLY="merge tiny"
 bench: .venv/.tools .venv/.java

@@ -1,0 +1,67 @@
+"""The soak of days, in short: time passes for Python and Rust, what is due goes, and every row is right."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from moved_clock import COMPILER, environment
+from soak_days import MAX_SLOPES, slopes
+
+pytestmark = pytest.mark.slow
+needs_moved_clock = pytest.mark.skipif(
+    COMPILER is None or sys.platform != "linux", reason="a process's clock is moved on Linux, with a C compiler"
+)
+DAYS, FILES, TABLES, RETENTION_DAYS = 8, 30, 1, 1
+LOOK = """
+import time
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from moved_clock import MovedClock
+clock = MovedClock()
+began = time.time()
+clock.advance(86_400.5)
+clock.advance(86_400.5)
+write_deltalake("table", pa.table({"n": [1]}))
+print(time.time() - began, DeltaTable("table").history()[0]["timestamp"] / 1_000 - began)
+"""
+
+
+@needs_moved_clock
+def test_moved_clock_is_that_of_python_and_deltalake(tmp_path):
+    around = {**environment(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", LOOK]
+    done = subprocess.run(command, cwd=tmp_path, env=around, check=True, capture_output=True, text=True)
+    for seconds in map(float, done.stdout.split()):
+        assert 172_801 <= seconds < 172_801 + 60
+    assert abs(time.time() - (tmp_path / "table/_delta_log").stat().st_mtime) < 60  # the machine's own stays
+
+
+@needs_moved_clock
+def test_retention_and_log_cleanup_take_place_on_a_moved_clock(tmp_path):
+    given = {"days": DAYS, "files": FILES, "rounds": 15, "tables": TABLES, "retention-days": RETENTION_DAYS}
+    given |= {"compact-after": 10, "json": tmp_path / "found.json"}
+    command = [sys.executable, "-m", "soak_days", *(f"--{name}={value}" for name, value in given.items())]
+    around = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=around, check=False, capture_output=True, text=True)
+    assert (tmp_path / "found.json").exists(), done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert not [problem for problem in found["problems"] if problem.startswith("rows")]
+    assert found["done"]["files_deleted"] > 0, "VACUUM"
+    last = found["days"][-1]
+    assert last["archived"] <= (RETENTION_DAYS + 1) * FILES + TABLES
+    commits = sum(day["commits"] for day in found["days"])
+    assert last["log_entries"] < commits, "the clean-up of logs"
+    assert found["slopes"]["commit_bytes"] <= MAX_SLOPES["commit_bytes"]
+    assert found["slopes"]["bytes_written_per_file"] <= MAX_SLOPES["bytes_written_per_file"]
+
+
+def test_slope_is_per_cent_of_the_mean_per_ten_days():
+    days = [dict.fromkeys(MAX_SLOPES, 99.0)] * 3 + [dict.fromkeys(MAX_SLOPES, 95.0 + day) for day in range(11)]
+    assert slopes(days, 3) == pytest.approx(dict.fromkeys(MAX_SLOPES, 10.0))
+    assert np.isfinite(slopes(days, 0)["memory_mb"])
