@@ -1,13 +1,11 @@
-"""What work costs, in counts that no busy machine changes: lines of Python, entries of folders, bytes of commits."""
+"""What work costs, in counts that no busy machine changes: lines of Python, bytes of commits."""
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
 from collections import Counter
-from contextlib import contextmanager
 from pathlib import Path
 
 CLOSEST = 5
@@ -43,52 +41,6 @@ def most_frequent_growth(small, large):
     grown = Counter(large)
     grown.subtract(small)
     return [(times, f"{Path(file).name}:{line}") for (file, line), times in grown.most_common(CLOSEST)]
-
-
-@contextmanager
-def counted_entries(monkeypatch):
-    """While entered, counts the entries that Python lists, by folder; what Rust code lists is not seen."""
-    listed = Counter()
-    scandir, listdir = os.scandir, os.listdir
-
-    class Scanned:
-        def __init__(self, folder, entries):
-            self._folder, self._entries = folder, entries
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            self._entries.close()
-
-        def __iter__(self):
-            return self
-
-        def __next__(self):
-            entry = next(self._entries)
-            listed[self._folder] += 1
-            return entry
-
-        def close(self):
-            self._entries.close()
-
-    def scan(folder="."):
-        return Scanned(os.fspath(folder) if not isinstance(folder, int) else folder, scandir(folder))
-
-    def names(folder="."):
-        found = listdir(folder)
-        listed[os.fspath(folder) if not isinstance(folder, int) else folder] += len(found)
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "scandir", scan)
-        patched.setattr(os, "listdir", names)
-        # `pathlib` of Python 3.10 keeps its own references
-        accessor = getattr(sys.modules["pathlib"], "_NormalAccessor", None)
-        if accessor:
-            patched.setattr(accessor, "scandir", staticmethod(scan))
-            patched.setattr(accessor, "listdir", staticmethod(names))
-        yield listed
 
 
 def least_seconds(work, times=5):

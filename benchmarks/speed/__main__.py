@@ -79,9 +79,11 @@ def _tell(name: str, line: Line, told: Mapping[str, Any], results: Path) -> None
     title, cells = WORKS[name].title, line.as_cells()
     kept = {"work": title, "machine": told, **line.as_json()}
     (results / f"{name}.json").write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    print(f"{title}: {' | '.join(cells)}\n{page.in_words(told)}", flush=True)
+    print(f"{title}: {' | '.join(cells)}\n{line.table}\n{page.in_words(told)}", flush=True)
     if told["rounds"] >= MIN_ROUNDS:
         page.write(PAGE, {title: cells}, told, [work.title for work in WORKS.values()])
+        if line.table:
+            page.replace(PAGE, name, f"{page.in_words(told)}\n\n{line.table}")
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -105,6 +105,8 @@ class Bench:
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, (list, tuple)):
         return [_plain(part) for part in value]
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
     return value if isinstance(value, (str, int, float)) else str(value)
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from speed.works import arrival, bulk, collapse, growth, idle, many, start
+from speed.works import age, arrival, bulk, collapse, growth, idle, many, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +49,7 @@ WORKS = {
     ),
     "arrival": Work("file lands -> row visible, `run`, one file a second", arrival.arrival, is_alone=True),
     "idle": Work("1,000 idle tables", idle.idle),
+    "age": Work("age: a commit and an idle cycle after many files, partitions and commits", age.age, is_alone=True),
     "growth": Work("growth: 1M -> 5M -> 20M rows, keys in the newest part", growth.growth),
 }
 

@@ -13,6 +13,8 @@ ENGINES = {
     "spark-engine": ("speed.engines", "SparkEngine"),
     "deltalake-engine": ("speed.engines", "DeltalakeEngine"),
     "waiting": ("speed.waiting", "Empty"),
+    "aging": ("speed.aging", "Aging"),
+    "lake": ("speed.aging", "Lake"),
     "collapse": ("speed.collapsing", "Collapsing"),
     "delta-rs": ("speed.engines", "DeltaRs"),
     "notebook": ("speed.notebook", "Notebook"),

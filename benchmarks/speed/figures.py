@@ -50,16 +50,20 @@ class Line:
         goals: what is to be reached.
         notes: what a reader has to know to understand the figures, in short.
         besides: figures of other kinds, by name.
+        table: a table of its own in Markdown, where a line is too short for all figures; the line has goals and notes.
     """
 
     figures: Figures
     goals: tuple[Goal, ...]
     notes: str = ""
     besides: Mapping[str, Any] = field(default_factory=dict)
+    table: str = ""
 
     def as_cells(self) -> tuple[str, str]:
         """The table's cells: what was measured, and the goals."""
-        seconds = ", ".join(f"{name} {shown(value)}" for name, value in self.figures.medians().items())
+        seconds = (
+            "" if self.table else ", ".join(f"{name} {shown(value)}" for name, value in self.figures.medians().items())
+        )
         besides = ", ".join(f"{name} {value}" for name, value in self.besides.items())
         told = "; ".join(filter(None, [seconds, besides, self.notes]))
         return told, "<br>".join(map(str, self.goals))

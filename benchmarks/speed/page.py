@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
+WORKS = "bench"
 _HEAD = "| work | seconds, medians | to reach |\n| --- | --- | --- |"
 _LINE = re.compile(r"^\| (?!work \||---)(.+?) \|.*\|$", re.MULTILINE)
 
@@ -26,16 +26,35 @@ def write(page: Path, measured: Mapping[str, Sequence[str]], machine: Mapping[st
     Raises:
         ValueError: it has not.
     """
-    text = page.read_text(encoding="utf-8")
-    if not text.partition(BEGIN)[2].count(END):
-        raise ValueError(f"{page}: no markers {BEGIN} and {END}")
-    before, _, rest = text.partition(BEGIN)
-    now, _, after = rest.partition(END)
-    lines = {found[1]: found[0] for found in _LINE.finditer(now)}
+    lines = {found[1]: found[0] for found in _LINE.finditer(_parts(page, WORKS)[1])}
     lines |= {title: f"| {' | '.join([title, *cells])} |" for title, cells in measured.items()}
     known = [lines[title] for title in order if title in lines]
-    body = "\n".join([in_words(machine), "", _HEAD, *known])
-    page.write_text(f"{before}{BEGIN}\n{body}\n{END}{after}", encoding="utf-8")
+    replace(page, WORKS, "\n".join([in_words(machine), "", _HEAD, *known]))
+
+
+def replace(page: Path, name: str, body: str) -> None:
+    """Put text between the markers of a name.
+
+    Raises:
+        ValueError: it has not both.
+    """
+    before, _, after = _parts(page, name)
+    begin, end = _markers(name)
+    page.write_text(f"{before}{begin}\n{body}\n{end}{after}", encoding="utf-8")
+
+
+def _parts(page: Path, name: str) -> tuple[str, str, str]:
+    """What is before the markers of a name, between them, and after them."""
+    begin, end = _markers(name)
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    if not rest.count(end):
+        raise ValueError(f"{page}: no markers {begin} and {end}")
+    now, _, after = rest.partition(end)
+    return before, now, after
+
+
+def _markers(name: str) -> tuple[str, str]:
+    return f"<!-- {name} -->", f"<!-- /{name} -->"
 
 
 def in_words(machine: Mapping[str, Any]) -> str:

@@ -49,7 +49,7 @@ def test_a_line_tells_seconds_goals_and_notes():
 
 def test_a_work_that_was_not_measured_keeps_its_line_one_that_is_no_more_loses_it(tmp_path):
     there = tmp_path / "page.md"
-    there.write_text(f"# Speed\n{page.BEGIN}\n| old | 1 s | reached |\n{page.END}\nmore\n", encoding="utf-8")
+    there.write_text("# Speed\n<!-- bench -->\n| old | 1 s | reached |\n<!-- /bench -->\nmore\n", encoding="utf-8")
     titles = ["load, 5M", "merge", "tiny"]
     page.write(there, {"tiny": ("1 s", "reached"), "merge": ("9 s", "no")}, MACHINE, titles)
     page.write(there, {"load, 5M": ("2 s", "reached"), "merge": ("3 s", "reached")}, MACHINE, titles)
@@ -61,6 +61,20 @@ def test_a_work_that_was_not_measured_keeps_its_line_one_that_is_no_more_loses_i
     ]
     assert text.startswith("# Speed\n<!-- bench -->\nLast run: 2 cores (some), 24 GiB, Linux; Java 17")
     assert text.endswith("<!-- /bench -->\nmore\n")
-    there.write_text("# Speed\n", encoding="utf-8")
+    there.write_text("# Speed\n<!-- bench -->\n", encoding="utf-8")
     with pytest.raises(ValueError, match="markers"):
         page.write(there, {"new": ("1 s", "reached")}, MACHINE, ["new"])
+
+
+def test_a_table_of_its_own_replaces_the_one_before(tmp_path):
+    there = tmp_path / "page.md"
+    there.write_text("<!-- bench -->\n<!-- /bench -->\n<!-- age -->\nold\n<!-- /age -->\nmore\n", encoding="utf-8")
+    page.replace(there, "age", "| new |")
+    text = there.read_text(encoding="utf-8")
+    assert text == "<!-- bench -->\n<!-- /bench -->\n<!-- age -->\n| new |\n<!-- /age -->\nmore\n"
+
+
+def test_line_with_a_table_of_its_own_has_notes_and_goals():
+    figures = Figures()
+    figures.rounds |= {"mirror": [1.0]}
+    assert Line(figures, (), "see below", table="| 1.00 |").as_cells() == ("see below", "")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from speed.aging import Aging, Lake
 from speed.bench import Bench
 from speed.catalogue import WORKS
 from speed.collapsing import Collapsing
@@ -40,3 +41,21 @@ def test_collapsing_and_waiting_are_measured_without_spark(tmp_path):
     assert set(collapsed.figures.rounds) == {"mirror", "pyarrow reads", "DuckDB"}
     assert collapsed.besides["peak memory"].endswith("MiB")
     assert 0 < waited.figures.median("a change is seen") < 60
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory and processors are told by /proc")
+def test_ages_are_measured_on_disk_and_in_a_store(tmp_path):
+    lake = Lake()
+    bench = Bench(tmp_path, replace(SMALL, idle_seconds=1), 1, Here(aging=Aging(), lake=lake))
+    try:
+        line = WORKS["age"].run(bench)
+    finally:
+        lake.end()
+    rows = [line.split(" | ") for line in line.table.splitlines()[2:]]
+    assert {tuple(row[:2]) for row in rows} == {
+        (f"| {place}", on) for place in ("disk", "store") for on in ("on", "off")
+    }
+    assert all(float(row[4].replace(",", "")) > 0 for row in rows), "bytes of a commit"
+    assert [float(row[6]) > 0 for row in rows] == [row[0] == "| store" for row in rows], "requests"
+    assert {goal.unit for goal in line.goals} == {" x", " s", " %", " MiB"}

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from costs import commit_bytes, counted, counted_entries, least_seconds, lines, most_frequent_growth
+from costs import commit_bytes, counted, least_seconds, lines, most_frequent_growth
 from quick_folder import quick_folder
 from shop import name
 
+from counting import counted_entries
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.events import CycleEnded, CycleStarted
 from mirror_engine.landing_zone.layout import TABLES
@@ -206,7 +207,7 @@ def test_status_of_many_tables_is_no_slower_than_sync(ram):
     assert status <= 1.2 * sync
 
 
-def test_commit_does_not_list_the_log(ram, monkeypatch):
+def test_commit_does_not_list_the_log(ram):
     """Names that are left in `_delta_log`, as of older commits or crashed writers, are not listed for a commit."""
     (orders,) = landed(ram, 55)
     apply(ram, max_batch_files=1, **FORGOTTEN)  # past the first checkpoint
@@ -214,6 +215,6 @@ def test_commit_does_not_list_the_log(ram, monkeypatch):
     for number in range(MANY):
         (log / f"_commit_{number:08}-0000-4000-8000-000000000000.json.tmp").touch()
     land_row(orders, 56)
-    with counted_entries(monkeypatch) as listed:
+    with counted_entries() as listed:
         assert apply(ram, **FORGOTTEN).commits == 1
     assert listed[str(log)] < LOOP, listed.most_common(5)
