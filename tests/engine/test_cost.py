@@ -5,8 +5,11 @@ Counts where they can be had: bytes of a commit, lines of Python, entries of fol
 
 from __future__ import annotations
 
+import gc
 import threading
+import tracemalloc
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,6 +30,8 @@ LOOP = MANY // 4  # a line that ran this much oftener ran once for each of those
 FORGOTTEN = {"delete_processed_after_seconds": 0.0}
 LARGEST_COMMIT_BYTES = 16_384  # of one file in a table of two columns
 TABLES_WITH_AGE = 20
+HELD_BYTES_A_FILE = 50  # a million files within 50 MiB
+SECOND = 2
 
 
 def landed(root, files, *, tables=("Orders",)):
@@ -160,21 +165,45 @@ def test_idle_cycle_of_many_tables_does_not_look_at_applied_files(ram):
 
 def lines_of_idle_cycle(root, **options):
     """Lines that the second cycle of `run` executes, with those of the threads that it starts."""
-    stop, before = threading.Event(), []
+    count, before = Counter(), []
+    run = partial(run_two_cycles, root, lambda: before.append(count.copy()), lambda: None, **options)
+    counted(run, count)
+    count.subtract(before[0])
+    return count
+
+
+def run_two_cycles(root, begins, ends, **options):
+    """`run`; calls functions when the second cycle begins, and when it has ended."""
+    stop = threading.Event()
 
     def hear(event):
-        if isinstance(event, CycleStarted) and event.number > 1:
-            before.append(count.copy())
-        elif isinstance(event, CycleEnded) and before:
+        if isinstance(event, CycleStarted) and event.number == SECOND:
+            begins()
+        elif isinstance(event, CycleEnded) and event.number == SECOND:
+            ends()
             stop.set()
         elif isinstance(event, CycleEnded):
             mirror.wake()
 
     with Mirror(root, Config(merge_engine="deltalake", **options), listeners=[hear]) as mirror:
-        count = Counter()
-        counted(lambda: mirror.run(stop), count)
-    count.subtract(before[0])
-    return count
+        mirror.run(stop)
+
+
+def test_memory_does_not_grow_with_applied_files(aged):
+    """Of what Python holds while `run` waits; SQLite's own cache is bounded."""
+    held = {}
+
+    def weigh(files):
+        gc.collect()
+        held[files] = tracemalloc.get_traced_memory()[0]
+
+    for files in (FEW, FEW, MANY):  # the first loads modules
+        tracemalloc.start()
+        try:
+            run_two_cycles(aged[files][0], lambda: None, partial(weigh, files), **FORGOTTEN)
+        finally:
+            tracemalloc.stop()
+    assert held[MANY] - held[FEW] < HELD_BYTES_A_FILE * (MANY - FEW)
 
 
 def test_caught_up_sync_takes_no_longer_with_an_archive(ram):
