@@ -58,7 +58,6 @@ def test_retention_and_log_cleanup_take_place_on_a_moved_clock(tmp_path):
     commits = sum(day["commits"] for day in found["days"])
     assert last["log_entries"] < commits, "the clean-up of logs"
     assert found["slopes"]["commit_bytes"] <= MAX_SLOPES["commit_bytes"]
-    assert found["slopes"]["bytes_written_per_file"] <= MAX_SLOPES["bytes_written_per_file"]
 
 
 def test_slope_is_per_cent_of_the_mean_per_ten_days():

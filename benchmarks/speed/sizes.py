@@ -33,7 +33,7 @@ class Sizes:
     age_files: tuple[int, ...] = (10, 1_000, 100_000)
     age_partitions: tuple[int, ...] = (10, 1_000)
     age_commits: tuple[int, ...] = (10, 10_000)
-    age_times: int = 5  # commits and idle cycles a round
+    age_times: int = 3  # commits and idle cycles a round
     age_idle_files: int = 1_000  # of each idle table
     age_tables: int = 5_000
     tiny_warm_ups: int = 20

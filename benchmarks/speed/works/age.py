@@ -65,10 +65,7 @@ def age(bench: Bench) -> Line:
     found: dict[State, Found] = {state: defaultdict(list) for state in states}
     turns = {state.name: _turn(bench, state, lake, found[state]) for state in states}
     idle = _idle(bench)
-    figures = bench.compare({**turns, **idle, "many tables": _many(bench)}, min(1, bench.sizes.warm_ups))
-    for each in found.values():
-        for measured in each.values():
-            del measured[: -bench.rounds]  # warm-ups
+    figures = bench.compare({**turns, **idle, "many tables": _many(bench)}, 0)
     goals = [*_goals(found), *_idle_goals(bench, figures.medians())]
     return Line(figures, tuple(goals), "see the table of ages", table=_table(found))
 
