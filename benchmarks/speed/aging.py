@@ -17,7 +17,7 @@ import time
 import urllib.request
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -51,6 +51,7 @@ FILES_A_BATCH = 10_000
 COMMITS_A_SYNC, COMMITS_BETWEEN_MAINTENANCE = 100, 500
 WORKSPACE, ACCOUNT = "Workspace", "devstoreaccount1"
 _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # everybody's
+Cleanup = Literal["ready", "off"]
 _REQUESTS = re.compile(r"^mirror_engine_emulator_requests_total\{.*\} (\d+)", re.MULTILINE)
 
 
@@ -94,7 +95,7 @@ class Aging:
             mirror.maintain()
         return {}
 
-    def measure(self, root: str, folder: str, times: int, cleanup: str, lake: Mapping[str, Any]) -> dict[str, Any]:
+    def measure(self, root: str, folder: str, times: int, cleanup: Cleanup, lake: Mapping[str, Any]) -> dict[str, Any]:
         """Run the engine: its first cycle, idle ones, and commits of one file of one row each.
 
         Args:
@@ -132,14 +133,14 @@ class Aging:
             shutil.rmtree(archive, ignore_errors=True)
         return self.look(root, "off")
 
-    def look(self, root: str, cleanup: str) -> dict[str, Any]:
+    def look(self, root: str, cleanup: Cleanup) -> dict[str, Any]:
         """Have the engine see a ROOT that was copied, with a cycle."""
-        with Mirror(root, Config(merge_engine="deltalake", cleanup=cleanup)) as mirror:  # type: ignore[arg-type] - a word
+        with Mirror(root, Config(merge_engine="deltalake", cleanup=cleanup)) as mirror:
             report = mirror.sync()
         assert (report.result, report.commits) == (RunResult.CAUGHT_UP, 0), report
         return {}
 
-    def into_store(self, root: str, folder: str, cleanup: str, lake: Mapping[str, Any]) -> dict[str, Any]:
+    def into_store(self, root: str, folder: str, cleanup: Cleanup, lake: Mapping[str, Any]) -> dict[str, Any]:
         """Make a ROOT on disk one in a store: its ledger becomes that of this machine, under a lease of its own."""
         own, kept = Path(folder) / ENGINE, Path(f"{folder}.ledger")
         shutil.rmtree(kept, ignore_errors=True)
@@ -198,12 +199,12 @@ class _Watched:
         counts: gives the entries listed and the requests made so far.
     """
 
-    def __init__(self, root: str, cleanup: str, counts: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, root: str, cleanup: Cleanup, counts: Callable[[], tuple[int, int]]) -> None:
         config = Config(
             merge_engine="deltalake",
             timing="fabric",  # no file-system events
             poll_interval_seconds=86_400.0,
-            cleanup=cleanup,  # type: ignore[arg-type] - one of its words
+            cleanup=cleanup,
             auto_maintain="off",
         )
         self._place, self._counts = parse_place(root), counts
