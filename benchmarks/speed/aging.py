@@ -25,7 +25,7 @@ from deltalake import DeltaTable
 from counting import counted_entries
 from measure import cpu_seconds, lines_of
 from mirror_engine import Config, Mirror, RunResult
-from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted
+from mirror_engine.events import BatchCommitted, CycleEnded
 from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, ZONE
 from mirror_engine.landing_zone.names import READY_TO_DELETE_FOLDER
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mirror_engine.events import Event
 
 MAX_SECONDS = 600.0
-QUIET_SECONDS = 0.1  # without an event, and between two cycles: the engine waits
+FOLLOW_UP_SECONDS = 5.0  # from the end of a cycle with work to that of the next, at most
 FILES_A_BATCH = 10_000
 COMMITS_A_SYNC, COMMITS_BETWEEN_MAINTENANCE = 100, 500
 WORKSPACE, ACCOUNT = "Workspace", "devstoreaccount1"
@@ -211,7 +211,7 @@ class _Watched:
         self._begun = time.perf_counter()
         self._mirror = Mirror(root, config, listeners=[self._hear])
         self._stop, self._heard = threading.Event(), threading.Condition()
-        self._begun_cycles, self._cycles = 0, list[CycleEnded]()
+        self._cycles: list[CycleEnded] = []
         self.versions: list[int] = []
         self.found: dict[str, list[float]] = {"start": [], "idle": [], "commit": [], "entries": [], "requests": []}
         self._thread = threading.Thread(target=self._mirror.run, args=(self._stop,))
@@ -237,23 +237,17 @@ class _Watched:
         """Land a file, and measure the cycle that commits it and cleans up."""
         path = "/".join(filter(None, [ZONE, TABLE, partition, numbered_name(number, "parquet")]))
         open_storage(self._place).write(path, _bytes(_row(number)))
-        self._settle()
         before = self._counts()
         cycle = self._cycle()
-        assert cycle.batches == 1, cycle
         after = self._counts()
+        assert cycle.batches == 1, cycle
         self.found["commit"].append(cycle.seconds)
         self.found["entries"].append(after[0] - before[0])
         self.found["requests"].append(after[1] - before[1])
-
-    def _settle(self) -> None:
-        """Wait until the engine waits: it looks again by itself after it did something."""
-        with self._heard:
-            while self._heard.wait(QUIET_SECONDS) or self._begun_cycles > len(self._cycles):
-                continue
+        with self._heard:  # after work the engine looks again by itself
+            self._heard.wait_for(lambda: self._cycles[-1].batches == 0, FOLLOW_UP_SECONDS)
 
     def _cycle(self) -> CycleEnded:
-        self._settle()
         known = len(self._cycles)
         self._mirror.wake()
         return self._await(known + 1)
@@ -266,9 +260,7 @@ class _Watched:
 
     def _hear(self, event: Event) -> None:
         with self._heard:
-            if isinstance(event, CycleStarted):
-                self._begun_cycles += 1
-            elif isinstance(event, CycleEnded):
+            if isinstance(event, CycleEnded):
                 self._cycles.append(event)
             elif isinstance(event, BatchCommitted):
                 self.versions.append(event.version)
