@@ -56,6 +56,6 @@ def test_ages_are_measured_on_disk_and_in_a_store(tmp_path):
     assert {tuple(row[:2]) for row in rows} == {
         (f"| {place}", on) for place in ("disk", "store") for on in ("on", "off")
     }
-    assert all(float(row[4].replace(",", "")) > 0 for row in rows), "bytes of a commit"
-    assert [float(row[6]) > 0 for row in rows] == [row[0] == "| store" for row in rows], "requests"
+    assert all(float(row[5].replace(",", "")) > 0 for row in rows), "bytes of a commit"
+    assert [float(row[7]) > 0 for row in rows] == [row[0] == "| store" for row in rows], "requests"
     assert {goal.unit for goal in line.goals} == {" x", " s", " %", " MiB"}
