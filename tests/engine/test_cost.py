@@ -109,6 +109,8 @@ def age(folder, **options):
         root = folder / str(files)
         (orders,) = landed(root, files)
         apply(root, max_batch_files=MANY, **options)
+        land_row(orders, 0)  # the newest commit is that of one file, as it is in a table that has caught up
+        apply(root, **options)
         found[files] = root, orders
     return found
 
@@ -133,7 +135,7 @@ def test_caught_up_sync_does_not_look_at_applied_files(aged):
 def test_commit_does_not_look_at_applied_files(aged):
     counts = {}
     for files, (root, orders) in aged.items():
-        land_row(orders, files + 1)
+        land_row(orders, -1)
         counts[files] = lines(lambda root=root: apply(root, **FORGOTTEN))
         assert newest_commit_bytes(root) < LARGEST_COMMIT_BYTES
     assert_no_loop(counts)
