@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from mirror_engine.events import Event
 
 MAX_SECONDS = 600.0
+FIRST_NEW_KEY = 10**9
 FOLLOW_UP_SECONDS = 5.0  # from the end of a cycle with work to that of the next, at most
 FILES_A_BATCH = 10_000
 COMMITS_A_SYNC, COMMITS_BETWEEN_MAINTENANCE = 100, 500
@@ -234,9 +235,9 @@ class _Watched:
         self.found["idle"].append(cycle.seconds)
 
     def land(self, number: int, partition: str) -> None:
-        """Land a file, and measure the cycle that commits it and cleans up."""
+        """Land a file of a new row, and measure the cycle that commits it and cleans up."""
         path = "/".join(filter(None, [ZONE, TABLE, partition, numbered_name(number, "parquet")]))
-        open_storage(self._place).write(path, _bytes(_row(number)))
+        open_storage(self._place).write(path, _bytes(_row(FIRST_NEW_KEY + number)))
         before = self._counts()
         cycle = self._cycle()
         after = self._counts()
