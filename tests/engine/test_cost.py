@@ -25,7 +25,7 @@ from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 pytestmark = pytest.mark.slow
-FEW, MANY = 12, 2_000  # files applied before
+FEW, MANY = 12, 1_000  # files applied before
 LOOP = MANY // 4  # a line that ran this much oftener ran once for each of those files, or for a part of them
 FORGOTTEN = {"delete_processed_after_seconds": 0.0}
 LARGEST_COMMIT_BYTES = 16_384  # of one file in a table of two columns
