@@ -1,7 +1,7 @@
 """Programs whose wall clock runs ahead of the machine's, for Python and for Rust alike (Linux, with a C compiler).
 
 `Mirror.advance` moves the engine's own waiting alone. deltalake takes the process's time for what VACUUM and the
-clean-up of logs may delete, and for the times that it writes into commits.
+clean-up of logs may delete, and for the times that it writes into commits; files have the time of this clock, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import shutil
 import struct
 import subprocess
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from mirror_engine.clock import Clock
@@ -51,18 +50,3 @@ class MovedClock:
     def of_mirror(self):
         """A clock for `Mirror`: its wall is this process's, and its monotonic time goes with it."""
         return Clock(time.time, lambda: time.monotonic() + self.lead_seconds)
-
-    def date_files(self, folder, since):
-        """Add the lead to the times of files below a folder, which the kernel dates by the machine's clock.
-
-        Args:
-            folder: with all in it.
-            since: seconds since 1970 by the machine's clock; files that were written before stay as they are.
-        """
-        until = time.time() - self.lead_seconds + 60.0
-        for parent, _, names in os.walk(folder):
-            for path in (Path(parent, name) for name in names):
-                with suppress(FileNotFoundError):  # VACUUM was quicker
-                    modified = path.stat().st_mtime_ns
-                    if since * 10**9 <= modified <= until * 10**9:
-                        os.utime(path, ns=(modified + self.lead_seconds * 10**9,) * 2)

@@ -2,8 +2,7 @@
 
 `make soak`, or `PYTHONPATH=tests python -m soak_days --days 30`. One process runs the engine and its publisher.
 Clean-up, retention, compaction, VACUUM and the clean-up of logs take place when they are due: the wall clock of the
-whole process is moved (`moved_clock`). Files of the tables are dated by it at each day's end, since the kernel dates
-them by the machine's clock.
+whole process is moved (`moved_clock`), by which its files are dated, too.
 
 A line is fitted to the processor time, bytes and memory of each day, from the day on when retention deletes as much as
 is written. The slopes are printed in per cent of the mean per ten days; one above its bound fails the soak.
@@ -169,7 +168,6 @@ class Days:
         return days
 
     def _day(self, mirror):
-        began = time.time() - self._clock.lead_seconds  # by the machine's clock
         commits, written, used = self.heard.commits, bytes_written(), time.process_time()
         of_publisher = [0, 0.0]
         for _ in range(self.pace.rounds):
@@ -182,7 +180,6 @@ class Days:
             self._apply(mirror)
             self._clock.advance(DAY_SECONDS / self.pace.rounds)
         written, used = bytes_written() - written - of_publisher[0], time.process_time() - used - of_publisher[1]
-        self._clock.date_files(self.root / TABLES, began)
         return {
             "cpu_ms_per_file": 1_000 * used / self.pace.files,
             "bytes_written_per_file": written / self.pace.files,
