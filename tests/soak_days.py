@@ -105,14 +105,15 @@ class Heard:
 
     def __init__(self):
         self._changed = threading.Condition()
-        self.files = self.commits = self.cycles = 0
+        self.files = self.cycles = 0
+        self.commits = []  # table and version of each
         self.done = Counter()
 
     def __call__(self, event):
         with self._changed:
             if isinstance(event, BatchCommitted):
                 self.files += len(event.files)
-                self.commits += 1
+                self.commits.append((event.table.table, event.version))
             elif isinstance(event, CycleEnded):
                 self.cycles += 1
             elif isinstance(event, TableMaintained):
@@ -127,7 +128,7 @@ class Heard:
         """
         with self._changed:
             if not self._changed.wait_for(is_so, WAIT_SECONDS):
-                raise TimeoutError(f"{self.files} files, {self.commits} commits, {self.cycles} cycles")
+                raise TimeoutError(f"{self.files} files, {len(self.commits)} commits, {self.cycles} cycles")
 
 
 class Days:
@@ -168,7 +169,7 @@ class Days:
         return days
 
     def _day(self, mirror):
-        commits, written, used = self.heard.commits, bytes_written(), time.process_time()
+        commits, written, used = len(self.heard.commits), bytes_written(), time.process_time()
         of_publisher = [0, 0.0]
         for _ in range(self.pace.rounds):
             before = bytes_written(), time.process_time()
@@ -183,7 +184,8 @@ class Days:
         return {
             "cpu_ms_per_file": 1_000 * used / self.pace.files,
             "bytes_written_per_file": written / self.pace.files,
-            "commits": self.heard.commits - commits,
+            "commits": len(self.heard.commits) - commits,
+            "commit_bytes": statistics.median(map(self._commit_bytes, self.heard.commits[commits:])),
             **self._sizes(),
             "memory_mb": resident_mb(),
         }
@@ -197,13 +199,15 @@ class Days:
         mirror.wake()
         self.heard.wait_for(lambda: self.heard.cycles > cycles)
 
+    def _commit_bytes(self, commit):
+        table, version = commit
+        return (self.root / TABLES / "dbo" / table / f"_delta_log/{version:020}.json").stat().st_size
+
     def _sizes(self):
         logs = [entry for log in (self.root / TABLES).glob("*/*/_delta_log") for entry in os.scandir(log)]
-        commits = [entry.stat().st_size for entry in logs if entry.name.endswith(".json")]
         ledger = sum(file.stat().st_size for file in (self.root / LEDGER).parent.glob(f"{Path(LEDGER).name}*"))
         return {
             "log_entries": len(logs),
-            "commit_bytes": statistics.median(commits),
             "disk_mb": (sum(size for _, size in sizes(self.root)) - ledger) / 2**20,
             "ledger_bytes_per_file": ledger / self._landed,
             "archived": sum(1 for path, _ in sizes(self.root / ZONE) if path.endswith(".parquet")),
