@@ -19,7 +19,7 @@ from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.engine.planner import ZonePlanner
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.rebuild import TableRebuild, rebuild
-from mirror_engine.engine.recovery import for_readers, note_logs, recover
+from mirror_engine.engine.recovery import for_readers, intact_logs, note_logs, recover
 from mirror_engine.errors import RootLocked, TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES, ZONE
@@ -226,7 +226,7 @@ class Mirror:
             context = replace(context, writer=cast("DeltaWriter", TablesReadOnce(self._writer)))
             if holder is None:
                 context = as_fabric_has_it(context, zone)
-            found = for_readers(context, recover(context, skip_unchanged=True))
+            found = for_readers(context, recover(context, intact_logs(context)))
             yield MirrorSnapshot(context, zone, ZonePlanner(context, found, zone).plans(), holder)
         finally:
             ledger.close()

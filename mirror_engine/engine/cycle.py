@@ -16,7 +16,7 @@ from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.planner import REFUSED_COMMIT, ApplyBatch, DropTable, ZonePlanner
 from mirror_engine.engine.poller import Poller
-from mirror_engine.engine.recovery import DeltaFolders, recover, rescan
+from mirror_engine.engine.recovery import DeltaFolders, recover, rescan, unchanged_logs
 from mirror_engine.engine.replayer import Phase, Replayer, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
 from mirror_engine.errors import InternalError, StorageUnavailable, TableDamaged, TransientError
@@ -311,7 +311,7 @@ class Engine:
         if self.context.ledger.is_lost and not busy:
             self.context.ledger.is_lost, self._delta_folders = False, None
         if self._delta_folders is None:
-            self._delta_folders = recover(self.context, skip_unchanged=True)
+            self._delta_folders = recover(self.context, unchanged_logs(self.context))
             for table, progress in self.context.ledger.tables().items():
                 if progress.rejection and progress.rejection.diagnostic.code == REFUSED_COMMIT:  # it may do by now
                     self.context.ledger.record(table, replace(progress, rejection=None))

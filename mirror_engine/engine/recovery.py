@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.engine.ledger import MIRROR, ROOT_IDENTITY
 from mirror_engine.errors import TableDamaged, TransientError
@@ -16,7 +16,7 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.storage.base import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.landing_zone.progress import Progress
@@ -36,19 +36,31 @@ class DeltaFolders:
     unread: Mapping[str, TransientError] = field(default_factory=dict)
 
 
-def recover(context: EngineContext, *, skip_unchanged: bool = False) -> DeltaFolders:
-    """Reconcile the ledger with the Delta logs of all tables, before the first plans.
+def recover(context: EngineContext, but: Collection[str] = ()) -> DeltaFolders:
+    """Reconcile the ledger with the Delta logs of all tables, before the first plans; those of `but` are not read."""
+    folders = {*context.writer.tables(), *map(context.delta_folder, context.ledger.tables())}
+    return _read(context, folders.difference(but))
 
-    `skip_unchanged`: logs whose newest commit is the one noted by `note_logs` are not read.
-    """
+
+def unchanged_logs(context: EngineContext) -> set[str]:
+    """Return the Delta folders whose newest commit is the one noted by `note_logs`."""
     known = context.ledger.tables()
-    stamps = _stamps(context, known) if skip_unchanged else ()
-    unchanged = {
-        context.delta_folder(table)
-        for table, (name, stamp) in zip(known, stamps, strict=False)
-        if stamp and stamp == _noted(context, name)[0]
-    }
-    return _read(context, {*context.writer.tables(), *map(context.delta_folder, known)} - unchanged)
+    stamps = zip(known, _stamps(context, known), strict=True)
+    return {context.delta_folder(table) for table, stamp in stamps if stamp and stamp == _noted(context, table).stamp}
+
+
+def intact_logs(context: EngineContext) -> set[str]:
+    """Return the Delta folders of tables whose rows are known without opening their logs."""
+    known = context.ledger.tables().items()
+    return {context.delta_folder(table) for table, each in known if intact_rows(context, table, each) is not None}
+
+
+def intact_rows(context: EngineContext, table: TableName, progress: Progress) -> int | None:
+    """Return how many rows a table has, as noted, unless a file has changed that a reader of its log needs."""
+    noted = _noted(context, table)
+    is_same = noted.rows.isdecimal() and noted.stamp.startswith(f"{progress.generation} {progress.batch} ")
+    is_intact = is_same and noted.files == context.writer.needed_stamp(context.delta_folder(table))
+    return int(noted.rows) if is_intact else None
 
 
 def for_readers(context: EngineContext, found: DeltaFolders) -> DeltaFolders:
@@ -62,43 +74,42 @@ def for_readers(context: EngineContext, found: DeltaFolders) -> DeltaFolders:
     return replace(found, damaged={**found.damaged, **unread})
 
 
+class _Noted(NamedTuple):
+    """What is noted of a table's log."""
+
+    stamp: str = ""  # generation, batch, and the newest commit's version, size and time
+    files: str = ""  # a hash over the files that a reader needs; `-` where that is not known
+    rows: str = ""  # how many the table has; `-` where that is not known
+
+
 def note_logs(context: EngineContext) -> None:
-    """Note the newest commit of every table that agrees with the ledger, and its rows, for the next start.
+    """Note the newest commit of every table that agrees with the ledger, its files and rows, for the next start.
 
     Raises nothing.
     """
     known = context.ledger.tables()
     with suppress(TransientError):
-        for table, (name, stamp) in zip(known, _stamps(context, known), strict=True):
-            if stamp and stamp != _noted(context, name)[0]:
-                found = context.writer.snapshot(context.delta_folder(table))
+        for table, stamp in zip(known, _stamps(context, known), strict=True):
+            if stamp and stamp != _noted(context, table).stamp:
+                folder = context.delta_folder(table)
+                files = context.writer.needed_stamp(folder)  # before its rows: a commit that comes between is noticed
+                found = context.writer.snapshot(folder) if files else None
                 rows = found.count_rows() if found else None
-                context.ledger.set_property(name, f"{stamp} {'' if rows is None else rows}")
+                noted = _Noted(stamp, files or "-", "-" if rows is None else str(rows))
+                context.ledger.set_property(f"log {folder}", " ".join(noted))
 
 
-def _noted(context: EngineContext, name: str) -> tuple[str, str]:
-    """The stamp of the newest commit that was noted, and how many rows the table had."""
-    stamp, _, rows = context.ledger.get_property(name).rpartition(" ")
-    return stamp, rows
+def _noted(context: EngineContext, table: TableName) -> _Noted:
+    return _Noted(*context.ledger.get_property(f"log {context.delta_folder(table)}").rsplit(" ", 2))
 
 
-def count_rows(context: EngineContext, table: TableName, progress: Progress) -> int | None:
-    """Count the rows of a Delta table; one without a new commit is not opened. None where they are not known."""
-    ((name, stamp),) = _stamps(context, {table: progress})
-    noted, rows = _noted(context, name)
-    if stamp and stamp == noted and rows:
-        return int(rows)
-    found = context.writer.snapshot(context.delta_folder(table))
-    return found.count_rows() if found else None
+def _stamps(context: EngineContext, known: Mapping[TableName, Progress]) -> Iterator[str]:
+    """Yield what is to be noted of each table's newest commit; `""` without a Delta table."""
 
-
-def _stamps(context: EngineContext, known: Mapping[TableName, Progress]) -> Iterator[tuple[str, str]]:
-    """Yield for each table the property for its newest commit, and its value; `""` without a Delta table."""
-
-    def stamp(table: TableName) -> tuple[str, str]:
+    def stamp(table: TableName) -> str:
         folder, progress = context.delta_folder(table), known[table]
         commit = context.writer.log_stamp(folder, progress.delta_version) if progress.has_table else ""
-        return f"log {folder}", f"{progress.generation} {progress.batch} {commit}" if commit else ""
+        return f"{progress.generation} {progress.batch} {commit}" if commit else ""
 
     return at_once(context.storage, stamp, known)
 

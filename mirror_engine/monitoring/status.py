@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
-from mirror_engine.engine.recovery import count_rows
+from mirror_engine.engine.recovery import intact_rows
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count
@@ -238,7 +238,10 @@ def _row_count(context: EngineContext, table: TableName) -> int | None:
     if not progress or not progress.has_table:  # another folder may own the Delta table
         return None
     try:
-        return count_rows(context, table, progress)
+        if (rows := intact_rows(context, table, progress)) is not None:
+            return rows
+        found = context.writer.snapshot(context.delta_folder(table))
+        return found.count_rows() if found else None
     except TransientError:  # the plan says what is wrong with it
         return None
 

@@ -214,6 +214,12 @@ class DeltaReader(Protocol):
         While it stays the same, nothing was committed.
         """
 
+    def needed_stamp(self, table: str) -> str:
+        """A hash over names, sizes and times of the files that make up the log's newest version; `""` if unknown.
+
+        While it stays the same, the log reads as it did. Always unknown in a store.
+        """
+
     def latest_external_change(self, table: str, since: int) -> int:
         """The newest version after `since` in which another program changed rows or columns; -1 for none.
 

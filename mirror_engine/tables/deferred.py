@@ -88,7 +88,7 @@ class TablesReadOnce(DeltaReader):
 
     def __init__(self, reader: DeltaReader) -> None:
         self._reader = reader
-        self._tables, self._stamp = functools.cache(reader.tables), functools.cache(reader.log_stamp)
+        self._tables, self._stamp = functools.cache(reader.tables), functools.cache(reader.needed_stamp)
         self._snapshots: dict[str, TableSnapshot | TransientError | None] = {}
         self._locks: dict[str, threading.Lock] = {}  # by table: several are read at once
 
@@ -112,7 +112,10 @@ class TablesReadOnce(DeltaReader):
         return found and found.log
 
     def log_stamp(self, table: str, since: int) -> str:
-        return self._stamp(table, since)
+        return self._reader.log_stamp(table, since)
+
+    def needed_stamp(self, table: str) -> str:
+        return self._stamp(table)
 
     def latest_external_change(self, table: str, since: int) -> int:
         found = self._snapshots.get(table)

@@ -234,8 +234,8 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         _sweep(folder, retention_hours)
         make_durable(folder, since)  # VACUUM commits, too
         if record := log.newest_record()[0]:
-            for newest in (record.progress.segments or ())[-1:]:
-                sweep_segments(folder, newest, retention_hours * 3600)
+            with suppress(TableDamaged):  # the ledger may still know what it says
+                sweep_segments(folder, record.progress.segments or (), retention_hours * 3600)
             clean_up_log(log, _first_needed(record))
         return {"files_added": added, "files_removed": removed, "files_deleted": before - _count_parquet(folder)}
 

@@ -23,7 +23,7 @@ from mirror_engine.tables.log.record import FORMAT, from_metadata, read_commit
 from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, create_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mirror_engine.landing_zone.progress import Segment
     from mirror_engine.tables.base import BatchRecord, TableSnapshot
@@ -125,13 +125,13 @@ def read_segment(folder: TablePath, segment: Segment) -> Applied:
     raise TableDamaged(folder, f"{LOG_FOLDER}/{_FOLDER}/{segment.name}, which its log names, is missing or damaged")
 
 
-def sweep_segments(folder: TablePath, newest: Segment, older_than_seconds: float) -> None:
-    """Delete segments of this age that are neither the newest one nor named by it: others replaced them.
+def sweep_segments(folder: TablePath, named: Sequence[Segment], older_than_seconds: float) -> None:
+    """Delete segments of this age that the newest record does not name, by itself or through its last one.
 
     Raises:
-        TableDamaged: the newest one cannot be read.
+        TableDamaged: a segment that it names cannot be read.
     """
-    names = {newest.name, *(segment.name for segment in read_segment(folder, newest).segments)}
+    names = {segment.name for newest in named[-1:] for segment in (newest, *read_segment(folder, newest).segments)}
     for file in (folder / LOG_FOLDER / _FOLDER).glob("*.json"):
         with suppress(OSError, StorageUnavailable):
             if file.name not in names and time.time() - file.stat().st_mtime_ns / 1e9 >= older_than_seconds:

@@ -6,6 +6,7 @@ import atexit
 import errno
 import functools
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -65,6 +66,23 @@ class TablesFolder:
             return max(commits_from(self.path(table), since), default=(0, ""))[1]
         except (OSError, StorageUnavailable):
             return ""
+
+    def needed_stamp(self, table: str) -> str:
+        """See `DeltaReader`: the commits since the checkpoint that the log's hint names, and both of these."""
+        folder, found = self.path(table), hashlib.blake2b(digest_size=12)
+        if isinstance(folder, StorePath):
+            return ""
+        log, checkpoint = f"{folder}/{LOG_FOLDER}", -1
+        try:
+            with suppress(FileNotFoundError), open(f"{log}/{HINT}", "rb") as hint:  # noqa: PTH123 - of many tables
+                checkpoint = json.loads(hint.read())["version"]
+                _add_stamp(found, log, HINT, f"{checkpoint:020}.checkpoint.parquet")
+            with suppress(FileNotFoundError):
+                for version in itertools.count(checkpoint + 1):
+                    _add_stamp(found, log, f"{version:020}.json")
+        except (OSError, ValueError, TypeError, KeyError):
+            return ""
+        return found.hexdigest()
 
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         """Take a table away in one step, then delete it; absent is no error. After an error it is still there."""
@@ -197,6 +215,13 @@ def _has_table(log: Iterable[StorePath]) -> bool:
         if (newest and _stamp(newest) == mark[2]) or (commits and min(commits)[:20] > mark[1][:20]):
             return False
     return bool(commits)
+
+
+def _add_stamp(found: hashlib.blake2b, log: str, *names: str) -> None:
+    """Add what tells a file of a log from another one of its name."""
+    for name in names:
+        status = os.stat(f"{log}/{name}")  # noqa: PTH116 - of many tables
+        found.update(f"{name} {status.st_size} {status.st_mtime_ns} {status.st_ino}\n".encode())
 
 
 def is_table(folder: TablePath) -> bool:

@@ -68,6 +68,9 @@ class InProcessWriter(DeltaWriter):
         """A process has no memory of another."""
         return ""
 
+    def needed_stamp(self, table: str) -> str:  # noqa: ARG002 - the same
+        return ""
+
     def latest_external_change(self, *_: object, **__: object) -> int:
         """There is no other writer."""
         return -1

@@ -56,10 +56,32 @@ def test_a_log_with_another_newest_commit_is_read(lake, change):
         start(lake)
 
 
-def test_status_reads_every_log(lake):
+def status(lake):
+    """A look of another process, which cannot read a log."""
     lake.writer = DeferredWriter(lake.root / TABLES, refuse)
+    return Shop.status(lake)
+
+
+def test_status_reads_no_log_of_which_every_file_is_as_noted(lake):
+    rows = Lake.status(lake).row_count
+    Shop.sync(lake)
+    assert status(lake).row_count == rows == 2
+
+
+OLDER = {
+    **CHANGES,
+    "an older commit is rewritten": lambda lake: lake.commit(1).write_bytes(lake.commit(1).read_bytes() + b"\n"),
+    "an older one is gone": lambda lake: lake.commit(1).unlink(),
+    "the first is gone": lambda lake: lake.commit(0).unlink(),
+    "a checkpoint is made": lambda lake: lake.checkpoint(),
+}
+
+
+@pytest.mark.parametrize("change", OLDER)
+def test_status_reads_a_log_of_which_a_needed_file_changed(lake, change):
+    OLDER[change](lake)
     with pytest.raises(LogRead):
-        Shop.status(lake)
+        status(lake)
 
 
 def test_a_commit_that_the_ledger_missed_is_not_noted(lake, monkeypatch):
