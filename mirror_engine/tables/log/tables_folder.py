@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
 from mirror_engine.storage.base import REQUESTS
-from mirror_engine.tables.log.record import commits_from
+from mirror_engine.tables.log.record import commit_file, commits_from
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath, table_path
 
 if TYPE_CHECKING:
@@ -232,6 +232,12 @@ def is_table(folder: TablePath) -> bool:
     try:
         log = folder / LOG_FOLDER
         if not isinstance(log, StorePath):
+            if commit_file(folder, 0).exists():  # else it was cleaned up, or there is none
+                return True
+            with suppress(OSError, ValueError, TypeError, KeyError):
+                checkpoint = json.loads((log / HINT).read_bytes())["version"]
+                if (log / f"{checkpoint:020}.checkpoint.parquet").exists():
+                    return True
             with os.scandir(log) as entries:  # read as far as needed
                 return any(_COMMIT_OR_CHECKPOINT.fullmatch(entry.name) for entry in entries)
         behind = {file.name for file in log.rglob("*", "_dropped-")}  # a list that begins behind all commits

@@ -65,7 +65,8 @@ def status(lake):
 def test_status_reads_no_log_of_which_every_file_is_as_noted(lake):
     rows = Lake.status(lake).row_count
     Shop.sync(lake)
-    assert status(lake).row_count == rows == 2
+    assert rows is not None
+    assert status(lake).row_count == rows
 
 
 OLDER = {
@@ -73,7 +74,7 @@ OLDER = {
     "an older commit is rewritten": lambda lake: lake.commit(1).write_bytes(lake.commit(1).read_bytes() + b"\n"),
     "an older one is gone": lambda lake: lake.commit(1).unlink(),
     "the first is gone": lambda lake: lake.commit(0).unlink(),
-    "a checkpoint is made": lambda lake: lake.checkpoint(),
+    "a checkpoint is made": lambda lake: DeltaTable(str(lake.folder)).create_checkpoint(),
 }
 
 
