@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mirror_engine.landing_zone.names import TableName
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from mirror_engine.clock import Clock
     from mirror_engine.config import Config
     from mirror_engine.engine.ledger import Ledger
     from mirror_engine.events import Listener
-    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.remote import Requests
     from mirror_engine.tables.base import DeltaWriter
@@ -34,6 +36,13 @@ class EngineContext:
     requests: Requests | None = None  # counts those of a store; None on this machine
     # For commits of other programs, the last by Delta folder: after which version, when, and what it found
     looks: dict[str, tuple[int, float, int]] = field(default_factory=dict)
+
+    def owners(self, folder: str) -> Mapping[TableName, Progress]:
+        """Return the known tables whose Delta table is in a folder, from `ROOT/Tables`: at most two (LZ-1.5)."""
+        schema, _, table = folder.rpartition("/")
+        names = {TableName(schema, table), TableName("", table)}
+        known = {name: self.ledger.progress(name) for name in names if self.delta_folder(name) == folder}
+        return {name: progress for name, progress in known.items() if progress}
 
     def delta_folder(self, table: TableName) -> str:
         """Return the folder of a table's Delta table, from `ROOT/Tables` (LZ-1.4)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections import defaultdict
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
-from mirror_engine.engine.planner import REFUSED_COMMIT, ApplyBatch, DropTable, ZonePlanner
+from mirror_engine.engine.planner import REFUSED_COMMIT, ApplyBatch, DropTable, RecordProgress, ZonePlanner
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import DeltaFolders, recover, rescan, unchanged_logs
 from mirror_engine.engine.replayer import Phase, Replayer, TableTask
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from mirror_engine.engine.planner import Plan
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.listing import ZoneListing
+    from mirror_engine.landing_zone.listing import TableListing, ZoneListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.states import TableState
     from mirror_engine.tables.passthrough import PassthroughReader
@@ -126,6 +127,11 @@ class _Table:
         self.carried_out: Plan | None = None
         self.reported: frozenset[Diagnostic] = frozenset()
 
+    @property
+    def failed(self) -> bool:
+        """Whether anything of it is to be retried."""
+        return any(retry.seconds_left < math.inf for retry in self.retries.values())
+
     def failure(self, *, is_waiting: bool = False) -> TransientError | None:
         """Why it is retried, or where `is_waiting` why it is not worked on now; None where it is not."""
         retries = (retry for retry in self.retries.values() if retry.is_waiting or not is_waiting)
@@ -158,6 +164,7 @@ class Engine:
         self._scheduler = TableScheduler(context.config.workers, self._replayer.run)
         # None is the landing zone as a whole
         self._tables: defaultdict[TableName | None, _Table] = defaultdict(lambda: _Table(context.clock))
+        self._retried_names: set[TableName | None] = set()  # with a failure since the last look
         self._delta_folders: DeltaFolders | None = None
         self._damaged: Mapping[str, TableDamaged] = {}  # found since the last scan
         self._started = time.monotonic()
@@ -174,29 +181,35 @@ class Engine:
 
         After a cycle that fails and is not `final`, retry, with pauses.
         """
-        failed, first = 0, None
+        failed, first = 0, None  # how every folder was listed first
         while not stop.is_set():
             self.cycle(stop)
-            if self.last.outdated and (first is None or self._has_done_any_of(first)):
-                first = first or self.last.zone
+            listings = {listing.name: listing for listing in self.last.zone.tables} if self.last.zone else {}
+            if self.last.outdated and (first is None or self._has_done_any_of(first, listings)):
+                first = listings if first is None else first
                 continue
             failed += 1
             if not self.last.failures or self.last.run_result in final or failed == MAX_SYNC_ATTEMPTS:
                 break
-            stop.wait(self.next_cycle_seconds(2.0 ** (failed - 1)))
+            stop.wait(self._next_retry_seconds(2.0 ** (failed - 1)))
         return self.finish()
 
-    def _has_done_any_of(self, first: ZoneListing) -> bool:
-        """Whether the last cycle had work that the first one listed, so that the next may have more of it."""
-        files = {listing.name: {*listing.files} for listing in first.tables}
-        listed = {listing.name for listing in self.last.zone.tables} if self.last.zone else set()
-        return any(
-            not files.get(name, set()).isdisjoint(step.files)
-            if isinstance(step, ApplyBatch)
-            else isinstance(step, DropTable) or step.kind != "record_folder_state"
-            for name in (self.last.outdated & self.last.plans.keys()) - (listed - files.keys())
-            for step in self.last.plans[name].steps
-        )
+    def _has_done_any_of(self, first: Mapping[TableName, TableListing], now: Mapping[TableName, TableListing]) -> bool:
+        """Whether the last cycle had work that was listed first, so that the next may have more of it."""
+        for name in self.last.outdated & self.last.plans.keys():
+            before, after = first.get(name), now.get(name)
+            if after and (before is None or before.identity != after.identity):
+                continue  # it landed since, or was made anew
+            files = {*before.files} if before else set()
+            for step in self.last.plans[name].steps:
+                match step:
+                    case ApplyBatch() if not files.isdisjoint(step.files):
+                        return True
+                    case DropTable():
+                        return True
+                    case RecordProgress() if step.kind != "record_folder_state":
+                        return True
+        return False
 
     def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> SyncReport:
         """Run cycles until `stop` is set: at each poll interval, file-system event or due retry."""
@@ -268,7 +281,7 @@ class Engine:
         self._cycles += 1
         started = time.monotonic()
         self.context.emit(CycleStarted(self._cycles))
-        earlier = self._scheduler.in_progress
+        earlier = dict(self._scheduler.in_progress)
         self.last = result = CycleResult()
         try:
             self.context.check_lock()
@@ -287,6 +300,7 @@ class Engine:
         held = {maintained, *(table for table in plans if self.context.delta_folder(table) in folders.unread)}
         self._submit(zone, plans, held, str(planner.root.now), stop)
         self._collect(result, is_due)
+        self._give_up_retries(result.plans)
         with self._retried(result):
             planner.remember_root(
                 result.plans.values(), {t.root_identity for t in self._scheduler.in_progress.values()}
@@ -338,6 +352,7 @@ class Engine:
         if zone is None:
             self._report(None, [diagnose("ME070", "")])
         self.last = CycleResult(failures={None: self._retry(None, error)})
+        self._give_up_retries(())
         self._leave_failures()
         return self.last
 
@@ -371,6 +386,14 @@ class Engine:
         except StorageUnavailable as error:
             result.failures[None] = self._retry(None, error)
 
+    def _give_up_retries(self, planned: Collection[TableName]) -> None:
+        """Forget retries that are due of tables that could not be planned: else they would be due at once, for ever."""
+        for name, table in self._tables.items():
+            if name is not None and name not in planned and name not in self.in_progress:
+                for retry in table.retries.values():
+                    if not retry.is_waiting:
+                        retry.succeeded()
+
     def _submit(
         self,
         zone: ZoneListing,
@@ -393,7 +416,7 @@ class Engine:
             else:
                 phases.clear()
             for phase, retry in table.retries.items():
-                if phase not in phases and not retry.is_waiting:
+                if phase not in phases and not retry.is_waiting and name not in held:
                     retry.succeeded()
             table.carried_out = table.carried_out if task.steps else None
 
@@ -439,13 +462,17 @@ class Engine:
         much time was spent on batches as on the scan.
         """
         now = time.monotonic()
+        if now - scanned < scanned - started:
+            return False
         left = started + self.context.config.scan_pause(0) - now
-        is_wanted = is_called() or not set(unplanned) <= {*self.in_progress} or self._next_retry_seconds(left) <= 0
-        return is_wanted and now - scanned >= scanned - started
+        is_planned = all(name in self.in_progress for name in unplanned)
+        return left <= 0 or is_called() or not is_planned or self._next_retry_seconds(left) <= 0
 
     def _next_retry_seconds(self, longest: float) -> float:
-        busy = self._scheduler.in_progress
-        tables = (table for name, table in self._tables.items() if name not in busy)
+        self._retried_names = {
+            name for name in self._retried_names if name in self._tables and self._tables[name].failed
+        }
+        tables = (self._tables[name] for name in self._retried_names if name not in self.in_progress)
         return min([longest, *(retry.seconds_left for table in tables for retry in table.retries.values())])
 
     def _report(self, name: TableName | None, diagnostics: Sequence[Diagnostic]) -> None:
@@ -469,4 +496,5 @@ class Engine:
         retry = self._tables[name].retries[phase]
         if not retry.is_waiting:
             self.context.emit(RetryScheduled(name, str(error), retry.failed(error)))
+        self._retried_names.add(name)
         return error

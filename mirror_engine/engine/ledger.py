@@ -32,7 +32,7 @@ _FAILURES = "failures"
 _DISK_TROUBLE = re.compile(
     r"database or disk is full|disk I/O error|attempt to write a readonly|unable to open|database is locked"
 )
-_DAMAGED = (sqlite3.DatabaseError, ValueError, RecursionError)
+_DAMAGED = (sqlite3.DatabaseError, ValueError, TypeError, RecursionError)
 _TYPES = {"str": str, "int": int}
 # Heads are read at the start, of all other tables only rows that are asked for
 _SCHEMA = """
@@ -42,11 +42,11 @@ CREATE TABLE IF NOT EXISTS tables (
     UNIQUE (schema_folder, table_folder));
 CREATE TABLE IF NOT EXISTS applied (
     table_id INTEGER, path TEXT, partition TEXT, etag TEXT, digest TEXT, version INTEGER, rows INTEGER,
-    modified_ns INTEGER, applied_by TEXT, passthrough_skipped_because TEXT, PRIMARY KEY (table_id, path));
+    modified_ns TEXT, applied_by TEXT, passthrough_skipped_because TEXT, PRIMARY KEY (table_id, path));
 CREATE INDEX IF NOT EXISTS applied_content ON applied (table_id, digest, partition);
 CREATE INDEX IF NOT EXISTS applied_version ON applied (table_id, version);
 CREATE TABLE IF NOT EXISTS marks (
-    table_id INTEGER, partition TEXT, version INTEGER, watermark TEXT, number TEXT, highest TEXT, modified_ns INTEGER,
+    table_id INTEGER, partition TEXT, version INTEGER, watermark TEXT, number TEXT, highest TEXT, modified_ns TEXT,
     latest TEXT, PRIMARY KEY (table_id, partition)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending (
     table_id INTEGER, path TEXT, etag TEXT NOT NULL, PRIMARY KEY (table_id, path)) WITHOUT ROWID;
@@ -186,9 +186,9 @@ class Ledger:
             sql, values = sql + _AMONG.format("path"), [*values, json.dumps([*paths])]
         elif after is not None:
             sql, values = f"{sql} AND version > ?", [*values, after]
-        rows = self._rows(f"{sql} ORDER BY rowid", *values)
-        with self._readable():
-            return {_text(path): _checked(AppliedFile, row) for path, *row in rows}
+        with self._lock, self._guarded("read"):
+            rows = self._connection.execute(f"{sql} ORDER BY version, rowid", values)
+            return {_text(path): _checked(AppliedFile, row, 4) for path, *row in rows}
 
     def marks(
         self, table: TableName, partitions: Iterable[str] | None = None, *, after: int | None = None
@@ -200,14 +200,16 @@ class Ledger:
             sql, values = sql + _AMONG.format("partition"), [*values, json.dumps([*partitions])]
         elif after is not None:
             sql, values = f"{sql} AND version > ?", [*values, after]
-        rows = self._rows(sql, *values)
-        with self._readable():
-            return {_text(name): _checked(Mark, (int(low), int(high), *row)) for name, low, high, *row in rows}
+        with self._lock, self._guarded("read"):
+            rows = self._connection.execute(sql, values)
+            return {_text(name): _checked(Mark, row, 0, 1, 3) for name, *row in rows}
 
     def same_content(self, table: TableName, partition: str, digest: str) -> str:
         """Return the last applied file of a partition with these bytes, and with rows; `""` for none (ME064)."""
         sql = "SELECT path FROM applied WHERE table_id = ? AND digest = ? AND partition = ? AND rows > 0"
-        rows = self._rows(f"{sql} ORDER BY rowid DESC LIMIT 1", self._ids.get(table, -1), digest, partition)
+        rows = self._rows(
+            f"{sql} ORDER BY version DESC, rowid DESC LIMIT 1", self._ids.get(table, -1), digest, partition
+        )
         return str(rows[0][0]) if rows else ""
 
     def record(
@@ -231,9 +233,8 @@ class Ledger:
         Raises:
             StorageUnavailable: it cannot be written, or was lost; nothing has changed.
         """
-        if self.is_lost:
-            raise StorageUnavailable("the ledger was damaged", "The next cycle rebuilds it from the Delta logs.")
         with self._lock:
+            self.check()
             before = self._known.get(table)
             with self._transaction() as connection:
                 head, table_id = json.dumps(progress.to_json()), self._ids.get(table)
@@ -242,11 +243,16 @@ class Ledger:
                     table_id = connection.execute("INSERT INTO tables VALUES (NULL, ?, ?, ?)", row).lastrowid or 0
                 connection.execute("UPDATE tables SET progress = ? WHERE id = ?", (head, table_id))
                 if before and before.generation != progress.generation:
-                    _delete(connection, table_id, _OF_A_TABLE)
+                    _delete(connection, table_id, (*_OF_A_TABLE, *_OF_ITS_ARCHIVE))
                 elif is_whole:
                     _delete(connection, table_id, ("applied", "marks"))
                 _write(connection, table_id, progress.delta_version, applied, pending)
             self._known[table], self._ids[table] = progress, table_id  # only after the transaction
+
+    def check(self) -> None:
+        """Raise `StorageUnavailable` while it is lost: what it does not know now, the Delta logs know."""
+        if self.is_lost:
+            raise StorageUnavailable("the ledger was damaged", "The next cycle rebuilds it from the Delta logs.")
 
     def forget(self, table: TableName) -> None:
         """Forget a table; an unknown one is no error."""
@@ -308,27 +314,37 @@ class Ledger:
             yield name, Progress.from_json(json.loads(head))
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401 - what SQLite takes
-        with self._lock, self._readable():
+        with self._lock, self._guarded("read"):
             return self._connection.execute(sql, values).fetchall()
 
     @contextlib.contextmanager
-    def _readable(self) -> Iterator[None]:
-        """Put a ledger aside that turns out to be damaged, and begin an empty one."""
-        try:
-            yield
-        except _DAMAGED as fault:
-            if self._path and not isinstance(fault, sqlite3.OperationalError):
-                self._connection.close()
-                _put_aside(self._path)
-                self._connection, self._known, self._ids = _connect(str(self._path)), {}, {}
-                self.is_lost = True
-            message = f"cannot read the ledger: {fault}"
-            raise StorageUnavailable(message, "Try again: a damaged ledger is rebuilt from the Delta logs.") from fault
+    def _guarded(self, operation: str) -> Iterator[None]:
+        """Put a ledger aside that turns out to be damaged, and begin an empty one; the caller holds the lock.
+
+        Raises:
+            StorageUnavailable: it is damaged, or the disk fails.
+        """
+        self.check()
+        with _disk_trouble(operation):
+            try:
+                yield
+            except (sqlite3.ProgrammingError, UnicodeEncodeError):  # of this program
+                raise
+            except _DAMAGED as fault:
+                if _DISK_TROUBLE.match(str(fault)):
+                    raise
+                if self._path:
+                    self._connection.close()
+                    _put_aside(self._path)
+                    self._connection, self._known, self._ids = _connect(str(self._path)), {}, {}
+                    self.is_lost = True
+                message = f"cannot {operation} the ledger: {fault}"
+                raise StorageUnavailable(message, "Try again: it is rebuilt from the Delta logs.") from fault
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """Write, in a copy in memory where the ledger is only read; the caller holds the lock."""
-        with _disk_trouble():
+        with self._guarded("write"):
             if self._is_shared:
                 copy = _connect(":memory:")
                 self._connection.backup(copy)
@@ -348,12 +364,25 @@ def _text(name: object) -> str:
     return name
 
 
-def _checked(kind: type[T], values: Iterable[Any]) -> T:
-    """Return a stored value; ValueError where the file holds something else."""
+def _checked(kind: type[T], values: list[Any], *numbers: int) -> T:
+    """Return a stored value; ValueError or TypeError where the file holds something else.
+
+    `numbers` are places of whole numbers that are stored as text: SQLite's have 63 bits, a file's number 20 digits.
+    """
+    for place in numbers:
+        values[place] = int(_text(values[place]))
     made = kind(*values)
     if any(type(getattr(made, field.name)) is not _TYPES[str(field.type)] for field in fields(kind)):
         raise ValueError("no applied file")
     return made
+
+
+def _stored(value: AppliedFile | Mark, *numbers: int) -> list[Any]:
+    """Return the columns of a value; see `_checked`."""
+    columns: list[Any] = [*astuple(value)]
+    for place in numbers:
+        columns[place] = str(columns[place])
+    return columns
 
 
 def _write(
@@ -362,15 +391,11 @@ def _write(
     """Write what changed about a table's files; `version` is that of the marks."""
     connection.executemany(
         f"INSERT OR REPLACE INTO applied (table_id, partition, {_APPLIED}) VALUES (?, ?, {_places(_APPLIED)})",  # noqa: S608
-        ((table_id, partition_of(path), path, *astuple(file)) for path, file in applied.files.items()),
+        ((table_id, partition_of(path), path, *_stored(file, 4)) for path, file in applied.files.items()),
     )
     connection.executemany(
         f"INSERT OR REPLACE INTO marks (table_id, version, {_MARK}) VALUES (?, ?, {_places(_MARK)})",  # noqa: S608
-        (
-            # numbers have up to 20 digits, SQLite's whole numbers 18
-            (table_id, version, partition, str(mark.watermark), str(mark.number), *astuple(mark)[2:])
-            for partition, mark in applied.marks.items()
-        ),
+        ((table_id, version, partition, *_stored(mark, 0, 1, 3)) for partition, mark in applied.marks.items()),
     )
     gone = [*applied.files, *(path for path, etag in pending.items() if etag is None)]
     connection.executemany("DELETE FROM pending WHERE table_id = ? AND path = ?", ((table_id, path) for path in gone))
@@ -415,11 +440,11 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def _disk_trouble() -> Iterator[None]:
+def _disk_trouble(operation: str = "write") -> Iterator[None]:
     try:
         yield
     except (sqlite3.OperationalError, OSError) as fault:
-        message = f"cannot write the ledger: {getattr(fault, 'strerror', None) or fault}"
+        message = f"cannot {operation} the ledger: {getattr(fault, 'strerror', None) or fault}"
         raise StorageUnavailable(
             message, "Free disk space and check permissions; a damaged ledger can be deleted."
         ) from fault

@@ -145,17 +145,16 @@ def _reconcile_folder(context: EngineContext, folder: str) -> bool:
     """Reconcile the ledger with the log of a Delta folder, or its absence; False for another program's, or a copy."""
     state = context.writer.snapshot(folder)
     if state is None:
-        for table in context.ledger.tables():
-            if context.delta_folder(table) == folder:
-                reconcile(context, table, None)
+        for table in context.owners(folder):
+            reconcile(context, table, None)
         return True
-    if state.record:
+    owner = owner_of(context, folder, state)
+    if state.record and owner:
         # an empty ledger takes over the identity of the mirror
         with _taking_over:
             for name, value in ((MIRROR, state.record.mirror), (ROOT_IDENTITY, state.record.root_identity)):
                 if not context.ledger.get_property(name):
                     context.ledger.set_property(name, value)
-    owner = owner_of(context, folder, state)
     if owner:
         reconcile(context, owner, state)
     return owner is not None
@@ -183,7 +182,8 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     folder = context.delta_folder(table)
     context.writer.make_durable(folder, recorded.delta_version)
     changed = latest_external_change(context, table, recorded)
-    is_behind = earlier is not None and earlier.batch < recorded.batch
+    # a ledger from before ROOT was moved knows other etags
+    is_behind = earlier and earlier.batch < recorded.batch and earlier.identity == recorded.identity
     applied = context.writer.applied_since(folder, state, earlier.delta_version if earlier and is_behind else -1)
     recorded = replace(
         recorded, delta_version=state.record_version, external_change_version=changed, segments=applied.segments

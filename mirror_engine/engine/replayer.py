@@ -110,9 +110,9 @@ def applied_by(batch: ChangeBatch, marks: Mapping[str, Mark]) -> Applied:
 
 def drop_table(context: EngineContext, table: TableName, reason: Diagnostic) -> None:
     """Drop a Delta table, then its progress (LZ-7.2); one that another folder owns is kept (LZ-1.5)."""
+    context.ledger.check()  # a lost one knows no other owner
     folder = context.delta_folder(table)
-    others = {name: known for name, known in context.ledger.tables().items() if name != table}
-    if not any(known.has_table and context.delta_folder(name) == folder for name, known in others.items()):
+    if not any(known.has_table for name, known in context.owners(folder).items() if name != table):
         context.writer.drop(folder, context.check_lock)
     context.ledger.forget(table)
     context.emit(TableDropped(table, reason.full_message))

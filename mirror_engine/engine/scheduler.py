@@ -42,7 +42,7 @@ class TableScheduler:
     @property
     def in_progress(self) -> Mapping[TableName, TableTask]:
         """Tasks that are queued or running, or whose last result was not returned yet."""
-        return dict(self._tasks)
+        return self._tasks
 
     def submit(self, task: TableTask, stop: threading.Event) -> None:
         """Queue a task; no other task of its table may be in progress. Once `stop` is set, no further batch begins."""

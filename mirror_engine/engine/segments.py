@@ -7,8 +7,10 @@ age. A segment replaces those before it that are not larger: each file is writte
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from mirror_engine.errors import TableDamaged
 from mirror_engine.landing_zone.progress import Applied, Segment
 
 if TYPE_CHECKING:
@@ -44,12 +46,20 @@ def up_to_date(
         kept.pop()
         applied = _after(context, table, kept[-1].until if kept else expired)
     files, marks = applied.files, applied.marks
+    if known.segments is None:
+        least = (now - KEPT_SECONDS) * 1e9
+        files = {path: file for path, file in files.items() if path in listed or file.modified_ns >= least}
     if expired >= 0:  # of the oldest ones, what is still in the landing zone, and the marks
         left = {path: file for path, file in ledger.applied(table, listed).items() if file.version <= expired}
         files, marks = {**left, **files}, ledger.marks(table)
     name = f"applied-{known.delta_version}-{uuid.uuid4().hex[:8]}.json"
     segment = Segment(known.delta_version, len(files) + len(marks), now, name)
-    context.writer.write_segment(context.delta_folder(table), segment, Applied(files, marks, tuple(kept)))
+    try:
+        context.writer.write_segment(context.delta_folder(table), segment, Applied(files, marks, tuple(kept)))
+    except TableDamaged:  # one before it is missing, and the ledger knows what it said
+        if not kept:
+            raise
+        return up_to_date(context, table, replace(known, segments=None), listing)
     return (*kept, segment)
 
 

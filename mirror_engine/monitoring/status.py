@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.recovery import intact_rows
 from mirror_engine.errors import TransientError
-from mirror_engine.landing_zone.detection import IGNORED, never_arrives
+from mirror_engine.landing_zone.detection import DIGITS, IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, needs_attention
 from mirror_engine.monitoring.fabric_files import FabricTable, FabricTables, fabric_error, fabric_status, last_heartbeat
@@ -253,7 +253,7 @@ def _applied_files(
     if asked is None:
         return context.ledger.applied(table)
     paths = {file.path for file in files}
-    if asked.isascii() and asked.isdigit():
+    if asked.isascii() and asked.isdigit() and len(asked) <= DIGITS:
         for place, mark in marks.items():
             paths.add(f"{place}/{int(asked):020}.{mark.highest.rpartition('.')[2]}".lstrip("/"))
     elif asked:

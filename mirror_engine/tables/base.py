@@ -287,7 +287,11 @@ class DeltaCommitter(Protocol):
         """
 
     def write_segment(self, table: str, segment: Segment, applied: Applied) -> None:
-        """Store what older commits have applied, durably, for the commit that names the segment. Idempotent."""
+        """Store what older commits have applied, durably, for the commit that names the segment. Idempotent.
+
+        Raises:
+            TableDamaged: one of the segments before it, which it names, is missing.
+        """
 
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         """Remove the table in one step (readers see it whole or not at all); absent is no error. Idempotent.

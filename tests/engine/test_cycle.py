@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import threading
@@ -16,8 +17,9 @@ from shop import NO_STOP, Shop, name, row
 from mirror_engine.engine import planner
 from mirror_engine.engine.cycle import RunResult
 from mirror_engine.engine.janitor import Janitor
+from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.replayer import Replayer
-from mirror_engine.errors import RootLocked, TableDamaged
+from mirror_engine.errors import RootLocked, StorageUnavailable, TableDamaged
 from mirror_engine.events import RetryScheduled
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import CaughtUp, Halted
@@ -357,3 +359,46 @@ def test_sync_waits_for_a_drop_that_lets_a_table_begin(tmp_path):
     shop.sync()
     assert isinstance(shop.status().state, CaughtUp)
     assert shop.ids() == [1]
+
+
+def test_sync_retries_a_failed_table_while_others_go_on(tmp_path, monkeypatch):
+    shop = Shop(tmp_path)
+    first, second = shop.orders("A"), shop.orders("B")
+    first.insert(row(1))
+    second.insert(row(1))
+    scan, advance, tries, landed = Poller.scan, Replayer.advance, [], itertools.count(2)
+
+    def scan_while_files_land(poller):
+        found = scan(poller)
+        second.insert(row(next(landed)))
+        return found
+
+    def fail_once(replayer, task):
+        if task.table.table == "A":
+            tries.append(1)
+            if len(tries) == 1:
+                raise StorageUnavailable("once")
+        return advance(replayer, task)
+
+    monkeypatch.setattr(Poller, "scan", scan_while_files_land)
+    monkeypatch.setattr(Replayer, "advance", fail_once)
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert (len(tries), shop.ids("A")) == (2, [1])
+
+
+def test_retry_of_a_table_that_cannot_be_planned_is_not_due_for_ever(tmp_path, monkeypatch):
+    shop = Shop(tmp_path)
+    shop.orders().insert(row(1))
+
+    def fail(*_):
+        raise StorageUnavailable("scripted")
+
+    with shop.engine() as running:
+        with monkeypatch.context() as once:
+            once.setattr(Replayer, "advance", fail)
+            running.cycle(NO_STOP)
+        zone = tmp_path / "Files/LandingZone"
+        zone.rename(zone.with_name("away"))
+        shop.clock.advance(hours=1)
+        running.cycle(NO_STOP)
+        assert running.next_cycle_seconds(60.0) > 0

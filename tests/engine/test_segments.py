@@ -12,7 +12,7 @@ from shop import NO_STOP, Shop, name, row
 
 from mirror_engine import RunResult
 from mirror_engine.engine import segments
-from mirror_engine.engine.ledger import Ledger
+from mirror_engine.engine.ledger import MIRROR, Ledger
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER
 from mirror_engine.landing_zone.names import TableName
@@ -155,7 +155,7 @@ def test_ledger_damaged_while_the_engine_runs_is_rebuilt(tmp_path):
     with shop.engine() as running:
         running.cycle(NO_STOP)
         ledger = running.context.ledger
-        with pytest.raises(StorageUnavailable), ledger._readable():
+        with pytest.raises(StorageUnavailable), ledger._guarded("read"):
             raise sqlite3.DatabaseError("database disk image is malformed")
         shop.orders().insert(row(12), name=name(12))
         for _ in range(3):
@@ -164,3 +164,88 @@ def test_ledger_damaged_while_the_engine_runs_is_rebuilt(tmp_path):
     after = known(shop)
     assert after[0].generation == expected[0].generation
     assert after[1].items() >= expected[1].items()
+
+
+def by_time(shop, numbers):
+    orders = shop.orders(strategy="LastUpdateTimeFileDetection")
+    for number in numbers:
+        orders.insert(row(number), name=f"{number}.parquet", modified_ns=number * 10**9)
+        shop.sync()
+
+
+def test_copied_table_of_another_mirror_does_not_rename_this_one(tmp_path):
+    """Else commits before and after would be told apart by the mirror's id, and files applied twice."""
+    roots = tmp_path / "other", tmp_path / "own"
+    for root in roots:
+        root.mkdir()
+    other, own = (Shop(root, DeltalakeWriter(root / "Tables", root / "scratch"), cleanup="off") for root in roots)
+    other.orders("Other").insert(row(1))
+    other.sync()
+    by_time(own, range(1, 4))
+    shutil.copytree(other.root / "Tables/dbo/Other", own.root / "Tables/dbo/Archive")
+    shutil.rmtree(own.root / ENGINE)
+    by_time(own, [4])
+    shutil.rmtree(own.root / ENGINE)
+    assert own.sync().commits == 0
+    assert own.ids() == [1, 2, 3, 4]
+
+
+def test_commits_of_a_generation_count_whatever_the_mirror_is_called(tmp_path):
+    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch"), cleanup="off")
+    by_time(shop, range(1, 3))
+    with closing(Ledger.open(shop.root / LEDGER)) as ledger:
+        ledger.set_property(MIRROR, "f" * 32)
+    by_time(shop, [3])
+    shutil.rmtree(shop.root / ENGINE)
+    assert shop.sync().commits == 0
+    assert shop.ids() == [1, 2, 3]
+
+
+def test_ledger_from_before_a_move_takes_the_present_etags(tmp_path):
+    root = tmp_path / "root"
+    root.mkdir()
+    shop = Shop(root, DeltalakeWriter(root / "Tables", root / "scratch"), cleanup="off")
+    land(shop, range(1, 7))
+    copied = tmp_path / "copy"
+    shutil.copytree(root, copied)
+    copy = Shop(copied, DeltalakeWriter(copied / "Tables", copied / "scratch"), cleanup="off")
+    older = (copied / LEDGER).read_bytes()
+    land(copy, [7])
+    (copied / LEDGER).write_bytes(older)  # a power failure may take the ledger's last transactions
+    assert copy.sync().result is RunResult.CAUGHT_UP
+    assert copy.status().ignored == ()
+
+
+def test_segment_that_only_the_ledger_names_is_not_swept(tmp_path, monkeypatch):
+    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch"), cleanup="off")
+    land(shop, range(1, 6))
+    written = []
+    with monkeypatch.context() as once:
+        once.setattr(shop.writer, "apply", lambda *_: written.append(1) or refuse())
+        for number in range(6, 12):
+            shop.orders().insert(row(number), name=name(number))
+        with shop.engine() as running:
+            running.cycle(NO_STOP)
+    assert written
+    shop.writer.maintain("dbo/Orders", 0)
+    shop.sync()
+    shutil.rmtree(shop.root / ENGINE)
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert shop.ids() == [*range(1, 12)]
+
+
+def refuse():
+    raise StorageUnavailable("scripted")
+
+
+def test_missing_segment_is_said_again_by_a_ledger_that_knows(shop):
+    land(shop, range(1, 10))
+    folder = shop.root / "Tables/dbo/Orders/_delta_log/_mirror_engine"
+    for segment in folder.glob("*") if folder.exists() else ():
+        segment.unlink()
+    shop.writer._segments = {}
+    land(shop, range(10, 16))
+    expected = known(shop)[1:]
+    shutil.rmtree(shop.root / ENGINE)
+    assert shop.sync().commits == 0
+    assert known(shop)[1:] == expected

@@ -34,7 +34,10 @@ _NO_SEGMENT = (FileNotFoundError, KeyError, TypeError, ValueError, AttributeErro
 
 
 def write_segment(folder: TablePath, segment: Segment, applied: Applied) -> None:
-    """See `DeltaWriter`; raises `StorageUnavailable`."""
+    """See `DeltaCommitter`."""
+    for earlier in applied.segments:
+        if not (folder / LOG_FOLDER / _FOLDER / earlier.name).exists():
+            raise _missing(folder, earlier)
     file = folder / LOG_FOLDER / _FOLDER / segment.name
     content = json.dumps({"mirror_engine": FORMAT, **asdict(applied)}, ensure_ascii=False, separators=(",", ":"))
     try:
@@ -79,7 +82,7 @@ def applied_by_commits(
     parts = [record.earlier] if record.earlier else []
     versions = range(newest, after, -1) if not parts else range(0)
     for version, made in zip(versions, records_of(versions), strict=True):
-        if made and made.application == record.application:
+        if made and made.progress.generation == record.progress.generation:  # whatever the mirror is called
             parts.append(made.earlier or _with_version(made.applied, version))
             if made.earlier:  # it says what all before it did
                 break
@@ -122,7 +125,11 @@ def read_segment(folder: TablePath, segment: Segment) -> Applied:
         if value["mirror_engine"] == FORMAT:
             found: Applied = typed(Applied, value)
             return found
-    raise TableDamaged(folder, f"{LOG_FOLDER}/{_FOLDER}/{segment.name}, which its log names, is missing or damaged")
+    raise _missing(folder, segment)
+
+
+def _missing(folder: TablePath, segment: Segment) -> TableDamaged:
+    return TableDamaged(folder, f"{LOG_FOLDER}/{_FOLDER}/{segment.name}, which its log names, is missing or damaged")
 
 
 def sweep_segments(folder: TablePath, named: Sequence[Segment], older_than_seconds: float) -> None:
@@ -132,7 +139,13 @@ def sweep_segments(folder: TablePath, named: Sequence[Segment], older_than_secon
         TableDamaged: a segment that it names cannot be read.
     """
     names = {segment.name for newest in named[-1:] for segment in (newest, *read_segment(folder, newest).segments)}
+    newest = named[-1].until if named else -1  # a later one is named by the next commit
     for file in (folder / LOG_FOLDER / _FOLDER).glob("*.json"):
-        with suppress(OSError, StorageUnavailable):
-            if file.name not in names and time.time() - file.stat().st_mtime_ns / 1e9 >= older_than_seconds:
+        with suppress(OSError, StorageUnavailable, ValueError, IndexError):
+            is_older = int(file.name.split("-")[1]) <= newest
+            if (
+                is_older
+                and file.name not in names
+                and time.time() - file.stat().st_mtime_ns / 1e9 >= older_than_seconds
+            ):
                 file.unlink()

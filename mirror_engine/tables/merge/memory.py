@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from mirror_engine.errors import UsageError
+from mirror_engine.errors import TableDamaged, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import DeltaWriter, MatchCounts, Outcome, TableSnapshot, with_applied_by
@@ -76,6 +76,9 @@ class InProcessWriter(DeltaWriter):
         return -1
 
     def write_segment(self, table: str, segment: Segment, applied: Applied) -> None:
+        for earlier in applied.segments:
+            if (table, earlier.name) not in self._segments:
+                raise TableDamaged(table, f"{earlier.name} is missing")
         self._segments[table, segment.name] = applied
 
     def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
