@@ -11,7 +11,7 @@ from measure import lines_of
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables.changes.staged import staged
-from mirror_engine.tables.log.commit import create_table, record_only
+from mirror_engine.tables.log.commit import create_table, commit_batch
 from mirror_engine.tables.log.record import creation_record
 from mirror_engine.tables.log.snapshot import open_known
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
@@ -64,7 +64,7 @@ class _Ready(SparkDeltaWriter):
             self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
             self.commits += 1
             shutil.copytree(changes.folder, self._target, dirs_exist_ok=True)
-            record_only(log, record)
+            commit_batch(log, record)
             return "APPEND", changes.match_counts
 
 
