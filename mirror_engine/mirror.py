@@ -201,18 +201,19 @@ class Mirror:
         """
         self._clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
-    def status(self, file: str = "") -> MirrorStatus:
+    def status(self, also: str | int = "") -> MirrorStatus:
         """How every table is: a fresh look, read only, while another engine may run. Starts no JVM.
 
-        `file`: a change file, by path or number, that is shown although it was moved away.
+        `also`: an applied file, by path or number, that is shown although it was moved away; or how many files that
+        were applied last are.
         """
         with self.snapshot() as seen:
-            return self.status_of(seen, file)
+            return self.status_of(seen, also)
 
-    def status_of(self, seen: MirrorSnapshot, file: str = "") -> MirrorStatus:
-        """How every table was when the snapshot was taken; `file` as of `status`."""
+    def status_of(self, seen: MirrorSnapshot, also: str | int = "") -> MirrorStatus:
+        """How every table was when the snapshot was taken; `also` as of `status`."""
         is_live = is_locked(self.root) or (seen.holder is not None and seen.holder.is_live)
-        status = mirror_status(self.root, seen.context, seen.zone, seen.plans, engine_running=is_live, file=file)
+        status = mirror_status(self.root, seen.context, seen.zone, seen.plans, engine_running=is_live, also=also)
         return replace(status, lease=seen.holder)
 
     @contextmanager

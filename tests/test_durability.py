@@ -54,6 +54,12 @@ def done(monkeypatch):
         happened.append(f"move {source.rpartition('/')[2]}")
         return move(storage, source, target, only)
 
+    def naming(passing, target, link=os.link):
+        assert happened[-1] == f"fsync {Path(passing).name}"  # its content first
+        happened[-1] = f"fsync {Path(target).name}"
+        link(passing, target)
+
+    monkeypatch.setattr(os, "link", naming)
     monkeypatch.setattr(mirror_engine.tables.log.durability.os, "fsync", syncing)
     monkeypatch.setattr(Ledger, "record", recording)
     monkeypatch.setattr(LocalStorage, "move", moving)
@@ -99,7 +105,9 @@ def test_a_small_change_waits_for_the_disk_four_times(tmp_path, monkeypatch):
             DeltaTable(str(tmp_path / TABLES / "dbo/Orders")).create_checkpoint()
     data, *others = synced
     assert (data.parent.name, data.suffix) == ("Orders", ".parquet")
-    assert [path.name for path in others] == [COMMIT, "_delta_log", "Orders"]
+    entry, *folders = others  # under a passing name, before it is seen
+    assert (entry.parent.name, entry.suffix) == ("_delta_log", ".tmp")
+    assert [path.name for path in folders] == ["_delta_log", "Orders"]
 
 
 def test_the_folder_of_all_tables_has_its_name_on_the_disk_before_a_table_is_in_it(tmp_path, done):

@@ -11,7 +11,7 @@ from measure import lines_of
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables.changes.staged import staged
-from mirror_engine.tables.log.commit import create_table, commit_batch
+from mirror_engine.tables.log.commit import commit_batch, create_table
 from mirror_engine.tables.log.record import creation_record
 from mirror_engine.tables.log.snapshot import open_known
 from mirror_engine.tables.merge.spark import SparkDeltaWriter

@@ -177,17 +177,23 @@ class Ledger:
         return FolderProgress(self.marks(table), self.applied(table, paths), dict(waiting))
 
     def applied(
-        self, table: TableName, paths: Collection[str] | None = None, *, after: int | None = None
+        self, table: TableName, paths: Collection[str] | None = None, *, after: int | None = None, newest: int = 0
     ) -> Mapping[str, AppliedFile]:
-        """Return applied files of a table by path, oldest first: all, those of these paths, those after a version."""
+        """Return applied files of a table by path, oldest first.
+
+        All of them, those of these `paths`, those `after` a version, or so many that were applied last.
+        """
         values: list[object] = [self._ids.get(table, -1)]
         sql = f"SELECT {_APPLIED} FROM applied WHERE table_id = ?"  # noqa: S608 - our columns
         if paths is not None:
             sql, values = sql + _AMONG.format("path"), [*values, json.dumps([*paths])]
         elif after is not None:
             sql, values = f"{sql} AND version > ?", [*values, after]
+        order = "ORDER BY version, rowid"
+        if newest:
+            order, values = "ORDER BY version DESC, rowid DESC LIMIT ?", [*values, newest]
         with self._lock, self._guarded("read"):
-            rows = self._connection.execute(f"{sql} ORDER BY version, rowid", values)
+            rows = self._connection.execute(f"{sql} {order}", values)
             return {_text(path): _checked(AppliedFile, row, 4) for path, *row in rows}
 
     def marks(

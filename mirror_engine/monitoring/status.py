@@ -196,11 +196,12 @@ def mirror_status(  # noqa: PLR0913 - independent facts
     plans: Mapping[TableName, Plan],
     *,
     engine_running: bool,
-    file: str | None = "",
+    also: str | int | None = "",
 ) -> MirrorStatus:
     """Status of a mirror.
 
-    `file`: a change file, by path or number, that is shown although it was moved away; None: all that were applied.
+    `also`: applied files that are shown although they were moved away: one by path or number, or how many of the last
+    ones; None: all.
     Raises `StorageUnavailable` where the last heartbeat or the ledger cannot be read.
     """
     ledger = context.ledger
@@ -212,7 +213,7 @@ def mirror_status(  # noqa: PLR0913 - independent facts
 
     def status_of(table: TableName) -> TableStatus:
         return replace(
-            table_status(context, plans[table], files.get(table, ()), file),
+            table_status(context, plans[table], files.get(table, ()), also),
             last_failure=failures.get(table.folder),
             **(fabric.words(table) if fabric else {}),
         )
@@ -247,12 +248,19 @@ def _row_count(context: EngineContext, table: TableName) -> int | None:
 
 
 def _applied_files(
-    context: EngineContext, table: TableName, files: Sequence[LandedFile], marks: Mapping[str, Mark], asked: str | None
+    context: EngineContext,
+    table: TableName,
+    files: Sequence[LandedFile],
+    marks: Mapping[str, Mark],
+    asked: str | int | None,
 ) -> Mapping[str, AppliedFile]:
-    """The applied files among the listed ones, and the one that is asked for; None: all."""
+    """The applied files among the listed ones, and those that are asked for; None: all."""
     if asked is None:
         return context.ledger.applied(table)
     paths = {file.path for file in files}
+    if isinstance(asked, int):
+        newest = context.ledger.applied(table, newest=asked)
+        return {**newest, **context.ledger.applied(table, paths)}
     if asked.isascii() and asked.isdigit() and len(asked) <= DIGITS:
         for place, mark in marks.items():
             paths.add(f"{place}/{int(asked):020}.{mark.highest.rpartition('.')[2]}".lstrip("/"))
@@ -261,14 +269,16 @@ def _applied_files(
     return context.ledger.applied(table, paths)
 
 
-def table_status(context: EngineContext, plan: Plan, files: Sequence[LandedFile], file: str | None = "") -> TableStatus:
+def table_status(
+    context: EngineContext, plan: Plan, files: Sequence[LandedFile], also: str | int | None = ""
+) -> TableStatus:
     """Status of one table, from its plan and all files of one listing; see `TableStatus` and `mirror_status`."""
     progress, now, schema = context.ledger.progress(plan.table), context.clock(), context.config.delta_default_schema
     folder, detection = plan.table.folder, plan.detection
     if any(plan.records("start_generation")):
         progress = None  # the ledger's progress belongs to the folder's former generation (LZ-7.3)
     marks = context.ledger.marks(plan.table) if progress else {}
-    applied = _applied_files(context, plan.table, files, marks, file) if progress else {}
+    applied = _applied_files(context, plan.table, files, marks, also) if progress else {}
     if detection:
         pending = [*detection.ready, *detection.later]
     else:

@@ -159,9 +159,14 @@ class DatalakeStorage(StoreStorage):
                 except HttpResponseError as error:
                     if _code(error) != NO_PARENT:
                         raise
-                    above = self._files.get_directory_client(self._full(target.rpartition("/")[0]))
-                    with suppress(ResourceExistsError):  # made by another move meanwhile
-                        above.create_directory(match_condition=MatchConditions.IfMissing)
+                    above = target.rpartition("/")[0]
+                    folder = self._files.get_directory_client(self._full(above))
+                    try:
+                        folder.create_directory(match_condition=MatchConditions.IfMissing)
+                    except ResourceExistsError:
+                        made = self.stat(above)
+                        if made is None or made.kind is not Kind.FOLDER:  # not by another move meanwhile
+                            raise
                     file.rename_file(f"{self._url.container}/{self._full(target)}", **options)
         except FileNotFoundError:  # moved by a request whose answer was lost, or removed
             found = only and self.stat(target)

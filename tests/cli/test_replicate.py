@@ -162,8 +162,8 @@ class TestWait:
         assert "the engine is still working: wait longer (--timeout)" in printed.err
 
     def test_it_says_every_ten_seconds_what_it_waits_for_until_it_is_there(self, shop, cli, monkeypatch):
-        def seen(mirror):
-            calls.append(status(mirror))
+        def seen(mirror, also):
+            calls.append(status(mirror, also))
             if len(calls) == 2:
                 shop.items.insert({"Id": 9, "Name": "nine"})
             if len(calls) == 3:
@@ -186,10 +186,10 @@ class TestWait:
         fails = iter([True, False])
         status = Mirror.status
 
-        def failing(mirror):
+        def failing(mirror, also=""):
             if next(fails, False):
                 raise StorageUnavailable("the zone cannot be listed", "check the disk")
-            return status(mirror)
+            return status(mirror, also)
 
         monkeypatch.setattr(Mirror, "status", failing)
         assert cli("wait", shop.root, "--timeout", "20s", "--interval", "50ms").code == 0

@@ -199,10 +199,10 @@ def test_without_old_files_and_versions_the_first_match_is_not_known(shop, monke
     shop.lose(1)
     rows = shop.writer.rows
 
-    def vacuumed(table, *, version=None, where=None):
+    def vacuumed(table, *, version=None, **options):
         if version is not None:
             raise UsageError("its log was cleaned up")
-        return rows(table, where=where)
+        return rows(table, **options)
 
     monkeypatch.setattr(shop.writer, "rows", vacuumed)
     history = history_of(shop)

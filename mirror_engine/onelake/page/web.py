@@ -118,7 +118,7 @@ class StatusCache:
     def _scan(self, entry: _Entry, item: ShownItem) -> None:
         started = self._clock()
         try:
-            entry.found = item.view().status(), ""
+            entry.found = item.view().status(MAX_FILES), ""
         except MirrorError as error:
             entry.found = None, str(error)
         ended = self._clock()

@@ -164,7 +164,7 @@ def _planned(step: plan.Step, config: Config) -> PlannedStep:
             if progress.rejection:
                 diagnostic = progress.rejection.diagnostic
                 more = f"; halted at {printable(diagnostic.path)}: {diagnostic.coded_message}"
-            return PlannedStep(kind, f"record: {count(sum(map(bool, pending.values())), 'new pending file')}{more}")
+            return PlannedStep(kind, f"record: {count(sum(map(bool, pending.values())), 'pending file')}{more}")
         case plan.RecordProgress(kind):
             return PlannedStep(kind, _RECORDED[kind])
         case plan.ApplyBatch(files):

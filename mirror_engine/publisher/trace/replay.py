@@ -165,7 +165,7 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
     present = listings[delta_folder]
     name, folder = present.name, f"{zone.folder}/{present.name.folder}"
     plan = snapshot.plans[name]
-    (status,) = mirror_status(Path(), context, zone, {name: plan}, engine_running=False, file=None).tables
+    (status,) = mirror_status(Path(), context, zone, {name: plan}, engine_running=False, also=None).tables
     progress = None if any(plan.records("start_generation")) else context.ledger.progress(name)
     applied = Applied(context.ledger.applied(name), context.ledger.marks(name)) if progress else Applied()
     commits = tuple(reversed(context.writer.history(delta_folder))) if progress and progress.has_table else ()

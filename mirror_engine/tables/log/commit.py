@@ -23,6 +23,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, StorageUnavailable, TableDamaged
 from mirror_engine.tables.log.cleanup import log_properties
+from mirror_engine.tables.log.durability import already_synced, sync_new
 from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, read_commit, to_metadata
 from mirror_engine.tables.log.snapshot import OF_THE_STORE, first_line, needs_mapping, open_known
 from mirror_engine.tables.log.statistics import statistics_of
@@ -50,7 +51,10 @@ def put_commit(folder: TablePath, version: int, actions: Iterable[dict[str, Any]
     """Write the actions of one version of a table; the cause of a store's failure is `CommitInDoubt`."""
     text = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
     try:
-        create_file(commit_file(folder, version), text.encode())
+        target = commit_file(folder, version)
+        create_file(target, text.encode())
+        if not isinstance(target, StorePath):
+            already_synced(target)
     except FileExistsError:
         raise CommitConflict(f"{folder.name}: version {version} was committed by another writer") from None
     except StorageUnavailable as error:
@@ -352,6 +356,8 @@ def _moved(table: str, parts: Iterable[Path], folder: TablePath, columns: Sequen
                 else:
                     folder.mkdir(parents=True, exist_ok=True)
                     shutil.move(part, folder / name)
+            if not isinstance(folder, StorePath):
+                sync_new(folder / file["path"] for file in files)
         except OSError as error:
             raise _unavailable(table, folder, error) from error
         yield files

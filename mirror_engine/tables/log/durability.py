@@ -20,12 +20,13 @@ from mirror_engine.tables.log.record import commits_after, last_checkpoint
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mirror_engine.tables.log.table_path import TablePath
 
 _SYNCS = 4
 _failed: set[Path] = set()  # files whose fsync failed in this process
+_synced: set[Path] = set()  # files of the next commit, which nobody writes to any more
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems that need none
 
 
@@ -100,6 +101,19 @@ def _sync_commits(folder: Path, since: int, versions: Sequence[int], data: Seque
         sync_folder(each)
 
 
+def sync_new(files: Iterable[Path]) -> None:
+    """Fsync files that the next commit names, so that it is never durable before them."""
+    files = list(files)
+    with ThreadPoolExecutor(_SYNCS) as pool:
+        list(pool.map(sync_file, files))
+    _synced.update(files)
+
+
+def already_synced(file: Path) -> None:
+    """Note that a new file was fsynced before it got its name."""
+    _synced.add(file)
+
+
 def sync_folder(folder: Path) -> None:
     """Fsync the names in a folder; OSError where it failed."""
     try:
@@ -114,6 +128,9 @@ def sync_file(file: Path) -> None:
 
     A file whose fsync failed is written again: Linux holds its pages for clean, so that the next fsync would succeed.
     """
+    if file in _synced:
+        _synced.discard(file)
+        return
     for each in (file, file.with_name(f".{file.name}.crc")):
         with suppress(FileNotFoundError):
             if each in _failed:

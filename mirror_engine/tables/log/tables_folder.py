@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.table_path import TablePath
 
 PROCESS = uuid.uuid4().hex[:12]  # in the names of what this process spills
+_LISTED = 1000  # names that every store lists by one request
 _COMMIT_OR_CHECKPOINT = re.compile(r"\d{20}\.(json|checkpoint.*parquet)")
 EASY_FOR_DELTALAKE = re.compile(r"[A-Za-z0-9_./ -]*")
 
@@ -227,7 +228,7 @@ def _add_stamp(found: hashlib.blake2b, log: str, *names: str) -> None:
 def is_table(folder: TablePath) -> bool:
     """Whether the folder holds a Delta log with at least one commit, and no drop has begun.
 
-    Costs a request in a store, and one more for a log that never had a checkpoint.
+    Costs a request in a store, and one more for a log of 1,000 files.
     """
     try:
         log = folder / LOG_FOLDER
@@ -240,10 +241,11 @@ def is_table(folder: TablePath) -> bool:
                     return True
             with os.scandir(log) as entries:  # read as far as needed
                 return any(_COMMIT_OR_CHECKPOINT.fullmatch(entry.name) for entry in entries)
+        first = list(itertools.islice(log.rglob("*"), _LISTED))
+        if len(first) < _LISTED:
+            return _has_table(first)
         behind = {file.name for file in log.rglob("*", "_dropped-")}  # a list that begins behind all commits
-        if any(map(_DROPPED.fullmatch, behind)):
-            return _has_table(log.iterdir())
-        return HINT in behind or any(_COMMIT_OR_CHECKPOINT.fullmatch(file.name) for file in log.rglob("*"))
+        return _has_table(log.rglob("*")) if any(map(_DROPPED.fullmatch, behind)) else True
     except (FileNotFoundError, NotADirectoryError):
         return False
 
