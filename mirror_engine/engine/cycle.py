@@ -416,7 +416,7 @@ class Engine:
             else:
                 phases.clear()
             for phase, retry in table.retries.items():
-                if phase not in phases and not retry.is_waiting and name not in held:
+                if phase not in phases and not retry.is_waiting:
                     retry.succeeded()
             table.carried_out = table.carried_out if task.steps else None
 
