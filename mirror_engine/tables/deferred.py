@@ -6,7 +6,7 @@ import functools
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from mirror_engine.errors import TransientError
 from mirror_engine.tables.base import DeltaReader, DeltaWriter, TableSnapshot
@@ -15,13 +15,24 @@ from mirror_engine.tables.log.record import commits_from
 from mirror_engine.tables.log.tables_folder import TablesFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
-    import pyarrow as pa
-
-    from mirror_engine.landing_zone.progress import Applied, Segment
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, Outcome
+    from mirror_engine.tables.base import HistoryEntry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _real(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """The method of a port, answered by the object in `real`."""
+
+    @functools.wraps(method)
+    def answer(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: ANN401 - of both classes
+        result: R = getattr(self.real, method.__name__)(*args, **kwargs)
+        return result
+
+    return answer
 
 
 class DeferredWriter(TablesFolder, DeltaWriter):
@@ -36,47 +47,27 @@ class DeferredWriter(TablesFolder, DeltaWriter):
         self._made: DeltaWriter | None = None
 
     @property
-    def _real(self) -> DeltaWriter:
+    def real(self) -> DeltaWriter:
+        """The real writer, made now where there was none."""
         with self._lock:
             self._made = self._made or self._make()
             return self._made
+
+    snapshot = _real(DeltaWriter.snapshot)
+    rows = _real(DeltaWriter.rows)
+    history = _real(DeltaWriter.history)
+    applied_since = _real(DeltaWriter.applied_since)
+    make_durable = _real(DeltaWriter.make_durable)
+    apply = _real(DeltaWriter.apply)
+    write_segment = _real(DeltaWriter.write_segment)
+    drop = _real(DeltaWriter.drop)
+    maintain = _real(DeltaWriter.maintain)
 
     def latest_external_change(self, table: str, since: int) -> int:
         with suppress(OSError):  # the real writer raises the error that names the table
             if not any(commits_from(self.path(table), since + 1)):
                 return -1
-        return self._real.latest_external_change(table, since)
-
-    def snapshot(self, table: str) -> TableSnapshot | None:
-        return self._real.snapshot(table)
-
-    def rows(
-        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
-    ) -> pa.Table | None:
-        return self._real.rows(table, version=version, limit=limit, where=where)
-
-    def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
-        return self._real.history(table, limit=limit, until=until)
-
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
-        return self._real.apply(table, batch, record)
-
-    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
-        return self._real.applied_since(table, snapshot, version)
-
-    def make_durable(self, table: str, since: int) -> None:
-        self._real.make_durable(table, since)
-
-    def write_segment(self, table: str, segment: Segment, applied: Applied) -> None:
-        self._real.write_segment(table, segment, applied)
-
-    def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        self._real.drop(table, check)
-
-    def maintain(
-        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
-    ) -> Mapping[str, Any]:
-        return self._real.maintain(table, retention_hours, is_wanted)
+        return self.real.latest_external_change(table, since)
 
     def close(self) -> None:
         if self._made:
@@ -87,19 +78,26 @@ class TablesReadOnce(DeltaReader):
     """A `DeltaReader` that opens each log once: tables as they are at one moment. Errors are kept, too."""
 
     def __init__(self, reader: DeltaReader) -> None:
-        self._reader = reader
+        self.real = reader
         self._tables, self._stamp = functools.cache(reader.tables), functools.cache(reader.needed_stamp)
         self._snapshots: dict[str, TableSnapshot | TransientError | None] = {}
         self._locks: dict[str, threading.Lock] = {}  # by table: several are read at once
 
+    log_stamp = _real(DeltaReader.log_stamp)
+    rows = _real(DeltaReader.rows)
+    applied_since = _real(DeltaReader.applied_since)
+
     def tables(self) -> Sequence[str]:
         return self._tables()
+
+    def needed_stamp(self, table: str) -> str:
+        return self._stamp(table)
 
     def snapshot(self, table: str) -> TableSnapshot | None:
         with self._locks.setdefault(table, threading.Lock()):
             if table not in self._snapshots:
                 try:
-                    self._snapshots[table] = self._reader.snapshot(table)
+                    self._snapshots[table] = self.real.snapshot(table)
                 except TransientError as error:
                     self._snapshots[table] = error
             found = self._snapshots[table]
@@ -111,30 +109,16 @@ class TablesReadOnce(DeltaReader):
         found = self.snapshot(table)
         return found and found.log
 
-    def log_stamp(self, table: str, since: int) -> str:
-        return self._reader.log_stamp(table, since)
-
-    def needed_stamp(self, table: str) -> str:
-        return self._stamp(table)
-
     def latest_external_change(self, table: str, since: int) -> int:
         found = self._snapshots.get(table)
         if isinstance(found, TableSnapshot) and found.log:
             return int(found.log.latest_external_change(since))
-        return self._reader.latest_external_change(table, since)  # of a log that was not opened: a look for a commit
-
-    def rows(
-        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
-    ) -> pa.Table | None:
-        return self._reader.rows(table, version=version, limit=limit, where=where)
+        return self.real.latest_external_change(table, since)  # of a log that was not opened: a look for a commit
 
     def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
         if log := self._log(table):
             until = log.version if until is None else min(until, log.version)
-        return self._reader.history(table, limit=limit, until=until)
-
-    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
-        return self._reader.applied_since(table, snapshot, version)
+        return self.real.history(table, limit=limit, until=until)
 
     def make_durable(self, table: str, since: int) -> None:
         if log := self._log(table):
