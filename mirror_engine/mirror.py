@@ -47,13 +47,13 @@ if TYPE_CHECKING:
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.monitoring.rows import Rows
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
-    from mirror_engine.tables.rows import Rows
     from mirror_engine.tables.spark.backend import SparkBackend
 
     _Failed = Callable[[str, TransientError], None]
@@ -130,7 +130,7 @@ class Mirror:
 
     def _repr_html_(self) -> str:
         """The status as a table."""
-        from mirror_engine.tables.rows import html_table  # noqa: PLC0415 - for people
+        from mirror_engine.monitoring.rows import html_table  # noqa: PLC0415 - for people
 
         headings = ("Table", "Status", "Pending files", "Rows", "Version", "Message")
         rows = [
@@ -275,7 +275,7 @@ class Mirror:
         Raises:
             UnknownTable: no such table, or no such version of it.
         """
-        from mirror_engine.tables.rows import Rows  # noqa: PLC0415 - for people
+        from mirror_engine.monitoring.rows import Rows  # noqa: PLC0415 - for people
 
         found = self.read_table(table, version=version, limit=None if limit is None else limit + 1)
         has_more = limit is not None and found.num_rows > limit
