@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
-    from mirror_engine.engine.lock import Holder
     from mirror_engine.engine.planner import Plan
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.events import Event, Listener
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.rows import Rows
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.lease import Holder
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry
     from mirror_engine.tables.passthrough import PassthroughReader

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-import threading
-import time
-import uuid
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,136 +11,21 @@ from filelock import FileLock, Timeout
 
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.errors import RootLocked, StorageUnavailable
-from mirror_engine.events import SetupProgress, ignore
-from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.landing_zone.layout import LEASE, LEASE_ID, LEDGER, LOCK, TABLES
+from mirror_engine.events import ignore
+from mirror_engine.landing_zone.layout import LEASE_ID, LEDGER, LOCK, TABLES
+from mirror_engine.storage.lease import hold_lease, holder_of, last_id, lease_file
 from mirror_engine.storage.roots import check_place, state_folder
-from mirror_engine.storage.stores import object_store
 from mirror_engine.tables.log.durability import sync_folder
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator
 
     from mirror_engine.events import Listener
-    from mirror_engine.storage.object_store import ConditionalFile, StoredVersion
-    from mirror_engine.storage.store_url import Place, StoreUrl
+    from mirror_engine.storage.lease import Holder
+    from mirror_engine.storage.store_url import Place
 
 LOCK_TIMEOUT_SECONDS = 0.5  # `status` holds the lock for a moment, too
-RENEW_SECONDS = 10.0  # between two renewals
-EXPIRE_SECONDS = 30.0  # without a renewal; then another engine may take the lease
-WATCH_SECONDS = 2.0  # between two looks at a lease that may have expired
-STRANGER = "an unknown engine"
-
-
-@dataclass(frozen=True)
-class Holder:
-    """The engine that a lease names."""
-
-    id: str  # random, of one run
-    host: str
-    process: int
-    since: float  # when it took the lease by its own clock, in seconds since 1970
-    is_over: bool = False  # whether it released the lease
-    renewed_at: float = 0.0  # when it was renewed last by the store's clock, in seconds since 1970
-
-    def __str__(self) -> str:
-        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.since))
-        return f"{self.host} (process {self.process}), since {since}" if self.host else STRANGER
-
-    @property
-    def age_seconds(self) -> float:
-        """Seconds since the last renewal, as far as this machine's clock agrees with the store's."""
-        return time.time() - self.renewed_at
-
-    @property
-    def is_live(self) -> bool:
-        """Whether it was renewed lately, by this machine's clock; to show, and to refuse, never to take the lease."""
-        return not self.is_over and self.age_seconds < EXPIRE_SECONDS
-
-
-def holder_of(version: StoredVersion | None) -> Holder | None:
-    """Return who holds a lease, or held it last; None without a lease. One that cannot be read is a stranger's."""
-    if version is None:
-        return None
-    try:
-        found = json.loads(version.content)
-        host = printable(str(found["host"]))
-        holder = Holder(str(found["id"]), host, int(found["process"]), float(found["since"]), found["is_over"] is True)
-        str(holder)  # a time that is none fails here
-    except (ValueError, KeyError, TypeError, OverflowError, OSError, RecursionError):
-        holder = Holder("", "", 0, 0.0)
-    return replace(holder, renewed_at=version.modified)
-
-
-class Lease:
-    """A lease that this process holds; a thread renews it, and stops once another engine has it."""
-
-    def __init__(
-        self, root: StoreUrl, file: ConditionalFile, version: StoredVersion, me: Holder, taken: tuple[float, float]
-    ) -> None:
-        self._root, self._file, self._version, self._me = root, file, version, me
-        self._lost: Holder | None = None
-        self._renewed = taken  # by both clocks, when that was asked for: its answer may have come late
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
-        self._thread.start()
-
-    def check(self) -> None:
-        """Make certain that this engine holds the lease, by a renewal where the last one is too old.
-
-        Raises:
-            RootLocked: another engine took it.
-            StorageUnavailable: nothing is known of it.
-        """
-        with self._lock:
-            if self._lost is None and self._age_seconds >= RENEW_SECONDS:
-                self._renew()
-                if self._lost is None and self._age_seconds >= EXPIRE_SECONDS:
-                    raise StorageUnavailable(
-                        f"{self._root}: the lease may have expired while it was renewed ({self._age_seconds:.0f} s)",
-                        "It is tried again. Is the store slow, or did this machine sleep?",
-                    )
-            if self._lost is not None:
-                raise RootLocked(
-                    f"{self._root}: the lease was lost to another engine: {self._lost}",
-                    "This engine stopped before its next commit. Run one engine per ROOT.",
-                )
-
-    def release(self) -> None:
-        """End the thread, and let go of the lease if it is still held."""
-        self._stopped.set()
-        self._thread.join()
-        if self._lost is None:
-            with suppress(StorageUnavailable):  # it expires
-                self._file.write(_content(replace(self._me, is_over=True)), self._version)
-
-    @property
-    def _age_seconds(self) -> float:
-        """Of the last renewal; the monotonic clock stops while a machine sleeps, the other may be set back."""
-        monotonic, wall = self._renewed
-        return max(time.monotonic() - monotonic, time.time() - wall)
-
-    def _renew(self) -> None:
-        renewed = time.monotonic(), time.time()
-        version = self._file.write(_content(self._me), self._version)
-        if version is None:
-            version = self._file.read()
-            holder = holder_of(version)
-            if version is None:  # removed by hand
-                version = self._file.write(_content(self._me), None)
-                holder = self._me if version else holder_of(self._file.read())
-            if holder is None or holder.id != self._me.id:
-                self._lost = holder or Holder("", "", 0, 0.0)
-                return
-        if version:
-            self._version, self._renewed = version, renewed
-
-    def _keep(self) -> None:
-        while self._lost is None and not self._stopped.wait(RENEW_SECONDS / 2):
-            with suppress(StorageUnavailable), self._lock:  # `check` tries again before anything is written
-                if self._age_seconds >= RENEW_SECONDS / 2:
-                    self._renew()
 
 
 @contextmanager
@@ -183,7 +62,8 @@ def lock_root(
         if isinstance(root, Path):
             yield lambda: None
             return
-        with hold_lease(root, lease_file(root), state, emit, stop) as lease:
+        discard = partial(Ledger.discard, state / LEDGER)
+        with hold_lease(lease_file(root), state / LEASE_ID, discard, emit, stop) as lease:
             yield lease.check
     finally:
         lock.release()
@@ -212,88 +92,3 @@ def lease_of(root: Place) -> tuple[Holder | None, bool]:
         return None, True
     holder = holder_of(lease_file(root).read())
     return holder, holder is not None and holder.id == last_id(state_folder(root) / LEASE_ID)
-
-
-@contextmanager
-def hold_lease(
-    root: StoreUrl, file: ConditionalFile, state: Path, emit: Listener, stop: threading.Event | None = None
-) -> Iterator[Lease]:
-    """Take the lease of a ROOT and hold it; the caller holds the lock of this machine already.
-
-    The state folder keeps the id of the last lease taken from here: its engine is gone, as the lock is free, so that
-    its lease need not expire. Where another engine held the lease last, the ledger there is removed first.
-
-    Raises:
-        RootLocked: another engine holds it, or may hold it and `stop` is set.
-        StorageUnavailable: nothing is known of it.
-    """
-    memory = state / LEASE_ID
-    me = Holder(uuid.uuid4().hex, socket.gethostname(), os.getpid(), time.time())
-    earlier = last_id(memory)
-    before = _await(root, file, earlier, emit, stop or threading.Event())
-    last = holder_of(before)
-    if last is None or last.id != earlier:
-        Ledger.discard(state / LEDGER)
-    memory.write_text(me.id, encoding="utf-8")
-    taken = time.monotonic(), time.time()
-    try:
-        version = file.write(_content(me), before)
-    except StorageUnavailable:  # no library repeats a write with a condition
-        version = file.write(_content(me), before)
-    if version is None:
-        version = file.read()
-        holder = holder_of(version)
-        if version is None or holder is None or holder.id != me.id:  # else its answer was lost
-            raise _locked(root, holder)
-    lease = Lease(root, file, version, me, taken)
-    try:
-        yield lease
-    finally:
-        lease.release()
-
-
-def lease_file(root: StoreUrl) -> ConditionalFile:
-    """Return the lease of a ROOT."""
-    from mirror_engine.storage.object_store import ConditionalFile  # noqa: PLC0415 - an optional library
-
-    return ConditionalFile(object_store(root), LEASE, root)
-
-
-def last_id(memory: Path) -> str | None:
-    """Return the id of the lease that was last taken from this machine; None if there was none."""
-    try:
-        return memory.read_text(encoding="utf-8", errors="replace") or None  # cut off when the machine failed
-    except FileNotFoundError:
-        return None
-
-
-def _await(
-    root: StoreUrl, file: ConditionalFile, earlier: str | None, emit: Listener, stop: threading.Event
-) -> StoredVersion | None:
-    """Return the version of a free lease: released, expired, left by an engine of this machine, or None.
-
-    A lease has expired once this process saw no new version of it for long enough; no two clocks are compared. A clock
-    that is wrong can only refuse too soon.
-    """
-    version = file.read()
-    holder, began = holder_of(version), time.monotonic()
-    if holder and holder.id != earlier and not holder.is_over:
-        if 0 <= holder.age_seconds < EXPIRE_SECONDS:
-            raise _locked(root, holder)
-        emit(SetupProgress(f"the lease of {holder}"))
-    while holder and holder.id != earlier and not holder.is_over and time.monotonic() - began < EXPIRE_SECONDS:
-        if stop.wait(WATCH_SECONDS):
-            raise _locked(root, holder)
-        before, version = version, file.read()
-        holder = holder_of(version)
-        if holder and not holder.is_over and version != before:
-            raise _locked(root, holder)
-    return version
-
-
-def _locked(root: StoreUrl, holder: Holder | None) -> RootLocked:
-    return RootLocked(f"{root}: another engine is running here: {holder or STRANGER}", "Stop it first, or wait for it.")
-
-
-def _content(holder: Holder) -> bytes:
-    return json.dumps(asdict(replace(holder, renewed_at=time.time()))).encode()

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.engine.lock import Holder
     from mirror_engine.engine.planner import Plan
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import LandedFile, ZoneListing
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import AppliedFile, Mark
+    from mirror_engine.storage.lease import Holder
     from mirror_engine.storage.store_url import Place
 
 LOST_FILE, NOT_LISTED = "ME025", "ME070"

@@ -258,12 +258,12 @@ class ConditionalFile:
     """A file of a store (`If-None-Match: *`, `If-Match`). Raises `StorageUnavailable` where nothing is known."""
 
     def __init__(self, store: ObjectStore, path: str, root: StoreUrl) -> None:
-        self._store, self._path, self._root = store, path, root
+        self._store, self._path, self.root = store, path, root
 
     def read(self) -> StoredVersion | None:
         """Return the newest version; None where there is no file."""
         try:
-            with store_errors("read", self._path, self._root):
+            with store_errors("read", self._path, self.root):
                 found = self._store.get(self._path)
                 content, meta = bytes(found.bytes())[:MAX_LEASE_BYTES], of_store(found.meta)
         except FileNotFoundError:
@@ -281,7 +281,7 @@ class ConditionalFile:
             if before.generation:
                 mode["version"] = before.generation
         try:
-            with store_errors("write", self._path, self._root, is_conditional=True):
+            with store_errors("write", self._path, self.root, is_conditional=True):
                 done = self._store.put(self._path, content, mode=mode, use_multipart=False)
         except FileExistsError:
             return None

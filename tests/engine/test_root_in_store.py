@@ -12,11 +12,11 @@ from shop import NO_STOP, TYPES, row
 from store_publisher import StorePublisher, everything
 
 from mirror_engine import Config, Mirror, RunResult
-from mirror_engine.engine import lock
-from mirror_engine.engine.lock import lease_file
 from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.landing_zone.layout import LEASE, LEDGER
 from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE
+from mirror_engine.storage import lease
+from mirror_engine.storage.lease import lease_file
 from mirror_engine.storage.roots import state_folder
 from mirror_engine.storage.stores import object_store
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -55,7 +55,7 @@ class StoreShop:
         thread = threading.Thread(target=lambda: done.append(mirror.run(stop)))
         thread.start()
         try:
-            while not (held := lease_file(self.root).read()) or lock.holder_of(held).is_over:
+            while not (held := lease_file(self.root).read()) or lease.holder_of(held).is_over:
                 time.sleep(0.01)
             yield mirror
         finally:
@@ -132,8 +132,8 @@ def test_an_engine_that_lost_the_lease_ends_before_its_next_commit(shop, monkeyp
     shop.sync()
     with shop.mirror()._engine() as running:
         running.cycle(NO_STOP)
-        monkeypatch.setattr(lock, "RENEW_SECONDS", 0.0)  # of each look; the thread waits already
-        object_store(shop.root).put(LEASE, lock._content(lock.Holder("other", "worker-2", 7, time.time())))
+        monkeypatch.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look; the thread waits already
+        object_store(shop.root).put(LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time())))
         shop.orders.insert(row(3))
         with pytest.raises(RootLocked, match=r"the lease was lost to another engine: worker-2 \(process 7\)"):
             running.cycle(NO_STOP)
@@ -142,8 +142,8 @@ def test_an_engine_that_lost_the_lease_ends_before_its_next_commit(shop, monkeyp
 
 
 def test_a_wait_for_another_engine_ends_when_it_is_to_stop(shop, monkeypatch):
-    object_store(shop.root).put(LEASE, lock._content(lock.Holder("other", "worker-2", 7, time.time())))
-    monkeypatch.setattr(lock.Holder, "age_seconds", 3600.0)
+    object_store(shop.root).put(LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time())))
+    monkeypatch.setattr(lease.Holder, "age_seconds", 3600.0)
     before = everything(shop.root)
     for work in (Mirror.sync, Mirror.run):
         stop = threading.Event()
@@ -218,7 +218,7 @@ def test_an_engine_killed_at_its_start_leaves_no_ledger_older_than_the_last_engi
     shop.on("one")
 
     with monkeypatch.context() as patch:
-        patch.delattr(lock, "Lease")  # the lease was just taken
+        patch.delattr(lease, "Lease")  # the lease was just taken
         with pytest.raises(NameError):
             shop.sync()
     assert not (state_folder(shop.root) / LEDGER).exists()

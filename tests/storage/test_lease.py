@@ -12,11 +12,12 @@ from dataclasses import replace
 import pytest
 from obstore.store import MemoryStore
 
-from mirror_engine.engine import lock as leases
-from mirror_engine.engine.lock import hold_lease, holder_of
+from mirror_engine.engine.ledger import Ledger
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import SetupProgress
 from mirror_engine.landing_zone.layout import LEASE_ID, LEDGER
+from mirror_engine.storage import lease as leases
+from mirror_engine.storage.lease import hold_lease, holder_of
 from mirror_engine.storage.object_store import ConditionalFile
 from mirror_engine.storage.store_url import StoreUrl
 
@@ -38,7 +39,7 @@ class Machine:
 
     def hold(self):
         self.ledger.touch()
-        return hold_lease(ROOT, self.file, self.state, self.events.append)
+        return hold_lease(self.file, self.memory, lambda: Ledger.discard(self.ledger), self.events.append)
 
 
 @pytest.fixture(autouse=True)
@@ -175,7 +176,7 @@ class Answers:
     """A file whose writes fail as scripted: `refused`, `lost` (done, but not answered), `late` or `doubled`."""
 
     def __init__(self, file, *faults):
-        self.file, self.faults, self._store = file, list(faults), file._store
+        self.file, self.faults, self._store, self.root = file, list(faults), file._store, file.root
 
     def read(self):
         return self.file.read()
