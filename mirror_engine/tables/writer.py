@@ -85,8 +85,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         self, tables: Place, scratch: Path, change_data_feed: ChangeDataFeed = "keep", retention_days: int = 7
     ) -> None:
         super().__init__(tables, scratch)
-        self._feed = change_data_feed
-        self._retention_days = retention_days
+        self._feed, self._retention_days = change_data_feed, retention_days
         self._logs = KeptLogs()
 
     @abstractmethod
@@ -129,6 +128,8 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             else:  # deltalake reads each commit since the last checkpoint for it
                 known = log.table.transaction_version(record.application)
             refuse_repeated(table, record, known)
+        else:
+            _refuse_misread(table, folder)
         apply = self._add_files if batch.passthrough else self._apply_rows
         since = log.version if log else -1
         applied_by, matches = apply(table, batch, record, log)
@@ -150,9 +151,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         if log is None:
-            folder = self.path(table)
-            _refuse_misread(table, folder)
-            properties = wanted_properties(self._feed, self._retention_days)
+            folder, properties = self.path(table), wanted_properties(self._feed, self._retention_days)
             if create_table(folder, batch.schema, creation_record(record), properties=properties):
                 make_durable(folder, -1)
                 self.forget(folder)
@@ -178,9 +177,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         matches, record = count_duplicates(batch, log), with_applied_by(record, "passthrough")
         if log is None:
             folder = self.path(table)
-            _refuse_misread(table, folder)
-            properties = wanted_properties(self._feed, self._retention_days)
-            create_with_files(table, folder, batch, record, properties)
+            create_with_files(table, folder, batch, record, wanted_properties(self._feed, self._retention_days))
             self.forget(folder)
         elif log.can_add_files(batch.schema):
             add_parts(table, self._evolved(table, log, batch), batch.schema, batch.passthrough, record)
@@ -215,7 +212,6 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
 
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         super().drop(table, check)
-        self._logs.forget(self.path(table))
         self.forget(self.path(table))
 
     def maintain(

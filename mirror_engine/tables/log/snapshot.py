@@ -130,7 +130,7 @@ class DataFile:
 
 
 _FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", "changeDataFeed", "deletionVectors", "v2Checkpoint"})
-_PLAIN_WRITER, _LISTED_WRITER = 2, 7  # protocol versions without features, and with a list of them
+_PLAIN_WRITER, LISTED_WRITER = 2, 7  # protocol versions without features, and with a list of them
 _ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
 
 
@@ -214,7 +214,7 @@ class DeltaLog:
         protocol = self.table.protocol()
         writer = protocol.min_writer_version
         is_known = writer <= _PLAIN_WRITER or (
-            writer == _LISTED_WRITER and set(protocol.writer_features or ()) <= _FEATURES
+            writer == LISTED_WRITER and set(protocol.writer_features or ()) <= _FEATURES
         )
         is_plain = not schema.partition_columns and not needs_mapping(schema)
         return is_known and is_plain and not any(field["metadata"] for field in self.fields.values())
@@ -279,7 +279,8 @@ class KeptLogs:
 
     def take(self, folder: TablePath) -> DeltaLog | None:
         """A table's log at its newest version, as `open_log` gives it."""
-        log, known = self._pop(folder) or (None, "")
+        with self._lock:
+            log, known = self._logs.pop(str(folder), (None, ""))
         if log and not (isinstance(folder, StorePath) and time.monotonic() - log.opened >= _KEPT_SECONDS):
             with contextlib.suppress(TransientError), reading_log(folder):
                 found = [of_commit for _, of_commit in commits_from(folder, log.version)]
@@ -298,14 +299,6 @@ class KeptLogs:
                     self._logs[str(log.folder)] = log, newest
                     while len(self._logs) > _KEPT_LOGS:
                         del self._logs[next(iter(self._logs))]
-
-    def forget(self, folder: TablePath) -> None:
-        """Close the log of a table that was dropped."""
-        self._pop(folder)
-
-    def _pop(self, folder: TablePath) -> tuple[DeltaLog, str] | None:
-        with self._lock:
-            return self._logs.pop(str(folder), None)
 
 
 def _as_of_now(folder: TablePath) -> TablePath:

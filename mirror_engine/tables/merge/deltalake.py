@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _FEATURES = {"appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors"}
 _FEATURES |= {"generatedColumns", "invariants", "timestampNtz", "v2Checkpoint", "variantType"}
-_LISTED_WRITER = 7  # the protocol version with a list of features
 _MISREAD = frozenset("%\\[]?*#")  # in a folder's path
 _TARGET_BYTES = 128 * 1024 * 1024
 _EXACT_DIGITS = 15
@@ -124,8 +123,7 @@ def _check_mergeable(table: str, log: DeltaLog) -> None:
         CommitFailed: with the feature's name, and help.
     """
     protocol = log.table.protocol()
-    listed = set(protocol.writer_features or ()) if protocol.min_writer_version >= _LISTED_WRITER else set()
-    if unknown := sorted(listed - _FEATURES):
+    if unknown := sorted({*(protocol.writer_features or ())} - _FEATURES):
         raise CommitFailed(f"{table}: deltalake cannot write tables with {', '.join(unknown)}", _SPARK_HELP)
     if log.configuration.get("delta.appendOnly") == "true":
         raise CommitFailed(f"{table}: the table is append-only", "Unset delta.appendOnly.")
