@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
 from mirror_engine.storage.base import REQUESTS
-from mirror_engine.tables.log.record import commit_file, commits_from
+from mirror_engine.tables.log.record import commit_file, commits_from, last_checkpoint
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath, table_path
 
 if TYPE_CHECKING:
@@ -73,15 +73,15 @@ class TablesFolder:
         folder, found = self.path(table), hashlib.blake2b(digest_size=12)
         if isinstance(folder, StorePath):
             return ""
-        log, checkpoint = f"{folder}/{LOG_FOLDER}", -1
+        log = f"{folder}/{LOG_FOLDER}"
         try:
-            with suppress(FileNotFoundError), open(f"{log}/{HINT}", "rb") as hint:  # noqa: PTH123 - of many tables
-                checkpoint = json.loads(hint.read())["version"]
-                _add_stamp(found, log, HINT, f"{checkpoint:020}.checkpoint.parquet")
+            checkpoint, names = last_checkpoint(folder)
             with suppress(FileNotFoundError):
-                for version in itertools.count(checkpoint + 1):
+                _add_stamp(found, log, HINT, *names)
+            with suppress(FileNotFoundError):
+                for version in itertools.count(checkpoint + 1 if names else 0):
                     _add_stamp(found, log, f"{version:020}.json")
-        except (OSError, ValueError, TypeError, KeyError):
+        except OSError:
             return ""
         return found.hexdigest()
 
@@ -233,12 +233,9 @@ def is_table(folder: TablePath) -> bool:
     try:
         log = folder / LOG_FOLDER
         if not isinstance(log, StorePath):
-            if commit_file(folder, 0).exists():  # else it was cleaned up, or there is none
+            # else it was cleaned up, or there is none
+            if commit_file(folder, 0).exists() or any((log / name).exists() for name in last_checkpoint(folder)[1]):
                 return True
-            with suppress(OSError, ValueError, TypeError, KeyError):
-                checkpoint = json.loads((log / HINT).read_bytes())["version"]
-                if (log / f"{checkpoint:020}.checkpoint.parquet").exists():
-                    return True
             with os.scandir(log) as entries:  # read as far as needed
                 return any(_COMMIT_OR_CHECKPOINT.fullmatch(entry.name) for entry in entries)
         first = list(itertools.islice(log.rglob("*"), _LISTED))
