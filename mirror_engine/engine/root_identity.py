@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mirror_engine.engine.ledger import ROOT_IDENTITY
 from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.storage.base import NO_IDENTITY
-from mirror_engine.tables.reading.request import digest
+from mirror_engine.storage.base import NO_IDENTITY, digest
 
 if TYPE_CHECKING:
     from mirror_engine.engine.context import EngineContext

@@ -6,6 +6,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
+from hashlib import blake2b
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, TypeVar
 
 from mirror_engine.errors import StorageUnavailable
@@ -22,6 +23,7 @@ R = TypeVar("R")
 
 REQUESTS = 16  # to a store, at once: enough to hide 20 ms a request behind the work of one core
 PAGE = 1000  # entries that a store lists by one request: S3's, the smallest
+_BLOCK_BYTES = 1 << 20
 NO_IDENTITY = "-"  # of a folder in a store without folders, S3 or GCS: nothing follows from it
 
 
@@ -154,6 +156,15 @@ def look_again(storage: Storage, path: str, listed: Entry, *, was_read: bool = T
     """
     found = listed if was_read and storage.is_store else storage.stat(path)
     return found if found and found.kind is Kind.FILE and found.identity == listed.identity else None
+
+
+def digest(handle: BinaryIO) -> str:
+    """The digest of all bytes: BLAKE2b, 128 bits, hex."""
+    handle.seek(0)
+    hasher = blake2b(digest_size=16)
+    while block := handle.read(_BLOCK_BYTES):
+        hasher.update(block)
+    return hasher.hexdigest()
 
 
 def changed_file(storage: Storage, folder: str, files: Sequence[LandedFile], listed: int) -> LandedFile | None:

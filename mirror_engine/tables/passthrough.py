@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from mirror_engine.errors import ConcurrentModification
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.diagnostics import RejectedFile
+from mirror_engine.storage.base import digest
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.log.snapshot import needs_mapping, scan
@@ -36,7 +37,7 @@ from mirror_engine.tables.reading.parquet import (
     parquet_type,
 )
 from mirror_engine.tables.reading.reader import file_contract, read_file
-from mirror_engine.tables.reading.request import digest, listed_now, open_listed
+from mirror_engine.tables.reading.request import listed_now, open_listed
 from mirror_engine.tables.reading.row_rules import IngestedRows
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 

@@ -21,10 +21,10 @@ from mirror_engine.landing_zone.schema import (
     merge,
     mixed_times,
 )
-from mirror_engine.storage.base import at_once
+from mirror_engine.storage.base import at_once, digest
 from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
-from mirror_engine.tables.reading.request import ReadRequest, digest, listed_now, open_listed
+from mirror_engine.tables.reading.request import ReadRequest, listed_now, open_listed
 from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows
 from mirror_engine.tables.reading.text import TextChangeFile
 

@@ -6,7 +6,6 @@ Imports no Arrow: a start that reads no rows goes without.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from mirror_engine.errors import ConcurrentModification
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import FileRows
-
-_BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -76,15 +73,6 @@ def listed_now(storage: Storage, request: ReadRequest, *, was_read: bool = True)
     if entry is None:
         raise ConcurrentModification(f"{request.path}: replaced or removed since it was listed")
     return replace(request.file, size=entry.size, modified_ns=entry.modified_ns)
-
-
-def digest(handle: BinaryIO) -> str:
-    """The digest of all bytes: BLAKE2b, 128 bits, hex."""
-    handle.seek(0)
-    hasher = blake2b(digest_size=16)
-    while block := handle.read(_BLOCK_BYTES):
-        hasher.update(block)
-    return hasher.hexdigest()
 
 
 class OrderedReader(Protocol):
