@@ -8,7 +8,6 @@ import uuid
 from collections import deque
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,13 +36,13 @@ from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, tally
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Strategy
-from mirror_engine.landing_zone.progress import Applied, AppliedFile, Mark, Progress, Rejection
+from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress, Rejection
 from mirror_engine.storage.base import changed_file
 from mirror_engine.tables.base import BatchRecord, ReadContext
 from mirror_engine.tables.reading.request import LandedFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.janitor import Janitor
@@ -88,24 +87,6 @@ def advance(known: Progress, batch: ChangeBatch, now: float) -> Progress:
         bytes_processed=known.bytes_processed + sum(file.byte_count for file in batch.files),
         last_commit_at=now,
     )
-
-
-def applied_by(batch: ChangeBatch, marks: Mapping[str, Mark]) -> Applied:
-    """Return what a batch applies; `marks` are those before it. Version and method are those of its commit."""
-    files = {
-        file.path: AppliedFile(
-            file.landed.etag,
-            file.digest,
-            -1,
-            file.row_count,
-            file.landed.modified_ns,
-            "",
-            file.passthrough_skipped_because,
-        )
-        for file in batch.files
-    }
-    in_order = batch.metadata.strategy is Strategy.SEQUENTIAL  # LZ-3.2, LZ-3.15
-    return Applied(files, marks_after(marks, files, in_order=in_order))
 
 
 def drop_table(context: EngineContext, table: TableName, reason: Diagnostic) -> None:
@@ -319,13 +300,12 @@ class Replayer:
             external_change_version=meanwhile,
             diagnostics=tally(progress.diagnostics, diagnostics),
         )
-        made = partial(replace, version=outcome.version, applied_by=outcome.applied_by)
-        files = {path: made(file) for path, file in applied.files.items()}
-        ledger.record(task.table, progress, replace(applied, files=files))
+        applied = applied.with_each(version=outcome.version, applied_by=outcome.applied_by)
+        ledger.record(task.table, progress, applied)
         for diagnostic in diagnostics:
             self._context.emit(DiagnosticRaised(task.table, diagnostic))
         rows = sum(file.row_count for file in batch.files)
-        committed = BatchCommitted(task.table, outcome.version, tuple(files), rows, time.monotonic() - started)
+        committed = BatchCommitted(task.table, outcome.version, tuple(applied.files), rows, time.monotonic() - started)
         self._context.emit(committed)
         return committed
 
@@ -339,7 +319,21 @@ class Replayer:
             self._context.emit(DiagnosticRaised(task.table, diagnostic))
 
     def _applied_by(self, table: TableName, batch: ChangeBatch) -> Applied:
-        return applied_by(batch, self._context.ledger.marks(table, {file.landed.partition for file in batch.files}))
+        """Return what a batch applies; version and method are known once it is committed."""
+        marks = self._context.ledger.marks(table, {file.landed.partition for file in batch.files})
+        files = {
+            read.path: AppliedFile(
+                read.landed.etag,
+                read.digest,
+                version=-1,
+                rows=read.row_count,
+                modified_ns=read.landed.modified_ns,
+                passthrough_skipped_because=read.passthrough_skipped_because,
+            )
+            for read in batch.files
+        }
+        in_order = batch.metadata.strategy is Strategy.SEQUENTIAL  # LZ-3.2, LZ-3.15
+        return Applied(files, marks_after(marks, files, in_order=in_order))
 
     def _with_noted(self, table: TableName, applied: Applied) -> Applied:
         """Add to a first commit the files that came before there was a table (LZ-5.13)."""

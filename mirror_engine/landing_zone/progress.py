@@ -100,6 +100,10 @@ class Applied:
     marks: Mapping[str, Mark] = field(default_factory=dict)
     segments: tuple[Segment, ...] = ()  # in a segment: those before it
 
+    def with_each(self, **facts: Any) -> Applied:  # noqa: ANN401 - fields of `AppliedFile`
+        """Return the same, each file with these facts."""
+        return replace(self, files={path: replace(file, **facts) for path, file in self.files.items()})
+
 
 @dataclass(frozen=True)
 class Rejection:

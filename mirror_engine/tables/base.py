@@ -341,5 +341,4 @@ class HistoryEntry:
 
 def with_applied_by(record: BatchRecord, applied_by: str) -> BatchRecord:
     """The record with how its files are applied."""
-    files = {path: replace(file, applied_by=applied_by) for path, file in record.applied.files.items()}
-    return replace(record, applied=replace(record.applied, files=files))
+    return replace(record, applied=record.applied.with_each(applied_by=applied_by))

@@ -10,7 +10,7 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,17 +83,12 @@ def applied_by_commits(
     versions = range(newest, after, -1) if not parts else range(0)
     for version, made in zip(versions, records_of(versions), strict=True):
         if made and made.progress.generation == record.progress.generation:  # whatever the mirror is called
-            parts.append(made.earlier or _with_version(made.applied, version))
+            parts.append(made.earlier or made.applied.with_each(version=version))  # a commit does not know its own
             if made.earlier:  # it says what all before it did
                 break
     # a segment knows etags better that changed with ROOT's place
     files = {path: file for part in parts[::-1] for path, file in part.files.items() if file.version > after}
     return Applied(files, {place: mark for part in parts[::-1] for place, mark in part.marks.items()})
-
-
-def _with_version(applied: Applied, version: int) -> Applied:
-    """What a commit of this version has applied: it does not know its version itself."""
-    return replace(applied, files={path: replace(file, version=version) for path, file in applied.files.items()})
 
 
 def read_records(folder: TablePath, versions: range) -> Iterator[BatchRecord | None]:
