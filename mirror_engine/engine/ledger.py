@@ -56,8 +56,7 @@ CREATE TABLE IF NOT EXISTS archived (
 CREATE INDEX IF NOT EXISTS archived_time ON archived (table_id, ready_at);
 """
 _AMONG = " AND {} IN (SELECT value FROM json_each(?))"
-_OF_A_TABLE = ("applied", "marks", "pending")
-_OF_ITS_ARCHIVE = ("archives", "archived")
+_OF_A_TABLE = ("applied", "marks", "pending", "archives", "archived")
 
 
 class Ledger:
@@ -249,7 +248,7 @@ class Ledger:
                     table_id = connection.execute("INSERT INTO tables VALUES (NULL, ?, ?, ?)", row).lastrowid or 0
                 connection.execute("UPDATE tables SET progress = ? WHERE id = ?", (head, table_id))
                 if before and before.generation != progress.generation:
-                    _delete(connection, table_id, (*_OF_A_TABLE, *_OF_ITS_ARCHIVE))
+                    _delete(connection, table_id, _OF_A_TABLE)
                 elif is_whole:
                     _delete(connection, table_id, ("applied", "marks"))
                 _write(connection, table_id, progress.delta_version, applied, pending)
@@ -265,7 +264,7 @@ class Ledger:
         with self._lock:
             if table in self._known:
                 with self._transaction() as connection:
-                    _delete(connection, self._ids[table], (*_OF_A_TABLE, *_OF_ITS_ARCHIVE))
+                    _delete(connection, self._ids[table], _OF_A_TABLE)
                     connection.execute("DELETE FROM tables WHERE id = ?", (self._ids[table],))
                 del self._known[table], self._ids[table]
 
