@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 32  # characters of text that statistics hold
 _LIFTS = ("\ufffd", "\U0010ffff")  # one of them, put after cut text, makes it the higher one
-_EXACT_DIGITS = 15  # so many survive Kernel's reading of a JSON number
+EXACT_DIGITS = 15  # so many survive Kernel's reading of a JSON number
 _DAY_MS = 86_400_000
 
 Json = dict[str, Any]
@@ -102,7 +102,7 @@ def _day(days: int) -> str | None:
 
 
 def _exact(number: Decimal) -> float | None:
-    return float(number) if len(number.as_tuple().digits) <= _EXACT_DIGITS else None
+    return float(number) if len(number.as_tuple().digits) <= EXACT_DIGITS else None
 
 
 def _moment(microseconds: int, zone: str) -> str | None:

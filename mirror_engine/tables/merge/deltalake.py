@@ -24,6 +24,7 @@ from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, merge_schema
 from mirror_engine.tables.log.commit import commit_batch, commit_properties, committing, meaning
 from mirror_engine.tables.log.snapshot import read_footer
+from mirror_engine.tables.log.statistics import EXACT_DIGITS
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE
 from mirror_engine.tables.writer import LocalDeltaWriter, record_again
 
@@ -40,7 +41,6 @@ _FEATURES = {"appendOnly", "changeDataFeed", "checkConstraints", "columnMapping"
 _FEATURES |= {"generatedColumns", "invariants", "timestampNtz", "v2Checkpoint", "variantType"}
 _MISREAD = frozenset("%\\[]?*#")  # in a folder's path
 _TARGET_BYTES = 128 * 1024 * 1024
-_EXACT_DIGITS = 15
 _NAN = "cast('NaN' as double)"
 _SPARK_HELP = "Use the Spark engine for this table: pip install 'mirror-engine[spark]'."
 
@@ -178,6 +178,6 @@ def _writer_properties(log: DeltaLog) -> WriterProperties:
     misleading = [
         name
         for name, kind in kinds.items()
-        if pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.precision > _EXACT_DIGITS)
+        if pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.precision > EXACT_DIGITS)
     ]
     return WriterProperties(column_properties={names[name]: none for name in misleading})
