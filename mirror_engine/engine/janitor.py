@@ -85,13 +85,13 @@ class Janitor:
             if name not in names:
                 self._cleaned.pop(name, None)
 
-    def clean(self, zone: str, listing: TableListing, progress: Progress, known: FolderProgress) -> int:
-        """Archive applied files, and delete expired ones from the archive; returns how many were archived.
+    def clean(self, zone: str, listing: TableListing, progress: Progress, known: FolderProgress) -> None:
+        """Archive applied files, and delete expired ones from the archive.
 
         `known` is what is known of the listed files. After a `StorageUnavailable` the next call does the rest.
         """
         if self.config.cleanup == "off":
-            return 0
+            return
         name, folder, now = listing.name, f"{zone}/{listing.name.folder}", self.clock()
         table = self._cleaned.setdefault(name, _Cleaned())
         (first, last), expired_at = _WAYS[self.config.cleanup], now - self.config.delete_processed_after_seconds
@@ -105,7 +105,6 @@ class Janitor:
             archives = [self.storage.stat(f"{folder}/{archive}") for archive in {first, last}]
             table.is_unusable = any(entry and entry.kind is not Kind.FOLDER for entry in archives)
             table.looked_at = now
-        count = 0
         if not table.is_unusable:
             if is_sweep:
                 self._compare(name, folder, last)
@@ -113,7 +112,7 @@ class Janitor:
                 before = [(f"{first}/{path}", f"{last}/{path}", None) for path in self._listed(f"{folder}/{first}", "")]
                 self._move(name, folder, before, is_ready=True)
             moves = [(file.path, f"{first}/{file.path}", entry_of(file)) for file in applied]
-            count = self._move(name, folder, moves, is_ready=first == last)
+            self._move(name, folder, moves, is_ready=first == last)
             expired = self.ledger.archived(name, before=expired_at)
             self._each(expired, lambda path: self.storage.delete(f"{folder}/{path}"))
             self.ledger.archive(name, {}, expired)
@@ -123,7 +122,6 @@ class Janitor:
         due = [self.ledger.archive_times(name)[0] + now - expired_at]
         table.due_at = min([*due, now + SECONDS_BETWEEN_SWEEPS] if table.is_stale or first != last else due)
         table.listing, table.progress = listing, progress
-        return count
 
     def _is_sweep_due(self, name: TableName, now: float, *, is_stale: bool) -> bool:
         """Whether to list the archive: where it is not known, or files come and go in it; a long one once an hour."""
@@ -135,22 +133,19 @@ class Janitor:
 
     def _move(
         self, name: TableName, folder: str, moves: Sequence[tuple[str, str, Entry | None]], *, is_ready: bool
-    ) -> int:
-        """Move files of a table folder unless they were replaced meanwhile (LZ-8.5); returns how many were moved.
+    ) -> None:
+        """Move files of a table folder unless they were replaced meanwhile (LZ-8.5).
 
         Where their time begins (`is_ready`), it is noted before the move, so that each archived file has one. It is
         never before the time of an earlier file: the clock may have been set back.
         """
-        left = dict.fromkeys((target for _, target, _ in moves), max(self.clock(), self.ledger.archive_times(name)[1]))
+        since = max(self.clock(), self.ledger.archive_times(name)[1])
         if is_ready:
-            self.ledger.archive(name, left)
+            self.ledger.archive(name, {target: since for _, target, _ in moves})
         places = [(f"{folder}/{source}", f"{folder}/{target}", only) for source, target, only in moves]
         are_moved = self._each(places, lambda each: self.storage.move(*each))
-        for (_, target, _), is_moved in zip(moves, are_moved, strict=True):
-            if is_moved:
-                del left[target]
+        left = (target for (_, target, _), is_moved in zip(moves, are_moved, strict=True) if not is_moved)
         self.ledger.archive(name, {}, left)
-        return len(moves) - len(left)
 
     def _each(self, files: Iterable[T], change: Callable[[T], R]) -> list[R]:
         """Move or delete files, each after a check of the lock."""

@@ -61,7 +61,8 @@ class Zone:
     def clean(self, *applied):
         listing = self.listing()
         known = known_of(file for file in listing.files if file.path in applied)
-        return self.janitor.clean(ZONE, listing, Progress("g", "f"), known)
+        self.janitor.clean(ZONE, listing, Progress("g", "f"), known)
+        return len(listing.files) - len(self.listing().files)
 
     def names(self, folder):
         return [entry.name for entry in self.storage.list(folder) or ()]
