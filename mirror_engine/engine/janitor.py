@@ -90,8 +90,6 @@ class Janitor:
 
         `known` is what is known of the listed files. After a `StorageUnavailable` the next call does the rest.
         """
-        if self.config.cleanup == "off":
-            return
         name, folder, now = listing.name, f"{zone}/{listing.name.folder}", self.clock()
         table = self._cleaned.setdefault(name, _Cleaned())
         (first, last), expired_at = _WAYS[self.config.cleanup], now - self.config.delete_processed_after_seconds
