@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import REQUESTS
-from mirror_engine.tables.log.table_path import LOG_FOLDER
+from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each
 
 if TYPE_CHECKING:
     from mirror_engine.tables.log.snapshot import DeltaLog
@@ -42,12 +40,13 @@ def clean_up_log(log: DeltaLog, keep: int) -> None:
     if interval is None:
         return
     oldest = time.time() - int(interval[1]) * _SECONDS[interval[2]]
-    with suppress(OSError, StorageUnavailable), ThreadPoolExecutor(REQUESTS) as pool:
+    with suppress(OSError, StorageUnavailable):
         files: list[TablePath] = [*(log.folder / LOG_FOLDER).iterdir()]
         checkpoints = (file for file in files if _WHOLE_CHECKPOINT.fullmatch(file.name))
         first = max((int(file.name[:20]) for file in checkpoints if file.stat().st_mtime_ns / 1e9 < oldest), default=0)
         versions = ((file, _OF_A_VERSION.fullmatch(file.name)) for file in files)
-        list(pool.map(_delete, [file for file, found in versions if found and int(found[1]) < min(first, keep)]))
+        old = [file for file, found in versions if found and int(found[1]) < min(first, keep)]
+        list(for_each(log.folder, _delete, old))
 
 
 def _delete(file: TablePath) -> None:

@@ -280,7 +280,7 @@ def newest_commit(folder: TablePath) -> int:
 
 def last_checkpoint(folder: TablePath) -> tuple[int, Sequence[str]]:
     """The version of the newest checkpoint, as the log hints at it, and its files' names; 0 and none without a hint."""
-    with suppress(FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    with suppress(FileNotFoundError, OverflowError, *_NO_RECORD):
         hint = json.loads((folder / LOG_FOLDER / HINT).read_bytes())
         version, parts = int(hint["version"]), int(hint.get("parts") or 0)
         if parts:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -17,10 +16,9 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, typed
-from mirror_engine.storage.base import REQUESTS
 from mirror_engine.tables.log.durability import sync_folder
 from mirror_engine.tables.log.record import FORMAT, from_metadata, read_commit
-from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, create_file
+from mirror_engine.tables.log.table_path import LOG_FOLDER, create_file, for_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,8 +95,7 @@ def read_records(folder: TablePath, versions: range) -> Iterator[BatchRecord | N
     Raises:
         TableDamaged: a commit is missing.
     """
-    with ThreadPoolExecutor(REQUESTS) as pool:
-        yield from (pool.map if isinstance(folder, StorePath) else map)(partial(_record_of, folder), versions)
+    return for_each(folder, partial(_record_of, folder), versions)
 
 
 def _record_of(folder: TablePath, version: int) -> BatchRecord | None:

@@ -12,7 +12,6 @@ import json
 import re
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,6 @@ from mirror_engine.errors import (
     is_panic,
 )
 from mirror_engine.landing_zone.schema import Column, TableSchema
-from mirror_engine.storage.base import REQUESTS
 from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_schema
 from mirror_engine.tables.base import TableSnapshot
@@ -45,12 +43,13 @@ from mirror_engine.tables.log.record import (
     from_metadata,
     history_entry,
     is_ours,
+    last_checkpoint,
     newest_commit,
     read_commit,
     stamp,
 )
 from mirror_engine.tables.log.statistics import may_hold
-from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, parquet_source
+from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, for_each, parquet_source
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, is_table, plain_folder
 
 if TYPE_CHECKING:
@@ -94,10 +93,9 @@ def damaged(folder: TablePath, words: str) -> TableDamaged:
 
 def _checkpoint_fault(folder: TablePath, names: Sequence[str], checkpoints: Collection[int]) -> str:
     log, newest = folder / LOG_FOLDER, max(checkpoints, default=None)
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        hinted = int(json.loads((log / "_last_checkpoint").read_bytes())["version"])
-        if hinted not in checkpoints:
-            return f"checkpoint {hinted} of its Delta log is missing"
+    hinted, files = last_checkpoint(folder)
+    if files and hinted not in checkpoints:
+        return f"checkpoint {hinted} of its Delta log is missing"
     for name in names:
         if (found := _CHECKPOINT.fullmatch(name)) and int(found[1]) == newest:
             content = (log / name).read_bytes()
@@ -451,16 +449,9 @@ def history(folder: TablePath, limit: int | None, until: int | None = None) -> S
             return (history_entry(version, read_commit(folder, version).information),)
         return ()
 
-    entries: list[HistoryEntry] = []
-    with reading_log(folder), ThreadPoolExecutor(REQUESTS) as pool:
-        run = pool.map if isinstance(folder, StorePath) else map
+    with reading_log(folder):
         versions = range(newest_commit(folder) if until is None else until, -1, -1)[:limit]
-        for first in range(0, len(versions), REQUESTS):
-            found = list(itertools.takewhile(bool, run(read, versions[first : first + REQUESTS])))
-            entries += itertools.chain.from_iterable(found)
-            if len(found) < REQUESTS:
-                break
-    return entries
+        return [*itertools.chain.from_iterable(itertools.takewhile(bool, for_each(folder, read, versions)))]
 
 
 def latest_external_change(folder: TablePath, since: int, until: int | None = None) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, cast
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import REQUESTS
+from mirror_engine.storage.base import at_once
 from mirror_engine.storage.remote import RangedReader
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import hadoop_url, object_store, open_storage
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.base import R, Storage, T
     from mirror_engine.storage.listing import StoreStorage
     from mirror_engine.storage.store_url import Place
 
@@ -194,13 +193,17 @@ def table_path(place: Place) -> TablePath:
     return place.absolute()
 
 
+def for_each(folder: TablePath, call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Call for each item and yield the results in order; in a store several calls run at once (`at_once`)."""
+    return at_once(folder.storage, call, items) if isinstance(folder, StorePath) else map(call, items)
+
+
 def remove_folder(folder: StorePath) -> None:
     """Delete all in a folder: by one request where a store has folders."""
     if folder.url.scheme == "abfss":
         folder.unlink()
     else:
-        with ThreadPoolExecutor(REQUESTS) as pool:
-            list(pool.map(StorePath.unlink, folder.rglob("*")))
+        list(for_each(folder, StorePath.unlink, folder.rglob("*")))
 
 
 _opened = cache(table_path)

@@ -14,16 +14,14 @@ import shutil
 import tempfile
 import threading
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
-from mirror_engine.storage.base import REQUESTS
 from mirror_engine.tables.log.record import commit_file, commits_from, last_checkpoint
-from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath, table_path
+from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath, for_each, table_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -56,9 +54,8 @@ class TablesFolder:
     def tables(self) -> Sequence[str]:
         """Every folder that holds a Delta log, or one that cannot be looked into; here or one level down, sorted."""
         folders: list[TablePath] = [folder for pattern in ("*/", "*/*/") for folder in self._root.glob(pattern)]
-        with ThreadPoolExecutor(REQUESTS) as pool:
-            are_tables = (pool.map if isinstance(self._root, StorePath) else map)(_may_be_table, folders)
-            found = [folder for folder, is_table in zip(folders, are_tables, strict=True) if is_table]
+        are_tables = for_each(self._root, _may_be_table, folders)
+        found = [folder for folder, is_table in zip(folders, are_tables, strict=True) if is_table]
         return sorted("/".join(folder.parts[len(self._root.parts) :]) for folder in found)
 
     def log_stamp(self, table: str, since: int) -> str:
@@ -171,8 +168,7 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
         file.remove()
 
     first = [file for file in files if file not in final]
-    with ThreadPoolExecutor(REQUESTS) as pool:
-        list(pool.map(remove, sorted(first, key=lambda file: (file in in_log, file.name))))
+    list(for_each(folder, remove, sorted(first, key=lambda file: (file in in_log, file.name))))
     for file in final:
         remove(file)
     if folder.url.scheme == "abfss":

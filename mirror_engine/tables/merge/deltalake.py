@@ -25,6 +25,7 @@ from mirror_engine.tables.changes.staged import ROLE, merge_schema
 from mirror_engine.tables.log.commit import commit_batch, commit_properties, committing, meaning
 from mirror_engine.tables.log.snapshot import read_footer
 from mirror_engine.tables.log.statistics import EXACT_DIGITS
+from mirror_engine.tables.log.table_path import for_each
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE
 from mirror_engine.tables.writer import LocalDeltaWriter, record_again
 
@@ -97,9 +98,7 @@ class DeltalakeWriter(LocalDeltaWriter):
             # with what no commit names; that holds deletion vectors, too, which are in use
             found = handle.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)
             data_files = [path for path in found if path.endswith(".parquet") and not path.startswith("_change_data/")]
-            with ThreadPoolExecutor(REQUESTS) as pool:
-                list(pool.map(lambda path: (log.folder / path).unlink(missing_ok=True), data_files))
-            return data_files
+            return list(for_each(log.folder, lambda path: (log.folder / path).unlink(missing_ok=True), data_files))
 
         try:
             yield compact, vacuum

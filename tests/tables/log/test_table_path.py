@@ -247,8 +247,7 @@ def log_of(disk, *, checkpoint):
 
 @pytest.fixture
 def in_order(monkeypatch):
-    for module in (tables_folder, table_path):
-        monkeypatch.setattr(module, "REQUESTS", 1)
+    monkeypatch.setattr("mirror_engine.storage.base.REQUESTS", 1)
 
 
 @pytest.mark.usefixtures("in_order")
