@@ -44,8 +44,7 @@ def recover(context: EngineContext, but: Collection[str] = ()) -> DeltaFolders:
 
 def unchanged_logs(context: EngineContext) -> set[str]:
     """Return the Delta folders whose newest commit is the one noted by `note_logs`."""
-    known = context.ledger.tables()
-    stamps = zip(known, _stamps(context, known), strict=True)
+    stamps = _stamps(context)
     return {context.delta_folder(table) for table, stamp in stamps if stamp and stamp == _noted(context, table).stamp}
 
 
@@ -87,9 +86,8 @@ def note_logs(context: EngineContext) -> None:
 
     Raises nothing.
     """
-    known = context.ledger.tables()
     with suppress(TransientError):
-        for table, stamp in zip(known, _stamps(context, known), strict=True):
+        for table, stamp in _stamps(context):
             if stamp and stamp != _noted(context, table).stamp:
                 folder = context.delta_folder(table)
                 files = context.writer.needed_stamp(folder)  # before its rows: a commit that comes between is noticed
@@ -103,15 +101,15 @@ def _noted(context: EngineContext, table: TableName) -> _Noted:
     return _Noted(*context.ledger.get_property(f"log {context.delta_folder(table)}").rsplit(" ", 2))
 
 
-def _stamps(context: EngineContext, known: Mapping[TableName, Progress]) -> Iterator[str]:
-    """Yield what is to be noted of each table's newest commit; `""` without a Delta table."""
+def _stamps(context: EngineContext) -> Iterator[tuple[TableName, str]]:
+    """Yield what is to be noted of the newest commit of each table; `""` where it cannot be told."""
+    known = {table: progress for table, progress in context.ledger.tables().items() if progress.has_table}
 
     def stamp(table: TableName) -> str:
-        folder, progress = context.delta_folder(table), known[table]
-        commit = context.writer.log_stamp(folder, progress.delta_version) if progress.has_table else ""
-        return f"{progress.generation} {progress.batch} {commit}" if commit else ""
+        commit = context.writer.log_stamp(context.delta_folder(table), known[table].delta_version)
+        return f"{known[table].generation} {known[table].batch} {commit}" if commit else ""
 
-    return at_once(context.storage, stamp, known)
+    return zip(known, at_once(context.storage, stamp, known), strict=True)
 
 
 def rescan(context: EngineContext, found: DeltaFolders, in_progress: Iterable[TableName] = ()) -> DeltaFolders:
