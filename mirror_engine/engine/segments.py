@@ -35,7 +35,7 @@ def up_to_date(
     if not known.has_table:
         return ()
     kept = list(known.segments or ())
-    until = kept[-1].until if kept else -1
+    until = known.covered
     if known.segments is not None and known.delta_version - until < COMMITS_PER_SEGMENT:
         return known.segments
     ledger, now, listed = context.ledger, context.clock(), {file.path for file in listing.files} if listing else set()

@@ -163,6 +163,11 @@ class Progress:
         """Whether anything has been committed."""
         return self.delta_version >= 0
 
+    @property
+    def covered(self) -> int:
+        """The Delta version up to which its segments say what was applied; -1 without one."""
+        return self.segments[-1].until if self.segments else -1
+
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {

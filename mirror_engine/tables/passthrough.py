@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import ChangeBatch, FileRows
     from mirror_engine.tables.log.snapshot import DeltaLog
-    from mirror_engine.tables.merge.keys_only import Hashes
     from mirror_engine.tables.reading.request import ReadRequest
     from mirror_engine.tables.reading.row_rules import FileContract
 
@@ -311,11 +310,7 @@ def count_duplicates(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCou
     effects = index.add(runs)
     if log is not None and set(keys) <= set(log.schema.names):
         bounds = bounds_of(pa.concat_tables(extremes, promote_options="default"))
-        held = index.common(_keys(rows) for rows in scan(log, keys, bounds))
+        hashes = (key_hashes(rows.columns) for rows in scan(log, keys, bounds))
+        held = index.common(each[whole] for each, whole in hashes)
         effects = KeyIndex(held).add(runs) if len(held) else effects
     return tuple(MatchCounts(found.duplicate_inserts) for found in effects)
-
-
-def _keys(rows: pa.RecordBatch) -> Hashes:
-    keys, whole = key_hashes(rows.columns)
-    return keys[whole]

@@ -141,7 +141,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             if made and (made.application, made.progress.batch, made.files) == wanted:
                 if log:
                     if is_checkpoint_due(log, version):
-                        clean_up_log(log, _first_needed(record))
+                        clean_up_log(log, record.progress.covered)
                     self._logs.keep(log)
                 return Outcome(version, matches, applied_by)
         # Delta ignores a transaction that it knows
@@ -232,7 +232,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         if record := log.newest_record()[0]:
             with suppress(TableDamaged):  # the ledger may still know what it says
                 sweep_segments(folder, record.progress.segments or (), retention_hours * 3600)
-            clean_up_log(log, _first_needed(record))
+            clean_up_log(log, record.progress.covered)
         return {"files_added": added, "files_removed": removed, "files_deleted": before - _count_parquet(folder)}
 
     def rows(
@@ -256,17 +256,10 @@ def record_again(log: DeltaLog) -> str:
     record, version, metadata = log.newest_record()
     if record is None:
         return ""
-    segments, earlier = record.progress.segments or (), None
+    earlier = None
     with suppress(TableDamaged):  # the ledger may still know
-        covered = segments[-1].until if segments else -1
-        earlier = applied_by_commits(record, version, covered, partial(read_records, log.folder))
+        earlier = applied_by_commits(record, version, record.progress.covered, partial(read_records, log.folder))
     return carried(metadata, version, earlier)
-
-
-def _first_needed(record: BatchRecord) -> int:
-    """The oldest commit that says what no segment of the newest record does (LZ-4.18)."""
-    segments = record.progress.segments
-    return segments[-1].until + 1 if segments else 0
 
 
 def _count_parquet(folder: TablePath) -> int:

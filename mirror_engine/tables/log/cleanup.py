@@ -30,11 +30,12 @@ def log_properties(retention_days: int) -> dict[str, str]:
     return {LOG_RETENTION: f"interval {retention_days} days", "delta.enableExpiredLogCleanup": "false"}
 
 
-def clean_up_log(log: DeltaLog, keep: int) -> None:
-    """Delete all before the newest checkpoint that is as old as the retention, but no commit from `keep` on.
+def clean_up_log(log: DeltaLog, covered: int) -> None:
+    """Delete all before the newest checkpoint that is as old as the retention, but no commit after `covered`.
 
-    What stays can be read back to the retention. A retention in other words than Delta's default ones, such as months,
-    keeps all. Raises nothing: what stays is deleted the next time.
+    No segment says what those have applied (LZ-4.18). What stays can be read back to the retention. A retention in
+    other words than Delta's default ones, such as months, keeps all. Raises nothing: what stays is deleted the next
+    time.
     """
     interval = _INTERVAL.fullmatch(log.configuration.get(LOG_RETENTION, "interval 30 days").lower())
     if interval is None:
@@ -45,7 +46,7 @@ def clean_up_log(log: DeltaLog, keep: int) -> None:
         checkpoints = (file for file in files if _WHOLE_CHECKPOINT.fullmatch(file.name))
         first = max((int(file.name[:20]) for file in checkpoints if file.stat().st_mtime_ns / 1e9 < oldest), default=0)
         versions = ((file, _OF_A_VERSION.fullmatch(file.name)) for file in files)
-        old = [file for file, found in versions if found and int(found[1]) < min(first, keep)]
+        old = [file for file, found in versions if found and int(found[1]) < min(first, covered + 1)]
         list(for_each(log.folder, _delete, old))
 
 

@@ -60,7 +60,7 @@ def applied_since(
     named = (snapshot.record.progress.segments or ())[-1:]
     newest = [segment_of(segment) for segment in named]
     older = newest[0].segments if newest else ()
-    covered = named[0].until if named else -1
+    covered = snapshot.record.progress.covered
     parts = [segment_of(segment) for segment in older if segment.until > version]
     parts += newest if covered > version else []
     newer = applied_by_commits(snapshot.record, snapshot.record_version, max(version, covered), records_of)
