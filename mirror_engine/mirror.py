@@ -23,10 +23,10 @@ from mirror_engine.engine.recovery import for_readers, intact_logs, note_logs, r
 from mirror_engine.errors import RootLocked, TransientError, UnknownTable, UsageError, foreseen
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES, ZONE
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.monitoring.fabric_files import MonitoringFiles, as_fabric_has_it, heartbeat, refuse_fabrics
 from mirror_engine.monitoring.status import mirror_status
-from mirror_engine.storage.base import Kind
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.roots import check_place, root_of, state_folder
 from mirror_engine.storage.store_url import parse_place

@@ -10,7 +10,8 @@ from itertools import count
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import Entry, Kind, no_file_path, parts_of
+from mirror_engine.landing_zone.listing import Entry, Kind
+from mirror_engine.storage.base import no_file_path, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -103,7 +104,7 @@ class MemoryStorage:
 
     def _new(self, name: str, kind: Kind, content: bytes = b"", modified_ns: int | None = None) -> Node:
         at = self._clock() if modified_ns is None else modified_ns
-        return Node(Entry(name, kind, len(content), at, f"{next(self._births)}"), content)
+        return Node(Entry(name, len(content), at, f"{next(self._births)}", kind=kind), content)
 
     def _is(self, parts: Sequence[str] | None, kind: Kind) -> bool:
         node = self._nodes.get(parts)
@@ -130,7 +131,7 @@ class MemoryStorage:
                 self._nodes[above] = self._new(above[-1], Kind.FOLDER)
         if self._is(parts, Kind.FOLDER):
             raise StorageUnavailable(f"{path}: a folder is there", "Remove that folder.")
-        self._nodes[parts] = replace(node, entry=replace(node.entry, name=parts[-1]))
+        self._nodes[parts] = replace(node, entry=replace(node.entry, path=parts[-1]))
 
 
 def read(storage, path):

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.events import Event
-    from mirror_engine.landing_zone.listing import LandedFile
+    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.tables.base import ReadContext, TableSnapshot
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import LandedFolder, OrderedReader
 
 
-def is_full(config: Config, count: int, size: int, following: LandedFile) -> bool:
+def is_full(config: Config, count: int, size: int, following: Entry) -> bool:
     """Whether a commit of so many files and bytes ends before the following file (LZ-4.16); one always fits."""
     return count > 0 and (count >= config.max_batch_files or size + following.size > config.max_batch_size)
 
@@ -54,7 +54,7 @@ class BatchReader:
         self._reasons: dict[TableName, tuple[ReadRequest, str]] = {}  # why not the file after the last batch
 
     def read(
-        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext, snapshot: TableSnapshot | None
+        self, folder: LandedFolder, files: Sequence[Entry], context: ReadContext, snapshot: TableSnapshot | None
     ) -> ChangeBatch:
         """Read the first files of those pending: their rows are applied, or they are added unchanged.
 
@@ -89,7 +89,7 @@ class BatchReader:
         found = tuple(diagnostic for rows in read for diagnostic in rows.diagnostics)
         return ChangeBatch(tuple(read), schema, tuple(keys), snapshot, folder.metadata, found, rejected)
 
-    def _run(self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext) -> Iterator[FileRows]:
+    def _run(self, folder: LandedFolder, files: Sequence[Entry], context: ReadContext) -> Iterator[FileRows]:
         found = self._verified(ReadRequest(folder, files[0], context))
         if isinstance(found, str):
             return self._applied(folder, files, context, found)
@@ -100,7 +100,7 @@ class BatchReader:
         known, reason = self._reasons.pop(request.folder.table, (None, ""))
         return reason if known == request or not self._passthrough else self._passthrough().read(request)
 
-    def _unchanged(self, folder: LandedFolder, files: Sequence[LandedFile], read: FileRows) -> Iterator[FileRows]:
+    def _unchanged(self, folder: LandedFolder, files: Sequence[Entry], read: FileRows) -> Iterator[FileRows]:
         """Yield files that are added unchanged; until they are committed, their copies are in the scratch folder."""
         yield read
         size = read.accounted_bytes
@@ -117,7 +117,7 @@ class BatchReader:
             yield read
 
     def _applied(
-        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext, reason: str
+        self, folder: LandedFolder, files: Sequence[Entry], context: ReadContext, reason: str
     ) -> Iterator[FileRows]:
         """Yield files whose rows are applied, up to one that may be added unchanged by its footer."""
         size = 0

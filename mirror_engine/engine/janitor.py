@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
 from mirror_engine.landing_zone.partitions import MAX_DEPTH
-from mirror_engine.storage.base import Kind, at_once, entry_of
+from mirror_engine.storage.base import at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.engine.ledger import Ledger
-    from mirror_engine.landing_zone.listing import LandedFile, TableListing
+    from mirror_engine.landing_zone.listing import Entry, TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import FolderProgress, Progress
-    from mirror_engine.storage.base import Entry, R, Storage, T
+    from mirror_engine.storage.base import R, Storage, T
 
 SECONDS_BETWEEN_SWEEPS = 3600.0
 MAX_LISTED = 100  # archived files that are listed whenever one is moved or expires; more of them once a sweep
@@ -109,7 +110,7 @@ class Janitor:
             if passes_on:  # what was in the first archive before goes on
                 before = [(f"{first}/{path}", f"{last}/{path}", None) for path in self._listed(f"{folder}/{first}", "")]
                 self._move(name, folder, before, is_ready=True)
-            moves = [(file.path, f"{first}/{file.path}", entry_of(file)) for file in applied]
+            moves = [(file.path, f"{first}/{file.path}", file) for file in applied]
             self._move(name, folder, moves, is_ready=first == last)
             expired = self.ledger.archived(name, before=expired_at)
             self._each(expired, lambda path: self.storage.delete(f"{folder}/{path}"))
@@ -201,7 +202,7 @@ class Janitor:
                 yield path
 
 
-def processed(listing: TableListing, known: FolderProgress) -> list[LandedFile]:
+def processed(listing: TableListing, known: FolderProgress) -> list[Entry]:
     """Applied files that are unchanged since, except the newest of each partition (LZ-8.1, LZ-8.5)."""
     metadata = listing.usable
 

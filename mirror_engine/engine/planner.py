@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.recovery import DeltaFolders
     from mirror_engine.landing_zone.detection import Detection
-    from mirror_engine.landing_zone.listing import LandedFile, ZoneListing
+    from mirror_engine.landing_zone.listing import Entry, ZoneListing
 
 REFUSED_COMMIT = "ME086"
 LOOK_SECONDS = 600.0  # in a store, where a look for commits of other programs is a request for each table
@@ -69,7 +69,7 @@ class RecordProgress:
 class ApplyBatch:
     """Apply change files, in order; the replayer divides them into commits."""
 
-    files: tuple[LandedFile, ...]
+    files: tuple[Entry, ...]
     metadata: Metadata
 
 

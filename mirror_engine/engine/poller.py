@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ from mirror_engine.landing_zone.detection import NESTED_TABLE, is_data, numbered
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import (
-    LandedFile,
+    Entry,
+    Kind,
     MetadataAbsent,
     MetadataListing,
     MetadataUnusable,
@@ -31,7 +32,7 @@ from mirror_engine.landing_zone.names import (
     schema_of,
 )
 from mirror_engine.landing_zone.partitions import MAX_DEPTH, parse_name
-from mirror_engine.storage.base import Entry, Kind, at_once, joined, look_again
+from mirror_engine.storage.base import at_once, joined, look_again
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,11 +45,6 @@ Listings = dict[str, "Sequence[Entry]"]  # a folder's entries, by its path from 
 
 MAX_SCANS = 3  # of a folder that changes while it is scanned
 _SIGNS_OF_A_TABLE = (METADATA_FILE, numbered_name(1), numbered_name(1, "csv"))
-
-
-def landed_file(path: str, entry: Entry) -> LandedFile:
-    """Return a listed file; `path` is from the table folder."""
-    return LandedFile(path, entry.size, entry.modified_ns, entry.identity, entry.replaced)
 
 
 def read_unchanged(storage: Storage, path: str, entry: Entry) -> bytes | None:
@@ -207,7 +203,7 @@ class Poller:
         entry = next((entry for entry in entries if entry.name == METADATA_FILE and entry.kind is Kind.FILE), None)
         if entry is None:
             return MetadataAbsent()
-        etag = landed_file(METADATA_FILE, entry).etag
+        etag = entry.etag
         known = self._scanned[name][1].metadata if name in self._scanned else MetadataAbsent()
         if not isinstance(known, MetadataAbsent) and known.etag == etag:
             return known
@@ -220,7 +216,7 @@ class Poller:
     def _listing(
         self, zone: str, name: TableName, identity: str, metadata: MetadataListing, listings: Listings
     ) -> TableListing:
-        files: list[LandedFile] = []
+        files: list[Entry] = []
         diagnostics: list[Diagnostic] = []
         for below, entries in listings.items():
             for entry in entries:
@@ -231,7 +227,7 @@ class Poller:
                     more = self._nested(zone, name, path) if code == "ME003" else {"first": entry.name[0]}
                     diagnostics.append(diagnose(code, place, strict=self._strict, **more))
                 elif entry.kind is Kind.FILE and path != METADATA_FILE:
-                    files.append(landed_file(path, entry))
+                    files.append(replace(entry, path=path) if below else entry)
         files.sort(key=lambda file: file.path)
         diagnostics.sort(key=lambda diagnostic: diagnostic.path)
         return TableListing(name, identity, metadata, tuple(files), tuple(diagnostics))
@@ -270,7 +266,7 @@ class Poller:
 
     def _partner_events(self, path: str, entry: Entry) -> PartnerEvents | None:
         """Read the partner events if they changed; they are only shown, so an error here stops nothing."""
-        etag = landed_file(entry.name, entry).etag
+        etag = entry.etag
         if etag != self._partner_etag:
             try:
                 content = read_unchanged(self._view, path, entry)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.landing_zone.detection import Detection
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.listing import LandedFile, TableListing
+    from mirror_engine.landing_zone.listing import Entry, TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import AppliedFile
     from mirror_engine.storage.store_url import Place
@@ -141,10 +141,10 @@ class _TableFiles:
         lost = diagnose("ME069", self.table.folder, count=rows, reason=reason) if reason else None
         return TableRebuild(self.table, moves, lost)
 
-    def _path(self, file: LandedFile) -> str:
+    def _path(self, file: Entry) -> str:
         return f"{self.zone}/{self.table.folder}/{file.path}"
 
-    def _loss(self, files: Sequence[LandedFile], gone: str) -> tuple[str, int]:
+    def _loss(self, files: Sequence[Entry], gone: str) -> tuple[str, int]:
         """Return why rows would not be as they are, `""` if they would, and how many of those that were read."""
         config, applied, total = self.context.config, self.applied, self.rows
         if not applied:
@@ -168,7 +168,7 @@ class _TableFiles:
         is_in_order = self._is_in_order(found, metadata or Metadata())
         return "" if is_in_order else "its files would be read in another order", total
 
-    def _is_as_applied(self, file: LandedFile) -> bool:
+    def _is_as_applied(self, file: Entry) -> bool:
         applied, path = self.applied[file.path], self._path(file)
         if applied.is_same(file.etag, file.modified_ns):
             return True

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.janitor import Janitor
-    from mirror_engine.landing_zone.listing import LandedFile, TableListing
+    from mirror_engine.landing_zone.listing import Entry, TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.tables.base import ChangeBatch, FileRows, TableSnapshot
     from mirror_engine.tables.passthrough import PassthroughReader
@@ -120,7 +120,7 @@ class TableTask:
     def __post_init__(self) -> None:
         self.steps = deque(self.plan.steps if Phase.APPLYING in self.phases else ())
         self.phase = next(iter(self.phases), Phase.DONE)
-        self.pending: deque[LandedFile] = deque()  # change files not applied yet
+        self.pending: deque[Entry] = deque()  # change files not applied yet
 
     @property
     def table(self) -> TableName:
@@ -258,7 +258,7 @@ class Replayer:
             self._most.pop(task.table, None)
         return committed
 
-    def _next_files(self, task: TableTask) -> Sequence[LandedFile]:
+    def _next_files(self, task: TableTask) -> Sequence[Entry]:
         """Return the pending files among which the next batch is; fewer after a failed commit."""
         refusal = self._refusals.get(task.table)
         if refusal and any(file.path == refusal.last for file in task.pending):
@@ -365,7 +365,7 @@ class Replayer:
         del self._refusals[task.table]
         task.steps.popleft()
 
-    def _halt(self, table: TableName, refusal: RejectedFile, file: LandedFile, etag: str = "") -> None:
+    def _halt(self, table: TableName, refusal: RejectedFile, file: Entry, etag: str = "") -> None:
         known = self._context.ledger.progress(table)
         if known:
             rejection = Rejection(refusal.diagnostic, file.path, file.identity, etag or file.etag)

@@ -13,7 +13,7 @@ from mirror_engine.storage.base import NO_IDENTITY, digest
 
 if TYPE_CHECKING:
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.landing_zone.listing import LandedFile, TableListing, ZoneListing
+    from mirror_engine.landing_zone.listing import Entry, TableListing, ZoneListing
     from mirror_engine.landing_zone.progress import AppliedFile, FolderProgress, Progress
     from mirror_engine.storage.base import Storage
 
@@ -81,7 +81,7 @@ class RootIdentityCheck:
         return FolderChange.MOVED if is_same else FolderChange.RECREATED
 
 
-def _watermark(known: FolderProgress, file: LandedFile) -> int:
+def _watermark(known: FolderProgress, file: Entry) -> int:
     """The highest number applied in order in a file's partition; 0 for none."""
     mark = known.marks.get(file.partition)
     return mark.watermark if mark else 0

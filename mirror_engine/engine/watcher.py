@@ -17,8 +17,8 @@ from watchdog.observers import Observer
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import METADATA_FILE
-from mirror_engine.storage.base import Kind
 from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mirror_engine.landing_zone.schema import folded
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mirror_engine.landing_zone.listing import LandedFile
+    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import AppliedFile
 
@@ -87,19 +87,19 @@ def never_arrives(found: Diagnostic) -> bool:
 class Detection:
     """The files of one table folder in reading order, leaves in path order (LZ-3.8)."""
 
-    ready: tuple[LandedFile, ...] = ()
-    later: tuple[LandedFile, ...] = ()  # numbered files after a gap (LZ-3.3)
+    ready: tuple[Entry, ...] = ()
+    later: tuple[Entry, ...] = ()  # numbered files after a gap (LZ-3.3)
     missing_file: str | None = None  # path of the first missing file before later ones; None if there is no gap
     # By partition, the name that comes next; empty for `LastUpdateTimeFileDetection`
     next_files: Mapping[str, str] = field(default_factory=dict)
     partition_columns: tuple[str, ...] = ()  # that leaves must name, in order; empty without partitions
-    ignored: tuple[LandedFile, ...] = ()  # files that are never applied in their place, by path
+    ignored: tuple[Entry, ...] = ()  # files that are never applied in their place, by path
     diagnostics: tuple[Diagnostic, ...] = ()  # of the files
 
 
 def detect(  # noqa: PLR0913 - independent facts
     table: TableName,
-    files: Sequence[LandedFile],
+    files: Sequence[Entry],
     metadata: Metadata,
     known: FolderProgress,
     first_file: Literal["1", "lowest"] = "1",
@@ -145,11 +145,11 @@ class _Detector:
         self._metadata = metadata
         self._known = known
         self._strict = strict
-        self.ready: list[LandedFile] = []
-        self.later: list[LandedFile] = []
+        self.ready: list[Entry] = []
+        self.later: list[Entry] = []
         self.missing_file: str | None = None
         self.next_files: dict[str, str] = {}
-        self.ignored: list[LandedFile] = []
+        self.ignored: list[Entry] = []
         self.diagnostics: list[Diagnostic] = []
 
     def add(self, code: str, path: str, **details: Any) -> None:  # noqa: ANN401 - what `diagnose` takes
@@ -157,11 +157,11 @@ class _Detector:
         place = f"{self._table.folder}/{path}" if path else self._table.folder
         self.diagnostics.append(diagnose(code, place, strict=self._strict, **details))
 
-    def _ignore(self, file: LandedFile, code: str, **details: Any) -> None:  # noqa: ANN401 - what `diagnose` takes
+    def _ignore(self, file: Entry, code: str, **details: Any) -> None:  # noqa: ANN401 - what `diagnose` takes
         self.ignored.append(file)
         self.add(code, file.path, **details)
 
-    def change_files(self, by_path: Iterable[LandedFile]) -> list[LandedFile]:
+    def change_files(self, by_path: Iterable[Entry]) -> list[Entry]:
         """Files with a change file's name whose path was never applied in this generation (LZ-3.6)."""
         applied = self._known.applied
         pending = []
@@ -173,7 +173,7 @@ class _Detector:
                 pending.append(file)
         return pending
 
-    def _has_change_file_name(self, file: LandedFile) -> bool:
+    def _has_change_file_name(self, file: Entry) -> bool:
         """Whether the name is a change file's under the table's strategy (LZ-3.2, LZ-3.5, LZ-3.9)."""
         expected, lower = self._metadata.extension, file.name.casefold()
         if lower[0] in "._":
@@ -189,9 +189,9 @@ class _Detector:
             return False
         return True
 
-    def by_partition(self, pending: Iterable[LandedFile]) -> tuple[dict[str, list[LandedFile]], tuple[str, ...]]:
+    def by_partition(self, pending: Iterable[Entry]) -> tuple[dict[str, list[Entry]], tuple[str, ...]]:
         """The files by the partition they count for, by path, and the partition columns (LZ-3.7, LZ-3.8)."""
-        folders: dict[str, list[LandedFile]] = {}
+        folders: dict[str, list[Entry]] = {}
         for file in pending:
             folders.setdefault(file.partition, []).append(file)
         if not self._metadata.partitioned:
@@ -215,7 +215,7 @@ class _Detector:
         return counting, columns
 
     def in_sequence(
-        self, partition: str, members: Sequence[LandedFile], last: int, first_file: Literal["1", "lowest"]
+        self, partition: str, members: Sequence[Entry], last: int, first_file: Literal["1", "lowest"]
     ) -> None:
         """Take numbered files after the last applied one, up to the first gap (LZ-3.2, LZ-3.3, LZ-3.4)."""
         pending = self._pending_by_number(members, last)
@@ -236,10 +236,10 @@ class _Detector:
             self.missing_file = self.missing_file or f"{partition}/{name}".lstrip("/")
             self.add("ME019", partition, name=name, count=len(files) - ready)
 
-    def _pending_by_number(self, members: Sequence[LandedFile], watermark: int) -> dict[int, LandedFile]:
+    def _pending_by_number(self, members: Sequence[Entry], watermark: int) -> dict[int, Entry]:
         """Files above the watermark by number, ascending; of two spellings of one number, the plain one counts."""
         extension = self._metadata.extension
-        pending: dict[int, LandedFile] = {}
+        pending: dict[int, Entry] = {}
         for file in sorted(members, key=lambda file: (file.name[:DIGITS], file.name[DIGITS + 1 :] != extension)):
             sequence = sequence_of(file.name)
             if sequence <= watermark or sequence in pending:
@@ -248,7 +248,7 @@ class _Detector:
                 pending[sequence] = file
         return pending
 
-    def in_order_of_time(self, members: Sequence[LandedFile], last_ns: int) -> None:
+    def in_order_of_time(self, members: Sequence[Entry], last_ns: int) -> None:
         """Take every file, oldest first, equal times by name (LZ-3.5); report those older than `last_ns` (LZ-3.6)."""
         ordered = sorted(members, key=attrgetter("modified_ns"))  # by path before, so that equal times go by name
         self.ready += ordered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,17 +19,36 @@ def partition_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-@dataclass(frozen=True)
-class LandedFile:
-    """One file in a table folder."""
+class Kind(str, Enum):
+    """The kind of an entry."""
 
-    path: str  # from the table folder, `/` between parts: `00000000000000000001.parquet`, `day=1/….parquet`
-    size: int  # in bytes
+    FILE = "file"
+    FOLDER = "folder"
+    OTHER = "other"  # a symbolic link, a socket, a device: listed, never followed
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file or folder, as it was listed."""
+
+    path: str  # from the folder that was listed, or the table folder: `day=1/….parquet`; `""` for ROOT itself
+    size: int  # in bytes; 0 for a folder
     modified_ns: int  # LastModified in nanoseconds since 1970, UTC
-    # Set by the storage when the file is created; kept by writing in place, changed by deleting and landing again, or
-    # by renaming another file over it (LZ-3.11)
+    # Set by the storage when it is created. Of a file: kept by writing in place and by renaming it, changed by deleting
+    # and landing again, or by renaming another file over it (LZ-3.11); in a store its ETag, which a copy may change. Of
+    # a folder: kept by changes inside it, new after drop and recreate; `NO_IDENTITY` where the store has no folders
     identity: str
     replaced: str = ""  # identity of the file whose place it took; `""` where the storage does not know
+    kind: Kind = Kind.FILE
+
+    def is_same(self, other: Entry) -> bool:
+        """Whether both are one file with one content, whatever its name."""
+        return (self.kind, self.size, self.modified_ns, self.identity) == (
+            other.kind,
+            other.size,
+            other.modified_ns,
+            other.identity,
+        )
 
     @property
     def etag(self) -> str:
@@ -85,7 +105,7 @@ class TableListing:
     metadata: MetadataListing
     # Every regular file that may be a change file: directly inside, or in Hive folders (`k=v/…`). Reserved and `_` or
     # `.` names are not among them
-    files: tuple[LandedFile, ...] = ()
+    files: tuple[Entry, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()  # of ignored paths (ME003, ME021 for `_` names, ME074)
 
     @property

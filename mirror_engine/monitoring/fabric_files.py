@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.planner import Plan
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.listing import LandedFile, TableListing, ZoneListing
+    from mirror_engine.landing_zone.listing import Entry, TableListing, ZoneListing
     from mirror_engine.landing_zone.states import TableState
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
@@ -371,7 +371,7 @@ def refuse_fabrics(root: Place, storage: Storage, writer: DeltaWriter) -> None:
 
 def progress_of(
     listing: TableListing,
-    files: Iterable[LandedFile],
+    files: Iterable[Entry],
     snapshot: TableSnapshot,
     metrics: Mapping[str, Any],
     synced_at: float,
@@ -388,7 +388,7 @@ def progress_of(
     unknown = [replace(file, identity="", modified_ns=0) for file in archived]  # when they were applied
     applied = _applied(Applied(), unknown, is_sequential=is_sequential)
     detection = detect(listing.name, listing.files, metadata, FolderProgress(applied.marks))
-    first: dict[str, LandedFile] = {}  # by partition, in reading order
+    first: dict[str, Entry] = {}  # by partition, in reading order
     for file in (*detection.ready, *detection.later):
         first.setdefault(file.partition, file)
     following = {place: mark.watermark + 1 for place, mark in applied.marks.items() if mark.watermark}
@@ -414,7 +414,7 @@ def progress_of(
     return progress, applied
 
 
-def _applied(before: Applied, files: Iterable[LandedFile], *, is_sequential: bool) -> Applied:
+def _applied(before: Applied, files: Iterable[Entry], *, is_sequential: bool) -> Applied:
     """What is applied with these files, too."""
     applied = {
         file.path: AppliedFile(file.etag if file.identity else "", "", _UNKNOWN_VERSION, 0, file.modified_ns)

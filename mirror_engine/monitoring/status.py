@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.planner import Plan
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.listing import LandedFile, ZoneListing
+    from mirror_engine.landing_zone.listing import Entry, ZoneListing
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import AppliedFile, Mark
@@ -250,7 +250,7 @@ def _row_count(context: EngineContext, table: TableName) -> int | None:
 def _applied_files(
     context: EngineContext,
     table: TableName,
-    files: Sequence[LandedFile],
+    files: Sequence[Entry],
     marks: Mapping[str, Mark],
     asked: str | int | None,
 ) -> Mapping[str, AppliedFile]:
@@ -270,7 +270,7 @@ def _applied_files(
 
 
 def table_status(
-    context: EngineContext, plan: Plan, files: Sequence[LandedFile], also: str | int | None = ""
+    context: EngineContext, plan: Plan, files: Sequence[Entry], also: str | int | None = ""
 ) -> TableStatus:
     """Status of one table, from its plan and all files of one listing; see `TableStatus` and `mirror_status`."""
     progress, now, schema = context.ledger.progress(plan.table), context.clock(), context.config.delta_default_schema
@@ -316,7 +316,7 @@ def table_status(
     )
 
 
-def _unapplied(file: LandedFile, plan: Plan, later: AbstractSet[str]) -> FileStatus:
+def _unapplied(file: Entry, plan: Plan, later: AbstractSet[str]) -> FileStatus:
     """A file that is not applied yet; `later` has those behind a gap."""
     match plan.state:
         case Halted(diagnostic) if diagnostic.path == f"{plan.table.folder}/{file.path}":

@@ -17,9 +17,9 @@ from urllib.parse import unquote_to_bytes
 from mirror_engine.config import Config
 from mirror_engine.errors import ConfigError, UsageError
 from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS, TABLES, ZONE
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.onelake.errors import BARE_NAMES, FabricApiError, FabricErrorCode, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.store import StagedFile
-from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,21 +12,21 @@ from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.onelake.errors import MANAGED_FOLDERS, FabricApiError, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.items import OPEN_FOLDERS, SUFFIXES, display_name, segments_of
 from mirror_engine.onelake.options import LISTS, TIME_SHIFT
 from mirror_engine.onelake.requests import NONE, Properties
 from mirror_engine.onelake.store import Uploads, assemble, contiguous_parts
-from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.onelake.items import Address, Items
     from mirror_engine.onelake.options import EmulatorOptions
     from mirror_engine.onelake.requests import Conditions
     from mirror_engine.onelake.store import LocalStore, StagedFile
-    from mirror_engine.storage.base import Entry
 
 _Named: TypeAlias = "tuple[str, str, Entry]"  # the name that clients see, the path in the store, the entry
 

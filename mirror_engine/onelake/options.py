@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from mirror_engine.clock import Clock
 from mirror_engine.config import Config
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
-from mirror_engine.storage.base import Kind, joined
+from mirror_engine.storage.base import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
+    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.onelake.items import Item
-    from mirror_engine.storage.base import Entry, Storage
+    from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import DeltaWriter
 
 LISTS, HEAD, ENGINE = "lists", "head", "engine"

@@ -14,17 +14,17 @@ from xml.etree import ElementTree as ET
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, LOOPBACK_HOSTS, host_of, is_served
-from mirror_engine.storage.base import Kind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from starlette.requests import Request
 
+    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.onelake.items import Address, Items
-    from mirror_engine.storage.base import Entry
 
 NANOSECONDS = 1_000_000_000
 ANY = frozenset("*")

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
-from mirror_engine.storage.base import Kind, is_text, parts_of
+from mirror_engine.storage.base import is_text, parts_of
 from mirror_engine.storage.local import (
     LocalStorage,
     ensure_folder,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from mirror_engine.clock import Clock
-    from mirror_engine.storage.base import Entry
+    from mirror_engine.landing_zone.listing import Entry
 
 ENTRIES_AT_ONCE = 256  # are looked up in an open folder
 STAGING = f"{ENGINE}/staging"  # staged files, and trash until it is deleted

@@ -18,6 +18,7 @@ from mirror_engine.errors import ConcurrentModification, UsageError
 from mirror_engine.events import SetupProgress, ignore
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import (
     METADATA_FILE,
     PARTNER_EVENTS_FILE,
@@ -26,7 +27,7 @@ from mirror_engine.landing_zone.names import (
     TableName,
     find_table,
 )
-from mirror_engine.storage.base import Kind, joined
+from mirror_engine.storage.base import joined
 from mirror_engine.storage.local import LocalStorage, os_errors
 from mirror_engine.storage.roots import check_place
 from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, in_table
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mirror_engine.events import Listener
-    from mirror_engine.storage.base import Entry, Storage
+    from mirror_engine.landing_zone.listing import Entry
+    from mirror_engine.storage.base import Storage
 
 RECORD = f"{ENGINE}/pull.json"  # the URL, and of each file that was pulled its path and entity tag there
 PARTS = f"{ENGINE}/pull"  # files that are being copied

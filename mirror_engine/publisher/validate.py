@@ -22,14 +22,13 @@ from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.detection import never_arrives, sequence_of
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, diagnose
 from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
-from mirror_engine.landing_zone.listing import partition_of
+from mirror_engine.landing_zone.listing import Kind, partition_of
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX, TableName, find_table
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
 from mirror_engine.monitoring.words import counted_json, describe, fields_json, table_json
 from mirror_engine.publisher.trace.replay import DryRun, first_numbers
-from mirror_engine.storage.base import Kind
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, Source, ZoneView

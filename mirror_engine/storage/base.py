@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, TypeVar
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.landing_zone.listing import Entry, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
     from concurrent.futures import Future
 
-    from mirror_engine.landing_zone.listing import LandedFile
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -25,38 +23,6 @@ REQUESTS = 16  # to a store, at once: enough to hide 20 ms a request behind the 
 PAGE = 1000  # entries that a store lists by one request: S3's, the smallest
 _BLOCK_BYTES = 1 << 20
 NO_IDENTITY = "-"  # of a folder in a store without folders, S3 or GCS: nothing follows from it
-
-
-class Kind(str, Enum):
-    """The kind of an entry."""
-
-    FILE = "file"
-    FOLDER = "folder"
-    OTHER = "other"  # a symbolic link, a socket, a device: listed, never followed
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One entry of a folder."""
-
-    name: str  # the last part of its path; `""` for ROOT itself
-    kind: Kind  # file, folder or other
-    size: int  # in bytes; 0 for a folder
-    modified_ns: int  # last modification in nanoseconds since 1970
-    # Set when it is created. For a file: kept by writing in place and by renaming it, new after deleting and creating
-    # again; in a store its ETag, which a copy may change. For a folder: kept by changes inside it, new after drop and
-    # recreate; `NO_IDENTITY` where folders exist by the files in them alone
-    identity: str
-    replaced: str = ""  # identity of the file whose place this one took by a rename; `""` where that is not known
-
-    def is_same(self, other: Entry) -> bool:
-        """Whether both are one file with one content, whatever its name."""
-        return (self.kind, self.size, self.modified_ns, self.identity) == (
-            other.kind,
-            other.size,
-            other.modified_ns,
-            other.identity,
-        )
 
 
 class Storage(Protocol):
@@ -143,11 +109,6 @@ def at_once(storage: Storage, call: Callable[[T], R], items: Iterable[T]) -> Gen
         pool.shutdown(cancel_futures=True)
 
 
-def entry_of(file: LandedFile) -> Entry:
-    """Return a listed change file as an entry of its folder."""
-    return Entry(file.name, Kind.FILE, file.size, file.modified_ns, file.identity, file.replaced)
-
-
 def look_again(storage: Storage, path: str, listed: Entry, *, was_read: bool = True) -> Entry | None:
     """Return the entry of a file that was opened as `listed`; None where it was replaced or removed since.
 
@@ -167,7 +128,7 @@ def digest(handle: BinaryIO) -> str:
     return hasher.hexdigest()
 
 
-def changed_file(storage: Storage, folder: str, files: Sequence[LandedFile], listed: int) -> LandedFile | None:
+def changed_file(storage: Storage, folder: str, files: Sequence[Entry], listed: int) -> Entry | None:
     """Return the first of some files that is no longer as it was listed; None where all are.
 
     A store lists their folders, unless the table folder (from ROOT) has so many `listed` files in all that it is faster
@@ -186,7 +147,7 @@ def changed_file(storage: Storage, folder: str, files: Sequence[LandedFile], lis
         found = [entries.get(file.path) for file in files]
     else:
         found = at_once(storage, lambda file: storage.stat(f"{folder}/{file.path}"), files)
-    changed = (file for file, now in zip(files, found, strict=True) if now is None or not now.is_same(entry_of(file)))
+    changed = (file for file, now in zip(files, found, strict=True) if now is None or not now.is_same(file))
     return next(changed, None)
 
 

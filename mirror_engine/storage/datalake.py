@@ -15,7 +15,8 @@ from azure.storage.blob import BlobServiceClient, LocationMode
 from azure.storage.filedatalake import DataLakeServiceClient
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import Entry, Kind, joined, no_file_path, parts_of
+from mirror_engine.landing_zone.listing import Entry, Kind
+from mirror_engine.storage.base import joined, no_file_path, parts_of
 from mirror_engine.storage.listing import StoreStorage
 from mirror_engine.storage.remote import MAX_CONNECTIONS, login_failure, unavailable
 
@@ -107,9 +108,9 @@ class DatalakeStorage(StoreStorage):
             return None
         name, modified_ns = path.rpartition("/")[2], _nanoseconds(found.last_modified)
         if not _is_folder(found.metadata):
-            return Entry(name, Kind.FILE, found.size, modified_ns, etag)
+            return Entry(name, found.size, modified_ns, etag)
         if not parts:
-            return Entry("", Kind.FOLDER, 0, modified_ns, etag)
+            return Entry("", 0, modified_ns, etag, kind=Kind.FOLDER)
         parent = "/".join(parts[:-1])
         try:
             pages = self._listed("check", parent, recursive=False, start_from=name)
@@ -263,9 +264,9 @@ def _only(identity: str) -> dict[str, Any]:
 def _entry(name: str, found: PathProperties) -> Entry:
     modified_ns, etag = _nanoseconds(found.last_modified), _plain(found.etag)
     if not found.is_directory:
-        return Entry(name, Kind.FILE, found.content_length, modified_ns, etag)
+        return Entry(name, found.content_length, modified_ns, etag)
     born = found.creation_time  # with fractions of a second, which HEAD does not have
-    return Entry(name, Kind.FOLDER, 0, modified_ns, f"{born.timestamp():.7f}" if born else etag)
+    return Entry(name, 0, modified_ns, f"{born.timestamp():.7f}" if born else etag, kind=Kind.FOLDER)
 
 
 def _is_folder(metadata: Mapping[str, str] | None) -> bool:

@@ -11,7 +11,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import NO_IDENTITY, PAGE, Entry, Kind, ReadOnly, Storage, parts_of
+from mirror_engine.landing_zone.listing import Entry, Kind
+from mirror_engine.storage.base import NO_IDENTITY, PAGE, ReadOnly, Storage, parts_of
 from mirror_engine.storage.remote import FIRST_BYTES, PRECONDITION, RangedReader, unavailable
 from mirror_engine.storage.zone_view import ARCHIVES
 
@@ -201,7 +202,7 @@ def archive_of(path: str, above: int = 0) -> str:
 
 def folder_entry(path: str) -> Entry:
     """A folder of a store without folders."""
-    return Entry(path.rpartition("/")[2], Kind.FOLDER, 0, 0, NO_IDENTITY)
+    return Entry(path.rpartition("/")[2], 0, 0, NO_IDENTITY, kind=Kind.FOLDER)
 
 
 class Cache:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.storage.base import Entry, Kind, is_text, no_file_path, parts_of
+from mirror_engine.landing_zone.listing import Entry, Kind
+from mirror_engine.storage.base import is_text, no_file_path, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -101,8 +102,8 @@ def stat_entry(name: str, folder: int) -> Entry:
 
 def _entry(name: str, mode: int, size: int, modified_ns: int, identity: str) -> Entry:
     if stat.S_ISDIR(mode):
-        return Entry(name, Kind.FOLDER, 0, modified_ns, identity)
-    return Entry(name, Kind.FILE if stat.S_ISREG(mode) else Kind.OTHER, size, modified_ns, identity)
+        return Entry(name, 0, modified_ns, identity, kind=Kind.FOLDER)
+    return Entry(name, size, modified_ns, identity, kind=Kind.FILE if stat.S_ISREG(mode) else Kind.OTHER)
 
 
 def _identity(inode: int, born_ns: int | None) -> str:
@@ -191,7 +192,7 @@ class LocalStorage:
             if parts is None or opened is None:
                 return None
             entry = next(iter(self._entries([parts[-1] if parts else "."], opened)), None)
-            return entry if entry is None or parts else replace(entry, name="")
+            return entry if entry is None or parts else replace(entry, path="")
 
     def open(self, path: str, only: Entry | None = None) -> BinaryIO:
         """Open a file; a failing read raises `StorageUnavailable`, too."""
@@ -227,14 +228,14 @@ class LocalStorage:
         """
         parts, only = parts_of(source), only and replace(only, replaced="")
         before = self.stat(source) if only else None
-        if before and before != only:
+        if before and only and not before.is_same(only):
             return False
         with os_errors("move", source), self._folder(parts[:-1] if parts else None) as origin:
             if parts and origin is not None and is_file(parts[-1], origin):
                 with self._ensured_folder(target) as (folder, name), suppress(FileNotFoundError):  # removed meanwhile
                     os.replace(parts[-1], name, src_dir_fd=origin, dst_dir_fd=folder)
         moved = self.stat(target) if only else None
-        if only is None or (moved and replace(moved, name=only.name) == only):
+        if only is None or (moved and moved.is_same(only)):
             return True
         if before and self.stat(source) is None:
             self.move(target, source)
@@ -272,7 +273,7 @@ class LocalStorage:
             with ignore_absent():  # removed since it was listed
                 entry = stat_entry(name, folder)
                 spelled = name if is_text(name) else os.fsencode(name).decode("utf-8", "backslashreplace")
-                yield entry if spelled == name else replace(entry, name=spelled, kind=Kind.OTHER)
+                yield entry if spelled == name else replace(entry, path=spelled, kind=Kind.OTHER)
 
     @contextmanager
     def _folder(self, parts: Sequence[str] | None) -> Iterator[int | None]:

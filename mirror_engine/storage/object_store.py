@@ -22,7 +22,8 @@ from obstore.exceptions import (
 from urllib3.util import Retry
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage.base import PAGE, Entry, Kind, no_file_path, parts_of
+from mirror_engine.landing_zone.listing import Entry
+from mirror_engine.storage.base import PAGE, no_file_path, parts_of
 from mirror_engine.storage.listing import StoreStorage, folder_entry
 from mirror_engine.storage.remote import MAX_CONNECTIONS, NO_CREDENTIAL, PRECONDITION, login_failure, unavailable
 
@@ -341,7 +342,7 @@ def _code(text: str) -> str:
 
 def _file(found: ObjectMeta) -> Entry:
     modified_ns = int(found["last_modified"].timestamp()) * 1_000_000_000
-    return Entry(found["path"].rpartition("/")[2], Kind.FILE, found["size"], modified_ns, _etag(found))
+    return Entry(found["path"].rpartition("/")[2], found["size"], modified_ns, _etag(found))
 
 
 def _etag(found: ObjectMeta) -> str:

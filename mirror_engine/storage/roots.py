@@ -14,8 +14,8 @@ from mirror_engine.config import CONFIG_FILE
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, OLDER_ZONE, STORE_ITEMS, TABLES, ZONE
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX
-from mirror_engine.storage.base import Kind
 from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING, BinaryIO
 
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
-from mirror_engine.landing_zone.listing import partition_of
+from mirror_engine.landing_zone.listing import Entry, Kind, partition_of
 from mirror_engine.landing_zone.names import (
     PROCESSED_FOLDER,
     READY_TO_DELETE_FOLDER,
     READY_TO_DELETE_INFO,
     schema_of,
 )
-from mirror_engine.storage.base import Entry, Kind, ReadOnly, joined
+from mirror_engine.storage.base import ReadOnly, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -78,9 +78,9 @@ class ZoneView(ReadOnly):
         found = self._storage.stat(source.path) if source else None
         name = path.rpartition("/")[2]
         if source is None or found is None:
-            return Entry(name, Kind.FOLDER, 0, 0, f"view:{path}") if path in self._names else None
+            return Entry(name, 0, 0, f"view:{path}", kind=Kind.FOLDER) if path in self._names else None
         modified_ns = found.modified_ns if source.modified_ns is None else source.modified_ns
-        return replace(found, name=name, modified_ns=modified_ns)
+        return replace(found, path=name, modified_ns=modified_ns)
 
     def open(self, path: str, only: Entry | None = None) -> BinaryIO:
         """Open the file that is shown at this path."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile
-    from mirror_engine.landing_zone.listing import LandedFile
+    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.landing_zone.progress import Applied, Progress, Segment
     from mirror_engine.landing_zone.schema import TableSchema
 
@@ -72,7 +72,7 @@ class ReadContext:
 class FileRows:
     """One change file, read and found good."""
 
-    landed: LandedFile  # as it was read
+    landed: Entry  # as it was read
     digest: str  # of its bytes, hex
     # typed rows: columns under the table's spelling, in the Arrow type of the table's type, then `MARKER_COLUMN` as
     # int8 (already filled in for marker-free files). Columns the file lacks are absent. Partition columns are there,

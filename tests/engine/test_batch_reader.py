@@ -13,7 +13,7 @@ from mirror_engine.config import Config
 from mirror_engine.engine.batch_reader import BatchReader
 from mirror_engine.errors import ConcurrentModification, StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
-from mirror_engine.landing_zone.listing import LandedFile
+from mirror_engine.landing_zone.listing import Entry
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import Column, TableSchema
@@ -46,7 +46,7 @@ class Backlog:
     def __post_init__(self):
         self.failures, self.untrue = {}, set()
         self.looks, self.verified, self.read = Counter(), Counter(), Counter()
-        self.files = [LandedFile(f"{n}", size * MEBIBYTE, 0, f"{n}") for n, size in enumerate(self.sizes, 1)]
+        self.files = [Entry(f"{n}", size * MEBIBYTE, 0, f"{n}") for n, size in enumerate(self.sizes, 1)]
         self.batches = BatchReader(self.config, lambda _: None, lambda: self, lambda: Passthrough(self))
         self.context = ReadContext()
 

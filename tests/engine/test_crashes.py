@@ -16,8 +16,9 @@ from scripted_faults import Fault, Script, faulty
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.engine import segments
 from mirror_engine.landing_zone.layout import LEDGER
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.storage.base import NO_IDENTITY, Kind, Storage, joined
+from mirror_engine.storage.base import NO_IDENTITY, Storage, joined
 from mirror_engine.tables import passthrough
 from mirror_engine.tables.base import DeltaWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter

@@ -17,7 +17,7 @@ from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.errors import RootLocked
 from mirror_engine.landing_zone.detection import marks_after
-from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, MetadataUsable, TableListing
+from mirror_engine.landing_zone.listing import Entry, MetadataAbsent, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile, FolderProgress, Progress
@@ -47,7 +47,7 @@ class Zone:
             self.storage.put(f"{ZONE}/Orders/{path}", b"x", modified_ns=number + 1)
 
     def listing(self):
-        files = [LandedFile(path, e.size, e.modified_ns, e.identity) for path, e in self.walk("")]
+        files = [Entry(path, e.size, e.modified_ns, e.identity) for path, e in self.walk("")]
         return TableListing(ORDERS, "f", MetadataAbsent(), tuple(files))
 
     def walk(self, below):

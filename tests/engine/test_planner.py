@@ -28,7 +28,7 @@ from mirror_engine.engine.root_identity import FolderChange, RootIdentity, RootI
 from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.listing import (
-    LandedFile,
+    Entry,
     MetadataAbsent,
     MetadataUnusable,
     MetadataUsable,
@@ -48,7 +48,7 @@ HERE = Circumstances(Config(), NOW)
 
 
 def numbered(number, identity="", size=10):
-    return LandedFile(f"{number:020d}.parquet", size, number, identity or f"file-{number}")
+    return Entry(f"{number:020d}.parquet", size, number, identity or f"file-{number}")
 
 
 def folder(*files, metadata=KEYED, identity="folder-1"):

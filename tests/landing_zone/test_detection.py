@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.detection import LAST, detect, marks_after, numbered_name, sequence_of
 from mirror_engine.landing_zone.diagnostics import Severity
-from mirror_engine.landing_zone.listing import LandedFile
+from mirror_engine.landing_zone.listing import Entry
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile, FolderProgress, Mark
@@ -27,7 +27,7 @@ def name(number, extension="parquet"):
 
 
 def file(path, modified_ns=0, identity="i", size=1):
-    return LandedFile(name(path) if isinstance(path, int) else path, size, modified_ns, identity)
+    return Entry(name(path) if isinstance(path, int) else path, size, modified_ns, identity)
 
 
 def progress(*applied, watermarks=None):
@@ -43,7 +43,7 @@ NOTHING = FolderProgress()
 
 
 def look(files, metadata=NUMBERED, known=NOTHING, first_file="1", **options):
-    sighted = [each if isinstance(each, LandedFile) else file(each) for each in files]
+    sighted = [each if isinstance(each, Entry) else file(each) for each in files]
     return detect(ITEMS, sighted, metadata, known, first_file, **options)
 
 

@@ -18,7 +18,7 @@ from mirror_engine.cli.main import main
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.detection import number_of
 from mirror_engine.landing_zone.layout import ENGINE, SCRATCH, TABLES
-from mirror_engine.landing_zone.listing import LandedFile, MetadataUsable, TableListing
+from mirror_engine.landing_zone.listing import Entry, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import TableSchema
@@ -113,7 +113,7 @@ SEQUENTIAL, BY_TIME = Strategy.SEQUENTIAL, Strategy.LAST_UPDATE_TIME
 
 def landed(number, age_seconds=10.0, partition=""):
     path = f"{partition}/{number:020}.parquet".lstrip("/")
-    return LandedFile(path, 10, int((NOW - age_seconds) * 1e9), path)
+    return Entry(path, 10, int((NOW - age_seconds) * 1e9), path)
 
 
 def applied(present, archived=(), *, synced=None, strategy=SEQUENTIAL, **metadata):

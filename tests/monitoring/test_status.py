@@ -11,7 +11,7 @@ from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.planner import Circumstances, plan
 from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.diagnostics import diagnose
-from mirror_engine.landing_zone.listing import LandedFile, MetadataAbsent, MetadataUsable, TableListing
+from mirror_engine.landing_zone.listing import Entry, MetadataAbsent, MetadataUsable, TableListing
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress, Rejection
@@ -24,11 +24,11 @@ KEYED = MetadataUsable("m", Metadata(key_columns=("Id",)))
 INVALID_MARKER = diagnose("ME037", f"{ORDERS.folder}/00000000000000000002.parquet", row=7, value="3", meant="")
 
 
-def file(number: int, age_seconds: float = 10) -> LandedFile:
-    return LandedFile(f"{number:020d}.parquet", 10, int((NOW - age_seconds) * 1e9), f"f{number}")
+def file(number: int, age_seconds: float = 10) -> Entry:
+    return Entry(f"{number:020d}.parquet", 10, int((NOW - age_seconds) * 1e9), f"f{number}")
 
 
-def known(*applied: LandedFile, **changes) -> tuple[Progress, Applied]:
+def known(*applied: Entry, **changes) -> tuple[Progress, Applied]:
     files = {each.path: AppliedFile(each.etag, "d", 3, 5, each.modified_ns) for each in applied}
     progress = Progress("g", "folder", 1, 3, ("Id",), last_commit_at=NOW - 60, configured_at=1.0)
     progress = replace(progress, rows_processed=9, bytes_processed=99, **changes)
@@ -36,7 +36,7 @@ def known(*applied: LandedFile, **changes) -> tuple[Progress, Applied]:
 
 
 def status(
-    *files: LandedFile, progress: tuple[Progress, Applied] | None = None, metadata=KEYED, identity="folder"
+    *files: Entry, progress: tuple[Progress, Applied] | None = None, metadata=KEYED, identity="folder"
 ) -> TableStatus:
     ledger = Ledger.fresh()
     if progress:
@@ -109,10 +109,10 @@ def test_a_recreated_folder_shows_nothing_of_its_former_generation() -> None:
 
 def test_ignored_paths_and_diagnostics_of_applied_files_are_listed() -> None:
     raised = diagnose("ME043", "Sales.schema/Orders/x.parquet", count=2)
-    found = status(LandedFile("0001.parquet", 1, 1, "s"), progress=known(diagnostics={raised: 3}))
+    found = status(Entry("0001.parquet", 1, 1, "s"), progress=known(diagnostics={raised: 3}))
     assert [each.code for each in found.ignored] == ["ME020"]
     assert (found.message, found.urgency) == ("Sales.Orders has caught up; 1 ignored path with data", "idle")
-    foreign = status(LandedFile("notes.md", 1, 1, "s"), progress=known())
+    foreign = status(Entry("notes.md", 1, 1, "s"), progress=known())
     assert (foreign.message, foreign.urgency) == ("Sales.Orders has caught up", "well")
     assert found.pending_files == ()
     assert (raised, 3) in found.diagnostics

@@ -13,11 +13,11 @@ import pytest
 from lakes import refused
 
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.onelake import store
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.errors import StorageErrorCode as Code
 from mirror_engine.onelake.store import LocalStore, StagedFile
-from mirror_engine.storage.base import Kind
 
 STAGING = ".mirror-engine/staging"
 OUTSIDE = ["..", "../x", "a/..", "./a", "/a", "a//b", "a\0b", "\udcff"]

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.storage import local
-from mirror_engine.storage.base import Kind
 from mirror_engine.storage.local import LocalStorage
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="a Linux interface")

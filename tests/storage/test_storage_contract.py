@@ -11,7 +11,8 @@ from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.storage.base import NO_IDENTITY, Kind
+from mirror_engine.landing_zone.listing import Kind
+from mirror_engine.storage.base import NO_IDENTITY
 from mirror_engine.storage.datalake import DatalakeStorage
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.object_store import ObjectStorage

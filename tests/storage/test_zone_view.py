@@ -8,8 +8,8 @@ from scripted_faults import Script, faulty
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import READY_TO_DELETE_FOLDER, READY_TO_DELETE_INFO
-from mirror_engine.storage.base import Kind
 from mirror_engine.storage.zone_view import RestoredView, Source, ZoneView
 
 FIRST, SECOND = "00000000000000000001.parquet", "00000000000000000002.parquet"

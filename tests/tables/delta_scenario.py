@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.detection import marks_after
-from mirror_engine.landing_zone.listing import LandedFile
+from mirror_engine.landing_zone.listing import Entry
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
@@ -91,7 +91,7 @@ def file_rows(path, schema, names, *rows):
     columns = [pa.array([row[place + 1] for row in rows], kind) for place, (_, kind) in enumerate(fields)]
     markers = pa.array([row[0] for row in rows], pa.int8())
     table = pa.Table.from_arrays([*columns, markers], schema=pa.schema([*fields, (MARKER_COLUMN, pa.int8())]))
-    return FileRows(LandedFile(path, 0, 1, "1"), "digest", TableRows(table), Counter(row[0] for row in rows), True, 0)
+    return FileRows(Entry(path, 0, 1, "1"), "digest", TableRows(table), Counter(row[0] for row in rows), True, 0)
 
 
 def passthrough_rows(landed, rows):

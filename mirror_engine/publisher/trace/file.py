@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.landing_zone.listing import LandedFile
+    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.landing_zone.states import TableState
     from mirror_engine.publisher.diff import Difference
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
@@ -176,7 +176,7 @@ def _planned(step: plan.Step, config: Config) -> PlannedStep:
             assert_never(step)
 
 
-def _commits(files: Sequence[LandedFile], config: Config) -> int:
+def _commits(files: Sequence[Entry], config: Config) -> int:
     """How many commits the files make by number and size (LZ-4.16)."""
     commits, in_batch, size = 1, 0, 0
     for file in files:

@@ -23,7 +23,7 @@ from mirror_engine.errors import ConcurrentModification, StorageUnavailable, Tab
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.detection import marks_after, number_of
 from mirror_engine.landing_zone.diagnostics import RejectedFile, printable
-from mirror_engine.landing_zone.listing import LandedFile, partition_of
+from mirror_engine.landing_zone.listing import Entry, partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, find_table
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Mark
@@ -256,7 +256,7 @@ def _write_start(trace: TraceContext, start: ReplayStart, mirror: str, writer: D
         store.add(batch)
     store.finish()
     counts = {RowMarker.INSERT.value: rows.num_rows}
-    file = FileRows(LandedFile(START_PATH, 0, 0, ""), "", store, counts, has_marker=True, byte_count=0)
+    file = FileRows(Entry(START_PATH, 0, 0, ""), "", store, counts, has_marker=True, byte_count=0)
     record = BatchRecord(mirror, "", start.progress, Applied(), trace.name.folder)
     writer.apply(trace.status.delta_folder, ChangeBatch((file,), start.schema, keys), record)
 

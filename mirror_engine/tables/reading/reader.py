@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
     from mirror_engine.config import Config
-    from mirror_engine.landing_zone.listing import LandedFile
+    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import ReadContext
     from mirror_engine.tables.reading.open_file import OpenFile
@@ -51,7 +51,7 @@ class ChangeFileReader:
         self._mode = mode
 
     def in_order(
-        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext
+        self, folder: LandedFolder, files: Sequence[Entry], context: ReadContext
     ) -> Generator[FileRows, None, None]:
         """See `OrderedReader`; no file is opened before it is asked for, except small ones of a batch in a store."""
         in_batch = files[: self._config.max_batch_files]

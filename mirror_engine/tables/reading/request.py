@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from mirror_engine.errors import ConcurrentModification
-from mirror_engine.storage.base import entry_of, look_again
+from mirror_engine.storage.base import look_again
 from mirror_engine.tables.base import ReadContext
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from mirror_engine.landing_zone.listing import LandedFile
+    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.landing_zone.metadata import Metadata
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.storage.base import Storage
@@ -36,7 +36,7 @@ class ReadRequest:
     """One file to read, as the poller listed it, against the context before it."""
 
     folder: LandedFolder
-    file: LandedFile
+    file: Entry
     context: ReadContext = field(default_factory=ReadContext)
 
     @property
@@ -57,19 +57,19 @@ def open_listed(storage: Storage, request: ReadRequest) -> BinaryIO:
         StorageUnavailable: it could not be opened.
     """
     try:
-        return storage.open(request.path_from_root, entry_of(request.file))
+        return storage.open(request.path_from_root, request.file)
     except FileNotFoundError:
         raise ConcurrentModification(f"{request.path}: replaced or removed before it was read") from None
 
 
-def listed_now(storage: Storage, request: ReadRequest, *, was_read: bool = True) -> LandedFile:
+def listed_now(storage: Storage, request: ReadRequest, *, was_read: bool = True) -> Entry:
     """The file of a request as it would be listed now: equal to the request's where it did not change since.
 
     Raises:
         ConcurrentModification: it was replaced or removed.
         StorageUnavailable: its entry could not be read.
     """
-    entry = look_again(storage, request.path_from_root, entry_of(request.file), was_read=was_read)
+    entry = look_again(storage, request.path_from_root, request.file, was_read=was_read)
     if entry is None:
         raise ConcurrentModification(f"{request.path}: replaced or removed since it was listed")
     return replace(request.file, size=entry.size, modified_ns=entry.modified_ns)
@@ -79,7 +79,7 @@ class OrderedReader(Protocol):
     """Reads pending files, each against the context after the one before."""
 
     def in_order(
-        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext
+        self, folder: LandedFolder, files: Sequence[Entry], context: ReadContext
     ) -> Generator[FileRows, None, None]:
         """The files, one after the other on demand; closing it deletes the scratch files of what was read beyond.
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirror_engine.config import Config
-    from mirror_engine.landing_zone.listing import LandedFile
+    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import ReadContext
     from mirror_engine.tables.log.table_path import TablePath
@@ -154,7 +154,7 @@ class ExecutorReader:
         remove_of_other_processes((*self.scratch.glob("read-*"), *self.scratch.glob("rows-*-read-*")))
 
     def in_order(
-        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext
+        self, folder: LandedFolder, files: Sequence[Entry], context: ReadContext
     ) -> Generator[FileRows, None, None]:
         """See `OrderedReader`.
 
@@ -177,9 +177,7 @@ class ExecutorReader:
                     if isinstance(unused, FileRows):
                         unused.rows.close()
 
-    def _wave(
-        self, folder: LandedFolder, files: Sequence[LandedFile], context: ReadContext, first: int
-    ) -> list[Answer]:
+    def _wave(self, folder: LandedFolder, files: Sequence[Entry], context: ReadContext, first: int) -> list[Answer]:
         """Read files from `first` on against one context: as many as are surely within a batch."""
         from py4j.protocol import Py4JError  # noqa: PLC0415 - importing mirror_engine must not import Spark
 

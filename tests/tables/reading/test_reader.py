@@ -17,7 +17,7 @@ from mirror_engine.config import Config
 from mirror_engine.errors import ConcurrentModification
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import RejectedFile
-from mirror_engine.landing_zone.listing import LandedFile
+from mirror_engine.landing_zone.listing import Entry
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import Column, TableSchema
@@ -64,7 +64,7 @@ class Zone:
     def lists(self, path=FIRST):
         entry = self.storage.stat(self.where(path))
         assert entry
-        return LandedFile(path, entry.size, entry.modified_ns, entry.identity)
+        return Entry(path, entry.size, entry.modified_ns, entry.identity)
 
     def where(self, path=FIRST):
         return f"{self.folder}/{ORDERS.folder}/{path}"

@@ -13,7 +13,7 @@ import pytest
 from mirror_engine.config import Config
 from mirror_engine.errors import ConcurrentModification, MirrorError, SetupError, StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.listing import LandedFile
+from mirror_engine.landing_zone.listing import Entry
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
@@ -75,7 +75,7 @@ class Zone:
     def pending(self):
         folder = "Files/LandingZone/T"
         entries = [entry for entry in self.storage.list(folder) or () if entry.name[0].isdigit()]
-        files = tuple(LandedFile(e.name, e.size, e.modified_ns, e.identity) for e in entries)
+        files = tuple(Entry(e.name, e.size, e.modified_ns, e.identity) for e in entries)
         metadata, _ = parse((self.root / folder / "_metadata.json").read_bytes(), "T")
         return LandedFolder("Files/LandingZone", TableName("", "T"), metadata), files, ReadContext()
 
