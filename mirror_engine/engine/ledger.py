@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS tables (
 CREATE TABLE IF NOT EXISTS applied (
     table_id INTEGER, path TEXT, partition TEXT, etag TEXT, digest TEXT, version INTEGER, rows INTEGER,
     modified_ns TEXT, applied_by TEXT, passthrough_skipped_because TEXT, PRIMARY KEY (table_id, path));
-CREATE INDEX IF NOT EXISTS applied_content ON applied (table_id, digest, partition);
+CREATE INDEX IF NOT EXISTS applied_content ON applied (table_id, digest, partition, version) WHERE rows > 0;
 CREATE INDEX IF NOT EXISTS applied_version ON applied (table_id, version);
 CREATE TABLE IF NOT EXISTS marks (
     table_id INTEGER, partition TEXT, version INTEGER, watermark TEXT, number TEXT, highest TEXT, modified_ns TEXT,

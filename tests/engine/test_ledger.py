@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -104,18 +105,29 @@ def test_applied_file_waits_no_longer(path):
         assert ledger.folder(ORDERS, []).pending == {"c.csv": "e3"}
 
 
-def test_queries_do_not_read_what_they_do_not_ask_for(path):
+QUERIES = {
+    "by path": lambda ledger: ledger.applied(ORDERS, ["1.csv"]),
+    "after a version": lambda ledger: ledger.applied(ORDERS, after=1),
+    "applied last": lambda ledger: ledger.applied(ORDERS, newest=3),
+    "by content": lambda ledger: ledger.same_content(ORDERS, "", "d"),
+    "marks": lambda ledger: ledger.marks(ORDERS, ["day=1"]),
+    "archive": lambda ledger: ledger.archive_times(ORDERS),
+}
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_query_reads_and_sorts_only_what_it_asks_for(path, query):
+    """However many files have one content, or were applied."""
     with opened(path) as ledger:
-        ledger.record(ORDERS, FULL, Applied(MANY))
-        plans = [
-            detail
-            for sql in ("path IN (SELECT value FROM json_each('[]'))", "version > 1", "digest = '' AND partition = ''")
-            for *_, detail in ledger._connection.execute(
-                "EXPLAIN QUERY PLAN SELECT path FROM applied WHERE table_id = 1 AND " + sql  # noqa: S608
-            )
-        ]
-    assert [each for each in plans if each.startswith("SCAN applied")] == []
-    assert sum("SEARCH applied" in each for each in plans) == 3
+        ledger.record(ORDERS, FULL, Applied(MANY, FILES.marks))
+        asked = []
+        ledger._connection.set_trace_callback(asked.append)
+        QUERIES[query](ledger)
+        ledger._connection.set_trace_callback(None)
+        (sql,) = asked
+        plan = [detail for *_, detail in ledger._connection.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    assert not [step for step in plan if re.match(r"SCAN (applied|marks|archived)", step)]
+    assert query == "by path" or "USE TEMP B-TREE FOR ORDER BY" not in plan
 
 
 def test_a_forgotten_table_is_not_known(path):
