@@ -188,7 +188,8 @@ class Ledger:
             sql, values = sql + _AMONG.format("path"), [*values, json.dumps([*paths])]
         elif after is not None:
             sql, values = f"{sql} AND version > ?", [*values, after]
-        order = "ORDER BY version, rowid"
+        # `+`: else SQLite walks all versions in their order, to look for the paths
+        order = "ORDER BY +version, rowid" if paths is not None else "ORDER BY version, rowid"
         if newest:
             order, values = "ORDER BY version DESC, rowid DESC LIMIT ?", [*values, newest]
         with self._lock, self._guarded("read"):
