@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import sqlite3
 from contextlib import closing
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from shop import NO_STOP, Shop, name, row
+from shop import NO_STOP, TYPES, Shop, name, row
 
 from mirror_engine import RunResult
 from mirror_engine.engine import segments
 from mirror_engine.engine.ledger import MIRROR, Ledger
+from mirror_engine.engine.replayer import drop_table
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress
+from mirror_engine.tables.base import BatchRecord
 from mirror_engine.tables.log import segments as stored
 from mirror_engine.tables.merge.deltalake import DeltalakeWriter
 
@@ -107,6 +114,43 @@ def test_old_names_are_forgotten_unless_they_are_still_in_the_folder(tmp_path, m
     assert (marks[""].latest, shop.ids()) == ("11.parquet", [*range(1, 12)])
 
 
+def test_expired_names_in_the_folder_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(segments, "KEPT_SECONDS", 0)
+    shop = Shop(tmp_path, cleanup="off")
+    by_time(shop, range(1, 12))
+    expected = known(shop)[1]
+    shutil.rmtree(shop.root / ENGINE)
+    assert (shop.sync().commits, known(shop)[1]) == (0, expected)
+    assert shop.ids() == [*range(1, 12)]
+
+
+def test_expired_marks_of_idle_partitions_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(segments, "KEPT_SECONDS", 0)
+    shop = Shop(tmp_path)
+    orders = shop.publisher.table("Orders", keys=["id", "day"], types=TYPES, partitioned=True)
+    for number, day in enumerate([1, *[2] * 10], 1):
+        orders.insert(row(number), partition=f"day={day}")
+        shop.sync()
+    marks = known(shop)[2]
+    shutil.rmtree(shop.root / ENGINE)
+    shop.sync()
+    assert (known(shop)[2], marks["day=1"].watermark) == (marks, 1)
+
+
+def test_files_noted_before_the_first_commit_are_in_a_segment(tmp_path):
+    shop = Shop(tmp_path, cleanup="off", all_null_columns="untyped")
+    content = io.BytesIO()
+    pq.write_table(pa.table({"id": pa.array([], pa.null()), "city": pa.array([], pa.null())}), content)
+    shop.publisher.table("Orders", keys=["id"]).put(name(1), content.getvalue())
+    shop.sync()
+    land(shop, range(2, 9))
+    expected = known(shop)[1]
+    shutil.rmtree(shop.root / ENGINE)
+    shop.sync()
+    assert expected[name(1)].version == -1
+    assert known(shop)[1] == expected
+
+
 def test_missing_segment_halts_instead_of_applying_again(tmp_path):
     shop = Shop(tmp_path, DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch"))
     land(shop, range(1, 12))
@@ -133,6 +177,22 @@ def test_maintenance_keeps_what_log_cleanup_may_take(tmp_path):
     assert known(shop)[1:] == (files, marks)
 
 
+def test_commits_before_a_carried_record_are_not_read(tmp_path):
+    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch"), cleanup="off")
+    land(shop, range(1, 7))
+    shop.writer.maintain("dbo/Orders", 0)
+    carried = shop.writer.snapshot("dbo/Orders")
+    land(shop, [7])
+    head, files, marks = known(shop)
+    assert head.covered < carried.record_version < carried.version < head.delta_version
+    shop.writer.snapshot("dbo/Orders").log.table.create_checkpoint()
+    for version in range(carried.record_version + 1):
+        (tmp_path / f"Tables/dbo/Orders/_delta_log/{version:020}.json").unlink()
+    shutil.rmtree(shop.root / ENGINE)
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert known(shop)[1:] == (files, marks)
+
+
 def test_moved_root_says_again_what_was_applied(tmp_path):
     root = tmp_path / "root"
     root.mkdir()
@@ -145,7 +205,7 @@ def test_moved_root_says_again_what_was_applied(tmp_path):
     copy.sync()
     shutil.rmtree(copy.root / ENGINE)
     assert copy.sync().result is RunResult.CAUGHT_UP
-    assert {found.code for found in copy.status().ignored} == set()  # ME026: none counts as overwritten
+    assert copy.standing() == []  # ME026: none counts as overwritten
 
 
 def test_ledger_damaged_while_the_engine_runs_is_rebuilt(tmp_path):
@@ -164,6 +224,18 @@ def test_ledger_damaged_while_the_engine_runs_is_rebuilt(tmp_path):
     after = known(shop)
     assert after[0].generation == expected[0].generation
     assert after[1].items() >= expected[1].items()
+
+
+def test_drop_waits_while_the_ledger_is_lost(tmp_path):
+    shop = Shop(tmp_path, cleanup="off")
+    land(shop, [1])
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        with pytest.raises(StorageUnavailable), running.context.ledger._guarded("read"):
+            raise sqlite3.DatabaseError("database disk image is malformed")
+        with pytest.raises(StorageUnavailable, match="the ledger was damaged"):
+            drop_table(running.context, ORDERS, diagnose("ME065", "Orders"))
+    assert list(shop.writer.tables()) == ["dbo/Orders"]
 
 
 def by_time(shop, numbers):
@@ -201,6 +273,15 @@ def test_commits_of_a_generation_count_whatever_the_mirror_is_called(tmp_path):
     assert shop.ids() == [1, 2, 3]
 
 
+def test_commits_of_another_generation_do_not_count():
+    records = [
+        BatchRecord("", "", Progress(generation, ""), Applied({path: AppliedFile("", "", -1, 1, 0)}))
+        for generation, path in (("now", "3.csv"), ("before", "2.csv"), ("now", "1.csv"))
+    ]
+    found = stored.applied_by_commits(records[0], 7, 4, lambda _: records)
+    assert {path: file.version for path, file in found.files.items()} == {"1.csv": 5, "3.csv": 7}
+
+
 def test_ledger_from_before_a_move_takes_the_present_etags(tmp_path):
     root = tmp_path / "root"
     root.mkdir()
@@ -213,7 +294,7 @@ def test_ledger_from_before_a_move_takes_the_present_etags(tmp_path):
     land(copy, [7])
     (copied / LEDGER).write_bytes(older)  # a power failure may take the ledger's last transactions
     assert copy.sync().result is RunResult.CAUGHT_UP
-    assert copy.status().ignored == ()
+    assert "ME026" not in {found.code for found in copy.standing()}
 
 
 def test_segment_that_only_the_ledger_names_is_not_swept(tmp_path, monkeypatch):

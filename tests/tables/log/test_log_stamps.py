@@ -50,8 +50,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_log_with_another_newest_commit_is_read(lake, change):
+def test_a_log_with_another_newest_commit_is_read(lake, monkeypatch, change):
     CHANGES[change](lake)
+    monkeypatch.setattr("mirror_engine.mirror.note_logs", lambda _: None)  # it reads changed logs, too, but at the end
     with pytest.raises(LogRead):
         start(lake)
 
