@@ -39,6 +39,7 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 DAY_SECONDS = 86_400
 WAIT_SECONDS = 300.0
+REST_SECONDS = 2.0  # for maintenance that is due to begin and end
 KEYS = 1_000
 # per cent of the mean, per ten days
 MAX_SLOPES = {
@@ -120,14 +121,14 @@ class Heard:
                 self.done.update({"maintained": 1, **event.done})
             self._changed.notify_all()
 
-    def wait_for(self, is_so):
+    def wait_for(self, is_so, seconds=None):
         """Wait until a condition holds.
 
         Raises:
-            TimeoutError: it does not, for minutes.
+            TimeoutError: it does not for so long, by default minutes.
         """
         with self._changed:
-            if not self._changed.wait_for(is_so, WAIT_SECONDS):
+            if not self._changed.wait_for(is_so, seconds or WAIT_SECONDS):
                 raise TimeoutError(f"{self.files} files, {len(self.commits)} commits, {self.cycles} cycles")
 
 
@@ -180,6 +181,7 @@ class Days:
             of_publisher[1] += time.process_time() - before[1]
             self._apply(mirror)
             self._clock.advance(DAY_SECONDS / self.pace.rounds)
+        self._rest(mirror)
         written, used = bytes_written() - written - of_publisher[0], time.process_time() - used - of_publisher[1]
         return {
             "cpu_ms_per_file": 1_000 * used / self.pace.files,
@@ -198,6 +200,16 @@ class Days:
         cycles = self.heard.cycles
         mirror.wake()
         self.heard.wait_for(lambda: self.heard.cycles > cycles)
+
+    def _rest(self, mirror):
+        """Let maintenance end while nothing lands: VACUUM is left to the next time where a change waits."""
+        done, before = self.heard.done, -1
+        while before < done["maintained"]:
+            before, cycles = done["maintained"], self.heard.cycles
+            mirror.wake()
+            self.heard.wait_for(lambda cycles=cycles: self.heard.cycles > cycles)
+            with suppress(TimeoutError):  # none is due
+                self.heard.wait_for(lambda before=before: done["maintained"] > before, REST_SECONDS)
 
     def _commit_bytes(self, commit):
         table, version = commit
