@@ -180,7 +180,7 @@ class Ledger:
     ) -> Mapping[str, AppliedFile]:
         """Return applied files of a table by path, oldest first.
 
-        All of them, those of these `paths`, those `after` a version, or so many that were applied last.
+        All of them, those of these `paths`, those `after` a version, or the `newest` ones, the last one first.
         """
         values: list[object] = [self._ids.get(table, -1)]
         sql = f"SELECT {_APPLIED} FROM applied WHERE table_id = ?"  # noqa: S608 - our columns
