@@ -1,6 +1,6 @@
 # The OneLake emulator and all other commands. Two images:
 #
-#   docker build --tag mirror-engine:latest .                  without Java; changes are merged by deltalake
+#   docker build --tag mirror-engine:latest .                  without Java; changes are merged by the engine arrow
 #   docker build --tag mirror-engine:spark --target spark .    with Java, PySpark and Delta's jars
 #
 # Neither needs a network once it is built. STORE is the volume /store; all else may be read-only.

@@ -23,7 +23,7 @@ RESULTS = Path(__file__).parent / "results"
 ROWS_PER_FILE = 25_000  # 1 MiB
 KEYS = 200_000  # the table grows no further, so that the backlog alone makes the difference
 SECONDS_BETWEEN_LOOKS = 0.05
-ENGINES = ("deltalake", "spark")
+ENGINES = ("arrow", "spark")
 MIRROR = [sys.executable, "-m", "mirror_engine.cli.main"]
 
 

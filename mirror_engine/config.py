@@ -192,6 +192,7 @@ def _option(default: Any, topic: str, about: str, kind: Kind | None = None) -> A
 
 
 ChangeDataFeed = Literal["keep", "on", "off"]  # whether tables have one; `keep`: as each table has it
+DeletionVectors = Literal["auto", "off"]
 
 _ZONE, _BATCH, _CLEAN, _SPARK = "Landing zone", "Batches", "Clean-up", "Spark"
 
@@ -272,11 +273,17 @@ class Config:
     passthrough: bool = _option(
         True, _BATCH, "Add large insert-only Parquet files to the table without rewriting them (LZ-4.19)."
     )
-    merge_engine: Literal["auto", "spark", "deltalake"] = _option(
+    merge_engine: Literal["auto", "spark", "arrow"] = _option(
         "auto",
         _BATCH,
-        "What merges changes into tables: `spark`, `deltalake` (in this process, without Java), or `auto`: Spark where "
+        "What merges changes into tables: `spark`, `arrow` (in this process, without Java), or `auto`: Spark where "
         "PySpark is installed, for a ROOT in a store on a cluster only. May change between runs.",
+    )
+    deletion_vectors: DeletionVectors = _option(  # noqa: RUF009 - as every option
+        "auto",
+        _BATCH,
+        "How changes remove rows from large data files: `auto` marks them by deletion vectors in tables of a million "
+        "rows or more, `off` rewrites the files, so that readers without deletion vectors can read the tables.",
     )
     change_data_feed: ChangeDataFeed = _option(  # noqa: RUF009 - as every option
         "keep",

@@ -147,7 +147,7 @@ class Days:
         """Run the engine through all days; gives the measures of each."""
         days, stop = [], threading.Event()
         config = Config(
-            merge_engine="deltalake",
+            merge_engine="arrow",
             timing="fabric",  # no file-system events: it looks when it is told to
             poll_interval_seconds=DAY_SECONDS,
             delete_processed_after_seconds=self.pace.retention_days * DAY_SECONDS,

@@ -78,7 +78,7 @@ def test_a_zone_is_validated_replicated_and_traced(bare):
     assert "(4 tables, 10 files, 22 rows)" in bare.run("mirror-engine", "validate", "shop")
     assert "All tables have caught up" in bare.run("mirror-engine", "sync", "shop")
     assert "Matches the Delta table" in bare.run("mirror-engine", "-C", "shop", "trace", "row", "Items", "Sku=A1")
-    assert "deltalake, which needs no Java" in bare.run("mirror-engine", "doctor")
+    assert "arrow, which needs no Java" in bare.run("mirror-engine", "doctor")
 
 
 def test_what_an_extra_would_bring_is_named(bare):

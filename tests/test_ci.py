@@ -47,7 +47,7 @@ def temp(tmp_path_factory):
 
 @pytest.fixture
 def workspace(tmp_path, monkeypatch):
-    monkeypatch.setenv("MIRROR_ENGINE_MERGE_ENGINE", "deltalake")  # the extra that is installed brings no Spark
+    monkeypatch.setenv("MIRROR_ENGINE_MERGE_ENGINE", "arrow")  # the extra that is installed brings no Spark
     shutil.copy(HOME / "docs/examples/publisher.py", tmp_path)
     return tmp_path
 

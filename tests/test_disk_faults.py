@@ -230,7 +230,7 @@ def test_store_zone_larger_than_the_local_disk_is_loaded(disk, s3_server, monkey
             columns |= {f"c{place}": draw.random(10_000) for place in range(11)}  # nothing makes them smaller
             marker = {"__rowMarker__": np.zeros(10_000, np.int32)} if kind == "rows" else {}
             orders.land_parquet(pa.table(columns | marker), compression="none")
-        with Mirror(root, Config(merge_engine="deltalake")) as mirror:
+        with Mirror(root, Config(merge_engine="arrow")) as mirror:
             report = mirror.sync()
             assert (report.result, report.rows_applied) == (RunResult.CAUGHT_UP, 120_000)
             commits = [entry for entry in mirror.history("Orders") if entry.files]

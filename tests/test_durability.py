@@ -23,7 +23,7 @@ from mirror_engine.landing_zone.layout import ENGINE, SCRATCH, TABLES
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = [
     pytest.mark.slow,
@@ -92,7 +92,7 @@ def test_a_commit_is_on_the_disk_before_it_is_recorded_and_its_files_are_moved(l
 
 def test_a_small_change_waits_for_the_disk_four_times(tmp_path, monkeypatch):
     """Its data file, its log entry, and the two folders that name them; an older checkpoint is not its own."""
-    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH))
+    shop = Shop(tmp_path, ArrowWriter(tmp_path / TABLES, tmp_path / SCRATCH))
     orders = shop.orders()
     synced = []
     monkeypatch.setattr(os, "fsync", lambda opened: synced.append(Path(f"/proc/self/fd/{opened}").readlink()))

@@ -25,7 +25,7 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.compare import compare_zone
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.store_url import StoreUrl
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -116,7 +116,7 @@ def standing(status):
 def outcome(name, make_writer):
     """Run a fixture.
 
-    Returns: differences from what it should be, and those that `compare` finds where deltalake wrote; faults of its
+    Returns: differences from what it should be, and those that `compare` finds where `arrow` wrote; faults of its
     Delta tables, by the Delta protocol; what readers that are not ours read otherwise; the features that they need.
     """
     with quick_folder() as folder:
@@ -125,9 +125,9 @@ def outcome(name, make_writer):
         differences = differences_of(golden, root, writer)
         there = [(root / TABLES / table, expected) for table, expected in golden.tables.items()]
         written = [(path, expected) for path, expected in there if path.is_dir()]
-        if isinstance(writer, DeltalakeWriter) and name not in NOT_COMPARED:
+        if isinstance(writer, ArrowWriter) and name not in NOT_COMPARED:
             shutil.rmtree(root / ENGINE)
-            reader = DeltalakeWriter(root / TABLES, root / "read")
+            reader = ArrowWriter(root / TABLES, root / "read")
             compared = compare_zone(LocalStorage(root), reader, Config(**golden.config), root / "work")
             differences += [f"compare: {found}" for found in compared if found.verdict == "different"]
         return (
@@ -173,9 +173,9 @@ def test_fixture_on_the_memory_writer(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_fixture_on_the_deltalake_writer(name):
+def test_fixture_on_the_arrow_writer(name):
     """Its rows, by our reader and by others; its log by the Delta protocol."""
-    assert outcome(name, lambda root: DeltalakeWriter(root / TABLES, root / SCRATCH))[:3] == ([], [], [])
+    assert outcome(name, lambda root: ArrowWriter(root / TABLES, root / SCRATCH))[:3] == ([], [], [])
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_fixture_in_a_store(store, tmp_path, monkeypatch, name):
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path))
     golden, root = load(FIXTURES / name), store.new_root()
     golden = replace(golden, not_compared=golden.not_compared | {"ME028"})  # a store's times have whole seconds
-    assert differences_of(golden, root, DeltalakeWriter(root / TABLES, tmp_path / SCRATCH)) == []
+    assert differences_of(golden, root, ArrowWriter(root / TABLES, tmp_path / SCRATCH)) == []
 
 
 def test_every_fixture_says_in_one_line_what_it_shows_and_by_which_rule():

@@ -21,7 +21,7 @@ from mirror_engine import Mirror
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import LEDGER, SCRATCH, TABLES
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 CONFIGS = st.builds(
@@ -72,10 +72,10 @@ def test_many_generated_zones_end_as_the_oracle_says(story, config):
 @pytest.mark.timeout(max(300, 3 * DELTALAKE_ZONES))
 @settings(max_examples=DELTALAKE_ZONES, suppress_health_check=NOT_A_WORRY)
 @given(stories(), CONFIGS)
-def test_generated_zones_end_so_on_the_deltalake_writer(story, config):
+def test_generated_zones_end_so_on_the_arrow_writer(story, config):
     with quick_folder() as folder:
         root = Path(folder)
-        play(story, root, DeltalakeWriter(root / TABLES, root / SCRATCH), config)
+        play(story, root, ArrowWriter(root / TABLES, root / SCRATCH), config)
 
 
 @pytest.mark.spark

@@ -13,7 +13,7 @@ from quick_folder import quick_folder
 
 from mirror_engine import Mirror, RunResult
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -60,11 +60,11 @@ def parsed(value, kind):
     return value if value is None or kind not in PARSERS else PARSERS[kind](value)
 
 
-@pytest.mark.parametrize("kind", ["memory", "deltalake", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("kind", ["memory", "arrow", pytest.param("spark", marks=pytest.mark.spark)])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_real_zone_ends_as_an_independent_program_worked_out(name, kind, request):
     writers = {
         "memory": lambda _: MemoryDeltaWriter(),
-        "deltalake": lambda root: DeltalakeWriter(root / TABLES, root / SCRATCH),
+        "arrow": lambda root: ArrowWriter(root / TABLES, root / SCRATCH),
     }
     check(name, writers.get(kind) or request.getfixturevalue("mirror_writer"))

@@ -14,7 +14,7 @@ from killer import Killer
 
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -40,21 +40,21 @@ def kill(killer, writer, kills):
 @pytest.mark.timeout(max(300, 70 * SPARK_KILLS))
 def test_killed_at_chosen_moments_nothing_is_lost_doubled_or_reordered(tmp_path, mirror_writer):
     """LZ-4.18."""
-    killer = Killer(tmp_path, SEED, "spark", "deltalake", cheap_part=0.6)
+    killer = Killer(tmp_path, SEED, "spark", "arrow", cheap_part=0.6)
     kill(killer, mirror_writer(killer.root), SPARK_KILLS)
 
 
 @pytest.mark.timeout(max(300, 70 * KILLS))
 def test_killed_without_spark_nothing_is_lost_doubled_or_reordered(tmp_path):
-    killer = Killer(tmp_path, SEED, "deltalake", cheap_part=0.3)
-    kill(killer, DeltalakeWriter(killer.root / TABLES, killer.root / SCRATCH), KILLS)
+    killer = Killer(tmp_path, SEED, "arrow", cheap_part=0.3)
+    kill(killer, ArrowWriter(killer.root / TABLES, killer.root / SCRATCH), KILLS)
 
 
 @pytest.mark.timeout(max(300, 70 * STORE_KILLS))
 def test_killed_in_a_store_nothing_is_lost_doubled_or_reordered(tmp_path, store, monkeypatch):
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path / "state"))
-    killer = Killer(tmp_path, SEED, "deltalake", cheap_part=0.3, root=store.new_root())
-    kill(killer, DeltalakeWriter(killer.root / TABLES, tmp_path / "scratch"), STORE_KILLS)
+    killer = Killer(tmp_path, SEED, "arrow", cheap_part=0.3, root=store.new_root())
+    kill(killer, ArrowWriter(killer.root / TABLES, tmp_path / "scratch"), STORE_KILLS)
 
 
 def test_whenever_the_engine_runs_the_publisher_of_the_kills_ends_the_same(tmp_path):

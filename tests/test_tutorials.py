@@ -20,7 +20,7 @@ def test_a_tutorial_without_java_says_what_is_printed(tmp_path, name):
     (tmp_path / "docs").symlink_to(DOCS)
     page = DOCS / "tutorials" / name
     assert steps(page)
-    assert differences(page, tmp_path, MIRROR_ENGINE_MERGE_ENGINE="deltalake") == []
+    assert differences(page, tmp_path, MIRROR_ENGINE_MERGE_ENGINE="arrow") == []
 
 
 @pytest.mark.spark

@@ -83,7 +83,7 @@ class Aging:
         """Give a ROOT's table a past: files of one row, spread over partitions, in a batch of all or a commit each."""
         table = LandingZoneWriter(root).table(TABLE, keys=[KEY], partitioned=partitions > 1)
         step = COMMITS_A_SYNC if commits else FILES_A_BATCH
-        config = Config(merge_engine="deltalake", max_batch_files=1 if commits else FILES_A_BATCH)
+        config = Config(merge_engine="arrow", max_batch_files=1 if commits else FILES_A_BATCH)
         with Mirror(root, config) as mirror:
             for first in range(0, files, step):
                 for number in range(first, min(first + step, files)):
@@ -136,7 +136,7 @@ class Aging:
 
     def look(self, root: str, cleanup: Cleanup) -> dict[str, Any]:
         """Have the engine see a ROOT that was copied, with a cycle."""
-        with Mirror(root, Config(merge_engine="deltalake", cleanup=cleanup)) as mirror:
+        with Mirror(root, Config(merge_engine="arrow", cleanup=cleanup)) as mirror:
             report = mirror.sync()
         assert (report.result, report.commits) == (RunResult.CAUGHT_UP, 0), report
         return {}
@@ -163,7 +163,7 @@ class Aging:
         zone = LandingZoneWriter(root)
         for number in range(count):
             zone.table(f"{TABLE}{number}", keys=[KEY]).land_parquet(_row(number))
-        with Mirror(root, Config(merge_engine="deltalake")) as mirror:
+        with Mirror(root, Config(merge_engine="arrow")) as mirror:
             report = mirror.sync()
         assert report.result is RunResult.CAUGHT_UP, report
         return {}
@@ -202,7 +202,7 @@ class _Watched:
 
     def __init__(self, root: str, cleanup: Cleanup, counts: Callable[[], tuple[int, int]]) -> None:
         config = Config(
-            merge_engine="deltalake",
+            merge_engine="arrow",
             timing="fabric",  # no file-system events
             poll_interval_seconds=86_400.0,
             cleanup=cleanup,
@@ -318,7 +318,7 @@ def idle(root: str, seconds: float, poll_seconds: float) -> dict[str, float]:
             first.set()
 
     begun = time.perf_counter()
-    mirror = Mirror(root, Config(merge_engine="deltalake", poll_interval_seconds=poll_seconds), listeners=[hear])
+    mirror = Mirror(root, Config(merge_engine="arrow", poll_interval_seconds=poll_seconds), listeners=[hear])
     thread = threading.Thread(target=mirror.run, args=(stop,))
     thread.start()
     first.wait(MAX_SECONDS)

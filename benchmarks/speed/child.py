@@ -11,7 +11,7 @@ from typing import Any
 
 ENGINES = {
     "spark-engine": ("speed.engines", "SparkEngine"),
-    "deltalake-engine": ("speed.engines", "DeltalakeEngine"),
+    "arrow-engine": ("speed.engines", "ArrowEngine"),
     "waiting": ("speed.waiting", "Empty"),
     "aging": ("speed.aging", "Aging"),
     "lake": ("speed.aging", "Lake"),

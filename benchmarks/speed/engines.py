@@ -87,10 +87,10 @@ class SparkEngine(MirrorEngine):
     merge_engine = "spark"
 
 
-class DeltalakeEngine(MirrorEngine):
-    """Commands of the peer `deltalake-engine`."""
+class ArrowEngine(MirrorEngine):
+    """Commands of the peer `arrow-engine`."""
 
-    merge_engine = "deltalake"
+    merge_engine = "arrow"
 
 
 class DeltaRs:

@@ -91,7 +91,7 @@ def compare(
     import tempfile
 
     from mirror_engine.publisher.compare import compare_zone
-    from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+    from mirror_engine.tables.merge.arrow import ArrowWriter
 
     if show_keys and (out.wants_json() or not out.stdout().is_terminal):
         raise UsageError("--show-keys shows values of rows: on a terminal only, and not with --json", "omit it")
@@ -99,7 +99,7 @@ def compare(
     with tempfile.TemporaryDirectory(prefix="mirror-engine-") as folder, shown(progress) as listen:
         work = Path(folder)
         source, zone = open_storage(url), downloads.open(url, ZONE)
-        fabric = DeltalakeWriter(url / TABLES, work / "read")
+        fabric = ArrowWriter(url / TABLES, work / "read")
         _check_fabric(url, source, fabric)
         options: dict[str, Any] = {"tables": tables, "limit": limit, "listen": listen, "zone": zone}
         options["allow"] = partial(downloads.add_table, url)

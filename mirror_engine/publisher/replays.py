@@ -21,7 +21,7 @@ from mirror_engine.publisher.trace.replay import DryRun
 from mirror_engine.publisher.trace.row import ChangesWriter, one_key
 from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.arrow_types import delta_type
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.keys_only import Hashes, key_hashes
 from mirror_engine.tables.reading.spill import all_rows
 
@@ -115,7 +115,7 @@ class Replays:
         return status
 
 
-class _NotingWriter(DeltalakeWriter):
+class _NotingWriter(ArrowWriter):
     """A table on this disk; notes each file's keys, or rows of a keyless table."""
 
     def __init__(self, folder: Path) -> None:

@@ -6,19 +6,17 @@ import time
 from abc import abstractmethod
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from mirror_engine.errors import CommitConflict, CommitFailed, TableDamaged
 from mirror_engine.tables.base import DeltaWriter, Outcome, with_applied_by
-from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.cleanup import clean_up_log
 from mirror_engine.tables.log.commit import (
     add_parts,
-    commit_batch,
     create_table,
     create_with_files,
+    evolution,
     evolve,
     is_checkpoint_due,
     wanted_properties,
@@ -56,6 +54,7 @@ from mirror_engine.tables.passthrough import count_duplicates
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Applied, Segment
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, MatchCounts, TableSnapshot
-    from mirror_engine.tables.changes.staged import Stage, StagedChanges
+    from mirror_engine.tables.log.commit import Evolution
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
 
@@ -89,10 +88,12 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         self._logs = KeptLogs()
 
     @abstractmethod
-    def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
-        """Commit staged changes of a batch, at least one row, in one commit that carries the record.
+    def replay(
+        self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
+    ) -> tuple[str, tuple[MatchCounts, ...]]:
+        """Commit a batch's net changes against a snapshot of its table, in a commit that carries the record.
 
-        They were made against the snapshot `log`, which has the batch's columns.
+        Returns how they were applied, as `Outcome` has it, and what each file's changes matched.
 
         Raises:
             CommitConflict: another writer was first, or changed rows since the snapshot; nothing was committed.
@@ -102,10 +103,6 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
     @abstractmethod
     def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> AbstractContextManager[Maintenance]:
         """How a table is compacted, and how vacuumed; both commits say the newest record again (`record_again`)."""
-
-    def stage(self, batch: ChangeBatch) -> tuple[TablePath, Stage]:  # noqa: ARG002 - an engine may choose by it
-        """The scratch folder for net changes of a batch, and the function that makes them."""
-        return self._scratch, stage_here
 
     def forget(self, folder: TablePath) -> None:
         """Forget a table: a new one in its folder has the same version numbers."""
@@ -156,19 +153,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
                 make_durable(folder, -1)
                 self.forget(folder)
             log = open_known(table, folder)
-        with staged(batch, log, *self.stage(batch)) as changes:
-            log = self._evolved(table, log, batch)
-            if not changes.rows:
-                commit_batch(log, record)
-                return "", changes.match_counts
-            applied_by = "merge" if changes.matches else "append"
-            record = with_applied_by(record, applied_by)
-            if changes.is_data:
-                parts = sorted(part for part in changes.folder.iterdir() if isinstance(part, Path))  # made here
-                add_parts(table, log, batch.schema, parts, record)
-            else:
-                self.merge(table, log, batch, changes, record)
-            return applied_by, changes.match_counts
+        return self.replay(table, log, batch, record)
 
     def _add_files(
         self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
@@ -180,14 +165,28 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             create_with_files(table, folder, batch, record, wanted_properties(self._feed, self._retention_days))
             self.forget(folder)
         elif log.can_add_files(batch.schema):
-            add_parts(table, self._evolved(table, log, batch), batch.schema, batch.passthrough, record)
+            add_parts(table, log, self.evolution(log, batch), batch.passthrough, record)
         else:
             raise CommitConflict(f"{table}: its features have changed", "The next cycle reads the rows.")
         return "passthrough", matches
 
-    def _evolved(self, table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
+    def evolution(self, log: DeltaLog, batch: ChangeBatch, *, vectors: bool = False) -> Evolution:
+        """What the table lacks of a batch's columns and of the wanted feed.
+
+        Raises:
+            CommitConflict: the table has other columns than those that the batch was read against.
+        """
+        known = {column.name: column.type for column in log.schema.columns}
+        wanted = {column.name: column.type for column in batch.schema.columns}
+        if not known.items() <= wanted.items() or log.schema.partition_columns != batch.schema.partition_columns:
+            raise CommitConflict(
+                f"{log.folder.name}: its columns have changed", "The next cycle reads the state again."
+            )
+        return evolution(log, batch.schema, batch.key_columns, self._feed, vectors=vectors)
+
+    def evolved(self, table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
         """The table with the batch's columns and the wanted feed: the same snapshot, or that of a commit between."""
-        version = evolve(log, batch.schema, batch.key_columns, self._feed)
+        version = evolve(log, self.evolution(log, batch))
         if version == log.version:
             return log
         with reading_log(log.folder):

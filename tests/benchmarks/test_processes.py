@@ -51,7 +51,7 @@ def test_the_wait_of_each_file_is_told_also_where_several_share_a_commit(tmp_pat
     monkeypatch.setattr(running, "MIRROR", [sys.executable, "-c", COMMIT])
     files = initial_load(tmp_path / "data", 3, 3)
     zone(tmp_path)
-    with Run(tmp_path, "deltalake") as run:
+    with Run(tmp_path, "arrow") as run:
         for file in files:
             run.land("Orders", file)
         begun = time.time()

@@ -11,7 +11,7 @@ from speed.aging import Aging, Lake
 from speed.bench import Bench
 from speed.catalogue import WORKS
 from speed.collapsing import Collapsing
-from speed.engines import DeltalakeEngine, DeltaRs, SparkEngine
+from speed.engines import ArrowEngine, DeltaRs, SparkEngine
 from speed.floor import Floor
 from speed.notebook import Notebook
 from speed.peers import Here
@@ -23,13 +23,13 @@ ONE_MERGE = replace(SMALL, load_files=1, backlog_sample=1)  # Spark's time is de
 
 @pytest.mark.spark
 def test_the_mirror_the_notebook_and_deltars_come_to_the_same_rows(tmp_path, spark, mirror_writer):
-    ours = {"spark_engine": SparkEngine(mirror_writer), "deltalake_engine": DeltalakeEngine()}
+    ours = {"spark_engine": SparkEngine(mirror_writer), "arrow_engine": ArrowEngine()}
     peers = Here(**ours, notebook=Notebook(spark), delta_rs=DeltaRs(), floor=Floor())
     bench = Bench(tmp_path, ONE_MERGE, 1, peers)
     found = WORKS["merge"].run(bench).figures.rounds
     for engine in ours.values():
         engine.end()
-    assert set(found) == {"deltalake-engine", "spark-engine", "notebook", "delta-rs", "DuckDB rewrites all"}
+    assert set(found) == {"arrow-engine", "spark-engine", "notebook", "delta-rs", "DuckDB rewrites all"}
 
 
 @pytest.mark.slow

@@ -109,7 +109,7 @@ def test_commands_find_in_a_store_what_they_find_in_a_folder(store, shop, tmp_pa
     root = store.new_root()
     upload(shop / "Files", root, "Files/")
     for place in (shop, root):
-        printed(capsys, "sync", "--merge-engine", "deltalake", "-C", place)
+        printed(capsys, "sync", "--merge-engine", "arrow", "-C", place)
     expected = tmp_path / "expected.csv"
     expected.write_text("Id,Name\n1,4\n2,one\n3,one\n4,two\n")
     before = versions(root)
@@ -149,7 +149,7 @@ def test_rows_of_delta_tables_count_and_a_list_of_tables_reads_none(
     with onelake_server.in_use():
         root, expected = onelake_server.new_root(), tmp_path / "expected.csv"
         upload(shop / "Files", root, "Files/")
-        printed(capsys, "sync", "--merge-engine", "deltalake", "-C", root)
+        printed(capsys, "sync", "--merge-engine", "arrow", "-C", root)
         expected.write_text("Id,Name\n1,4\n2,one\n3,one\n4,one\n")
         for limit, code in (("1B", 2), ("1MiB", 0)):
             for words in (("show", "Sales.Orders"), ("diff", "Sales.Orders", expected)):
@@ -175,7 +175,7 @@ def test_requests_grow_with_the_tables_and_no_faster(emulator, onelake_server, c
             publisher = LandingZoneWriter(local)
             for number in range(tables):
                 publisher.table(f"T{number}", keys=["Id"], types={"Id": "int64"}).upsert({"Id": 1})
-            printed(capsys, "sync", "--merge-engine", "deltalake", "-C", local)
+            printed(capsys, "sync", "--merge-engine", "arrow", "-C", local)
             for words in (("tables", "-C"), ("status", "-C"), ("show", "T0", "-C"), ("history", "T0", "-C")):
                 options.faults, counter.matched = [counter], 0
                 code, _ = printed(capsys, *words, root)

@@ -49,7 +49,7 @@ def land_row(folder, number, **where):
 
 
 def mirror_of(root, **options):
-    return Mirror(root, Config(merge_engine="deltalake", **options))
+    return Mirror(root, Config(merge_engine="arrow", **options))
 
 
 def apply(root, **options):
@@ -187,7 +187,7 @@ def run_two_cycles(root, begins, ends, **options):
         elif isinstance(event, CycleEnded):
             mirror.wake()
 
-    with Mirror(root, Config(merge_engine="deltalake", **options), listeners=[hear]) as mirror:
+    with Mirror(root, Config(merge_engine="arrow", **options), listeners=[hear]) as mirror:
         mirror.run(stop)
 
 

@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np, pyarrow as pa
 from peak_memory import peak_bytes
 from mirror_engine import Config, Mirror
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 root, files, batch_bytes = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 zone = LandingZoneWriter(root)
-writer = DeltalakeWriter(root / "Tables", root / ".mirror-engine/scratch")
+writer = ArrowWriter(root / "Tables", root / ".mirror-engine/scratch")
 # deltalake's pool of threads grows for some dozens of commits, up to a bound: it is there in every run
 warm = zone.table("Warm", keys=["id"])
 for number in range(60):
@@ -49,7 +49,7 @@ from pathlib import Path
 import numpy as np, pyarrow as pa, pyarrow.parquet as pq
 from peak_memory import peak_bytes
 from mirror_engine import Config, Mirror
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 root, first, files = Path(sys.argv[1]), *map(int, sys.argv[2:])
 folder = root / "Files/LandingZone/Orders"
@@ -59,7 +59,7 @@ draw = np.random.default_rng(first)
 for number in range(first, first + files):
     rows = pa.table({"id": draw.integers(0, 10**18, 600_000), "x": np.zeros(600_000)})
     pq.write_table(rows, folder / f"{number:020}.parquet", store_schema=False)
-writer = DeltalakeWriter(root / "Tables", root / ".mirror-engine/scratch")
+writer = ArrowWriter(root / "Tables", root / ".mirror-engine/scratch")
 with Mirror(root, Config(), writer=writer) as mirror:
     assert mirror.sync().files_applied == files
     assert {entry.applied_by for entry in mirror.history("Orders")} == {"passthrough"}

@@ -26,8 +26,8 @@ from mirror_engine.events import ProgressRebuilt
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Applied, Progress
-from mirror_engine.tables import writer
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge import arrow
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 ORDERS = TableName("", "Orders")
 
@@ -60,13 +60,13 @@ def test_a_ledger_one_batch_behind_keeps_what_it_knows_of_files_that_were_moved_
 
 
 def test_a_table_that_was_made_gets_its_first_batch_whatever_key_its_publisher_declares_by_then(tmp_path, monkeypatch):
-    def killed(*_):
+    def killed(*_, **__):
         raise StorageUnavailable("the batch is not committed")
 
-    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch"))
+    shop = Shop(tmp_path, ArrowWriter(tmp_path / "Tables", tmp_path / "scratch"))
     shop.orders().insert(row(1))
     with monkeypatch.context() as once, shop.engine() as running:
-        once.setattr(writer, "staged", killed)
+        once.setattr(arrow, "count_changes", killed)
         running.cycle(NO_STOP)
     assert [commit.operation for commit in shop.writer.history("dbo/Orders")] == ["CREATE TABLE"]
     (tmp_path / LEDGER).unlink()

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 POSITIONS = int(os.environ.get("MIRROR_TEST_FAULTS", "1"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
-CONFIG = Config(merge_engine="deltalake", max_batch_files=2, workers=1, delete_processed_after_seconds=0)
+CONFIG = Config(merge_engine="arrow", max_batch_files=2, workers=1, delete_processed_after_seconds=0)
 NEVER = 999_999
 SYNCS = 4  # a fault may take the first one, and what it left the second
 

@@ -16,15 +16,15 @@ from mirror_engine.landing_zone.states import CaughtUp, Loading
 from mirror_engine.publisher.testing.mirror import MirrorInTest
 from mirror_engine.publisher.trace.file import trace_file
 from mirror_engine.publisher.validate import check_landing_zone, find_target
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 VOID, TEXT = pa.null(), pa.string()
 MARKER = "__rowMarker__"
 
 
-@pytest.fixture(params=["memory", "deltalake"])
+@pytest.fixture(params=["memory", "arrow"])
 def shop(request, tmp_path):
-    writer = DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH) if request.param == "deltalake" else None
+    writer = ArrowWriter(tmp_path / TABLES, tmp_path / SCRATCH) if request.param == "arrow" else None
     return Shop(tmp_path, writer, all_null_columns="untyped")
 
 
@@ -94,7 +94,7 @@ def test_the_first_commit_names_the_files_before_it_so_that_all_can_be_replayed_
 @pytest.mark.slow
 @pytest.mark.parametrize("batch", [1, 1000])
 def test_a_table_may_be_there_before_its_key_is(tmp_path, batch):
-    writer = DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH)
+    writer = ArrowWriter(tmp_path / TABLES, tmp_path / SCRATCH)
     shop = Shop(tmp_path, writer, all_null_columns="untyped", max_batch_files=batch)
     shop.publisher.table("Orders", keys=["id", "line"])
     land(shop, 1, id=([], pa.int64()), line=([], VOID), city=([], VOID))

@@ -29,7 +29,7 @@ from mirror_engine.onelake.options import FaultRule
 from mirror_engine.publisher.trace.replay import with_rejections
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.base import TableSnapshot
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 # What no file in ROOT tells, so that Fabric's own words must: fixtures by reason
 UNKNOWN = {
@@ -76,7 +76,7 @@ def copied_as_fabric_s(root, copy):
 
 def seen(root, **options):
     """By table: why it is halted or would be, watermarks, applied files, and the files that are pending."""
-    writer = DeltalakeWriter(root / TABLES, root / SCRATCH)
+    writer = ArrowWriter(root / TABLES, root / SCRATCH)
     with Mirror(root, Config(**options), writer=writer) as mirror, mirror.snapshot() as snapshot:
         ledger, status = snapshot.context.ledger, mirror.status()
         files = {table: sorted(ledger.applied(table)) for table in ledger.tables()}
@@ -100,7 +100,7 @@ def test_inferred_progress_is_the_engine_s_own(name, tmp_path):
     for number, stage in enumerate(golden.stages):
         for landing in stage:
             landing.land(root)
-        Mirror(root, Config(**golden.config), writer=DeltalakeWriter(root / TABLES, root / SCRATCH)).sync()
+        Mirror(root, Config(**golden.config), writer=ArrowWriter(root / TABLES, root / SCRATCH)).sync()
         copy = tmp_path / f"copy{number}"
         copied_as_fabric_s(root, copy)
         assert seen(copy, **golden.config) == seen(root, **golden.config)
@@ -194,7 +194,7 @@ def fabric_s(tmp_path):
     """A ROOT that Fabric mirrors: tables that have caught up, are blocked, and have a file that it would reject."""
     root, copy = tmp_path / "engine", tmp_path / "fabric"
     root.mkdir()
-    shop = Shop(root, DeltalakeWriter(root / TABLES, root / SCRATCH))
+    shop = Shop(root, ArrowWriter(root / TABLES, root / SCRATCH))
     orders, items, stock = (shop.orders(name) for name in ("Sales.Orders", "Sales.Items", "Stock"))
     for table in (orders, items, stock):
         for number in range(3):

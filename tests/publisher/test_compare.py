@@ -32,7 +32,7 @@ from mirror_engine.publisher.compare import compare_zone
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.stores import open_storage
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs/compare.md"
@@ -73,7 +73,7 @@ class Fabric:
 
     def mirror(self):
         """Let the tables be as they should, without a trace of this engine; files are archived."""
-        with Mirror(self.root, self.config, writer=DeltalakeWriter(self.root / TABLES, self.root / SCRATCH)) as mirror:
+        with Mirror(self.root, self.config, writer=ArrowWriter(self.root / TABLES, self.root / SCRATCH)) as mirror:
             mirror.sync()
             rows = {folder: mirror.read_table(folder) for folder in mirror.tables()}
         for folder, table in rows.items():
@@ -101,7 +101,7 @@ class Fabric:
 
     def compare(self, *tables, **options):
         work = self.root.parent / "work"
-        fabric = DeltalakeWriter(self.root / TABLES, work / "read")
+        fabric = ArrowWriter(self.root / TABLES, work / "read")
         found = compare_zone(LocalStorage(self.root), fabric, self.config, work, tables=tables, **options)
         return {each.name.normalized: each for each in found}
 
@@ -292,7 +292,7 @@ def test_more_keys_than_are_looked_at_are_counted(fabric, monkeypatch):
 
 
 def test_a_commit_of_fabric_while_the_zone_is_read_does_not_count(fabric):
-    class Committing(DeltalakeWriter):
+    class Committing(ArrowWriter):
         def rows(self, table, **options):
             if table == "dbo/Orders":
                 fabric.plant(adding(order(77)))
@@ -583,7 +583,7 @@ def test_it_ends_with_0_where_all_are_equal_and_with_2_without_a_zone(fabric, tm
 def test_the_page_says_what_is_printed(tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/report-secret").write_text("0" * 32)
-    options = {"MIRROR_ENGINE_MERGE_ENGINE": "deltalake", "MIRROR_ENGINE_CACHE": str(tmp_path / "cache")}
+    options = {"MIRROR_ENGINE_MERGE_ENGINE": "arrow", "MIRROR_ENGINE_CACHE": str(tmp_path / "cache")}
     assert differences(PAGE, tmp_path, **options) == []
 
 

@@ -12,7 +12,7 @@ from mirror_engine.errors import SetupError
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.publisher.trace.file import trace_what_if
 from mirror_engine.publisher.trace.row import trace_row
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ def no_jvm():
 
 
 def test_a_delta_table_has_the_versions_and_the_row_after_deleted_files(tmp_path):
-    shop = Shop(tmp_path, DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH))
+    shop = Shop(tmp_path, ArrowWriter(tmp_path / TABLES, tmp_path / SCRATCH))
     table = shop.publisher.table("Sales.Bills", keys=["Key no"], types=TYPES)
     for city in ("a", "b", "c"):
         rows = [{"Key no": Decimal(number), "Name": f"{city}{number}"} for number in range(5)]

@@ -138,7 +138,7 @@ def codes(tmp_path, emulator, monkeypatch, capfd, caplog):
     def codes(root):
         nonlocal printed
         codes, pull, history = set(), f"pull {root} {tmp_path}/copy{len(printed)}", f"history Orders -C {root}"
-        first = (f"sync --merge-engine deltalake -C {root}", f"status -C {root}")
+        first = (f"sync --merge-engine arrow -C {root}", f"status -C {root}")
         for words in (*first, f"validate {root} --json", pull, f"compare {root} --json", history):
             codes.add(main([*words.split(), "-v"]))
             printed += "".join(capfd.readouterr()) + caplog.text

@@ -5,35 +5,51 @@ from __future__ import annotations
 import pytest
 
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge import by_position
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
+_FIXTURES = {"arrow": "local", "arrow marks": "marker", "spark": "fresh"}
 STORES = ["onelake_server", "azurite", "s3_server"]  # ADLS is to deltalake what OneLake is
 
 
 @pytest.fixture
 def local(tmp_path):
-    return DeltalakeWriter(tmp_path / TABLES, tmp_path / SCRATCH)
+    return ArrowWriter(tmp_path / TABLES, tmp_path / SCRATCH)
+
+
+@pytest.fixture
+def marking(monkeypatch):
+    """Rows are marked by deletion vectors in tables of any size, while one row of a file is left."""
+    monkeypatch.setattr(by_position, "VECTORS_FROM_ROWS", 0)
+    monkeypatch.setattr(by_position, "_VECTOR_FILE_ROWS", 1)
+    monkeypatch.setattr(by_position, "_MOST_MARKED", 1)
+
+
+@pytest.fixture
+def marker(local, marking):  # noqa: ARG001 - it changes what the writer does
+    return local
 
 
 @pytest.fixture(
     params=[
         "memory",
-        "deltalake",
+        "arrow",
+        pytest.param("arrow marks", marks=pytest.mark.slow),
         pytest.param("spark", marks=pytest.mark.spark),
         *(pytest.param(name, marks=pytest.mark.slow) for name in STORES),
     ]
 )
 def writer(request, tmp_path):
-    """Every writer, that of deltalake on this machine and in each store."""
+    """Every writer, that of `arrow` on this machine and in each store."""
     if request.param == "memory":
         yield MemoryDeltaWriter()
-    elif request.param in {"deltalake", "spark"}:
-        yield request.getfixturevalue({"deltalake": "local", "spark": "fresh"}[request.param])
+    elif request.param in _FIXTURES:
+        yield request.getfixturevalue(_FIXTURES[request.param])
     else:
         with request.getfixturevalue(request.param).in_use() as server:
-            yield DeltalakeWriter(server.new_root() / TABLES, tmp_path / SCRATCH)
+            yield ArrowWriter(server.new_root() / TABLES, tmp_path / SCRATCH)
 
 
 @pytest.fixture(scope="session")

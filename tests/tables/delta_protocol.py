@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import json
 import re
+import struct
+import uuid
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap
 
 from mirror_engine.tables.arrow_types import arrow_type
 
@@ -161,6 +164,21 @@ def read_history(folder):
     return History(folder, commits, tuple(states))
 
 
+def log_file(folder, name):
+    return folder / "_delta_log" / name
+
+
+def commit_path(folder, version):
+    return log_file(folder, f"{version:020}.json")
+
+
+def rewrite(version, change, folder):
+    """Change the actions of a commit."""
+    path = commit_path(folder, version)
+    actions = change([json.loads(line) for line in path.read_text("utf-8").splitlines()])
+    path.write_text("".join(json.dumps(action) + "\n" for action in actions), "utf-8")
+
+
 def _lines(path):
     try:
         text = path.read_bytes().decode("utf-8")
@@ -200,8 +218,9 @@ _REQUIRED = {
 _OPTIONAL = {
     "protocol": {"readerFeatures": list, "writerFeatures": list},
     "metaData": {"name": str, "description": str, "createdTime": int},
-    "add": {"stats": str, "tags": dict},
+    "add": {"stats": str, "tags": dict, "deletionVector": dict},
     "remove": {
+        "deletionVector": dict,
         "deletionTimestamp": int,
         "extendedFileMetadata": bool,
         "partitionValues": dict,
@@ -300,14 +319,26 @@ def files(history):
     """Add File and Remove File: a path once of a kind, added while absent, removed while live, and as it was added."""
     for before, commit, _ in history.steps:
         live = before.files
-        added = Counter(action["path"] for action in commit.of("add"))
-        removed = Counter(action["path"] for action in commit.of("remove"))
+        added = Counter(map(_logical, commit.of("add")))
+        removed = Counter(map(_logical, commit.of("remove")))
+        known = set(map(_logical, live.values()))
         twice = [path for each in (added, removed) for path, count in each.items() if count > 1]
-        wrong = [*twice, *(added.keys() & live.keys()), *(removed.keys() - live.keys()), *(added & removed)]
+        wrong = [*twice, *(added.keys() & known), *(removed.keys() - known), *(added & removed)]
+        wrong += [path for path, _ in added if path in live and (path, _vector_id(live[path])) not in removed]
         if wrong:
             yield f"version {commit.version} adds or removes what it cannot: {wrong}"
         for action in commit.of("remove"):
             yield from _as_added(commit, action, live.get(action["path"], {}))
+
+
+def _logical(action):
+    """A logical file: a path and the unique id of its deletion vector."""
+    return action["path"], _vector_id(action)
+
+
+def _vector_id(action):
+    vector = action.get("deletionVector")
+    return vector and f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
 
 
 def _as_added(commit, removed, added):
@@ -324,12 +355,12 @@ def _as_added(commit, removed, added):
 
 def data_change(history):
     """Add File and Remove File: where `dataChange` is false the same records only lie elsewhere."""
-    for commit in history.commits:
+    for before, commit, _ in history.steps:
         moved = [action for action in [*commit.of("add"), *commit.of("remove")] if action.get("dataChange") is False]
         if moved and commit.changes_data:
             yield f"version {commit.version} both changes and rearranges data"
         signs = [(1 if action in commit.of("add") else -1, action) for action in moved]
-        if sum(sign * _records(action) for sign, action in signs):
+        if sum(sign * _left(before.files.get(action["path"], {}) if sign < 0 else action) for sign, action in signs):
             yield f"version {commit.version} only rearranges, and holds another number of records"
 
 
@@ -337,6 +368,12 @@ def _records(action):
     return int(json.loads(action.get("stats", "{}")).get("numRecords", 0))
 
 
+def _left(action):
+    """How many rows of a file are there."""
+    return _records(action) - action.get("deletionVector", {}).get("cardinality", 0)
+
+
+_VECTORS = "delta.enableDeletionVectors"
 _FEED = "delta.enableChangeDataFeed"
 
 
@@ -428,7 +465,7 @@ def evolution(history):
                     yield f"version {commit.version} changes the table's {name}"
             yield from _columns_kept(before, after)
             lost = {name for name, value in before.configuration.items() if after.configuration.get(name) != value}
-            if lost - {_TOP, _MODE}:
+            if lost - {_TOP, _MODE, _VECTORS}:
                 yield f"version {commit.version} changes the properties {sorted(lost)}"
 
 
@@ -519,6 +556,7 @@ def needed(state):
     return {
         **({"columnMapping": f"columns {odd} have names that Parquet readers of Delta refuse"} if odd else {}),
         **({"timestampNtz": f"columns {naive} have times without a zone"} if naive else {}),
+        **({"deletionVectors": "rows are marked"} if state.configuration.get(_VECTORS) == "true" else {}),
         **({"changeDataFeed": "its feed is on"} if state.configuration.get(_FEED) == "true" else {}),
     }
 
@@ -584,7 +622,7 @@ def _statistics_of(path, state, said):
     rows, columns = _measured(path, state)
     if said.get("numRecords") != rows:
         yield f"{path.name} holds {rows} records, said are {said.get('numRecords')}"
-    if said.keys() - {"numRecords", "minValues", "maxValues", "nullCount"}:
+    if said.keys() - {"numRecords", "minValues", "maxValues", "nullCount", "tightBounds"}:
         yield f"{path.name}: statistics of an unknown kind: {sorted(said)}"
     for kind in ("minValues", "maxValues", "nullCount"):
         for name, value in said.get(kind, {}).items():
@@ -652,6 +690,61 @@ def _microseconds(said):
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
+_MAGIC = 1681511377
+
+
+def vectors(history):
+    """Deletion Vectors: readable, of rows that are there, never fewer than before, and bounds are said to be wide."""
+    for before, commit, after in history.steps:
+        for action in commit.of("add"):
+            if (vector := action.get("deletionVector")) is None:
+                continue
+            if "deletionVectors" not in _features(after.protocol) or after.protocol["minReaderVersion"] < 3:
+                yield f"version {commit.version} has a vector, its protocol has none"
+            try:
+                marked = marks(history.folder, vector)
+            except (OSError, ValueError, KeyError, struct.error) as error:
+                yield f"version {commit.version}: the vector of {action['path']} cannot be read: {error!r}"
+                continue
+            statistics = json.loads(action.get("stats", "{}"))
+            if len(marked) != vector["cardinality"]:
+                yield f"version {commit.version}: {len(marked)} marks, said are {vector['cardinality']}"
+            if statistics.get("tightBounds") is not False or "numRecords" not in statistics:
+                yield f"version {commit.version}: bounds of {action['path']} are said to be tight, or rows not counted"
+            if max(marked, default=-1) >= _records(action):
+                yield f"version {commit.version}: a mark beyond the rows of {action['path']}"
+            live = before.files.get(action["path"], {})
+            earlier = marks(history.folder, live["deletionVector"]) if "deletionVector" in live else set()
+            if live and not earlier < marked:
+                yield f"version {commit.version} marks no more rows of {action['path']} than before"
+
+
+def marks(folder, vector):
+    """The row numbers of a vector in a file of its own, or in the log."""
+    if vector["storageType"] != "u":
+        raise ValueError(vector["storageType"])
+    text, number = vector["pathOrInlineDv"], 0
+    letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    groups = [text[-20:][at : at + 5] for at in range(0, 20, 5)]
+    for group in groups:
+        number = number << 32 | functools.reduce(lambda total, letter: total * 85 + letters.index(letter), group, 0)
+    name = f"deletion_vector_{uuid.UUID(int=number)}.bin"
+    content = (folder / text[:-20] / name).read_bytes()
+    (size,) = struct.unpack_from(">i", content, vector["offset"])
+    body = content[vector["offset"] + 4 :][:size]
+    (checksum,) = struct.unpack_from(">I", content, vector["offset"] + 4 + size)
+    magic, count = struct.unpack_from("<iq", body)
+    if content[0] != 1 or magic != _MAGIC or size != vector["sizeInBytes"] or checksum != zlib.crc32(body):
+        raise ValueError("version, magic number, size or checksum")
+    found, at = set(), 12
+    for _ in range(count):
+        (high,) = struct.unpack_from("<i", body, at)
+        bitmap = BitMap.deserialize(body[at + 4 :])
+        at += 4 + len(bitmap.serialize())
+        found |= {high << 32 | low for low in bitmap}
+    return found
+
+
 RULES = {
     rule.__name__: rule
     for rule in (
@@ -673,6 +766,7 @@ RULES = {
         features,
         data_files,
         statistics,
+        vectors,
     )
 }
 _SHAPES = ("names", "actions", "first_version", "schema")  # what all other rules build on

@@ -21,7 +21,7 @@ from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows
-from mirror_engine.tables.log.commit import create_table
+from mirror_engine.tables.log.commit import create_table, evolution, evolve
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.passthrough import CopiedRows
 
@@ -114,6 +114,11 @@ def add_rows(folder, schema, rows):
     if rows:
         held = file_rows("held", schema, schema.names, *[(0, *row) for row in rows])
         write_deltalake(str(folder), held.rows.table.select(schema.names), mode="append")
+
+
+def evolved(log, *wanted, **options):
+    """The version of a table after what it lacks came in a commit of its own."""
+    return evolve(log, evolution(log, *wanted, **options))
 
 
 def known_log(folder):

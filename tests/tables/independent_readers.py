@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from delta_protocol import duck, read_history
+from delta_protocol import duck, marks, read_history
 from deltalake import DeltaTable, QueryBuilder
 from golden import table_differences
 
@@ -63,7 +63,8 @@ def by_duckdb(folder: Path, state: State) -> list[Row]:
         source = "read_parquet($path, hive_partitioning = false)"
         answer = duck().execute(f"SELECT * FROM {source}", {"path": path})  # noqa: S608 - a fixed text
         names = [described[0] for described in answer.description or ()]
-        for values in answer.fetchall():
+        gone = marks(folder, action["deletionVector"]) if "deletionVector" in action else set()
+        for values in (row for number, row in enumerate(answer.fetchall()) if number not in gone):
             there = {**dict(zip(names, values, strict=True)), **action["partitionValues"]}
             rows.append({column["name"]: there.get(state.physical(column)) for column in state.fields})
     return rows

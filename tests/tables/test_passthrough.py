@@ -31,7 +31,7 @@ from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables import passthrough
 from mirror_engine.tables import writer as writer_module
 from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.passthrough import PassthroughReader
 
@@ -156,7 +156,7 @@ def batches(zone):
     return [[int(path[:20]) for path in commit.files] for commit in reversed(commits) if commit.files]
 
 
-@pytest.mark.parametrize("local", [False, True], ids=["memory", "deltalake"])
+@pytest.mark.parametrize("local", [False, True], ids=["memory", "arrow"])
 def test_passthrough_batch_is_bounded_by_max_batch_size(tmp_path, monkeypatch, local):
     zone = Zone(tmp_path, local_writer(tmp_path) if local else None)
     for number in range(6):
@@ -193,7 +193,7 @@ def test_full_disk_at_the_third_copy_commits_the_two_before(tmp_path, monkeypatc
     assert list((tmp_path / SCRATCH).glob("*")) == []
 
 
-@pytest.mark.parametrize("local", [False, True], ids=["memory", "deltalake"])
+@pytest.mark.parametrize("local", [False, True], ids=["memory", "arrow"])
 def test_large_files_between_small_ones_are_copied_once(tmp_path, monkeypatch, local):
     zone = Zone(tmp_path, local_writer(tmp_path) if local else None)
     small, large = (zone.land(rows(10_000 * count, count)) for count in (3, 3000))
@@ -385,7 +385,7 @@ def zone(tmp_path):
 
 
 def local_writer(root):
-    return DeltalakeWriter(root / TABLES, root / SCRATCH)
+    return ArrowWriter(root / TABLES, root / SCRATCH)
 
 
 @pytest.mark.spark

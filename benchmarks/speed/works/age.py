@@ -224,7 +224,7 @@ def _many(bench: Bench) -> Turn:
     )
 
     def turn(_: Path) -> Told:
-        commands = {"sync": [*MIRROR, "sync", str(root), "--merge-engine", "deltalake"]}
+        commands = {"sync": [*MIRROR, "sync", str(root), "--merge-engine", "arrow"]}
         commands["status"] = [*MIRROR, "status", str(root)]
         return Told({f"{count} tables, {name}": seconds_of(command) for name, command in commands.items()})
 

@@ -30,16 +30,16 @@ def arrival(bench: Bench) -> Line:
     many = f"{sizes.arrival_tables} tables"
     turns = {
         f"{engine}-engine, {name}": _turn(bench, engine, name, tables)
-        for engine in ("deltalake", "spark")
+        for engine in ("arrow", "spark")
         for name, tables in (("one table", 1), (many, sizes.arrival_tables))
     }
     figures = bench.compare(turns, 0)
     return Line(
         figures,
         (
-            Goal("deltalake: p50 ≤ 0.4 s", figures.median("deltalake-engine, one table, p50"), " s", at_most=0.4),
-            Goal("p95 ≤ 0.8 s", figures.median("deltalake-engine, one table, p95"), " s", at_most=0.8),
-            Goal("ten tables: p50 ≤ 0.8 s", figures.median(f"deltalake-engine, {many}, p50"), " s", at_most=0.8),
+            Goal("arrow: p50 ≤ 0.4 s", figures.median("arrow-engine, one table, p50"), " s", at_most=0.4),
+            Goal("p95 ≤ 0.8 s", figures.median("arrow-engine, one table, p95"), " s", at_most=0.8),
+            Goal("ten tables: p50 ≤ 0.8 s", figures.median(f"arrow-engine, {many}, p50"), " s", at_most=0.8),
             Goal("Spark: p50 ≤ 2.5 s", figures.median("spark-engine, one table, p50"), " s", at_most=2.5),
         ),
         f"a file of {CHANGES_A_FILE} changes a second into each table, {sizes.arrival_seconds} a round after"

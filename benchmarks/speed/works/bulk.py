@@ -53,7 +53,7 @@ def load(bench: Bench) -> Line:
 
     figures = bench.compare(
         {
-            "deltalake-engine": mirror("deltalake"),
+            "arrow-engine": mirror("arrow"),
             "spark-engine": mirror("spark"),
             "delta-rs script": script,
             "delta-rs": engine("delta-rs", "append", "delta-rs"),
@@ -66,7 +66,7 @@ def load(bench: Bench) -> Line:
     return Line(
         figures,
         (
-            Goal("≤ 0.75 x a delta-rs script", figures.ratio("deltalake-engine", "delta-rs script"), at_most=0.75),
+            Goal("≤ 0.75 x a delta-rs script", figures.ratio("arrow-engine", "delta-rs script"), at_most=0.75),
             Goal("Spark, too", figures.ratio("spark-engine", "delta-rs script"), at_most=0.75),
         ),
         "ours and the script as whole processes, the others warm; neither engine starts a JVM for it",
@@ -79,7 +79,7 @@ def merge(bench: Bench) -> Line:
     return Line(
         figures,
         (
-            Goal("deltalake ≤ 1.25 x delta-rs", figures.ratio("deltalake-engine", "delta-rs"), at_most=1.25),
+            Goal("arrow ≤ 1.25 x delta-rs", figures.ratio("arrow-engine", "delta-rs"), at_most=1.25),
             Goal("Spark ≤ 0.5 x the notebook", figures.ratio("spark-engine", "notebook"), at_most=0.5),
         ),
         _warm(bench),
@@ -105,7 +105,7 @@ def _merged(bench: Bench, part: int) -> Figures:
     work = Changed(bench, f"load-{sizes.load_rows}", loaded(bench), [change])
     return bench.compare(
         {
-            "deltalake-engine": work.mirror("deltalake-engine"),
+            "arrow-engine": work.mirror("arrow-engine"),
             "spark-engine": work.mirror("spark-engine"),
             "notebook": work.engine("notebook"),
             "delta-rs": work.engine("delta-rs"),

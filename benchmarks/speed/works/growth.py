@@ -13,7 +13,7 @@ from speed.turns import Changed
 if TYPE_CHECKING:
     from speed.bench import Bench, Turn
 
-ENGINES = ("deltalake", "spark")
+ENGINES = ("arrow", "spark")
 FLAT = 1.25  # what noise makes of 1
 
 

@@ -27,11 +27,11 @@ def tiny(bench: Bench) -> Line:
     )
     work = Changed(bench, f"tiny-{sizes.tiny_rows}", base, [change], [before])
     turns = {peer: work.engine(peer) for peer in ("notebook", "delta-rs")}
-    ours = {peer: work.mirror(peer) for peer in ("deltalake-engine", "spark-engine")}
+    ours = {peer: work.mirror(peer) for peer in ("arrow-engine", "spark-engine")}
     figures = bench.compare({**ours, **turns}, sizes.tiny_warm_ups)
     goals = (
-        Goal("deltalake ≤ 0.06 s", figures.median("deltalake-engine"), " s", at_most=0.06),
-        Goal("≤ 3 x delta-rs", figures.ratio("deltalake-engine", "delta-rs"), at_most=3),
+        Goal("arrow ≤ 0.06 s", figures.median("arrow-engine"), " s", at_most=0.06),
+        Goal("≤ 3 x delta-rs", figures.ratio("arrow-engine", "delta-rs"), at_most=3),
         Goal("Spark ≤ 0.4 x the notebook", figures.ratio("spark-engine", "notebook"), at_most=0.4),
     )
     return Line(figures, goals, f"after {2 * sizes.tiny_warm_ups} commits, each two seconds after the one before")
@@ -53,7 +53,7 @@ def backlog(bench: Bench) -> Line:
     work = Changed(bench, f"backlog-{present}", base, changes)
     figures = bench.compare(
         {
-            "deltalake-engine": work.process("deltalake"),
+            "arrow-engine": work.process("arrow"),
             "spark-engine": work.process("spark"),
             "notebook": work.engine("notebook", sizes.backlog_sample),
             "delta-rs": work.engine("delta-rs", sizes.backlog_sample),
@@ -61,9 +61,9 @@ def backlog(bench: Bench) -> Line:
         }
     )
     scaled = f"notebook and delta-rs: {sizes.backlog_sample} of the files, scaled"
-    deltalake, spark = "deltalake-engine, whole process", "spark-engine, whole process"
+    deltalake, spark = "arrow-engine, whole process", "spark-engine, whole process"
     goals = (
-        Goal("deltalake ≤ 2.5 s", figures.median(deltalake), " s", at_most=2.5),
+        Goal("arrow ≤ 2.5 s", figures.median(deltalake), " s", at_most=2.5),
         Goal("≤ 0.1 x delta-rs", figures.ratio(deltalake, "delta-rs"), at_most=0.1),
         Goal("Spark ≥ 200 x the notebook", figures.ratio("notebook", spark), at_least=200),
     )

@@ -50,14 +50,14 @@ def start(bench: Bench) -> Line:
         found = {"--help": seconds_of([*MIRROR, "--help"]), "validate": seconds_of([*MIRROR, "validate", str(place)])}
         return Told(found)
 
-    turns = {"deltalake": mirror("deltalake"), "spark": mirror("spark"), "notebook": notebook, "reading": reading}
+    turns = {"arrow": mirror("arrow"), "spark": mirror("spark"), "notebook": notebook, "reading": reading}
     figures = bench.compare(turns)
     of_notebook = figures.ratio("spark-engine, first MERGE", "notebook, first MERGE")
     return Line(
         figures,
         (
-            Goal("first file ≤ 1.2 s", figures.median("deltalake-engine, first file"), " s", at_most=1.2),
-            Goal("caught up ≤ 0.4 s", figures.median("deltalake-engine, caught up"), " s", at_most=0.4),
+            Goal("first file ≤ 1.2 s", figures.median("arrow-engine, first file"), " s", at_most=1.2),
+            Goal("caught up ≤ 0.4 s", figures.median("arrow-engine, caught up"), " s", at_most=0.4),
             Goal("Spark's first MERGE ≤ 0.5 x the notebook", of_notebook, at_most=0.5),
             Goal("`--help` ≤ 0.15 s", figures.median("--help"), " s", at_most=0.15),
             Goal("`validate` of a tiny zone ≤ 0.5 s", figures.median("validate"), " s", at_most=0.5),

@@ -238,7 +238,7 @@ def onelake(  # noqa: PLR0913 - options of the emulator
 
     Args:
         store: its folder; a temporary one by default.
-        config: options of the engines; by default deltalake merges, without Java.
+        config: options of the engines; by default `arrow` merges, without Java.
         workspace: to create or use; the first one by default.
         item: mirrored database to create or use; the first one by default.
         faults: written as for `emulator start --inject-fault`.
@@ -256,7 +256,7 @@ def onelake(  # noqa: PLR0913 - options of the emulator
             item,
             listening=Listening(pass_through=[PassedHost.parse(host) for host in pass_through]),
             options=EmulatorOptions(faults=[parse_fault(fault) for fault in faults]),
-            config=config or Config(merge_engine="deltalake"),
+            config=config or Config(merge_engine="arrow"),
         )
         lake = stack.enter_context(OneLakeInTest(folder, plan))
         yield stack.enter_context(lake.environment())

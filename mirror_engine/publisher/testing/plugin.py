@@ -67,7 +67,7 @@ def mirror(request: pytest.FixtureRequest, landing_zone: LandingZoneWriter) -> I
 @pytest.fixture
 def onelake(request: pytest.FixtureRequest, _onelake: OneLakeInTest) -> Iterator[OneLakeInTest]:
     """An empty OneLake with one mirrored database, to which publishers of this test are led; checked as `mirror`."""
-    _onelake.reset(_config(request, _onelake.store, merge_engine="deltalake"))
+    _onelake.reset(_config(request, _onelake.store, merge_engine="arrow"))
     request.node.stash[MIRROR] = lambda: _onelake.mirror
     with _onelake.environment():
         yield _onelake

@@ -14,20 +14,26 @@ import logging
 import shutil
 import uuid
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
-from deltalake import CommitProperties, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 
-from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, StorageUnavailable, TableDamaged
+from mirror_engine.errors import CommitConflict, StorageUnavailable
 from mirror_engine.tables.log.cleanup import log_properties
+from mirror_engine.tables.log.data_files import written_file
 from mirror_engine.tables.log.durability import already_synced, sync_new
 from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, read_commit, to_metadata
-from mirror_engine.tables.log.snapshot import LISTED_WRITER, OF_THE_STORE, first_line, needs_mapping, open_known
+from mirror_engine.tables.log.snapshot import (
+    LISTED_WRITER,
+    first_line,
+    needs_mapping,
+    physical_name,
+    read_footer,
+)
 from mirror_engine.tables.log.statistics import statistics_of
-from mirror_engine.tables.log.table_path import StorePath, create_file
+from mirror_engine.tables.log.table_path import StorePath, create_file, for_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,8 +42,10 @@ if TYPE_CHECKING:
     from mirror_engine.config import ChangeDataFeed
     from mirror_engine.landing_zone.schema import Column, TableSchema
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
-    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.data_files import WrittenFile
+    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
+    from mirror_engine.tables.log.vectors import Descriptor, NewVectors
 
 _log = logging.getLogger(__name__)
 Json = dict[str, Any]
@@ -64,6 +72,7 @@ def put_commit(folder: TablePath, version: int, actions: Iterable[dict[str, Any]
 
 
 VECTORS = "delta.enableDeletionVectors"  # rows are marked as deleted
+VECTORS_FROM_ROWS = 1_000_000  # of a table: from here on marking rows costs less than rewriting their files
 _FEED = {"keep": {}, "on": {"delta.enableChangeDataFeed": "true"}, "off": {"delta.enableChangeDataFeed": "false"}}
 
 _MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
@@ -112,7 +121,7 @@ def create_table(  # noqa: PLR0913 - what a table begins with
         _information("CREATE TABLE", configuration, to_metadata(record)),
         {"protocol": _protocol({"minReaderVersion": 1, "minWriterVersion": 2}, fields, configuration)},
         _metadata(identity, fields, schema.partition_columns, configuration),
-        *({"add": file} for file in files),
+        *files,
         _transaction(record),
     ]
     try:
@@ -132,32 +141,67 @@ def properties_of(schema: TableSchema, key_columns: Sequence[str] = ()) -> dict[
     return _PROPERTIES | _statistics(schema, key_columns, _PROPERTIES)
 
 
-def indexed_columns(properties: Mapping[str, Any], schema: TableSchema) -> Sequence[Column]:
-    """The columns for which a table with these properties wants statistics."""
+def indexed_columns(
+    properties: Mapping[str, Any], schema: TableSchema, names: Mapping[str, str] = MappingProxyType({})
+) -> Sequence[Column]:
+    """The columns for which a table with these properties wants statistics, under their names in its data files.
+
+    `names` has those that differ from the table's own.
+    """
     if properties.get("delta.dataSkippingStatsColumns"):
         return ()  # a list in SQL's spelling: Spark collects them at the next rewrite
     count = int(properties.get(_INDEXED, _INDEXED_BY_DEFAULT))
-    return schema.columns if count < 0 else schema.columns[:count]
+    wanted = schema.columns if count < 0 else schema.columns[:count]
+    return [replace(column, name=names.get(column.name, column.name)) for column in wanted]
 
 
-def evolve(
+@dataclass(frozen=True)
+class Evolution:
+    """What a commit says anew of its table."""
+
+    operation: str
+    schema: TableSchema  # the table's after it
+    fields: Sequence[Json]  # its columns as the log has them
+    configuration: Mapping[str, str]
+    actions: Sequence[Json]  # `protocol` and `metaData`; none where the table has all
+
+    @property
+    def indexed(self) -> Sequence[Column]:
+        """The columns that get statistics, under their names in data files."""
+        return indexed_columns(
+            self.configuration, self.schema, {each["name"]: physical_name(each) for each in self.fields}
+        )
+
+
+def evolution(
     log: DeltaLog,
     schema: TableSchema,
     key_columns: Sequence[str] = (),
     change_data_feed: ChangeDataFeed = "keep",
-) -> int:
-    """Give a table what it lacks in one commit: columns, its keys' statistics, the change data feed as it is wanted.
+    *,
+    vectors: bool = False,
+) -> Evolution:
+    """What a table lacks: columns, its keys' statistics, the change data feed as it is wanted, deletion vectors.
 
-    Nothing is written where it has all. Old rows have NULL in new columns, so one that is NOT NULL comes only where
-    the table holds no row (LZ-5.5). Returns the table's version after it.
+    Old rows have NULL in new columns, so one that is NOT NULL comes only where the table holds no row (LZ-5.5).
     """
     known, before = log.fields, dict(log.configuration)
-    has_all = known.keys() >= set(schema.names)
+    operation = "SET TBLPROPERTIES" if known.keys() >= set(schema.names) else "ADD COLUMNS"
     configuration = before | _statistics(schema, key_columns, before) | _FEED[change_data_feed]
-    if has_all and configuration == before:
-        return log.version
+    configuration |= {VECTORS: "true"} if vectors else {}
     fields = _fields(schema, known, configuration)
-    return _replace_metadata(log, "SET TBLPROPERTIES" if has_all else "ADD COLUMNS", fields, configuration)
+    if configuration == before and operation != "ADD COLUMNS":
+        return Evolution(operation, schema, fields, configuration, ())
+    return Evolution(operation, schema, fields, configuration, _described(log, fields, configuration))
+
+
+def evolve(log: DeltaLog, plan: Evolution) -> int:
+    """Give a table what it lacks in a commit of its own; returns the table's version after it."""
+    if not plan.actions:
+        return log.version
+    information = _information(plan.operation, plan.configuration, None, log)
+    put_commit(log.folder, log.version + 1, [information, *plan.actions])
+    return log.version + 1
 
 
 def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
@@ -167,13 +211,8 @@ def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping
     return {_INDEXED: str(max(places))} if 0 <= known < max(places, default=0) else {}
 
 
-def allow_vectors(log: DeltaLog) -> int:
-    """Let changes mark rows as deleted instead of rewriting whole files; returns the table's version after it."""
-    configuration = {**log.configuration, VECTORS: "true"}
-    return _replace_metadata(log, "SET TBLPROPERTIES", list(log.fields.values()), configuration)
-
-
-def _replace_metadata(log: DeltaLog, operation: str, fields: Sequence[Json], configuration: Mapping[str, str]) -> int:
+def _described(log: DeltaLog, fields: Sequence[Json], configuration: Mapping[str, str]) -> Sequence[Json]:
+    """The actions that say what a table is from now on."""
     before, known = log.table.metadata(), log.table.protocol()
     identity = {
         "id": before.id,
@@ -188,23 +227,36 @@ def _replace_metadata(log: DeltaLog, operation: str, fields: Sequence[Json], con
         **{name: sorted(features) for name, features in listed.items() if features is not None},
     }
     wanted = _protocol(protocol, fields, configuration)
-    actions = [
-        _information(operation, configuration, None, log),
-        *([{"protocol": wanted}] if wanted != protocol else []),
-        _metadata(identity, fields, before.partition_columns, configuration),
-    ]
-    put_commit(log.folder, log.version + 1, actions)
-    return log.version + 1
+    changed = [{"protocol": wanted}] if wanted != protocol else []
+    return [*changed, _metadata(identity, fields, before.partition_columns, configuration)]
 
 
-def commit_batch(log: DeltaLog, record: BatchRecord, files: Sequence[Json] = ()) -> None:
-    """Commit a batch that adds data files alone, given as `add` actions, or changes no row: its record and transaction.
+def commit_batch(
+    log: DeltaLog,
+    record: BatchRecord,
+    actions: Sequence[Json] = (),
+    plan: Evolution | None = None,
+    operation: str = "WRITE",
+) -> None:
+    """Commit a batch's actions with its record and transaction; without actions no row changes.
 
-    Any other commit since the snapshot is a `CommitConflict`.
+    `plan`: what the commit says anew of the table. Any other commit since the snapshot is a `CommitConflict`.
     """
+    configuration = plan.configuration if plan else log.configuration
+    information = _information(operation, configuration, to_metadata(record), log)
+    described = plan.actions if plan else ()
+    commit_actions(log, [information, *described, *actions, _transaction(record)])
+
+
+def commit_maintenance(log: DeltaLog, operation: str, metadata: str | None, actions: Sequence[Json] = ()) -> None:
+    """Commit actions that change no row; `metadata` is the record, said again, where it is."""
+    commit_actions(log, [_information(operation, log.configuration, metadata, log), *actions])
+
+
+def commit_actions(log: DeltaLog, actions: Sequence[Json]) -> None:
+    """Commit actions as the version after the snapshot, and a checkpoint where one is due."""
     version = log.version + 1
-    information = _information("WRITE", log.configuration, to_metadata(record), log)
-    put_commit(log.folder, version, [information, *({"add": file} for file in files), _transaction(record)])
+    put_commit(log.folder, version, actions)
     if is_checkpoint_due(log, version):
         try:
             log.table.update_incremental()
@@ -306,20 +358,14 @@ def _information(
     return {"commitInfo": information}
 
 
-_REFUSED_ROWS = "failed validation check"  # in deltalake's words
-_REPORT = "Run with --log-format json and report it."
-
-
-def add_parts(table: str, log: DeltaLog, schema: TableSchema, parts: Iterable[Path], record: BatchRecord) -> None:
+def add_parts(table: str, log: DeltaLog, plan: Evolution, parts: Iterable[Path], record: BatchRecord) -> None:
     """Move Parquet files into a table's folder and add them to the table in one commit.
 
-    The batch was counted against the snapshot `log`; in the files the schema's columns have the same names and types.
+    The batch was counted against the snapshot `log`; in the files the columns of `plan` have the same names and types.
     """
-    known, wanted = ([(column.name, column.type) for column in each.columns] for each in (log.schema, schema))
-    if not log.can_add_files(log.schema) or known != wanted:
-        raise CommitConflict(f"{table}: its columns or features have changed", "The next cycle reads the state again.")
-    with _moved(table, parts, log.folder, indexed_columns(log.configuration, schema)) as files:
-        commit_batch(log, record, files)
+    files = as_they_are(parts)
+    with moved(table, log.folder, files):
+        commit_batch(log, record, [add_action(file, plan.indexed) for file in files], plan)
 
 
 def create_with_files(
@@ -327,119 +373,76 @@ def create_with_files(
 ) -> None:
     """Create a table whose first version holds a batch's passthrough files; see `create_table`."""
     wanted = indexed_columns(properties_of(batch.schema, batch.key_columns), batch.schema)
-    with _moved(table, batch.passthrough, folder, wanted) as files:
-        if not create_table(folder, batch.schema, record, files, batch.key_columns, properties=properties):
+    files = as_they_are(batch.passthrough)
+    with moved(table, folder, files):
+        added = [add_action(file, wanted) for file in files]
+        if not create_table(folder, batch.schema, record, added, batch.key_columns, properties=properties):
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads the table's state.")
 
 
+def as_they_are(parts: Iterable[Path]) -> Sequence[WrittenFile]:
+    """Parquet files of an unpartitioned table, with columns under its own names."""
+    return [written_file(part, f"part-00000-{uuid.uuid4()}-c000.parquet") for part in parts]
+
+
+def add_action(file: WrittenFile, columns: Sequence[Column], *, changes_rows: bool = True) -> Json:
+    """The `add` action of a new data file, with statistics of these columns, which have their physical names."""
+    said = {"modificationTime": now_ms(), "dataChange": changes_rows, "stats": statistics_of(file.footer, columns)}
+    return {"add": {**file.action, **said}}
+
+
+def remove_action(log: DeltaLog, file: DataFile, *, changes_rows: bool = True) -> Json:
+    """The `remove` action of a data file, with the vector that it has: the log knows it by both."""
+    said = {"deletionTimestamp": now_ms(), "dataChange": changes_rows, "extendedFileMetadata": True}
+    vector = {"deletionVector": file.vector} if file.vector else {}
+    return {"remove": {**known_action(log, file), **said, **vector}}
+
+
+def marked_action(log: DeltaLog, file: DataFile, vector: Descriptor, columns: Sequence[Column]) -> Json:
+    """The `add` action of a data file with a new vector; its statistics bound the rows that are left, too."""
+    statistics = statistics_of(read_footer(file.path), columns, is_tight=False)
+    said = {"modificationTime": file.modified_ms, "dataChange": True, "stats": statistics, "deletionVector": vector}
+    return {"add": {**known_action(log, file), **said}}
+
+
+def known_action(log: DeltaLog, file: DataFile) -> Json:
+    """What every action that names a data file of the table says of it."""
+    names = log.physical_names
+    values = {names[name]: value for name, value in file.partition.items()}
+    return {"path": file.spelled, "partitionValues": values, "size": file.size}
+
+
 @contextmanager
-def _moved(table: str, parts: Iterable[Path], folder: TablePath, columns: Sequence[Column]) -> Iterator[list[Json]]:
-    """The `add` actions of files moved into a table's folder; they are deleted again where nothing was committed."""
-    files: list[Json] = []
+def moved(
+    table: str, folder: TablePath, files: Sequence[WrittenFile], vectors: Sequence[NewVectors] = ()
+) -> Iterator[None]:
+    """Move new files into a table's folder, durably; they are deleted again where nothing was committed."""
+    names = [*(file.name for file in files), *(file.name for file in vectors)]
     try:
         try:
-            for part in parts:
-                status, statistics = part.stat(), statistics_of(pq.read_metadata(part), columns)
-                name = f"part-00000-{uuid.uuid4()}-c000.parquet"
-                action = {
-                    "path": name,
-                    "size": status.st_size,
-                    "partitionValues": {},
-                    "modificationTime": status.st_mtime_ns // 1_000_000,
-                    "dataChange": True,
-                    "stats": statistics,
-                }
-                files.append(action)
-                if isinstance(folder, StorePath):
-                    (folder / name).upload(part)
-                else:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    shutil.move(part, folder / name)
-            if not isinstance(folder, StorePath):
-                sync_new(folder / file["path"] for file in files)
+            if isinstance(folder, StorePath):
+                list(for_each(folder, lambda file: (folder / file.name).upload(file.source), files))
+                for each in vectors:
+                    (folder / each.name).create(each.content)
+            else:
+                for file in files:
+                    (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.move(file.source, folder / file.name)
+                for each in vectors:
+                    (folder / each.name).write_bytes(each.content)
+                sync_new(folder / name for name in names)
         except OSError as error:
             raise _unavailable(table, folder, error) from error
-        yield files
+        yield
     except Exception as error:
         if isinstance(error.__cause__, CommitInDoubt):
             raise  # the log may name the files; VACUUM deletes them where it does not
         with suppress(OSError, StorageUnavailable):
-            for file in files:
-                (folder / file["path"]).unlink(missing_ok=True)
+            for name in names:
+                (folder / name).unlink(missing_ok=True)
             if not isinstance(folder, StorePath):
                 folder.rmdir()  # of a table that was not created; any other is not empty
         raise
-
-
-def commit_properties(record: BatchRecord) -> CommitProperties:
-    """The record and transaction of a batch; the commit fails where any other came first."""
-    return CommitProperties(
-        custom_metadata={"userMetadata": to_metadata(record)},
-        app_transactions=[Transaction(record.application, record.progress.batch, now_ms())],
-        max_commit_retries=0,
-    )
-
-
-@contextmanager
-def committing(table: str, log: DeltaLog, record: BatchRecord, help: str = _REPORT) -> Iterator[None]:
-    """Commit a batch through deltalake; one that failed after it was made counts as made.
-
-    Raises `StorageUnavailable`, too, where it is not known whether it was made; `TableDamaged` where a data file of the
-    table is missing.
-    """
-    try:
-        yield
-    except (DeltaError, OSError) as error:
-        if _is_committed(table, log.folder, record):
-            _log.warning("%s: committed, without its checkpoint: %s", table, first_line(error))
-            return
-        means = meaning(table, log, error, help)
-        is_open = isinstance(log.folder, StorePath) and isinstance(means, StorageUnavailable)  # it may still arrive
-        raise means from (CommitInDoubt(str(error)) if is_open else error)
-
-
-def _is_committed(table: str, folder: TablePath, record: BatchRecord) -> bool:
-    """Whether one that failed was made nevertheless; the cause is `CommitInDoubt` where the log cannot be read."""
-    try:
-        version = open_known(table, folder).table.transaction_version(record.application)
-    except (MirrorError, OSError) as error:
-        raise StorageUnavailable(
-            f"{table}: it is not known whether a commit was made: {first_line(error)}",
-            "The next cycle reads the log again.",
-        ) from CommitInDoubt(str(error))
-    return version is not None and version >= record.progress.batch
-
-
-def meaning(table: str, log: DeltaLog, error: Exception, help: str) -> MirrorError:
-    """An error of deltalake while it wrote to a table, in the error tree's words."""
-    reason = first_line(error)
-    is_of_the_store = bool(OF_THE_STORE.search(str(error)))
-    if isinstance(error, CommitFailedError) and not (is_of_the_store and isinstance(log.folder, StorePath)):
-        return CommitConflict(f"{table}: another writer committed first: {reason}", "The next cycle tries again.")
-    if isinstance(error, OSError):
-        return _unavailable(table, log.folder, error)
-    if _REFUSED_ROWS in reason:
-        return CommitFailed(
-            f"{table}: a constraint of the Delta table refuses rows of this batch",
-            "Drop the constraint, or correct the rows at their source.",
-        )
-    if missing := _missing_file(log):
-        return TableDamaged(missing, "the Delta log names this file, and it is not there")
-    if is_of_the_store:
-        return _unavailable(table, log.folder, error)
-    if "Invalid table version" in reason and isinstance(log.folder, StorePath):
-        # lists begin elsewhere
-        help = "Is it Azurite? Set AZURE_STORAGE_USE_EMULATOR=true and AZURITE_BLOB_STORAGE_URL."
-    return CommitFailed(f"{table}: deltalake could not write: {reason}", help)
-
-
-def _missing_file(log: DeltaLog) -> TablePath | None:
-    """A data file that the log names and that is not there; None for none. In a store by one list."""
-    paths = [file.path for file in log.data_files()]
-    if isinstance(log.folder, StorePath):
-        there = {file.path for file in log.folder.rglob("*")}
-        return next((path for path in paths if isinstance(path, StorePath) and path.path not in there), None)
-    return next((path for path in paths if not path.exists()), None)
 
 
 def _unavailable(table: str, folder: TablePath, error: Exception) -> StorageUnavailable:

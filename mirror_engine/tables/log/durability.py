@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.log.record import commits_after, last_checkpoint
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER
+from mirror_engine.tables.log.vectors import vector_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -49,7 +50,7 @@ def make_durable(folder: TablePath, since: int, until: int | None = None) -> Non
             sizes = {**{path: size for path, size in sizes.items() if path not in commit.removed}, **commit.added}
             sizes |= {path: size for path, size in commit.change_data.items() if (folder / unquote(path)).exists()}
             versions.append(version)
-            vectors |= commit.vectors
+            vectors |= {file for vector in commit.vectors.values() if (file := vector_file(vector))}
             if version == until:
                 break
         data = _checked_files(folder, sizes)

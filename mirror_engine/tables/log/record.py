@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
-import string
 import time
-import uuid
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,22 +14,19 @@ from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, Progress, typed
 from mirror_engine.tables.base import BatchRecord, HistoryEntry
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath
+from mirror_engine.tables.log.vectors import vector_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.tables.log.table_path import TablePath
+    from mirror_engine.tables.log.vectors import Descriptor
 
 ENGINE = "mirror_engine/"
 ENGINE_INFO = f"{ENGINE}{__version__}"
 FORMAT = 4
 _FORMAT_KEY = "mirror_engine"
 _CARRIED_KEY, _EARLIER_KEY = "version", "earlier"
-_Z85_ID = 20  # letters of an id
-_DIGITS, _SMALL, _LARGE = string.digits, string.ascii_lowercase, string.ascii_uppercase
-_FROM_Z85 = str.maketrans(
-    f"{_DIGITS}{_SMALL}{_LARGE}.-:+=^!/*?&<>()[]{{}}@%$#", f"{_DIGITS}{_LARGE}{_SMALL}!#$%&()*+-;<=>?@^_`{{|}}~"
-)
 _NO_RECORD = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -174,14 +168,20 @@ class Commit:
     describes: bool = False  # whether it says what the table is: columns, properties, or the features that readers need
     # data files it adds, as the log spells them, with their sizes in bytes
     added: dict[str, int] = field(default_factory=dict)
-    removed: set[str] = field(default_factory=set)  # data files it removes
+    # data files it removes, each with the vector that it had
+    removed: dict[str, Descriptor | None] = field(default_factory=dict)
     change_data: dict[str, int] = field(default_factory=dict)  # files of the change data feed, as `added`
-    vectors: set[str] = field(default_factory=set)  # files of deletion vectors, from the table's folder
+    vectors: dict[str, Descriptor] = field(default_factory=dict)  # of the data files it adds that have one
 
     @property
     def metadata(self) -> object:
         """Its `userMetadata`; None for none."""
         return self.information.get("userMetadata")
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When it says it was made, in milliseconds since 1970; 0 where it does not."""
+        return int(self.information.get("timestamp") or 0)
 
 
 def commit_file(folder: TablePath, version: int) -> TablePath:
@@ -209,9 +209,9 @@ def read_commit(folder: TablePath, version: int) -> Commit:
                 elif kind == "add":
                     found.added[action["path"]] = action["size"]
                     found.changes_rows |= action.get("dataChange", True)
-                    found.vectors |= _vector_files(action.get("deletionVector") or {})
+                    found.vectors |= _vector(action)
                 elif kind == "remove":
-                    found.removed.add(action["path"])
+                    found.removed[action["path"]] = action.get("deletionVector")
                     found.changes_rows |= action.get("dataChange", True)
                 elif kind == "cdc":
                     found.change_data[action["path"]] = action["size"]
@@ -222,13 +222,12 @@ def read_commit(folder: TablePath, version: int) -> Commit:
     return found
 
 
-def _vector_files(vector: Mapping[str, str]) -> set[str]:
-    """The file of a deletion vector: below the table's folder its name is an id in Z85, behind a random prefix."""
-    if vector.get("storageType") != "u":
-        return set()
-    prefix, text = vector["pathOrInlineDv"][:-_Z85_ID], vector["pathOrInlineDv"][-_Z85_ID:]
-    name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(text.translate(_FROM_Z85)))}.bin"
-    return {f"{prefix}/{name}" if prefix else name}
+def _vector(action: Mapping[str, Any]) -> dict[str, Descriptor]:
+    """The deletion vector of the data file that an action adds, by the file's path; ValueError for a wrong name."""
+    if vector := action.get("deletionVector"):
+        vector_file(vector)
+        return {action["path"]: vector}
+    return {}
 
 
 def _cut_off(folder: TablePath, version: int) -> TableDamaged:

@@ -17,6 +17,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -51,13 +52,17 @@ from mirror_engine.tables.log.record import (
 from mirror_engine.tables.log.statistics import may_hold
 from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, for_each, parquet_source
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, is_table, plain_folder
+from mirror_engine.tables.log.vectors import read_vector
+from mirror_engine.tables.log.vectors_in_use import VectorsInUse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mirror_engine.tables.base import BatchRecord, Chosen, HistoryEntry
+    from mirror_engine.tables.changes.net_changes import Integers
     from mirror_engine.tables.log.statistics import Bounds
     from mirror_engine.tables.log.table_path import TablePath
+    from mirror_engine.tables.log.vectors import Descriptor, Positions
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
@@ -106,7 +111,7 @@ def _checkpoint_fault(folder: TablePath, names: Sequence[str], checkpoints: Coll
     return ""
 
 
-_ACTION_COLUMNS = {"path", "size_bytes", "num_records", "partition"}
+_ACTION_COLUMNS = {"path", "size_bytes", "num_records", "partition", "modification_time"}
 _OF_CONTENT = (DeltaError, ValueError, RecursionError)
 OF_THE_STORE = re.compile(  # in deltalake's words, which draw a tree
     r"\(os error \d+\)|Generic (LocalFileSystem|MicrosoftAzure|S3|GCS) error"
@@ -123,8 +128,9 @@ class DataFile:
     size: int  # in bytes
     rows: int | None  # by its statistics, deleted ones included; None where it has none
     partition: Mapping[str, str | None]  # values of the partition columns, by their logical names
-    # per row from the first, False where a deletion vector took it; rows after its end are kept. None without one.
-    kept: pa.BooleanArray | None
+    spelled: str  # its path as the log has it
+    modified_ms: int  # milliseconds since 1970
+    vector: Descriptor | None = None  # which of its rows are gone; None where none is
 
 
 _FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", "changeDataFeed", "deletionVectors", "v2Checkpoint"})
@@ -137,6 +143,11 @@ def needs_mapping(schema: TableSchema) -> bool:
     return any(_ODD_CHARACTERS & set(name) for name in schema.names)
 
 
+def physical_name(field: Mapping[str, Any]) -> str:
+    """The name within Parquet files of a column as the log has it."""
+    return str(field["metadata"].get(_PHYSICAL_NAME, field["name"]))
+
+
 @dataclass(frozen=True)
 class DeltaLog:
     """A version of a Delta table, in its folder, which a batch moves on as it commits; `table` reads the log alone."""
@@ -144,7 +155,7 @@ class DeltaLog:
     folder: TablePath
     table: DeltaTable
     opened: float = field(default_factory=time.monotonic, compare=False)  # by the monotonic clock, in seconds
-    without_int96: set[TablePath] = field(default_factory=set, compare=False)  # data files in which it was looked for
+    vectors: VectorsInUse = field(default_factory=VectorsInUse, compare=False, repr=False)
 
     @property
     def version(self) -> int:
@@ -176,29 +187,27 @@ class DeltaLog:
     @property
     def physical_names(self) -> Mapping[str, str]:
         """The name of each column within the Parquet files: another one where columns are mapped."""
-        return {name: str(field["metadata"].get(_PHYSICAL_NAME, name)) for name, field in self.fields.items()}
+        return {name: physical_name(field) for name, field in self.fields.items()}
 
     def data_files(self, bounds: Bounds | None = None) -> Sequence[DataFile]:
         """The files that make up this version, or those of them that may hold rows within some bounds."""
         with reading_log(self.folder):
             actions = pa.table(self.table.get_add_actions())
-            is_mapped = any(name != physical for name, physical in self.physical_names.items())
-            if bounds and not is_mapped:  # where columns are mapped, their statistics have other names, too
-                actions = actions.filter(may_hold(actions, bounds))
+            if bounds:
+                names = self.physical_names  # statistics are under these
+                actions = actions.filter(may_hold(actions, {names[name]: ends for name, ends in bounds.items()}))
             # not the extremes: they may lie beyond Python's dates
             actions = actions.select([name for name in actions.column_names if name in _ACTION_COLUMNS])
-            kept = {}  # by the file's name, which is unique within a table
-            if self.has_vectors:
-                vectors = pa.table(self.table.deletion_vectors()).select(["filepath", "selection_vector"])
-                for path, selection in zip(vectors[0].to_pylist(), vectors[1], strict=True):
-                    kept[unquote(path).rpartition("/")[2]] = selection.values
+            vectors = self.vectors.at(self.folder, self.version) if self.has_vectors else {}
         return [
             DataFile(
                 self.folder / unquote(action["path"]),
                 action["size_bytes"],
                 action["num_records"],
                 action.get("partition") or {},
-                kept.get(unquote(action["path"]).rpartition("/")[2]),
+                action["path"],
+                action["modification_time"],
+                vectors.get(action["path"]),
             )
             for action in actions.to_pylist()
         ]
@@ -389,26 +398,66 @@ def scan(
     log: DeltaLog, names: Sequence[str], bounds: Bounds | None = None, batch_rows: int = _BATCH_ROWS
 ) -> Iterator[pa.RecordBatch]:
     """The named columns of every row, or of the files that may hold rows within bounds, in no order."""
+    for file in log.data_files(bounds):
+        gone = marks(log, file)
+        for first, rows in scan_file(log, file, names, batch_rows):
+            yield rows if gone is None else rows.filter(rows_left(gone, first, rows.num_rows))
+
+
+def marks(log: DeltaLog, file: DataFile) -> Positions | None:
+    """The numbers of a data file's rows that are gone; None where all are there."""
+    return None if file.vector is None else read_vector(log.folder, file.vector)
+
+
+def rows_left(gone: Positions, first: int, count: int) -> pa.BooleanArray:
+    """Which of `count` rows from the number `first` on are there."""
+    low, high = np.searchsorted(gone, (first, first + count))
+    left = np.ones(count, dtype=np.bool_)
+    left[gone[low:high] - np.uint64(first)] = False
+    return pa.array(left)
+
+
+def scan_file(
+    log: DeltaLog,
+    file: DataFile,
+    names: Sequence[str],
+    batch_rows: int = _BATCH_ROWS,
+    only: Positions | Integers | None = None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """All rows of a data file, also those that are gone: the named columns that the table has.
+
+    Each batch comes with its first row's number. Row groups without any of the rows `only` are passed over.
+    """
     columns = {column.name: column for column in log.schema.columns}
     schema = arrow_schema(tuple(columns[name] for name in names if name in columns))
     known = log.physical_names
     physical = [known[name] for name in schema.names]
-    for file in log.data_files(bounds):
-        first, pre_buffer = 0, isinstance(file.path, StorePath)
-        with (
-            _reading_file(file.path),
-            parquet_source(file.path) as source,
-            pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=pre_buffer) as parquet,
-        ):
-            present = [name for name in physical if name in parquet.schema_arrow.names]
-            for batch in parquet.iter_batches(batch_rows, columns=present):
+    pre_buffer = isinstance(file.path, StorePath)
+    with (
+        _reading_file(file.path),
+        parquet_source(file.path) as source,
+        pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=pre_buffer) as parquet,
+    ):
+        present = [name for name in physical if name in parquet.schema_arrow.names]
+        for first, groups in _row_groups(parquet.metadata, only):
+            at = first
+            for batch in parquet.iter_batches(batch_rows, columns=present, row_groups=groups):
                 arrays = [_values(batch, name, file, field) for name, field in zip(physical, schema, strict=True)]
-                rows = pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
-                if file.kept is not None:
-                    kept = file.kept.slice(first, rows.num_rows)
-                    rows = rows.filter(pa.concat_arrays([kept, pa.repeat(True, rows.num_rows - len(kept))]))
-                yield rows
-                first += batch.num_rows
+                yield at, pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
+                at += batch.num_rows
+
+
+def _row_groups(footer: pq.FileMetaData, only: Positions | Integers | None) -> Iterator[tuple[int, list[int] | None]]:
+    """Row groups to read together, each time with the number of their first row; None for all."""
+    if only is None:
+        yield 0, None
+        return
+    first = 0
+    for group in range(footer.num_row_groups):
+        low, end = np.searchsorted(only, first), first + footer.row_group(group).num_rows
+        if low < len(only) and only[low] < end:
+            yield first, [group]
+        first = end
 
 
 def read_footer(data_file: TablePath) -> pq.FileMetaData:
@@ -437,7 +486,7 @@ def _values(batch: pa.RecordBatch, name: str, file: DataFile, field: pa.Field[An
 
 
 def _count(file: DataFile) -> int:
-    gone = 0 if file.kept is None else len(file.kept) - file.kept.true_count
+    gone = 0 if file.vector is None else file.vector["cardinality"]
     return (read_footer(file.path).num_rows if file.rows is None else file.rows) - gone
 
 

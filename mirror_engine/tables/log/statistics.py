@@ -20,6 +20,8 @@ from mirror_engine.tables.arrow_types import FIRST_DAY, LAST_DAY, arrow_type
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pyarrow.parquet import FileMetaData
+
     from mirror_engine.landing_zone.schema import Column
 
     Bounds: TypeAlias = Mapping[str, tuple[pa.Scalar[Any], pa.Scalar[Any]]]  # lowest and highest value by column
@@ -32,10 +34,10 @@ _DAY_MS = 86_400_000
 Json = dict[str, Any]
 
 
-def statistics_of(footer: Any, columns: Sequence[Column]) -> str:  # noqa: ANN401 - pyarrow's FileMetaData
+def statistics_of(footer: FileMetaData, columns: Sequence[Column], *, is_tight: bool = True) -> str:
     """The statistics of one file, as JSON: of the table's columns that are given.
 
-    The file's columns are flat, and in exactly the table's types.
+    The file's columns are flat, and in exactly the table's types. Not tight are those of a file of which rows are gone.
     """
     groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
     places = {footer.schema.column(at).name: at for at in range(footer.num_columns)}
@@ -55,6 +57,7 @@ def statistics_of(footer: Any, columns: Sequence[Column]) -> str:  # noqa: ANN40
                     lowest |= {} if low is None else {column.name: low}
                     highest |= {} if high is None else {column.name: high}
     said: Json = {"numRecords": footer.num_rows, "minValues": lowest, "maxValues": highest, "nullCount": nulls}
+    said |= {} if is_tight else {"tightBounds": False}
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 

@@ -251,3 +251,13 @@ def spark_path(folder: TablePath) -> str:
 def parquet_source(file: TablePath) -> AbstractContextManager[Path | BinaryIO]:
     """A Parquet file as Arrow opens it."""
     return file.open() if isinstance(file, StorePath) else nullcontext(file)
+
+
+def read_range(file: TablePath, start: int, length: int) -> bytes:
+    """Bytes of a file from an offset on; fewer where it ends before. In a store one request."""
+    if isinstance(file, StorePath):
+        with file.errors("read"):
+            return bytes(file.store.get_range(file.path, start=start, length=length))
+    with file.open("rb") as opened:
+        opened.seek(start)
+        return opened.read(length)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.tables.arrow_types import quoted
-from mirror_engine.tables.base import MatchCounts
+from mirror_engine.tables.base import MatchCounts, with_applied_by
 from mirror_engine.tables.changes.net_changes import Role
-from mirror_engine.tables.changes.staged import ROLE, StagedChanges, stage_here
-from mirror_engine.tables.log.commit import VECTORS, allow_vectors
+from mirror_engine.tables.changes.staged import ROLE, StagedChanges, stage_here, staged
+from mirror_engine.tables.log.commit import VECTORS, VECTORS_FROM_ROWS, add_parts, commit_batch, evolve
 from mirror_engine.tables.log.record import to_metadata
 from mirror_engine.tables.log.snapshot import count_rows, refuse_external_change
 from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirror_engine.config import ChangeDataFeed
+    from mirror_engine.config import ChangeDataFeed, DeletionVectors
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.changes.staged import Stage
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from mirror_engine.tables.writer import Maintenance
 
 DRIVER_BATCH_BYTES = 512 * 1024 * 1024  # 16 million rows, whose keys, markers and positions take 1.6 GiB
-MARKED_FROM_ROWS = 1_000_000  # of a table: from here on marking rows costs less than rewriting their files
 SMALL_ROWS = 50_000
 _BROADCAST_BYTES = 32 * 1024 * 1024  # of staged Parquet: in memory a few times as much, in each executor
 _INTEGER_SUFFIXES = {"byte": "Y", "short": "S", "integer": "", "long": "L"}
@@ -136,6 +135,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
     Args:
         driver_batch_bytes: larger batches are reduced to net changes by Spark.
         shared: a scratch folder that executors reach, too; `scratch` by default.
+        vectors: `auto` marks rows of large tables by deletion vectors, `off` leaves tables as they are.
     """
 
     def __init__(  # noqa: PLR0913 - what differs between ROOTs
@@ -148,8 +148,10 @@ class SparkDeltaWriter(LocalDeltaWriter):
         *,
         shared: TablePath | None = None,
         retention_days: int = 7,
+        vectors: DeletionVectors = "auto",
     ) -> None:
         super().__init__(tables, scratch, change_data_feed, retention_days)
+        self._vectors = vectors
         self._shared = shared or scratch
         self.sessions = Sessions(session, store_settings(tables))
         self._driver_batch_bytes = driver_batch_bytes
@@ -157,8 +159,26 @@ class SparkDeltaWriter(LocalDeltaWriter):
     def close(self) -> None:
         self.sessions.close()
 
-    def merge(self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:
-        """Have Spark commit changes that were made against a snapshot of the table."""
+    def replay(
+        self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
+    ) -> tuple[str, tuple[MatchCounts, ...]]:
+        with staged(batch, log, *self._stage(batch)) as changes:
+            if not changes.rows:
+                commit_batch(log, record, plan=self.evolution(log, batch))
+                return "", changes.match_counts
+            applied_by = "merge" if changes.matches else "append"
+            record = with_applied_by(record, applied_by)
+            if changes.is_data:
+                parts = sorted(part for part in changes.folder.iterdir() if isinstance(part, Path))  # made here
+                add_parts(table, log, self.evolution(log, batch), parts, record)
+            else:
+                self._merge(table, self.evolved(table, log, batch), batch, changes, record)
+            return applied_by, changes.match_counts
+
+    def _merge(
+        self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord
+    ) -> None:
+        """Have Spark commit changes that were made against a snapshot of the table, which has the batch's columns."""
         with spark_failures(table, "commit"), self._reached(changes) as reached, self.sessions.lent() as spark:
             folder, rows, since = log.folder, count_rows(log), log.version
             settings = _SMALL_SETTINGS if changes.rows + rows <= SMALL_ROWS else _LARGE_SETTINGS
@@ -170,13 +190,14 @@ class SparkDeltaWriter(LocalDeltaWriter):
                     _append(spark, spark_path(folder), batch, reached, record)
                     return
                 marks_rows = log.configuration.get(VECTORS) == "true"
-                if not marks_rows and rows >= MARKED_FROM_ROWS:
-                    marks_rows, since = True, allow_vectors(log)
+                if not marks_rows and rows >= VECTORS_FROM_ROWS and self._vectors == "auto":
+                    marks_rows, since = True, evolve(log, self.evolution(log, batch, vectors=True))
                 plan = _merge_plan(batch, reached, marks_rows=marks_rows)
                 refuse_external_change(table, folder, since)
                 _merge(spark, spark_path(folder), batch, reached, replace(record, plan=plan))
 
-    def stage(self, batch: ChangeBatch) -> tuple[TablePath, Stage]:
+    def _stage(self, batch: ChangeBatch) -> tuple[TablePath, Stage]:
+        """The scratch folder for net changes of a batch, and the function that makes them."""
         if batch.accounted_bytes <= self._driver_batch_bytes:
             return self._scratch, stage_here
         return self._shared, self._stage_on_executors

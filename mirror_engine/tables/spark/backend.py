@@ -12,7 +12,7 @@ from mirror_engine.landing_zone.layout import LOGS, SCRATCH, SHARED_SCRATCH, TAB
 from mirror_engine.storage.roots import state_folder
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.tables.log.table_path import table_path
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWriter
 from mirror_engine.tables.passthrough import PassthroughReader
 from mirror_engine.tables.reading.reader import ChangeFileReader
@@ -63,14 +63,19 @@ class SparkBackend:
         Raises:
             SetupError: it is Spark, and PySpark is not installed.
         """
-        feed, days = self.config.change_data_feed, self.config.vacuum_retention_days
+        feed, days, vectors = (
+            self.config.change_data_feed,
+            self.config.vacuum_retention_days,
+            self.config.deletion_vectors,
+        )
         if not merges_with_spark(self.config, self.spark, self.root):
-            return DeltalakeWriter(self.root / TABLES, self._state / SCRATCH, feed, days)
+            tables, scratch = self.root / TABLES, self._state / SCRATCH
+            return ArrowWriter(tables, scratch, feed, retention_days=days, vectors=vectors)
         if find_spec("pyspark") is None:
-            help_ = "Install it: pip install 'mirror-engine[spark]'; or use --merge-engine deltalake."
+            help_ = "Install it: pip install 'mirror-engine[spark]'; or use --merge-engine arrow."
             raise SetupError("the merge engine Spark needs PySpark, which is not installed", help_)
         if isinstance(self.root, StoreUrl) and self.root.scheme == "az":
-            help_ = "Use --merge-engine deltalake; an account with folders (ADLS Gen2) has an abfss:// URL, too."
+            help_ = "Use --merge-engine arrow; an account with folders (ADLS Gen2) has an abfss:// URL, too."
             raise SetupError(f"{self.root}: Hadoop, and so Spark, has no file system for az://", help_)
         limit = self.config.driver_batch_limit
         if limit == "auto":
@@ -83,6 +88,7 @@ class SparkBackend:
             feed,
             shared=self._shared,
             retention_days=days,
+            vectors=vectors,
         )
 
     def reader(self) -> OrderedReader:

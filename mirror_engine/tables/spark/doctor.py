@@ -41,7 +41,7 @@ def checks(root: Path | None, config: Config) -> list[Check]:
     is_spark = merges_with_spark(config)
     found = [
         Check("Python", ok=True, found=platform.python_version()),
-        Check("Merge engine", ok=True, found="spark" if is_spark else "deltalake, which needs no Java"),
+        Check("Merge engine", ok=True, found="spark" if is_spark else "arrow, which needs no Java"),
     ]
     if is_spark:
         spark, delta = ("Spark", "pyspark", SPARK_VERSION), ("Delta", "delta-spark", DELTA_VERSION)

@@ -21,8 +21,9 @@ from quick_folder import quick_folder
 
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
+from mirror_engine.tables.changes.counted import held_rows
 from mirror_engine.tables.changes.net_changes import Role, key_codes
-from mirror_engine.tables.changes.staged import ROLE, prior_rows, stage_here, staged
+from mirror_engine.tables.changes.staged import ROLE, stage_here, staged
 from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.merge.keys_only import LOAD_ROWS
 from mirror_engine.tables.passthrough import count_duplicates
@@ -31,6 +32,11 @@ SCHEMA = schema_of("a", "b:string", "v")
 KEYS = ("a", "b")
 KEY = st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from(["x", "y", None]))
 CHANGES = st.lists(st.tuples(st.sampled_from([0, 1, 2, 4]), KEY), max_size=10)
+
+
+def prior_rows(wanted, log):
+    """How many rows of each key a table holds."""
+    return np.bincount(held_rows(wanted, key_codes(wanted), log).code, minlength=wanted.num_rows).tolist()
 
 
 def table_of(folder, rows):
@@ -135,7 +141,7 @@ def test_a_file_whose_statistics_exclude_the_keys_is_not_read(tmp_path):
     for keys in [8, 9], [9, 10], [5, 7]:
         wanted = pa.table({"a": pa.array(keys, pa.int32()), "b": ["x", "x"]})
         assert [file.path for file in log.data_files(bounds_of(wanted))] == [new.path]
-        assert prior_rows(wanted, key_codes(wanted), log).tolist() == [int(key in {7, 9}) for key in keys]
+        assert prior_rows(wanted, log) == [int(key in {7, 9}) for key in keys]
 
 
 def test_keys_beyond_the_bounds_of_a_file_are_not_looked_up(tmp_path):
@@ -155,11 +161,11 @@ def test_a_file_without_statistics_is_read(tmp_path):
     commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
     log = known_log(tmp_path / "T")
     wanted = pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]})
-    assert prior_rows(wanted, key_codes(wanted), log).tolist() == [1]
+    assert prior_rows(wanted, log) == [1]
 
 
 def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path, monkeypatch):
-    monkeypatch.setattr("mirror_engine.tables.changes.staged._GROUP_BYTES", 1)
+    monkeypatch.setattr("mirror_engine.tables.changes.counted._GROUP_BYTES", 1)
     table_of(tmp_path / "T", [(1, "x", 0)])
     add_rows(tmp_path / "T", SCHEMA, [(2, "x", 0)])
     log = known_log(tmp_path / "T")
@@ -177,7 +183,7 @@ def test_bounds_are_those_of_the_keys_that_match(tmp_path):
 
 def test_a_large_batch_is_written_as_several_files(tmp_path, monkeypatch):
     monkeypatch.setattr("mirror_engine.tables.changes.staged._FILE_ROWS", 4)
-    monkeypatch.setattr("mirror_engine.tables.changes.staged._GROUP_BYTES", 1)
+    monkeypatch.setattr("mirror_engine.tables.changes.counted._GROUP_BYTES", 1)
     with staged_over(tmp_path, [(0, "x", 0)], *[(4, place, "x", place) for place in range(11)]) as ready:
         parts = [pq.read_table(part) for part in sorted(ready.folder.iterdir())]
     assert [part.num_rows for part in parts] == [6, 5]

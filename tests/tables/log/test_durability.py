@@ -16,7 +16,7 @@ from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.log import durability as durable
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 SIMPLE = schema_of("Id", "City:string")
 
@@ -217,17 +217,17 @@ def test_all_that_maintenance_commits_is_on_the_disk(tmp_path, synced):
     append(folder, "mon")
     append(folder, "mon")
     before = set(folder.rglob("*"))
-    done = DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch").maintain("T", 0.0)
+    done = ArrowWriter(tmp_path / "Tables", tmp_path / "scratch").maintain("T", 0.0)
     assert done["files_deleted"] == 2
     new = set(folder.rglob("*")) - before
-    assert len(new) == 4  # a data file, and the commits of OPTIMIZE and of VACUUM's start and end
+    assert len(new) == 3  # a data file, and the commits of OPTIMIZE and VACUUM
     assert new <= set(synced)
 
 
 @needs_proc
 def test_change_data_is_on_the_disk_with_its_commit_and_must_be_there_in_full(tmp_path, synced):
     """But where VACUUM deleted it, which no commit says."""
-    table = Scenario(DeltalakeWriter(tmp_path / "Tables", tmp_path / "scratch", "on"), SIMPLE, ["Id"])
+    table = Scenario(ArrowWriter(tmp_path / "Tables", tmp_path / "scratch", "on"), SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     table.change((1, 1, "Wels"))
     folder = tmp_path / "Tables" / "dbo" / "T"

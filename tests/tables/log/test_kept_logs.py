@@ -6,16 +6,15 @@ import random
 import shutil
 
 import pytest
-from delta_scenario import Scenario, add_rows, known_log, schema_of
+from delta_scenario import Scenario, add_rows, evolved, known_log, schema_of
 from deltalake import DeltaTable
 
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.tables.base import ChangeBatch
 from mirror_engine.tables.log import snapshot as module
-from mirror_engine.tables.log.commit import evolve
 from mirror_engine.tables.log.snapshot import KeptLogs
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 SIMPLE = schema_of("Id", "City:string")
 
@@ -92,7 +91,7 @@ def test_kept_log_equals_one_opened_anew_after_any_commits(local, seed):
         lambda number: another().delete(f"Id = {number - 3}"),
         lambda number: another().alter.set_table_properties({"delta.appendOnly": str(number < 0).lower()}),
         lambda _: another().create_checkpoint(),
-        lambda number: evolve(known_log(folder), SIMPLE, change_data_feed="on" if number % 2 else "off"),
+        lambda number: evolved(known_log(folder), SIMPLE, change_data_feed="on" if number % 2 else "off"),
     ]
     for number in range(2, 20):
         for write in choose.sample(foreign, choose.randrange(3)):
@@ -145,7 +144,7 @@ def test_few_logs_are_kept_and_one_user_has_each(local, opened, monkeypatch):
 @pytest.mark.slow
 def test_log_in_a_store_is_opened_anew_before_its_token_expires(onelake_server, tmp_path, opened, monkeypatch):
     with onelake_server.in_use() as server:
-        writer = DeltalakeWriter(server.new_root() / TABLES, tmp_path)
+        writer = ArrowWriter(server.new_root() / TABLES, tmp_path)
         table = begun(writer)
         opened.clear()
         batch(table, (4, 2, "Wien"))

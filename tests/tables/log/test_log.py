@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from delta_scenario import AWKWARD_NAMES, Scenario, known_log, schema_of
+from delta_scenario import AWKWARD_NAMES, Scenario, evolved, known_log, schema_of
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 import mirror_engine.tables.log.snapshot
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
-from mirror_engine.tables.log.commit import commit_batch, create_table, evolve, put_commit
+from mirror_engine.tables.log.commit import commit_batch, create_table, put_commit
 from mirror_engine.tables.log.record import carried, now_ms, to_metadata
 from mirror_engine.tables.log.snapshot import history, open_log
 from mirror_engine.tables.log.tables_folder import TablesFolder
@@ -116,7 +116,7 @@ def test_a_version_is_written_by_one_writer_only(tmp_path):
     with pytest.raises(CommitConflict):
         commit_batch(log, record(1))
     with pytest.raises(CommitConflict):
-        evolve(log, schema_of("Id", "City:string", "new"))
+        evolved(log, schema_of("Id", "City:string", "new"))
     assert not create_table(folder, SIMPLE, record())
     assert [path.name for path in (folder / "_delta_log").iterdir() if path.suffix != ".json"] == []
 
@@ -142,33 +142,33 @@ def test_in_commit_timestamps_rise_whatever_the_clock_says(tmp_path):
         folder, 1, [{"commitInfo": {"inCommitTimestamp": ahead}}, {"protocol": features}, {"metaData": metadata}]
     )
     commit_batch(known_log(folder), record(1))
-    evolve(known_log(folder), schema_of("Id", "City:string", "new"))
+    evolved(known_log(folder), schema_of("Id", "City:string", "new"))
     said = [json.loads(commit(folder, version).read_text().splitlines()[0]) for version in (2, 3)]
     assert [each["commitInfo"]["inCommitTimestamp"] for each in said] == [ahead + 1, ahead + 2]
 
 
 def test_columns_keep_what_the_log_says_of_them_when_others_come(tmp_path):
     create_table(tmp_path, schema_of("Id!", "day:string", partitions=["day"]), record())
-    evolve(known_log(tmp_path), schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"]))
+    evolved(known_log(tmp_path), schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"]))
     log = known_log(tmp_path)
     names = log.physical_names
     assert (names["Id"], names["day"]) == ("Id", "day")
     assert names["Qty (kg)"].startswith("col-")
     assert log.schema == schema_of("Id!", "Qty (kg)", "day:string", partitions=["day"])
     assert log.table.metadata().configuration["delta.columnMapping.maxColumnId"] == "3"
-    assert evolve(log, log.schema) == 1
+    assert evolved(log, log.schema) == 1
 
 
 def test_a_key_far_to_the_right_has_statistics(tmp_path):
     wide = schema_of(*(f"c{place}" for place in range(39)), "Id")
     create_table(tmp_path, wide, record())
     log = known_log(tmp_path)
-    assert evolve(log, wide, ["c3"]) == 0
-    assert evolve(log, wide, ["Id", "c3"]) == 1
+    assert evolved(log, wide, ["c3"]) == 0
+    assert evolved(log, wide, ["Id", "c3"]) == 1
     log = known_log(tmp_path)
     assert log.table.metadata().configuration["delta.dataSkippingNumIndexedCols"] == "40"
     assert log.schema == wide
-    assert evolve(log, wide, ["Id", "c3"]) == 1
+    assert evolved(log, wide, ["Id", "c3"]) == 1
 
 
 def test_a_missing_data_file_is_told_by_name(without_spark):

@@ -15,7 +15,7 @@ from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.snapshot import history
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ NO_CHANGE = {"commitInfo": {"operation": "SET TBLPROPERTIES", "engineInfo": "ano
 def shop(tmp_path_factory):
     """A table whose log has 5,000 commits before its newest checkpoint."""
     root = tmp_path_factory.mktemp("shop")
-    writer = DeltalakeWriter(root / TABLES, root / SCRATCH)
+    writer = ArrowWriter(root / TABLES, root / SCRATCH)
     shop = Shop(root, writer, max_batch_files=1, auto_maintain=1_000_000)
     shop.table = shop.orders()
     shop.table.upsert(row(0))

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from delta_scenario import schema_of
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
 from obstore.exceptions import GenericError
 from obstore.store import LocalStore
 
@@ -28,10 +27,10 @@ from mirror_engine.tables.base import BatchRecord
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import StagedChanges
 from mirror_engine.tables.log import table_path, tables_folder
-from mirror_engine.tables.log.commit import create_with_files, meaning, put_commit
+from mirror_engine.tables.log.commit import create_with_files, put_commit
 from mirror_engine.tables.log.durability import make_durable
 from mirror_engine.tables.log.record import commits_after
-from mirror_engine.tables.log.snapshot import DeltaLog, reading_log
+from mirror_engine.tables.log.snapshot import reading_log
 from mirror_engine.tables.log.table_path import StorePath, parquet_source
 from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
@@ -208,18 +207,6 @@ def test_a_store_that_fails_is_no_damaged_table(tables, words):
     for error in (OSError(words), ValueError(words)):
         with pytest.raises(StorageUnavailable), reading_log(tables.path("dbo/T")):
             raise error
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", STORE_WORDS)
-@pytest.mark.parametrize("kind", [DeltaError, OSError, CommitFailedError])
-def test_a_store_that_refuses_in_mid_batch_is_no_fault_of_the_batch(tables, disk, words, kind):
-    append(disk / "dbo/T", 1)
-    log = DeltaLog(tables.path("dbo/T"), DeltaTable(str(disk / "dbo/T")))
-    means = meaning("dbo/T", log, kind(f"Kernel error: {words}\n  Error performing PUT http://127.0.0.1/key"), "")
-    assert isinstance(means, StorageUnavailable)
-    assert "127.0.0.1" not in str(means)
-    assert "\n" not in means.message
 
 
 def seen(folder):

@@ -126,7 +126,7 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_commit(tmp_path, with
 @pytest.mark.spark
 def test_a_large_tables_rows_are_marked_instead_of_rewritten(fresh, monkeypatch):
     """Spark is set differently for it, too."""
-    monkeypatch.setattr(merge_module, "MARKED_FROM_ROWS", 4)
+    monkeypatch.setattr(merge_module, "VECTORS_FROM_ROWS", 4)
     monkeypatch.setattr(merge_module, "SMALL_ROWS", 0)
     table = Scenario(fresh, SIMPLE, ["Id"])
     table.change((0, 1, "a"), (0, 2, "b"), (0, 3, "c"))

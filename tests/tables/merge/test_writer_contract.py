@@ -21,8 +21,8 @@ from mirror_engine.landing_zone.change import Change, RowMarker, replay, same_ro
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import Column, Incoming, merge
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
-from mirror_engine.tables.merge import spark
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge import by_position, spark
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 SIMPLE = schema_of("Id!", "City:string")
@@ -312,11 +312,13 @@ def test_the_memory_writer_does_what_replay_says(batches):
     assert run(MemoryDeltaWriter(), batches) == replayed(batches)
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
-@given(BATCHES.filter(lambda batches: len(batches) == 2))
-def test_the_deltalake_writer_does_what_replay_says(batches):
-    with quick_folder() as folder:
-        writer = DeltalakeWriter(Path(folder, "Tables"), Path(folder, "scratch"))
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(BATCHES.filter(lambda batches: len(batches) == 2), st.sampled_from([1, 10**6]))
+def test_the_arrow_writer_does_what_replay_says(batches, marked_from):
+    with quick_folder() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(by_position, "VECTORS_FROM_ROWS", 0)
+        patch.setattr(by_position, "_VECTOR_FILE_ROWS", marked_from)
+        writer = ArrowWriter(Path(folder, "Tables"), Path(folder, "scratch"))
         assert run(writer, batches) == replayed(batches)
 
 
@@ -333,7 +335,7 @@ KINDS = [
 @pytest.mark.parametrize(
     ("writer", "kinds"),
     [
-        *(("deltalake", kinds) for kinds in KINDS),
+        *((engine, kinds) for engine in ("arrow", "arrow marks") for kinds in KINDS),
         *(pytest.param("spark", kinds, marks=pytest.mark.spark) for kinds in KINDS[:2]),
     ],
     indirect=["writer"],
@@ -367,7 +369,7 @@ __delta_rs_target_row_ordinal_in_file
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("writer", "spelled"),
-    [("deltalake", str), ("deltalake", str.upper), pytest.param("spark", str, marks=pytest.mark.spark)],
+    [("arrow", str), ("arrow", str.upper), pytest.param("spark", str, marks=pytest.mark.spark)],
     indirect=["writer"],
 )
 def test_names_of_the_engines_own_columns_are_rejected_or_harmless(writer, monkeypatch, spelled):
@@ -380,8 +382,9 @@ def test_names_of_the_engines_own_columns_are_rejected_or_harmless(writer, monke
     for each in (writer, MemoryDeltaWriter()):
         table, nothing = Scenario(each, schema_of("Id", *accepted), ["Id"]), [None] * len(accepted)
         table.change(*((0, key, *range(key, key + len(accepted))) for key in (10, 20, 30, 40)))
-        for key, marked_from in ((40, 10**6), (20, 0), (25, 0)):  # Spark's rows are marked from then on
-            monkeypatch.setattr(spark, "MARKED_FROM_ROWS", marked_from)
+        for key, marked_from in ((40, 10**6), (20, 0), (25, 0)):  # rows are marked from then on
+            for engine in (spark, by_position):
+                monkeypatch.setattr(engine, "VECTORS_FROM_ROWS", marked_from)
             table.change((1, key, *range(len(accepted))), (2, key - 10, *nothing), (0, key + 5, *nothing))
         monkeypatch.undo()
         found.append(table.found())

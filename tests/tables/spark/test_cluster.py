@@ -22,7 +22,7 @@ from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import SHARED_SCRATCH, TABLES
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.stores import open_storage
-from mirror_engine.tables.merge.deltalake import DeltalakeWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.spark.java import find_jars, find_java
 from mirror_engine.tables.spark.session import spark_home
@@ -188,7 +188,7 @@ def test_a_program_that_spark_submit_starts_mirrors_a_zone_in_a_store_and_shares
         submit = (spark_home() / "bin/spark-submit", "--master", cluster.master, "--jars", jars)
         # two files each: the first commit makes a table's rows, the second matches them
         run(cluster.environment | settings, *submit, ENGINE, "sync", root, "--max-batch-files", "2")
-    written = rows(DeltalakeWriter(folder / TABLES, tmp_path / "none"))
+    written = rows(ArrowWriter(folder / TABLES, tmp_path / "none"))
     assert (written, len(written["dbo/Orders"])) == (result_in_memory(tmp_path / "twin"), 4)
     assert cluster.executors_that_worked() == {"0", "1"}
     assert not [path for path in (folder / SHARED_SCRATCH).rglob("*") if path.is_file()]
@@ -217,6 +217,6 @@ def test_spark_on_this_machine_merges_tables_in_s3(tmp_path, s3_server, store_ja
         "2",
     )
     with s3_server.in_use():
-        writer = DeltalakeWriter(root / TABLES, tmp_path / "none")
+        writer = ArrowWriter(root / TABLES, tmp_path / "none")
         assert writer.history("dbo/Orders")[0].engine.startswith("Apache-Spark")
         assert rows(writer) == result_in_memory(twin)

@@ -86,8 +86,8 @@ def test_root_must_be_a_folder_that_can_be_written_or_made(tmp_path, monkeypatch
     assert found(tmp_path) == (False, f"{tmp_path}: Permission denied")
 
 
-def test_the_deltalake_engine_needs_no_java_and_no_spark(monkeypatch):
+def test_the_arrow_engine_needs_no_java_and_no_spark(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda _package: "4.1.0")
-    found = _found(config=Config(merge_engine="deltalake"))
+    found = _found(config=Config(merge_engine="arrow"))
     assert list(found) == ["Python", "Merge engine", "Temporary disk"]
     assert all(check.ok for check in found.values())

@@ -1,0 +1,183 @@
+"""Data files of one commit: written in a scratch folder, one or more for each partition, under the table's names."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirror_engine.tables.arrow_types import arrow_type
+from mirror_engine.tables.log.snapshot import physical_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    Json: TypeAlias = dict[str, Any]
+    Partition: TypeAlias = tuple[str | None, ...]  # values of the partition columns
+
+CHANGE_TYPE = "_change_type"  # of a row of change data
+_CHANGE_FOLDER = "_change_data/"
+_FILE_ROWS = 2_000_000
+_GROUP_BYTES = 16 * 1024 * 1024  # of a row group, in memory
+_WAITING_BYTES = 4 * _GROUP_BYTES  # of all partitions together
+_MOST_OPEN = 64  # files that are written at once
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # names and values that a folder has as they are
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A data file in the scratch folder."""
+
+    source: Path
+    name: str  # its path from the table's folder
+    partition: Mapping[str, str | None]  # partition values by physical names
+    footer: pq.FileMetaData
+    size: int  # in bytes
+
+    @property
+    def action(self) -> Json:
+        """What every action that names it says of it."""
+        return {"path": quote(self.name, safe="/="), "partitionValues": self.partition, "size": self.size}
+
+
+def written_file(source: Path, name: str, partition: Mapping[str, str | None] = MappingProxyType({})) -> WrittenFile:
+    """A Parquet file as it is in the scratch folder."""
+    return WrittenFile(source, name, dict(partition), pq.read_metadata(source), source.stat().st_size)
+
+
+@dataclass
+class _Open:
+    writer: pq.ParquetWriter
+    source: Path
+    rows: int = 0
+
+
+class DataFiles:
+    """Writes data files, or files of change data, and keeps what it wrote.
+
+    Args:
+        folder: an existing scratch folder.
+        fields: the table's columns, as its log has them.
+        partition_columns: those of its columns that no file holds.
+        of_changes: whether rows have `CHANGE_TYPE` as their last column.
+    """
+
+    def __init__(
+        self, folder: Path, fields: Sequence[Json], partition_columns: Sequence[str], *, of_changes: bool = False
+    ) -> None:
+        self.written: list[WrittenFile] = []
+        self._folder, self._of_changes = folder, of_changes
+        names = {field["name"]: physical_name(field) for field in fields}
+        self._partition_columns = {name: names[name] for name in partition_columns}
+        self._has_folders = all(logical == physical for logical, physical in self._partition_columns.items())
+        kept = [_field(field) for field in fields if field["name"] not in partition_columns]
+        self._names = [field["name"] for field in fields if field["name"] not in partition_columns]
+        if of_changes:
+            kept, self._names = [*kept, pa.field(CHANGE_TYPE, pa.string())], [*self._names, CHANGE_TYPE]
+        self._schema = pa.schema(kept)
+        # Spark skips row groups by bounds, which leave NaN out, and by dictionaries, where -0.0 is not 0.0
+        exact = [field.name for field in self._schema if not pa.types.is_floating(field.type)]
+        self._exact: bool | list[str] = True if len(exact) == len(kept) else exact
+        self._waiting: dict[Partition, list[pa.RecordBatch]] = defaultdict(list)
+        self._bytes: dict[Partition, int] = defaultdict(int)
+        self._open: dict[Partition, _Open] = {}
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows of the table: all its columns under its own names."""
+        if not rows.num_rows:
+            return
+        for partition, part in self._by_partition(rows):
+            self._waiting[partition].append(part.select(self._names))
+            self._bytes[partition] += part.nbytes
+            if self._bytes[partition] >= _GROUP_BYTES:
+                self._write(partition)
+        if sum(self._bytes.values()) >= _WAITING_BYTES:
+            self._write_all()
+
+    def finish(self) -> Sequence[WrittenFile]:
+        """Write what waits and close every file."""
+        self._write_all()
+        for partition in list(self._open):
+            self._close(partition)
+        return self.written
+
+    def discard(self) -> None:
+        """Close files that are no longer wanted."""
+        for each in self._open.values():
+            each.writer.close()
+
+    def _by_partition(self, rows: pa.RecordBatch) -> Sequence[tuple[Partition, pa.RecordBatch]]:
+        if not self._partition_columns:
+            return [((), rows)]
+        values = [rows.column(name).dictionary_encode("encode") for name in self._partition_columns]
+        codes = pa.table([column.indices for column in values], names=[str(at) for at in range(len(values))])
+        places = codes.append_column("row", pa.array(np.arange(rows.num_rows))).group_by(
+            codes.column_names, use_threads=False
+        )
+        found = places.aggregate([("row", "list")]).to_pylist()
+        if len(found) == 1:
+            return [(_values(values, found[0]), rows)]
+        return [(_values(values, group), rows.take(pa.array(group["row_list"]))) for group in found]
+
+    def _write_all(self) -> None:
+        for partition in [partition for partition, waiting in self._waiting.items() if waiting]:
+            self._write(partition)
+
+    def _write(self, partition: Partition) -> None:
+        """Write the waiting rows of a partition as one row group."""
+        into = self._open.get(partition) or self._opened(partition)
+        group = pa.Table.from_batches(self._waiting.pop(partition)).rename_columns(self._schema.names)
+        group = group.cast(self._schema)
+        into.writer.write_table(group, row_group_size=group.num_rows)
+        into.rows += group.num_rows
+        self._bytes[partition] = 0
+        if into.rows >= _FILE_ROWS:
+            self._close(partition)
+
+    def _opened(self, partition: Partition) -> _Open:
+        while len(self._open) >= _MOST_OPEN:
+            self._close(next(iter(self._open)))
+        name = f"{'cdc' if self._of_changes else 'part'}-00000-{uuid.uuid4()}.c000.snappy.parquet"
+        writer = pq.ParquetWriter(
+            self._folder / name,
+            self._schema,
+            compression="snappy",
+            store_schema=False,
+            write_statistics=self._exact,
+            use_dictionary=self._exact,
+        )
+        self._open[partition] = _Open(writer, self._folder / name)
+        return self._open[partition]
+
+    def _hive_folder(self, partition: Partition) -> str:
+        """A folder named for a partition, where names and values are plain; readers go by the log alone."""
+        pairs = list(zip(self._partition_columns, partition, strict=True))
+        if not self._has_folders or not all(_PLAIN.fullmatch(text or "") for pair in pairs for text in pair):
+            return ""
+        return "".join(f"{name}={value}/" for name, value in pairs)
+
+    def _close(self, partition: Partition) -> None:
+        closed = self._open.pop(partition)
+        closed.writer.close()
+        above = (_CHANGE_FOLDER if self._of_changes else "") + self._hive_folder(partition)
+        values = dict(zip(self._partition_columns.values(), partition, strict=True))
+        self.written.append(written_file(closed.source, above + closed.source.name, values))
+
+
+def _field(field: Json) -> pa.Field[Any]:
+    identity = field["metadata"].get("delta.columnMapping.id")
+    metadata = None if identity is None else {b"PARQUET:field_id": str(identity).encode()}
+    return pa.field(physical_name(field), arrow_type(field["type"]), metadata=metadata)
+
+
+def _values(columns: Sequence[Any], codes: Mapping[str, Any]) -> Partition:
+    return tuple(column.dictionary[codes[str(at)]].as_py() or None for at, column in enumerate(columns))

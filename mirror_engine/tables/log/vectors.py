@@ -1,0 +1,114 @@
+"""Deletion vectors: the rows of a data file that are gone (Delta protocol, "Deletion Vectors").
+
+Marks are row numbers from 0 within one data file. A vector's body is the magic number, then 64-bit Roaring in its
+portable form. In a file, each body comes between its size and its CRC-32, both big endian.
+"""
+
+from __future__ import annotations
+
+import base64
+import string
+import struct
+import uuid
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+
+from mirror_engine.errors import TableDamaged
+from mirror_engine.tables.log.table_path import read_range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from mirror_engine.tables.log.table_path import TablePath
+
+    Descriptor: TypeAlias = Mapping[str, Any]  # of a vector, as an `add` or `remove` action holds it
+
+Positions: TypeAlias = NDArray[np.uint64]  # row numbers, ascending
+
+_MAGIC = struct.pack("<i", 1681511377)
+_FILE_VERSION = b"\x01"
+_SIZE_BYTES = 4
+_Z85_ID = 20  # letters of an id
+_DIGITS, _SMALL, _LARGE = string.digits, string.ascii_lowercase, string.ascii_uppercase
+_Z85 = f"{_DIGITS}{_SMALL}{_LARGE}.-:+=^!/*?&<>()[]{{}}@%$#"
+_B85 = f"{_DIGITS}{_LARGE}{_SMALL}!#$%&()*+-;<=>?@^_`{{|}}~"  # Python's alphabet
+_FROM_Z85, _TO_Z85 = str.maketrans(_Z85, _B85), str.maketrans(_B85, _Z85)
+
+
+def vector_file(vector: Descriptor) -> str | None:
+    """The path of a vector's file from the table's folder; None where the vector is elsewhere."""
+    if vector.get("storageType") != "u":
+        return None
+    prefix, text = vector["pathOrInlineDv"][:-_Z85_ID], vector["pathOrInlineDv"][-_Z85_ID:]
+    name = f"deletion_vector_{uuid.UUID(bytes=_from_z85(text))}.bin"
+    return f"{prefix}/{name}" if prefix else name
+
+
+def read_vector(folder: TablePath, vector: Descriptor) -> Positions:
+    """The marks of a vector.
+
+    Raises:
+        TableDamaged: its file is missing, or its content is not what the log says.
+        OSError, StorageUnavailable: it cannot be read.
+    """
+    try:
+        if vector["storageType"] == "i":
+            body, where = _from_z85(vector["pathOrInlineDv"]), folder
+        else:
+            where = _place(folder, vector)
+            start, length = vector.get("offset") or len(_FILE_VERSION), vector["sizeInBytes"] + 2 * _SIZE_BYTES
+            framed = read_range(where, start, length)
+            size, body, checksum = framed[:_SIZE_BYTES], framed[_SIZE_BYTES:-_SIZE_BYTES], framed[-_SIZE_BYTES:]
+            if size != struct.pack(">i", vector["sizeInBytes"]) or checksum != struct.pack(">I", zlib.crc32(body)):
+                raise TableDamaged(where, "the size or checksum of a deletion vector is wrong")
+        if body[: len(_MAGIC)] != _MAGIC:
+            raise TableDamaged(where, "a deletion vector has a format that is not known")
+        marks = np.asarray(BitMap64.deserialize(body[len(_MAGIC) :]).to_array(), dtype=np.uint64)
+    except FileNotFoundError:
+        raise TableDamaged(where, "the Delta log names this deletion vector, and it is not there") from None
+    except (ValueError, KeyError, TypeError, struct.error) as error:
+        raise TableDamaged(folder, f"a deletion vector cannot be read: {type(error).__name__}") from None
+    if len(marks) != vector["cardinality"]:
+        raise TableDamaged(where, "a deletion vector marks another number of rows than the log says")
+    return marks
+
+
+@dataclass(frozen=True)
+class NewVectors:
+    """A file of vectors for one commit."""
+
+    name: str  # from the table's folder
+    content: bytes
+    descriptors: Sequence[Descriptor]
+
+
+def new_vectors(marks: Sequence[Positions]) -> NewVectors:
+    """One file with a vector for each group of marks, in their order."""
+    identity = uuid.uuid4()
+    reference = base64.b85encode(identity.bytes).decode().translate(_TO_Z85)
+    content = bytearray(_FILE_VERSION)
+    descriptors: list[Descriptor] = []
+    for positions in marks:
+        body = _MAGIC + BitMap64(positions).serialize()
+        placed = {"storageType": "u", "pathOrInlineDv": reference, "offset": len(content)}
+        descriptors.append({**placed, "sizeInBytes": len(body), "cardinality": len(positions)})
+        content += struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+    return NewVectors(f"deletion_vector_{identity}.bin", bytes(content), descriptors)
+
+
+def _place(folder: TablePath, vector: Descriptor) -> TablePath:
+    """Where a vector's file is: below the table's folder, or at an absolute path of this machine."""
+    if name := vector_file(vector):
+        return folder / name
+    place = urlsplit(vector["pathOrInlineDv"])
+    return folder / unquote(place.path if place.scheme == "file" else vector["pathOrInlineDv"])
+
+
+def _from_z85(text: str) -> bytes:
+    return base64.b85decode(text.translate(_FROM_Z85))

@@ -1,0 +1,138 @@
+"""The merge engine on Arrow: changes are applied by position, in this process, without Java.
+
+A scan of the table's keys says in which row of which data file each changed key is (`counted`). What becomes of the
+files is in `by_position`. One commit has it all.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import uuid
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirror_engine.errors import CommitFailed, MirrorError
+from mirror_engine.tables.base import with_applied_by
+from mirror_engine.tables.changes.counted import count_changes
+from mirror_engine.tables.log.commit import commit_batch, commit_maintenance, moved
+from mirror_engine.tables.log.snapshot import reading_log
+from mirror_engine.tables.merge.by_position import Merge, touched_files
+from mirror_engine.tables.merge.compaction import compact, crowded, small_and_marked, vacuum
+from mirror_engine.tables.reading.spill import scratch_errors
+from mirror_engine.tables.writer import LocalDeltaWriter, record_again
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from mirror_engine.config import ChangeDataFeed, DeletionVectors
+    from mirror_engine.storage.store_url import Place
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, MatchCounts
+    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.writer import Maintenance
+
+_log = logging.getLogger(__name__)
+_COMMITS = 8  # between two looks for small files
+# writer features that ask nothing of this engine, or what it does; those of columns and properties only where used
+_FEATURES = {"appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns"}
+_FEATURES |= {"identityColumns", "invariants", "timestampNtz", "v2Checkpoint", "variantType"}
+_FIELD_FEATURES = {
+    "delta.generationExpression": "generatedColumns",
+    "delta.identity.start": "identityColumns",
+    "delta.invariants": "invariants",
+    "CURRENT_DEFAULT": "allowColumnDefaults",
+}
+_SPARK_HELP = "Use the Spark engine for this table: pip install 'mirror-engine[spark]'."
+
+
+class ArrowWriter(LocalDeltaWriter):
+    """`DeltaWriter` that merges by position; needs no Java.
+
+    Args:
+        vectors: `auto` marks rows of large tables by deletion vectors, `off` rewrites their files.
+    """
+
+    def __init__(
+        self,
+        tables: Place,
+        scratch: Path,
+        change_data_feed: ChangeDataFeed = "keep",
+        *,
+        retention_days: int = 7,
+        vectors: DeletionVectors = "auto",
+    ) -> None:
+        super().__init__(tables, scratch, change_data_feed, retention_days)
+        self._vectors = vectors
+
+    def replay(
+        self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
+    ) -> tuple[str, tuple[MatchCounts, ...]]:
+        refuse_features(table, log)
+        with self._scratch_folder() as folder:
+            changes = count_changes(batch, log)
+            touched = touched_files(log, changes, self._vectors)
+            plan = self.evolution(log, batch, vectors=any(file.is_marked for file in touched))
+            merge = Merge(log, batch, changes, plan, touched=touched, folder=folder)
+            applied_by = merge.applied_by
+            if not applied_by:
+                commit_batch(log, record, plan=plan)
+                return "", changes.match_counts
+            with scratch_errors():
+                actions = merge.actions()
+            record = replace(with_applied_by(record, applied_by), plan=merge.words)
+            with moved(table, log.folder, merge.files, merge.vectors):
+                commit_batch(log, record, actions, plan, "MERGE" if touched else "WRITE")
+            if log.version % _COMMITS == 0:
+                self._fold(table, log, folder)
+            return applied_by, changes.match_counts
+
+    def _fold(self, table: str, log: DeltaLog, folder: Path) -> None:
+        """Put small files together where there are many, in a commit of its own; the batch is committed already."""
+        try:
+            with reading_log(log.folder):
+                log.table.update_incremental()
+            compact(table, log, crowded(log.data_files()), folder)
+        except MirrorError as error:
+            _log.warning("%s: small files stay: %s", table, error.message)
+
+    @contextmanager
+    def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> Iterator[Maintenance]:
+        refuse_features(table, log)
+        metadata = record_again(log)
+
+        def vacuum_log() -> None:
+            vacuum(log, retention_hours)
+            commit_maintenance(log, "VACUUM END", metadata)
+
+        with self._scratch_folder() as folder:
+            yield lambda: compact(table, log, small_and_marked(log.data_files()), folder, metadata), vacuum_log
+
+    @contextmanager
+    def _scratch_folder(self) -> Iterator[Path]:
+        folder = self._scratch / f"batch-{uuid.uuid4().hex}"
+        with scratch_errors():
+            folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def refuse_features(table: str, log: DeltaLog) -> None:
+    """Refuse tables that ask more of their writer than this engine does.
+
+    Raises:
+        CommitFailed: with the feature's name, and help.
+    """
+    found = set(log.table.protocol().writer_features or ()) - _FEATURES
+    found |= {"checkConstraints" for name in log.configuration if name.startswith("delta.constraints.")}
+    for field in log.fields.values():
+        found |= {feature for key, feature in _FIELD_FEATURES.items() if key in field["metadata"]}
+    if found:
+        raise CommitFailed(
+            f"{table}: the engine `arrow` cannot write tables with {', '.join(sorted(found))}", _SPARK_HELP
+        )
+    if log.configuration.get("delta.appendOnly") == "true":
+        raise CommitFailed(f"{table}: the table is append-only", "Unset delta.appendOnly.")

@@ -1,0 +1,192 @@
+"""Merge by position: which rows of which data files go, which rows come, and what one commit says of both.
+
+Rows that go are marked by a deletion vector, or their file is rewritten without them. Rows that come, and what is left
+of rewritten files, are new data files. Where the change data feed is on, files of change data have every change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from mirror_engine.errors import CommitFailed
+from mirror_engine.tables.changes.counted import in_schema, taken_rows
+from mirror_engine.tables.changes.net_changes import Role
+from mirror_engine.tables.log.commit import VECTORS_FROM_ROWS, add_action, marked_action, remove_action
+from mirror_engine.tables.log.data_files import CHANGE_TYPE, DataFiles
+from mirror_engine.tables.log.snapshot import count_rows, marks, read_footer, rows_left, scan_file
+from mirror_engine.tables.log.vectors import new_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from mirror_engine.config import DeletionVectors
+    from mirror_engine.tables.base import ChangeBatch
+    from mirror_engine.tables.changes.counted import CountedChanges
+    from mirror_engine.tables.changes.net_changes import Integers
+    from mirror_engine.tables.log.commit import Evolution
+    from mirror_engine.tables.log.data_files import Json, WrittenFile
+    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+    from mirror_engine.tables.log.vectors import NewVectors, Positions
+
+_VECTOR_FILE_ROWS = 50_000  # of a data file: a smaller one is rewritten in a few milliseconds
+_MOST_MARKED = 3  # one row in so many: of a file with more marks, less is left to rewrite than readers would skip
+
+
+def is_marked(rows: int, gone: int) -> bool:
+    """Whether a data file stays, with a vector of its rows that are gone; else what is left of it is rewritten."""
+    return rows >= _VECTOR_FILE_ROWS and gone * _MOST_MARKED <= rows
+
+
+class Merge:
+    """One batch's changes as the actions of one commit, and the files that these name.
+
+    Args:
+        plan: what the commit says anew of the table.
+        touched: the table's data files of which rows go.
+        folder: an existing scratch folder.
+
+    Attributes:
+        files: new data files and files of change data.
+        vectors: the new file of deletion vectors, or none.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a merge is made from
+        self,
+        log: DeltaLog,
+        batch: ChangeBatch,
+        changes: CountedChanges,
+        plan: Evolution,
+        *,
+        touched: Sequence[TouchedFile],
+        folder: Path,
+    ) -> None:
+        self.files: Sequence[WrittenFile] = ()
+        self.vectors: Sequence[NewVectors] = ()
+        self._log, self._batch, self._changes, self._plan, self._touched = log, batch, changes, plan, touched
+        self._feeds = bool(touched) and plan.configuration.get("delta.enableChangeDataFeed") == "true"
+        self._data = DataFiles(folder, plan.fields, batch.schema.partition_columns)
+        self._fed = DataFiles(folder, plan.fields, batch.schema.partition_columns, of_changes=True)
+
+    @property
+    def applied_by(self) -> str:
+        """How rows change: as `Outcome` has it."""
+        return "merge" if self._touched else "append" if len(self._changes.net.position) else ""
+
+    @property
+    def words(self) -> str:
+        """What becomes of the table's data files, for people who read its history."""
+        marked = sum(file.is_marked for file in self._touched)
+        counts = {"marked": marked, "rewritten or removed": len(self._touched) - marked}
+        return "; ".join(f"{count} files {word}" for word, count in counts.items() if count)
+
+    def actions(self) -> Sequence[Json]:
+        """Write the new files into the scratch folder; the actions that put them in the table."""
+        try:
+            for file in self._touched:
+                self._carry_over(file)
+            for rows, kinds in self._coming_rows():
+                self._data.add(rows)
+                self._feed_rows(rows, kinds)
+            added, fed = self._data.finish(), self._fed.finish()
+        finally:
+            self._data.discard()
+            self._fed.discard()
+        self.files = [*added, *fed]
+        columns = self._plan.indexed
+        marked = [file for file in self._touched if file.is_marked]
+        self.vectors = [new_vectors([file.gone for file in marked])] if marked else []
+        descriptors = self.vectors[0].descriptors if marked else ()
+        stay = zip(marked, descriptors, strict=True)
+        return [
+            *({"cdc": {**file.action, "dataChange": False}} for file in fed),
+            *(remove_action(self._log, file.file) for file in self._touched),
+            *(marked_action(self._log, file.file, vector, columns) for file, vector in stay),
+            *(add_action(file, columns) for file in added),
+        ]
+
+    def _carry_over(self, file: TouchedFile) -> None:
+        """Write what is left of a file that does not stay, and what goes of it to the change data feed."""
+        is_rewritten = not (file.is_marked or file.is_emptied)
+        if not (is_rewritten or self._feeds):
+            return
+        only = None if is_rewritten else file.going
+        for first, rows in scan_file(self._log, file.file, self._batch.schema.names, only=only):
+            whole = in_schema(rows, self._batch.schema)
+            if is_rewritten:
+                self._data.add(whole.filter(rows_left(file.gone, first, rows.num_rows)))
+            if self._feeds:
+                low, high = np.searchsorted(file.going, (first, first + rows.num_rows))
+                roles = self._changes.fate[file.codes[low:high]]
+                kinds = np.where(roles == Role.DELETE, "delete", "update_preimage")
+                self._feed_rows(whole.take(pa.array(file.going[low:high] - first)), kinds)
+
+    def _coming_rows(self) -> Iterator[tuple[pa.RecordBatch, NDArray[np.str_]]]:
+        """New rows, each batch with the kinds of change; a set becomes as many rows as it matched."""
+        net, changes = self._changes.net, self._changes
+        matched = np.zeros(len(net.position), dtype=np.int64)
+        sets = net.role == Role.SET_ONLY
+        matched[sets] = changes.prior[changes.codes[net.position[sets]]]
+        times = matched + net.copies
+        rank = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)  # within its net change
+        kinds = np.where(rank < np.repeat(matched, times), "update_postimage", "insert")
+        for rows, part in taken_rows(self._batch, np.repeat(net.position, times)):
+            for column in self._batch.schema.columns:
+                if not column.nullable and rows.column(column.name).null_count:
+                    raise CommitFailed(
+                        f"a constraint of the Delta table refuses rows of this batch: column {column.name} is NOT NULL",
+                        "Drop the constraint, or correct the rows at their source.",
+                    )
+            yield rows, kinds[part]
+
+    def _feed_rows(self, rows: pa.RecordBatch, kinds: NDArray[np.str_]) -> None:
+        if self._feeds and rows.num_rows:
+            self._fed.add(rows.append_column(CHANGE_TYPE, pa.array(kinds, pa.string())))
+
+
+class TouchedFile:
+    """A data file some of whose rows go.
+
+    Attributes:
+        going: numbers of the rows that go with this commit, ascending; `codes` has the code of each one's key.
+        gone: numbers of all rows that are gone after it.
+        is_marked: whether the file stays, with a vector of them.
+    """
+
+    def __init__(self, log: DeltaLog, file: DataFile, going: Integers, codes: Integers) -> None:
+        self.file, self.going, self.codes = file, going, codes
+        before = marks(log, file)
+        added = going.astype(np.uint64)
+        self.gone: Positions = added if before is None else np.union1d(before, added)
+        self.is_marked = False
+        self._rows = read_footer(file.path).num_rows if file.rows is None else file.rows
+
+    @property
+    def is_emptied(self) -> bool:
+        """Whether no row is left."""
+        return len(self.gone) == self._rows
+
+    @property
+    def may_be_marked(self) -> bool:
+        """Whether a vector costs less than what is left of the file, in a table that is large enough."""
+        return is_marked(self._rows, len(self.gone))
+
+
+def touched_files(log: DeltaLog, changes: CountedChanges, vectors: DeletionVectors) -> Sequence[TouchedFile]:
+    """The data files of which rows go; in a large table some of them are marked."""
+    goes = changes.held.chosen(changes.fate[changes.held.code] != Role.INSERT)
+    order = np.lexsort((goes.position, goes.file))
+    file, position, code = goes.file[order], goes.position[order], goes.code[order]
+    found = []
+    for place in np.unique(file):
+        low, high = np.searchsorted(file, (place, place + 1))
+        found.append(TouchedFile(log, goes.files[place], position[low:high], code[low:high]))
+    if vectors == "auto" and any(file.may_be_marked for file in found) and count_rows(log) >= VECTORS_FROM_ROWS:
+        for each in found:
+            each.is_marked = each.may_be_marked
+    return found

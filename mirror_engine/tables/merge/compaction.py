@@ -1,0 +1,148 @@
+"""Compaction and VACUUM without Spark: small and much-marked data files are rewritten, unused files are deleted."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from mirror_engine.tables.log.commit import add_action, commit_maintenance, indexed_columns, moved, remove_action
+from mirror_engine.tables.log.data_files import DataFiles
+from mirror_engine.tables.log.record import read_commit
+from mirror_engine.tables.log.snapshot import marks, reading_log, rows_left, scan_file
+from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each
+from mirror_engine.tables.log.vectors import vector_file
+from mirror_engine.tables.log.vectors_in_use import removed_in_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from mirror_engine.tables.log.data_files import WrittenFile
+    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+    from mirror_engine.tables.log.table_path import TablePath
+    from mirror_engine.tables.log.vectors import Descriptor
+
+SMALL_BYTES = 16 * 1024 * 1024  # a change may wait for it, so what is large already stays
+_TARGET_BYTES = 128 * 1024 * 1024
+_MUCH_MARKED = 10  # one row in so many
+_CROWD = 8  # files of about one size
+_FOLDED_BYTES = 4 * 1024 * 1024  # a change waits for it
+_SIZE_BITS = 3  # the largest of about one size is so many powers of two larger than the smallest
+
+
+def compact(
+    table: str, log: DeltaLog, groups: Iterable[Sequence[DataFile]], scratch: Path, metadata: str | None = None
+) -> tuple[int, int]:
+    """Write each group of data files anew, together, in a commit of its own that carries `metadata`.
+
+    Returns how many data files came and went.
+    """
+    added = removed = 0
+    for group in list(groups):
+        files = write_together(log, group, scratch)
+        columns = indexed_columns(log.configuration, log.schema, log.physical_names)
+        gone = [remove_action(log, file, changes_rows=False) for file in group]
+        come = [add_action(file, columns, changes_rows=False) for file in files]
+        with moved(table, log.folder, files):
+            commit_maintenance(log, "OPTIMIZE", metadata, [*gone, *come])
+        with reading_log(log.folder):
+            log.table.update_incremental()
+        added, removed = added + len(files), removed + len(group)
+    return added, removed
+
+
+def write_together(log: DeltaLog, group: Sequence[DataFile], scratch: Path) -> Sequence[WrittenFile]:
+    """Write the rows that are left in data files of one partition into new ones."""
+    written = DataFiles(scratch, list(log.fields.values()), log.schema.partition_columns)
+    try:
+        for file in group:
+            gone = marks(log, file)
+            for first, rows in scan_file(log, file, log.schema.names):
+                written.add(rows if gone is None else rows.filter(rows_left(gone, first, rows.num_rows)))
+        return written.finish()
+    finally:
+        written.discard()
+
+
+def crowded(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
+    """Small data files of about one size, in one partition, where there are several: each commit adds one.
+
+    What they become is larger, so that a row is written anew a few times only, and some dozens of files stay.
+    """
+    by_size: dict[tuple[int, tuple[str | None, ...]], list[DataFile]] = defaultdict(list)
+    for file in files:
+        if file.size < _FOLDED_BYTES:
+            by_size[file.size.bit_length() // _SIZE_BITS, tuple(file.partition.values())].append(file)
+    return (group for group in by_size.values() if len(group) >= _CROWD)
+
+
+def small_and_marked(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
+    """Small data files of one partition, together as much as a large one, and those of which many rows are gone."""
+    by_partition: dict[tuple[str | None, ...], list[DataFile]] = defaultdict(list)
+    for file in files:
+        if file.size < SMALL_BYTES or _is_much_marked(file):
+            by_partition[tuple(file.partition.values())].append(file)
+    for candidates in by_partition.values():
+        group: list[DataFile] = []
+        size = 0
+        for file in sorted(candidates, key=lambda file: file.size):
+            if group and size + file.size > _TARGET_BYTES:
+                yield from _worthwhile(group)
+                group, size = [], 0
+            group.append(file)
+            size += file.size
+        yield from _worthwhile(group)
+
+
+def _worthwhile(group: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
+    if len(group) > 1 or any(map(_is_much_marked, group)):
+        yield group
+
+
+def _is_much_marked(file: DataFile) -> bool:
+    marked = file.vector["cardinality"] if file.vector else 0
+    return bool(marked * _MUCH_MARKED >= (file.rows or 0)) and marked > 0
+
+
+def vacuum(log: DeltaLog, retention_hours: float) -> None:
+    """Delete data files and deletion vectors that no version within the retention has, once they are as old."""
+    oldest = time.time() - retention_hours * 3600
+    with reading_log(log.folder):
+        needed = {file.spelled for file in log.data_files()}
+        vectors = [file.vector for file in log.data_files() if file.vector]
+        for paths, descriptors in _removed(log, oldest * 1000):
+            needed.update(paths)
+            vectors += descriptors
+    kept = {unquote(path) for path in needed} | {vector_file(vector) for vector in vectors}
+
+    def delete(file: TablePath) -> None:
+        with suppress(FileNotFoundError):
+            if file.stat().st_mtime_ns / 1e9 < oldest:
+                file.unlink(missing_ok=True)
+
+    there = [file for pattern in ("*.parquet", "deletion_vector_*.bin") for file in log.folder.rglob(pattern)]
+    names = ((file, file.parts[len(log.folder.parts) :]) for file in there)
+    list(
+        for_each(log.folder, delete, [file for file, parts in names if _is_data(parts) and "/".join(parts) not in kept])
+    )
+
+
+def _is_data(parts: Sequence[str]) -> bool:
+    """Whether a path within a table is that of a data file; change data goes by another rule."""
+    return parts[0] not in {LOG_FOLDER, "_change_data"}
+
+
+def _removed(log: DeltaLog, since_ms: float) -> Iterator[tuple[Collection[str], Sequence[Descriptor]]]:
+    """Data files, and their vectors, that commits since a time have removed."""
+    for version in range(log.version, -1, -1):
+        try:
+            commit = read_commit(log.folder, version)
+        except FileNotFoundError:  # cleaned up: a checkpoint has what it removed
+            break
+        if commit.timestamp_ms < since_ms:
+            return
+        yield commit.removed, [vector for vector in commit.removed.values() if vector]
+    yield removed_in_checkpoint(log.folder, since_ms)

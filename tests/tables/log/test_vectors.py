@@ -1,0 +1,175 @@
+"""Deletion vectors: their format, which of them a version has, and every fault of one is caught by the checker."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from functools import partial
+
+import numpy as np
+import pytest
+from delta_protocol import marks as marks_of
+from delta_protocol import protocol_faults, read_history, rewrite
+from delta_scenario import Scenario, known_log, schema_of
+
+from mirror_engine.errors import TableDamaged
+from mirror_engine.tables.log.vectors import _TO_Z85, new_vectors, read_vector, vector_file
+from mirror_engine.tables.log.vectors_in_use import VectorsInUse
+
+SIMPLE = schema_of("Id", "City:string")
+
+
+@pytest.fixture
+def marked(local, marking):  # noqa: ARG001 - small files are marked
+    """A table: two files of rows, of one of which rows are marked twice."""
+    table = Scenario(local, SIMPLE, ["Id"])
+    table.change(*((0, key, "Linz") for key in range(20)))
+    table.change((2, 3, None))
+    table.change((1, 5, "Wels"), (2, 7, None), (0, 30, "Enns"))
+    return table
+
+
+def folder_of(table):
+    return table.writer.path(table.table)
+
+
+@pytest.mark.parametrize("positions", [[0], [1, 5, 9], range(100_000), [0, 2**32 - 1, 2**32, 2**33 + 7]])
+def test_vectors_read_back_as_written(tmp_path, positions):
+    wanted = [np.array(positions, dtype=np.uint64), np.array([7], dtype=np.uint64)]
+    made = new_vectors(wanted)
+    (tmp_path / made.name).write_bytes(made.content)
+    for vector, marks in zip(made.descriptors, wanted, strict=True):
+        assert vector_file(vector) == made.name
+        assert read_vector(tmp_path, vector).tolist() == marks.tolist()
+        assert marks_of(tmp_path, vector) == set(marks.tolist())
+
+
+def test_inline_vectors_are_read(tmp_path):
+    """Other writers put short vectors into the log (`storageType` i)."""
+    made = new_vectors([np.array([3, 4, 7, 11, 18, 29], dtype=np.uint64)])
+    size = made.descriptors[0]["sizeInBytes"]
+    body = made.content[5:][:size] + bytes(-size % 4)
+    text = base64.b85encode(body).decode().translate(_TO_Z85)
+    vector = {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": size, "cardinality": 6}
+    assert read_vector(tmp_path, vector).tolist() == [3, 4, 7, 11, 18, 29]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda _: b"",
+        lambda content: content[:-1],
+        lambda content: content[:10] + b"\xff" + content[11:],
+        lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+    ],
+)
+def test_damaged_vector_is_damage(tmp_path, broken):
+    made = new_vectors([np.array([1, 2], dtype=np.uint64)])
+    (tmp_path / made.name).write_bytes(broken(made.content))
+    with pytest.raises(TableDamaged, match="deletion vector"):
+        read_vector(tmp_path, made.descriptors[0])
+    (tmp_path / made.name).unlink()
+    with pytest.raises(TableDamaged, match="not there"):
+        read_vector(tmp_path, made.descriptors[0])
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_vectors_in_use_are_those_of_the_version(marked, has_checkpoint):
+    folder = folder_of(marked)
+    if has_checkpoint:
+        known_log(folder).table.create_checkpoint()
+        marked.change((2, 9, None))
+    history = read_history(folder)
+    kept = VectorsInUse()
+    for state in history.states:
+        wanted = {path: file["deletionVector"] for path, file in state.files.items() if "deletionVector" in file}
+        assert dict(kept.at(folder, state.version)) == wanted
+        assert dict(VectorsInUse().at(folder, state.version)) == wanted
+    assert dict(kept.at(folder, 2)) != wanted, "an older version is read anew"
+
+
+def test_marked_table_conforms(marked):
+    assert protocol_faults(folder_of(marked)) == []
+    assert len(list(folder_of(marked).glob("deletion_vector_*.bin"))) == 2
+    left = [(key, "Linz") for key in range(20) if key not in {3, 5, 7}]
+    assert sorted(marked.found()) == sorted([*left, (5, "Wels"), (30, "Enns")])
+
+
+def first(kind, change, actions):
+    """Change the first action of a kind that has a deletion vector."""
+    place = next(at for at, each in enumerate(actions) if "deletionVector" in each.get(kind, {}))
+    return [*actions[:place], {kind: change(actions[place][kind])}, *actions[place + 1 :]]
+
+
+def described(**wanted):
+    return lambda action: {**action, "deletionVector": {**action["deletionVector"], **wanted}}
+
+
+def said(text, other):
+    return lambda action: {**action, "stats": action["stats"].replace(text, other)}
+
+
+def without_vector(action):
+    return {name: value for name, value in action.items() if name != "deletionVector"}
+
+
+def only_new_marks(folder):
+    """The newest vector without the marks of the one before it."""
+    older, newer = (
+        next(action["deletionVector"] for action in commit.of("add") if "deletionVector" in action)
+        for commit in read_history(folder).commits[2:4]
+    )
+    left = sorted(marks_of(folder, newer) - marks_of(folder, older))
+    made = new_vectors([np.array(left, dtype=np.uint64)])
+    (folder / made.name).write_bytes(made.content)
+    rewrite(3, partial(first, "add", lambda action: {**action, "deletionVector": made.descriptors[0]}), folder)
+
+
+def flipped(place, folder):
+    """A vector's file with one byte changed."""
+    vector = next(
+        each["deletionVector"] for each in read_history(folder).commits[3].of("add") if "deletionVector" in each
+    )
+    file = folder / vector_file(vector)
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+
+
+FAULTS = {
+    "the old vector is not in its remove": partial(rewrite, 3, partial(first, "remove", without_vector)),
+    "the union is forgotten": only_new_marks,
+    "the offset is wrong": partial(rewrite, 3, partial(first, "add", described(offset=0))),
+    "the checksum is wrong": partial(flipped, -1),
+    "the body is wrong": partial(flipped, -6),
+    "the size is wrong": partial(rewrite, 3, partial(first, "add", described(sizeInBytes=12))),
+    "the cardinality is wrong": partial(rewrite, 3, partial(first, "add", described(cardinality=2))),
+    "rows are counted without those marked": partial(
+        rewrite, 3, partial(first, "add", said('"numRecords":20', '"numRecords":17'))
+    ),
+    "bounds are said to be tight": partial(rewrite, 3, partial(first, "add", said("false", "true"))),
+    "the file of the vector is gone": lambda folder: [each.unlink() for each in folder.glob("deletion_vector_*.bin")],
+    "the feature is missing": partial(
+        rewrite, 2, lambda actions: [each for each in actions if not {"protocol", "metaData"} & each.keys()]
+    ),
+    "a mark is lost: the old vector stays": partial(
+        rewrite,
+        3,
+        lambda actions: first(
+            "add",
+            lambda action: {
+                **action,
+                "deletionVector": next(each["remove"] for each in actions if "remove" in each)["deletionVector"],
+            },
+            actions,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_fault_of_a_vector_is_caught(marked, tmp_path, fault):
+    broken = tmp_path / "broken"
+    shutil.copytree(folder_of(marked), broken)
+    FAULTS[fault](broken)
+    assert protocol_faults(broken)
