@@ -285,6 +285,12 @@ class Config:
         "How changes remove rows from large data files: `auto` marks them by deletion vectors in tables of a million "
         "rows or more, `off` rewrites the files, so that readers without deletion vectors can read the tables.",
     )
+    key_index_size: int | Literal["none"] = _option(
+        2 * 1024**3,
+        _BATCH,
+        "Disk space for indexes of keys, by which `arrow` finds a few changes in large tables without a scan.",
+        size(words=("none",)),
+    )
     change_data_feed: ChangeDataFeed = _option(  # noqa: RUF009 - as every option
         "keep",
         _BATCH,

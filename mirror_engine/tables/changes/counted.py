@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.arrow_types import arrow_schema, arrow_type
 from mirror_engine.tables.base import MatchCounts
+from mirror_engine.tables.changes.key_index import exact_numbers
 from mirror_engine.tables.changes.net_changes import NetChanges, Role, key_codes, matched_rows, net_changes
-from mirror_engine.tables.log.snapshot import marks, scan_file
+from mirror_engine.tables.log.snapshot import gone_rows, marks, scan_file
 from mirror_engine.tables.log.statistics import bounds_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import ChangeBatch
+    from mirror_engine.tables.changes.key_index import KeyIndex
     from mirror_engine.tables.changes.net_changes import Flags, Integers, KeyCodes, Markers
     from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
 
@@ -72,11 +74,11 @@ class CountedChanges:
         return frozenset({*map(Role, np.unique(self.net.role[self.net.role != Role.INSERT]).tolist()), *copied})
 
 
-def count_changes(batch: ChangeBatch, log: DeltaLog) -> CountedChanges:
-    """Reduce a batch against a snapshot of its table."""
+def count_changes(batch: ChangeBatch, log: DeltaLog, index: KeyIndex | None = None) -> CountedChanges:
+    """Reduce a batch against a snapshot of its table; an index finds a few keys in large files."""
     keys, markers, counts = _keys_and_markers(batch)
     codes = key_codes(keys)
-    held = held_rows(keys, codes, log)
+    held = held_rows(keys, codes, log, index)
     prior = np.bincount(held.code, minlength=len(codes.first_position))
     matched = matched_rows(codes.codes, markers, prior)
     net = without_absent_keys(net_changes(codes.codes, markers), codes.codes, prior)
@@ -98,21 +100,24 @@ def _keys_and_markers(batch: ChangeBatch) -> tuple[pa.Table, Markers, Integers]:
     return whole.select(list(batch.key_columns)), whole[MARKER_COLUMN].to_numpy(), counts
 
 
-def held_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog) -> HeldRows:
+def held_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog, index: KeyIndex | None = None) -> HeldRows:
     """Find the rows of a table that have a key of a batch; `keys` has one row per change."""
-    count = len(codes.first_position)
-    if not count or not set(keys.column_names) <= set(log.schema.names):
-        nothing = np.empty(0, dtype=np.int64)
-        return HeldRows((), nothing, nothing, nothing)
     wanted = keys.take(codes.first_position)
+    if not wanted.num_rows or not set(keys.column_names) <= set(log.schema.names):
+        return HeldRows((), *[np.empty(0, dtype=np.int64)] * 3)
     files = log.data_files(bounds_of(wanted))
     found: list[tuple[Integers, Integers, Integers]] = []
-    for chunk in tables_of(_possible_rows(log, files, wanted)):
+    scanned = list(enumerate(files))
+    if index and wanted.num_columns == 1 and (numbers := exact_numbers(wanted.column(0))) is not None:
+        known = [(place, file, index.find(log, file, wanted.column_names[0], numbers)) for place, file in scanned]
+        scanned = [(place, file) for place, file, rows in known if rows is None]
+        found += [_left(log, file, place, *rows) for place, file, rows in known if rows is not None]
+    for chunk in tables_of(_possible_rows(log, scanned, wanted)):
         rows = chunk.select(range(wanted.num_columns)).rename_columns(wanted.column_names).cast(wanted.schema)
         both = key_codes(pa.concat_tables([wanted, rows])).codes
         code_of = np.full(int(both.max()) + 2, -1, dtype=np.int64)  # its last place is that of no key
-        code_of[both[:count]] = np.arange(count)
-        codes_found = code_of[both[count:]]
+        code_of[both[: wanted.num_rows]] = np.arange(wanted.num_rows)
+        codes_found = code_of[both[wanted.num_rows :]]
         is_wanted = codes_found >= 0
         file, position = (chunk[at].to_numpy()[is_wanted] for at in (-2, -1))
         found.append((codes_found[is_wanted], file, position))
@@ -120,19 +125,30 @@ def held_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog) -> HeldRows:
     return HeldRows(files, *(np.concatenate([np.empty(0, dtype=np.int64), *part]) for part in parts))
 
 
-def _possible_rows(log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table) -> Iterator[pa.RecordBatch]:
+def _left(
+    log: DeltaLog, file: DataFile, place: int, codes: Integers, positions: Integers
+) -> tuple[Integers, Integers, Integers]:
+    """Found rows of one data file, but those that are gone: codes, the file's place, row numbers."""
+    gone = marks(log, file) if len(positions) else None
+    if gone is not None:
+        left = np.array([position not in gone for position in positions.tolist()], dtype=np.bool_)
+        codes, positions = codes[left], positions[left]
+    return codes, np.full(len(codes), place), positions
+
+
+def _possible_rows(log: DeltaLog, files: Iterable[tuple[int, DataFile]], wanted: pa.Table) -> Iterator[pa.RecordBatch]:
     """The table's rows whose keys may be among those wanted: their keys, their file's place and their number in it."""
     # a filter by equal bits would lose a NaN or a zero of the other sign
     values = {place: column.unique() for place, column in enumerate(wanted.columns) if not _is_floating(column)}
     chosen = max(values, key=lambda place: len(values[place]), default=None)
-    for place, file in enumerate(files):
-        gone = marks(log, file)
+    for place, file in files:
+        gone = gone_rows(log, file)
         for first, rows in scan_file(log, file, wanted.column_names, _BATCH_ROWS):
             numbers = np.arange(rows.num_rows)
             if chosen is not None:
                 numbers = np.flatnonzero(pc.is_in(rows.column(chosen), value_set=values[chosen]))
             if gone is not None:
-                numbers = np.setdiff1d(numbers + first, gone.astype(np.int64), assume_unique=True) - first
+                numbers = np.setdiff1d(numbers + first, gone, assume_unique=True) - first
             if len(numbers):
                 keys = rows if len(numbers) == rows.num_rows else rows.take(pa.array(numbers))
                 cells = [*keys.columns, pa.repeat(np.int64(place), len(numbers)), pa.array(numbers + first)]

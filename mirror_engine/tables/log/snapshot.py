@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.changes.net_changes import Integers
     from mirror_engine.tables.log.statistics import Bounds
     from mirror_engine.tables.log.table_path import TablePath
-    from mirror_engine.tables.log.vectors import Descriptor, Positions
+    from mirror_engine.tables.log.vectors import Descriptor, Marks
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
@@ -399,21 +399,33 @@ def scan(
 ) -> Iterator[pa.RecordBatch]:
     """The named columns of every row, or of the files that may hold rows within bounds, in no order."""
     for file in log.data_files(bounds):
-        gone = marks(log, file)
+        gone = gone_rows(log, file)
         for first, rows in scan_file(log, file, names, batch_rows):
             yield rows if gone is None else rows.filter(rows_left(gone, first, rows.num_rows))
 
 
-def marks(log: DeltaLog, file: DataFile) -> Positions | None:
-    """The numbers of a data file's rows that are gone; None where all are there."""
-    return None if file.vector is None else read_vector(log.folder, file.vector)
+def marks(log: DeltaLog, file: DataFile) -> Marks | None:
+    """The rows of a data file that are gone; None where all are there."""
+    with _reading_file(file.path):
+        return None if file.vector is None else read_vector(log.folder, file.vector)
 
 
-def rows_left(gone: Positions, first: int, count: int) -> pa.BooleanArray:
+def positions(marked: Marks) -> Integers:
+    """Row numbers, ascending."""
+    return np.asarray(marked.to_array()).astype(np.int64)
+
+
+def gone_rows(log: DeltaLog, file: DataFile) -> Integers | None:
+    """The numbers of a data file's rows that are gone, ascending; None where all are there."""
+    marked = marks(log, file)
+    return None if marked is None else positions(marked)
+
+
+def rows_left(gone: Integers, first: int, count: int) -> pa.BooleanArray:
     """Which of `count` rows from the number `first` on are there."""
     low, high = np.searchsorted(gone, (first, first + count))
     left = np.ones(count, dtype=np.bool_)
-    left[gone[low:high] - np.uint64(first)] = False
+    left[gone[low:high] - first] = False
     return pa.array(left)
 
 
@@ -422,7 +434,7 @@ def scan_file(
     file: DataFile,
     names: Sequence[str],
     batch_rows: int = _BATCH_ROWS,
-    only: Positions | Integers | None = None,
+    only: Integers | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """All rows of a data file, also those that are gone: the named columns that the table has.
 
@@ -447,7 +459,7 @@ def scan_file(
                 at += batch.num_rows
 
 
-def _row_groups(footer: pq.FileMetaData, only: Positions | Integers | None) -> Iterator[tuple[int, list[int] | None]]:
+def _row_groups(footer: pq.FileMetaData, only: Integers | None) -> Iterator[tuple[int, list[int] | None]]:
     """Row groups to read together, each time with the number of their first row; None for all."""
     if only is None:
         yield 0, None

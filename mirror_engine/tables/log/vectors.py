@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-import numpy as np
-from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from mirror_engine.errors import TableDamaged
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
     Descriptor: TypeAlias = Mapping[str, Any]  # of a vector, as an `add` or `remove` action holds it
 
-Positions: TypeAlias = NDArray[np.uint64]  # row numbers, ascending
+Marks: TypeAlias = BitMap64
 
 _MAGIC = struct.pack("<i", 1681511377)
 _FILE_VERSION = b"\x01"
@@ -50,7 +48,7 @@ def vector_file(vector: Descriptor) -> str | None:
     return f"{prefix}/{name}" if prefix else name
 
 
-def read_vector(folder: TablePath, vector: Descriptor) -> Positions:
+def read_vector(folder: TablePath, vector: Descriptor) -> Marks:
     """The marks of a vector.
 
     Raises:
@@ -69,7 +67,7 @@ def read_vector(folder: TablePath, vector: Descriptor) -> Positions:
                 raise TableDamaged(where, "the size or checksum of a deletion vector is wrong")
         if body[: len(_MAGIC)] != _MAGIC:
             raise TableDamaged(where, "a deletion vector has a format that is not known")
-        marks = np.asarray(BitMap64.deserialize(body[len(_MAGIC) :]).to_array(), dtype=np.uint64)
+        marks = BitMap64.deserialize(body[len(_MAGIC) :])
     except FileNotFoundError:
         raise TableDamaged(where, "the Delta log names this deletion vector, and it is not there") from None
     except (ValueError, KeyError, TypeError, struct.error) as error:
@@ -88,16 +86,16 @@ class NewVectors:
     descriptors: Sequence[Descriptor]
 
 
-def new_vectors(marks: Sequence[Positions]) -> NewVectors:
+def new_vectors(marks: Sequence[Marks]) -> NewVectors:
     """One file with a vector for each group of marks, in their order."""
     identity = uuid.uuid4()
     reference = base64.b85encode(identity.bytes).decode().translate(_TO_Z85)
     content = bytearray(_FILE_VERSION)
     descriptors: list[Descriptor] = []
-    for positions in marks:
-        body = _MAGIC + BitMap64(positions).serialize()
+    for each in marks:
+        body = _MAGIC + each.serialize()
         placed = {"storageType": "u", "pathOrInlineDv": reference, "offset": len(content)}
-        descriptors.append({**placed, "sizeInBytes": len(body), "cardinality": len(positions)})
+        descriptors.append({**placed, "sizeInBytes": len(body), "cardinality": len(each)})
         content += struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))
     return NewVectors(f"deletion_vector_{identity}.bin", bytes(content), descriptors)
 

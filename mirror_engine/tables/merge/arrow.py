@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.errors import CommitFailed, MirrorError
 from mirror_engine.tables.base import with_applied_by
 from mirror_engine.tables.changes.counted import count_changes
+from mirror_engine.tables.changes.key_index import KeyIndex
 from mirror_engine.tables.log.commit import commit_batch, commit_maintenance, moved
 from mirror_engine.tables.log.snapshot import reading_log
 from mirror_engine.tables.merge.by_position import Merge, touched_files
@@ -52,9 +53,10 @@ class ArrowWriter(LocalDeltaWriter):
 
     Args:
         vectors: `auto` marks rows of large tables by deletion vectors, `off` rewrites their files.
+        key_index_size: bytes that indexes of keys may take, in a folder next to `scratch`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what differs between ROOTs
         self,
         tables: Place,
         scratch: Path,
@@ -62,16 +64,18 @@ class ArrowWriter(LocalDeltaWriter):
         *,
         retention_days: int = 7,
         vectors: DeletionVectors = "auto",
+        key_index_size: int = 0,
     ) -> None:
         super().__init__(tables, scratch, change_data_feed, retention_days)
         self._vectors = vectors
+        self._index = KeyIndex(scratch.parent / "keys", key_index_size)
 
     def replay(
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         refuse_features(table, log)
         with self._scratch_folder() as folder:
-            changes = count_changes(batch, log)
+            changes = count_changes(batch, log, self._index)
             touched = touched_files(log, changes, self._vectors)
             plan = self.evolution(log, batch, vectors=any(file.is_marked for file in touched))
             merge = Merge(log, batch, changes, plan, touched=touched, folder=folder)
@@ -84,6 +88,9 @@ class ArrowWriter(LocalDeltaWriter):
             record = replace(with_applied_by(record, applied_by), plan=merge.words)
             with moved(table, log.folder, merge.files, merge.vectors):
                 commit_batch(log, record, actions, plan, "MERGE" if touched else "WRITE")
+            for file in touched:
+                if not file.is_marked and batch.key_columns:
+                    self._index.forget(log, file.file, batch.key_columns[0])
             if log.version % _COMMITS == 0:
                 self._fold(table, log, folder)
             return applied_by, changes.match_counts

@@ -70,7 +70,8 @@ class SparkBackend:
         )
         if not merges_with_spark(self.config, self.spark, self.root):
             tables, scratch = self.root / TABLES, self._state / SCRATCH
-            return ArrowWriter(tables, scratch, feed, retention_days=days, vectors=vectors)
+            size = 0 if self.config.key_index_size == "none" else self.config.key_index_size
+            return ArrowWriter(tables, scratch, feed, retention_days=days, vectors=vectors, key_index_size=size)
         if find_spec("pyspark") is None:
             help_ = "Install it: pip install 'mirror-engine[spark]'; or use --merge-engine arrow."
             raise SetupError("the merge engine Spark needs PySpark, which is not installed", help_)

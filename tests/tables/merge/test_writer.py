@@ -140,7 +140,7 @@ def test_a_large_tables_rows_are_marked_instead_of_rewritten(fresh, monkeypatch)
     assert plans == {"MERGE": "broadcast; rows are marked; with inserts; bounds on Id"}
     folder = fresh.path(table.table)
     log = known_log(folder)
-    assert any(file.kept is not None for file in log.data_files())
+    assert any(file.vector for file in log.data_files())
     marked = sorted((row["Id"], row["City"]) for row in by_deltalake(DeltaTable(str(folder))))
     assert marked == table.found(), "what others read"
     fresh.maintain(table.table, 168)

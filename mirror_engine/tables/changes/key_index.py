@@ -1,0 +1,148 @@
+"""Where each key of a large data file is: a cache of sorted keys with their row numbers, one file per data file.
+
+A data file never changes, so its index stays right while it exists. Only keys of one column that fit 64 bits exactly
+are indexed: whole numbers, dates, times, booleans and decimals of up to 18 digits. For other keys a match would have to
+be proven by the values, which costs as much as the scan that the index saves.
+
+The folder may be deleted at any time, and holds no more than its limit: what was used least recently goes first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from mirror_engine.tables.log.snapshot import scan_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from mirror_engine.tables.changes.net_changes import Integers
+    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+
+_log = logging.getLogger(__name__)
+_LEAST_ROWS = 100_000  # of a data file: a smaller one is scanned in a few milliseconds
+_ROWS_PER_KEY = 64  # of a data file: with more keys a scan is quicker than as many searches
+_LONG_DIGITS = 18  # of a decimal that fits 64 bits
+_KEY, _ROW = np.dtype("<i8"), np.dtype("<u4")
+_ENTRY_BYTES = _KEY.itemsize + _ROW.itemsize
+_SUFFIX = ".keys"
+
+
+def exact_numbers(column: pa.ChunkedArray[Any] | pa.Array[Any]) -> Integers | None:
+    """Values without NULL as 64-bit integers that are equal where the values are; None for types without such."""
+    values: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        values = values.cast(pa.int8())
+    elif pa.types.is_decimal128(kind) and kind.precision <= _LONG_DIGITS:
+        halves = np.frombuffer(values.buffers()[1], dtype=np.int64)[2 * values.offset :]
+        return np.ascontiguousarray(halves[: 2 * len(values) : 2])
+    elif pa.types.is_temporal(kind):
+        values = values.view(pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64())
+    elif not pa.types.is_integer(kind):
+        return None
+    numbers: Integers = values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return numbers
+
+
+class KeyIndex:
+    """Indexes of data files in a folder.
+
+    Args:
+        folder: made when it is needed.
+        limit: bytes that all indexes may take; 0 for none.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self._folder, self._limit = folder, limit
+
+    def find(self, log: DeltaLog, file: DataFile, column: str, wanted: Integers) -> tuple[Integers, Integers] | None:
+        """Look up distinct keys, as `exact_numbers` gives them, by an index that is made where there is none.
+
+        Returns places in `wanted` and row numbers, of one length; None where a scan of the file is quicker.
+        """
+        rows = file.rows or 0
+        if not _LEAST_ROWS <= rows <= self._limit // _ENTRY_BYTES or len(wanted) * _ROWS_PER_KEY > rows:
+            return None
+        path = self._path(log, file, column)
+        try:
+            if not path.exists():
+                self._make(path, *_sorted_keys(log, file, column))
+            os.utime(path)  # what was used last goes last
+            count = path.stat().st_size // _ENTRY_BYTES
+            keys = np.memmap(path, dtype=_KEY, mode="r", shape=(count,))
+            numbers = np.memmap(path, dtype=_ROW, mode="r", offset=keys.nbytes, shape=(count,))
+        except OSError as error:
+            _log.warning("%s: no index of keys: %s", path.parent, error.strerror or error)
+            return None
+        return _search(keys, numbers, wanted)
+
+    def forget(self, log: DeltaLog, file: DataFile, column: str) -> None:
+        """Delete the index of a data file that leaves its table."""
+        with suppress(OSError):
+            self._path(log, file, column).unlink(missing_ok=True)
+
+    def _path(self, log: DeltaLog, file: DataFile, column: str) -> Path:
+        """Named for all that the index depends on: the table's id, the data file as its log has it, the column."""
+        known = (log.table.metadata().id, file.spelled, file.size, file.modified_ms, column)
+        return self._folder / f"{hashlib.blake2b(repr(known).encode(), digest_size=16).hexdigest()}{_SUFFIX}"
+
+    def _make(self, path: Path, keys: Integers, rows: Integers) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._make_room(_ENTRY_BYTES * len(keys))
+        passing = path.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            with passing.open("wb") as opened:
+                keys.astype(_KEY).tofile(opened)
+                rows.astype(_ROW).tofile(opened)
+                opened.flush()
+                os.fsync(opened.fileno())  # a lost write would be an index without keys
+            passing.replace(path)
+        finally:
+            passing.unlink(missing_ok=True)
+
+    def _make_room(self, wanted: int) -> None:
+        """Keep what was used last, as much as fits besides so many bytes; what a killed process left goes, too."""
+        left = wanted
+        for entry in sorted(self._folder.iterdir(), key=lambda entry: entry.stat().st_mtime_ns, reverse=True):
+            left += entry.stat().st_size
+            if left > self._limit or entry.suffix != _SUFFIX:
+                entry.unlink(missing_ok=True)
+
+
+def _sorted_keys(log: DeltaLog, file: DataFile, column: str) -> tuple[Integers, Integers]:
+    """The keys of a data file in order, and the number of each one's row; rows without a key are left out."""
+    keys, rows = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for first, batch in scan_file(log, file, [column]):
+        there = np.flatnonzero(batch.column(0).is_valid().to_numpy(zero_copy_only=False))
+        numbers = exact_numbers(batch.column(0).take(pa.array(there)))
+        if numbers is None:
+            raise TypeError(column)
+        keys.append(numbers)
+        rows.append(there + first)
+    key, row = np.concatenate(keys), np.concatenate(rows)
+    if not len(key):
+        return key, row
+    lowest, bits = int(key.min()), int(row.max()).bit_length()
+    if (int(key.max()) - lowest).bit_length() + bits <= _KEY.itemsize * 8 - 1:
+        packed = np.sort((key - lowest) << bits | row)  # values sort several times as fast as places
+        return (packed >> bits) + lowest, packed & ((1 << bits) - 1)
+    order = np.argsort(key, kind="stable")
+    return key[order], row[order]
+
+
+def _search(keys: Integers, rows: NDArray[np.uint32], wanted: Integers) -> tuple[Integers, Integers]:
+    low, high = np.searchsorted(keys, wanted, "left"), np.searchsorted(keys, wanted, "right")
+    counts = high - low
+    at = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(low, counts)
+    return np.repeat(np.arange(len(wanted)), counts), rows[at].astype(np.int64)

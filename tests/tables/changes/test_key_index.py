@@ -1,0 +1,139 @@
+"""Indexes of keys find what a scan finds, stay within their limit, and are no loss when they are gone."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from delta_scenario import Scenario, known_log, schema_of
+
+from mirror_engine.tables.arrow_types import arrow_type
+from mirror_engine.tables.changes import key_index
+from mirror_engine.tables.changes.counted import held_rows
+from mirror_engine.tables.changes.key_index import KeyIndex, exact_numbers
+from mirror_engine.tables.changes.net_changes import key_codes
+from mirror_engine.tables.merge.arrow import ArrowWriter
+
+KINDS = {
+    "byte": [-128, 0, 127],
+    "short": [-5, 0, 32767],
+    "integer": [-(2**31), -1, 2**31 - 1],
+    "long": [-(2**63), 0, 2**63 - 1],
+    "date": [date(1, 1, 1), date(1970, 1, 1), date(9999, 12, 31)],
+    "timestamp": [datetime(1, 1, 1, tzinfo=timezone.utc), datetime(2026, 1, 1, microsecond=1, tzinfo=timezone.utc)],
+    "timestamp_ntz": [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)],  # noqa: DTZ001 - without a zone
+    "boolean": [False, True],
+    "decimal(5,2)": [Decimal("-999.99"), Decimal("0.00"), Decimal("999.99")],
+    "decimal(18,0)": [Decimal(-(10**17)), Decimal(10**17)],
+}
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Files of any size are indexed, for any number of keys."""
+    monkeypatch.setattr(key_index, "_LEAST_ROWS", 1)
+    monkeypatch.setattr(key_index, "_ROWS_PER_KEY", 0)
+
+
+@pytest.fixture
+def index(tmp_path, eager):  # noqa: ARG001 - it changes what is indexed
+    return KeyIndex(tmp_path / "keys", 1 << 20)
+
+
+def found(log, kind, values, index):
+    """Each row that has one of some keys, by key, file and number."""
+    wanted = pa.table({"k": pa.array(values, arrow_type(kind))})
+    codes = key_codes(wanted)
+    held = held_rows(wanted, codes, log, index)
+    return sorted(zip(held.code.tolist(), held.file.tolist(), held.position.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_index_finds_what_a_scan_finds(local, index, kind):
+    table = Scenario(local, schema_of(f"k:{kind}", "v:long"), ["k"])
+    cells = [*KINDS[kind], *KINDS[kind][:1], None]
+    table.change(*((0, cell, place) for place, cell in enumerate(cells)))
+    table.change(*((0, cell, place) for place, cell in enumerate(cells[::-1])))
+    log = known_log(local.path(table.table))
+    scanned = found(log, kind, KINDS[kind], None)
+    assert len(scanned) == 2 * len(KINDS[kind]) + 2
+    assert found(log, kind, KINDS[kind], index) == scanned
+    assert len(list((index._folder).glob("*.keys"))) == 2
+    assert found(log, kind, KINDS[kind], index) == scanned, "by the index that is there"
+
+
+@pytest.mark.parametrize("kind", ["string", "binary", "double", "float"])
+def test_keys_that_do_not_fit_64_bits_are_scanned(kind):
+    values = {"string": "a", "binary": b"a", "double": 1.0, "float": 1.0}[kind]
+    assert exact_numbers(pa.array([values])) is None
+    assert exact_numbers(pa.array([Decimal("1e20")], pa.decimal128(38, 0))) is None
+
+
+def test_rows_that_are_gone_are_not_found(local, index, marking):  # noqa: ARG001 - rows are marked
+    table = Scenario(local, schema_of("k:long", "v:long"), ["k"])
+    table.change(*((0, key, key) for key in range(10)))
+    log = known_log(local.path(table.table))
+    assert len(found(log, "long", [3, 4], index)) == 2
+    table.change((2, 3, None))
+    log = known_log(local.path(table.table))
+    assert [code for code, *_ in found(log, "long", [3, 4], index)] == [1]
+
+
+@pytest.mark.usefixtures("eager")
+def test_indexed_engine_does_what_another_does(tmp_path, marking):  # noqa: ARG001 - rows are marked
+    choose = np.random.default_rng(5)
+    tables = [
+        Scenario(ArrowWriter(tmp_path / name / "Tables", tmp_path / name / "s", key_index_size=size), SCHEMA, ["k"])
+        for name, size in (("with", 1 << 20), ("without", 0))
+    ]
+    for _ in range(30):
+        batch = [(int(choose.choice([0, 1, 2, 4])), int(choose.integers(60)), number) for number in range(12)]
+        outcomes = [table.change(*batch) for table in tables]
+        assert outcomes[0].matches == outcomes[1].matches
+    assert sorted(tables[0].found()) == sorted(tables[1].found())
+    assert list((tmp_path / "with/keys").glob("*.keys"))
+    assert not (tmp_path / "without/keys").exists()
+
+
+SCHEMA = schema_of("k:long", "v:long")
+
+
+def test_least_recently_used_go_first(local, index):
+    table = Scenario(local, SCHEMA, ["k"])
+    for first in range(0, 30, 10):
+        table.change(*((0, key, 1) for key in range(first, first + 10)))
+    log = known_log(local.path(table.table))
+    index._limit = 2 * 10 * 12
+    found(log, "long", list(range(10)), index)
+    oldest = next(index._folder.iterdir())
+    found(log, "long", list(range(10, 20)), index)
+    os.utime(oldest, (time.time() - 86_400,) * 2)
+    (index._folder / ".left.tmp").touch()
+    assert len(found(log, "long", list(range(20, 30)), index)) == 10
+    assert len(list(index._folder.iterdir())) == 2
+    assert not oldest.exists()
+
+
+def test_index_may_be_deleted_and_its_folder_be_in_the_way(local, index):
+    table = Scenario(local, SCHEMA, ["k"])
+    table.change((0, 1, 1), (0, 2, 1))
+    log = known_log(local.path(table.table))
+    assert len(found(log, "long", [1, 2], index)) == 2
+    for each in index._folder.iterdir():
+        each.unlink()
+    index._folder.rmdir()
+    index._folder.write_bytes(b"")
+    assert len(found(log, "long", [1, 2], index)) == 2
+
+
+def test_index_goes_with_its_data_file(tmp_path, eager):  # noqa: ARG001 - files are indexed
+    writer = ArrowWriter(tmp_path / "Tables", tmp_path / "s", key_index_size=1 << 20)
+    table = Scenario(writer, SCHEMA, ["k"])
+    table.change((0, 1, 1), (0, 2, 1))
+    table.change((1, 1, 5))
+    assert list((tmp_path / "keys").iterdir()) == []
