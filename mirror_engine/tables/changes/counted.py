@@ -5,9 +5,12 @@ Only keys and markers of the whole batch are in memory at once, and the place of
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +20,12 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.arrow_types import arrow_schema, arrow_type
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.changes.key_index import exact_numbers
-from mirror_engine.tables.changes.net_changes import NetChanges, Role, key_codes, matched_rows, net_changes
-from mirror_engine.tables.log.snapshot import gone_rows, marks, scan_file
+from mirror_engine.tables.changes.net_changes import NO_KEY, NetChanges, Role, key_codes, matched_rows, net_changes
+from mirror_engine.tables.log.snapshot import gone_rows, scan_file
 from mirror_engine.tables.log.statistics import bounds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import ChangeBatch
@@ -30,8 +33,13 @@ if TYPE_CHECKING:
     from mirror_engine.tables.changes.net_changes import Flags, Integers, KeyCodes, Markers
     from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
 
+T = TypeVar("T")
 _GROUP_BYTES = 16 * 1024 * 1024  # in memory
 _BATCH_ROWS = 524_288  # of the table's keys; each batch is filtered by all keys of the changes
+_MANY_ROWS = 200_000  # of a table's files: fewer are read before threads have started
+_THREADS = min(4, os.cpu_count() or 1)
+_DENSE = 1 << 25  # whole numbers between the lowest and the highest: 128 MiB of codes
+_NOTHING = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -104,44 +112,105 @@ def held_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog, index: KeyIndex | 
     """Find the rows of a table that have a key of a batch; `keys` has one row per change."""
     wanted = keys.take(codes.first_position)
     if not wanted.num_rows or not set(keys.column_names) <= set(log.schema.names):
-        return HeldRows((), *[np.empty(0, dtype=np.int64)] * 3)
+        return HeldRows((), *[_NOTHING] * 3)
     files = log.data_files(bounds_of(wanted))
-    found: list[tuple[Integers, Integers, Integers]] = []
-    scanned = list(enumerate(files))
-    if index and wanted.num_columns == 1 and (numbers := exact_numbers(wanted.column(0))) is not None:
-        known = [(place, file, index.find(log, file, wanted.column_names[0], numbers)) for place, file in scanned]
-        scanned = [(place, file) for place, file, rows in known if rows is None]
-        found += [_left(log, file, place, *rows) for place, file, rows in known if rows is not None]
-    for chunk in tables_of(_possible_rows(log, scanned, wanted)):
-        rows = chunk.select(range(wanted.num_columns)).rename_columns(wanted.column_names).cast(wanted.schema)
-        both = key_codes(pa.concat_tables([wanted, rows])).codes
-        code_of = np.full(int(both.max()) + 2, -1, dtype=np.int64)  # its last place is that of no key
-        code_of[both[: wanted.num_rows]] = np.arange(wanted.num_rows)
-        codes_found = code_of[both[wanted.num_rows :]]
-        is_wanted = codes_found >= 0
-        file, position = (chunk[at].to_numpy()[is_wanted] for at in (-2, -1))
-        found.append((codes_found[is_wanted], file, position))
-    parts = zip(*found, strict=True) if found else ([], [], [])
-    return HeldRows(files, *(np.concatenate([np.empty(0, dtype=np.int64), *part]) for part in parts))
+    numbers = exact_numbers(wanted.column(0)) if wanted.num_columns == 1 else None
+    if numbers is None:
+        parts = list(_by_value(log, files, wanted))
+    else:
+        found = in_threads(partial(_by_number, log, index, wanted.column_names[0], _Lookup(numbers)), files)
+        parts = [(codes, np.full(len(codes), place), rows) for place, (codes, rows) in enumerate(found)]
+    columns = zip(*parts, strict=True) if parts else ([], [], [])
+    return HeldRows(files, *(np.concatenate([_NOTHING, *column]) for column in columns))
 
 
-def _left(
-    log: DeltaLog, file: DataFile, place: int, codes: Integers, positions: Integers
-) -> tuple[Integers, Integers, Integers]:
-    """Found rows of one data file, but those that are gone: codes, the file's place, row numbers."""
-    gone = marks(log, file) if len(positions) else None
+def in_threads(call: Callable[[DataFile], T], files: Sequence[DataFile]) -> Iterator[T]:
+    """Call for each data file, on all cores where there is much to read; yield the results in order."""
+    if len(files) < 2 or sum(file.rows or 0 for file in files) < _MANY_ROWS:  # noqa: PLR2004 - one needs no threads
+        return map(call, files)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return iter(list(pool.map(call, files)))
+
+
+def _by_number(
+    log: DeltaLog, index: KeyIndex | None, column: str, lookup: _Lookup, file: DataFile
+) -> tuple[Integers, Integers]:
+    """Codes of wanted keys that a data file holds, and the rows that hold them."""
+    found = index.find(log, file, column, lookup.numbers) if index else None
+    codes, rows = found or _scanned(log, column, lookup, file)
+    gone = gone_rows(log, file) if len(rows) else None
     if gone is not None:
-        left = np.array([position not in gone for position in positions.tolist()], dtype=np.bool_)
-        codes, positions = codes[left], positions[left]
-    return codes, np.full(len(codes), place), positions
+        left = ~np.isin(rows, gone)
+        codes, rows = codes[left], rows[left]
+    return codes, rows
 
 
-def _possible_rows(log: DeltaLog, files: Iterable[tuple[int, DataFile]], wanted: pa.Table) -> Iterator[pa.RecordBatch]:
+def _scanned(log: DeltaLog, column: str, lookup: _Lookup, file: DataFile) -> tuple[Integers, Integers]:
+    parts = [(_NOTHING, _NOTHING)]
+    for first, batch in scan_file(log, file, [column], _BATCH_ROWS):
+        codes, rows = lookup.find(batch.column(0))
+        parts.append((codes, rows + first))
+    codes, rows = map(np.concatenate, zip(*parts, strict=True))
+    return codes, rows
+
+
+class _Lookup:
+    """Finds whole numbers, of which the n-th has the code n: by a table where they are dense, else by a hash."""
+
+    def __init__(self, numbers: Integers) -> None:
+        self.numbers = numbers
+        self._lowest, self._span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
+        self._is_dense = self._span <= _DENSE
+        if self._is_dense:
+            self._codes = np.full(self._span, NO_KEY, dtype=np.int32)
+            self._codes[numbers - self._lowest] = np.arange(len(numbers))
+        else:
+            self._values = pa.array(numbers)
+
+    def find(self, column: pa.Array[Any]) -> tuple[Integers, Integers]:
+        """Codes and row numbers of a column's values that are among the numbers."""
+        there = None
+        if column.null_count:
+            there = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+            column = column.drop_null()
+        numbers = exact_numbers(column)
+        if numbers is None:
+            raise TypeError(column.type)
+        if self._is_dense:
+            offsets = numbers - self._lowest  # beyond 63 bits it wraps, and is no place either
+            rows = np.flatnonzero(offsets.view(np.uint64) < self._span)
+            codes = self._codes[offsets[rows]]
+            rows, codes = rows[codes != NO_KEY], codes[codes != NO_KEY].astype(np.int64)
+        else:
+            places = pc.index_in(pa.array(numbers), value_set=self._values)
+            rows = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
+            codes = places.drop_null().to_numpy().astype(np.int64)
+        return codes, rows if there is None else there[rows]
+
+
+def _by_value(
+    log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table
+) -> Iterator[tuple[Integers, Integers, Integers]]:
+    """Codes of wanted keys that a table holds, each with its file's place and the row's number; code n is row n's."""
+    count, names = wanted.num_rows, wanted.column_names
+    for chunk in tables_of(_possible_rows(log, files, wanted)):
+        keys = chunk.select(range(len(names))).rename_columns(names).cast(wanted.schema)
+        both = key_codes(pa.concat_tables([wanted, keys])).codes
+        code_of = np.full(int(both.max()) + 2, NO_KEY, dtype=np.int64)  # its last place is that of no key
+        code_of[both[:count]] = np.arange(count)
+        codes = code_of[both[count:]]
+        file, position = (chunk[at].to_numpy()[codes != NO_KEY] for at in (-2, -1))
+        yield codes[codes != NO_KEY], file, position
+
+
+def _possible_rows(log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table) -> Iterator[pa.RecordBatch]:
     """The table's rows whose keys may be among those wanted: their keys, their file's place and their number in it."""
     # a filter by equal bits would lose a NaN or a zero of the other sign
     values = {place: column.unique() for place, column in enumerate(wanted.columns) if not _is_floating(column)}
     chosen = max(values, key=lambda place: len(values[place]), default=None)
-    for place, file in files:
+    places = {file.spelled: place for place, file in enumerate(files)}
+
+    def possible(file: DataFile) -> Iterator[pa.RecordBatch]:
         gone = gone_rows(log, file)
         for first, rows in scan_file(log, file, wanted.column_names, _BATCH_ROWS):
             numbers = np.arange(rows.num_rows)
@@ -151,8 +220,13 @@ def _possible_rows(log: DeltaLog, files: Iterable[tuple[int, DataFile]], wanted:
                 numbers = np.setdiff1d(numbers + first, gone, assume_unique=True) - first
             if len(numbers):
                 keys = rows if len(numbers) == rows.num_rows else rows.take(pa.array(numbers))
-                cells = [*keys.columns, pa.repeat(np.int64(place), len(numbers)), pa.array(numbers + first)]
+                place = pa.repeat(np.int64(places[file.spelled]), len(numbers))
+                cells = [*keys.columns, place, pa.array(numbers + first)]
                 yield pa.RecordBatch.from_arrays(cells, names=list(map(str, range(len(cells)))))
+
+    if chosen is None:  # all rows are possible: one batch at a time
+        return chain.from_iterable(map(possible, files))
+    return chain.from_iterable(in_threads(lambda file: list(possible(file)), files))
 
 
 def _is_floating(column: pa.ChunkedArray[Any]) -> bool:

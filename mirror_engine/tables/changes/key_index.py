@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import threading
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,7 @@ class KeyIndex:
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder, self._limit = folder, limit
+        self._lock = threading.Lock()
 
     def find(self, log: DeltaLog, file: DataFile, column: str, wanted: Integers) -> tuple[Integers, Integers] | None:
         """Look up distinct keys, as `exact_numbers` gives them, by an index that is made where there is none.
@@ -77,7 +79,9 @@ class KeyIndex:
         path = self._path(log, file, column)
         try:
             if not path.exists():
-                self._make(path, *_sorted_keys(log, file, column))
+                entries = _sorted_keys(log, file, column)
+                with self._lock:  # the folder is cleared, too
+                    self._make(path, *entries)
             os.utime(path)  # what was used last goes last
             count = path.stat().st_size // _ENTRY_BYTES
             keys = np.memmap(path, dtype=_KEY, mode="r", shape=(count,))
