@@ -16,7 +16,7 @@ help:
 	@echo 'make test    make check, then every other test, with real Spark and Delta'
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
-	@echo 'make torture 200 kills at chosen moments, and generated zones by the thousand; hours, with Spark'
+	@echo 'make torture 200 kills at chosen moments, generated zones by the thousand, Polars and Sail; hours, with Spark'
 	@echo 'make soak    half an hour of run with 20 tables, and 30 days on a moved clock: does anything grow?'
 	@echo 'make bench   measure speed, side by side; an hour or two, on a quiet machine; ONLY="merge tiny" takes minutes'
 	@echo 'make bench-smoke  the same with next to no rows: do they run, and come to equal rows?'
@@ -80,9 +80,13 @@ mutants: .venv/.tools
 fuzz: .venv/.fuzz
 	PYTHONPATH=tests:tests/tables $(BIN)/python -m fuzzing
 
-torture: .venv/.tools .venv/.java
+.venv/.readers: .venv/.tools
+	$(PIP) --editable '.[readers]'
+	@touch $@
+
+torture: .venv/.readers .venv/.java
 	MIRROR_TEST_KILLS=200 MIRROR_TEST_ZONES=5000 MIRROR_TEST_SPARK_ZONES=1000 \
-		$(BIN)/pytest -q -s tests/test_sigkill.py tests/test_generated_zones.py
+		$(BIN)/pytest -q -s tests/test_sigkill.py tests/test_generated_zones.py tests/tables/merge/test_by_position.py
 
 soak: .venv/.tools .venv/.java
 	PYTHONPATH=tests $(BIN)/python -m soak

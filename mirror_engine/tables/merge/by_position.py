@@ -173,7 +173,7 @@ class TouchedFile:
     @property
     def may_be_marked(self) -> bool:
         """Whether a vector costs less than what is left of the file, in a table that is large enough."""
-        return is_marked(self._rows, len(self.gone))
+        return not self.is_emptied and is_marked(self._rows, len(self.gone))
 
 
 def touched_files(log: DeltaLog, changes: CountedChanges, vectors: DeletionVectors) -> Sequence[TouchedFile]:
