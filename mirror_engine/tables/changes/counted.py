@@ -27,6 +27,8 @@ from mirror_engine.tables.log.statistics import bounds_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import ChangeBatch
     from mirror_engine.tables.changes.key_index import KeyIndex
@@ -39,6 +41,7 @@ _BATCH_ROWS = 524_288  # of the table's keys; each batch is filtered by all keys
 _MANY_ROWS = 200_000  # of a table's files: fewer are read before threads have started
 _THREADS = min(4, os.cpu_count() or 1)
 _DENSE = 1 << 25  # whole numbers between the lowest and the highest: 128 MiB of codes
+_SPAN_PER_KEY = 256  # with fewer keys, a hash of them takes less than a table
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -160,12 +163,15 @@ class _Lookup:
     def __init__(self, numbers: Integers) -> None:
         self.numbers = numbers
         self._lowest, self._span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
-        self._is_dense = self._span <= _DENSE
-        if self._is_dense:
-            self._codes = np.full(self._span, NO_KEY, dtype=np.int32)
-            self._codes[numbers - self._lowest] = np.arange(len(numbers))
-        else:
-            self._values = pa.array(numbers)
+        self._is_dense = self._span <= min(_DENSE, _SPAN_PER_KEY * len(numbers))
+        self._values = pa.array(numbers)
+
+    @cached_property
+    def _codes(self) -> NDArray[np.int32]:
+        """The code of each number from the lowest on."""
+        codes = np.full(self._span, NO_KEY, dtype=np.int32)
+        codes[self.numbers - self._lowest] = np.arange(len(self.numbers))
+        return codes
 
     def find(self, column: pa.Array[Any]) -> tuple[Integers, Integers]:
         """Codes and row numbers of a column's values that are among the numbers."""

@@ -88,8 +88,7 @@ def _sync_commits(folder: Path, since: int, versions: Sequence[int], data: Seque
     # Hadoop's checksum of a hint before this one: it refuses what differs
     (log / f".{HINT}.crc").unlink(missing_ok=True)
     sidecars = list(log.glob("_sidecars/*.parquet")) if is_new else []
-    with ThreadPoolExecutor(_SYNCS) as pool:  # a disk writes several files at once faster than one by one
-        list(pool.map(sync_file, (*data, *sidecars)))
+    _sync_files([*data, *sidecars])
     for file in logged:
         sync_file(file)
     # every folder in which a name is new, the deepest first: each is durable before it is named
@@ -105,9 +104,19 @@ def _sync_commits(folder: Path, since: int, versions: Sequence[int], data: Seque
 def sync_new(files: Iterable[Path]) -> None:
     """Fsync files that the next commit names, so that it is never durable before them."""
     files = list(files)
-    with ThreadPoolExecutor(_SYNCS) as pool:
-        list(pool.map(sync_file, files))
+    _sync_files(files)
     _synced.update(files)
+
+
+def _sync_files(files: Sequence[Path]) -> None:
+    """Fsync files; a disk writes several at once faster than one by one."""
+    waiting = [file for file in files if file not in _synced]
+    _synced.difference_update(files)
+    if len(waiting) > 1:
+        with ThreadPoolExecutor(_SYNCS) as pool:
+            list(pool.map(sync_file, waiting))
+    else:
+        list(map(sync_file, waiting))
 
 
 def already_synced(file: Path) -> None:
