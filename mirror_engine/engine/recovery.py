@@ -91,8 +91,7 @@ def note_logs(context: EngineContext) -> None:
             if stamp and stamp != _noted(context, table).stamp:
                 folder = context.delta_folder(table)
                 files = context.writer.needed_stamp(folder)  # before its rows: a commit that comes between is noticed
-                found = context.writer.snapshot(folder) if files else None
-                rows = found.count_rows() if found else None
+                rows = context.writer.count_rows(folder) if files else None
                 noted = _Noted(stamp, files or "-", "-" if rows is None else str(rows))
                 context.ledger.set_property(f"log {folder}", " ".join(noted))
 

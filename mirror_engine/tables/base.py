@@ -208,6 +208,11 @@ class DeltaReader(Protocol):
     def snapshot(self, table: str) -> TableSnapshot | None:
         """The table as it is; None where there is none."""
 
+    def count_rows(self, table: str) -> int | None:
+        """How many rows the table holds; None where there is none, or that is not known."""
+        found = self.snapshot(table)
+        return found.count_rows() if found else None
+
     def log_stamp(self, table: str, since: int) -> str:
         """Version, size and time of the newest commit from `since` on; `""` where that says nothing.
 

@@ -54,6 +54,7 @@ class DeferredWriter(TablesFolder, DeltaWriter):
             return self._made
 
     snapshot = _real(DeltaWriter.snapshot)
+    count_rows = _real(DeltaWriter.count_rows)
     rows = _real(DeltaWriter.rows)
     history = _real(DeltaWriter.history)
     applied_since = _real(DeltaWriter.applied_since)

@@ -40,6 +40,7 @@ from mirror_engine.tables.log.segments import (
 )
 from mirror_engine.tables.log.snapshot import (
     KeptLogs,
+    count_rows,
     history,
     latest_external_change,
     open_known,
@@ -113,6 +114,14 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
     def snapshot(self, table: str) -> TableSnapshot | None:
         log = self._logs.take(self.path(table))
         return None if log is None else log.snapshot()
+
+    def count_rows(self, table: str) -> int | None:
+        log = self._logs.take(self.path(table))
+        if log is None:
+            return None
+        found = count_rows(log)
+        self._logs.keep(log)
+        return found
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         self.clear_leftovers()
