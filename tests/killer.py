@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import oracle
 from agreement import compare
@@ -23,7 +24,7 @@ from mirror_engine.storage.roots import state_folder
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import open_storage
 
-COMMAND = [sys.executable, "-m", "mirror_engine.cli.main", "run"]
+COMMAND = [sys.executable, str(Path(__file__).with_name("marking.py")), "run"]
 OPTIONS = ["--poll-interval", "0.3", "--max-batch-files", "3", "--workers", str(len(KINDS)), "--auto-maintain", "4"]
 # a killed engine's JVM is a new one each time: it must be warm soon
 JVM = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"}
@@ -32,13 +33,14 @@ POLL_SECONDS = 0.003
 # the file that appears at a moment, and the seconds to wait after it, at most
 MOMENTS = {
     "batch staged": (f"{SCRATCH}/batch-*", 0.4),
+    "rows marked": (f"{TABLES}/*/*/deletion_vector_*.bin", 0.1),
     "data file written": (f"{TABLES}/*/*/**/*.parquet", 0.15),
     "committed": (f"{TABLES}/*/*/_delta_log/*.json", 0.03),
     "file moved away": (f"{ZONE}/**/_FilesReadyToDelete/*.*", 0.005),
 }
 START = "starting"
 WITHOUT_ROWS = [START, "committed", "file moved away"]
-WITH_ROWS = ["batch staged", "data file written", "committed", "committed", "file moved away"]
+WITH_ROWS = ["batch staged", "rows marked", "data file written", "committed", "committed", "file moved away"]
 
 
 class Killer:

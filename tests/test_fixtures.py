@@ -14,6 +14,7 @@ import pytest
 from delta_protocol import needed, protocol_faults, read_history
 from golden import diagnostic_differences, load, table_differences
 from independent_readers import read_otherwise
+from marking import marking
 from quick_folder import quick_folder
 from store_publisher import everything
 
@@ -176,6 +177,14 @@ def test_fixture_on_the_memory_writer(name):
 def test_fixture_on_the_arrow_writer(name):
     """Its rows, by our reader and by others; its log by the Delta protocol."""
     assert outcome(name, lambda root: ArrowWriter(root / TABLES, root / SCRATCH))[:3] == ([], [], [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_fixture_on_the_arrow_writer_that_marks_rows(name):
+    with marking():
+        rows, others, faults, *_ = outcome(name, lambda root: ArrowWriter(root / TABLES, root / SCRATCH))
+    assert (rows, others, [fault for fault in faults if not fault.startswith("features")]) == ([], [], [])
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Whole generated zones: the engine against an independent row-by-row reading of the protocol.
 
-The number of stories is `MIRROR_TEST_ZONES` (the memory writer), `MIRROR_TEST_DELTALAKE_ZONES` and
+The number of stories is `MIRROR_TEST_ZONES` (the memory writer), `MIRROR_TEST_ARROW_ZONES` and
 `MIRROR_TEST_SPARK_ZONES`; which ones is chance, and `--hypothesis-seed=N` brings the same again.
 """
 
@@ -14,6 +14,7 @@ import pytest
 from agreement import compare
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from marking import marking
 from quick_folder import quick_folder
 from zones import LOSE_LEDGER, ONCE, Player, stories
 
@@ -30,7 +31,7 @@ CONFIGS = st.builds(
     all_null_columns=st.sampled_from(["integer", "untyped"]),
 )
 MEMORY_ZONES = int(os.environ.get("MIRROR_TEST_ZONES", "75"))
-DELTALAKE_ZONES = int(os.environ.get("MIRROR_TEST_DELTALAKE_ZONES", "20"))
+ARROW_ZONES = int(os.environ.get("MIRROR_TEST_ARROW_ZONES", "20"))
 SPARK_ZONES = int(os.environ.get("MIRROR_TEST_SPARK_ZONES", "6"))
 NOT_A_WORRY = [HealthCheck.too_slow, HealthCheck.data_too_large]  # a story is long, and a machine may be busy
 
@@ -69,13 +70,13 @@ def test_many_generated_zones_end_as_the_oracle_says(story, config):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(max(300, 3 * DELTALAKE_ZONES))
-@settings(max_examples=DELTALAKE_ZONES, suppress_health_check=NOT_A_WORRY)
-@given(stories(), CONFIGS)
-def test_generated_zones_end_so_on_the_arrow_writer(story, config):
-    with quick_folder() as folder:
+@pytest.mark.timeout(max(300, 3 * ARROW_ZONES))
+@settings(max_examples=ARROW_ZONES, suppress_health_check=NOT_A_WORRY)
+@given(stories(), CONFIGS, st.sampled_from([1, 3, 10**6]))
+def test_generated_zones_end_so_on_the_arrow_writer(story, config, least_rows):
+    with quick_folder() as folder, marking(least_rows):
         root = Path(folder)
-        play(story, root, ArrowWriter(root / TABLES, root / SCRATCH), config)
+        play(story, root, ArrowWriter(root / TABLES, root / SCRATCH, key_index_size=1 << 20), config)
 
 
 @pytest.mark.spark
