@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from measure import lines_of
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
-from mirror_engine.tables.changes.staged import staged
+from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.log.commit import commit_batch, create_table
 from mirror_engine.tables.log.record import creation_record
 from mirror_engine.tables.log.snapshot import open_known
@@ -60,7 +60,7 @@ class _Ready(SparkDeltaWriter):
         if log is None:
             create_table(self.path(table), batch.schema, creation_record(record))
             log = open_known(table, self.path(table))
-        with staged(batch, log, *self.stage(batch)) as changes:
+        with staged(batch, log, self._scratch, stage_here) as changes:
             self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
             self.commits += 1
             shutil.copytree(changes.folder, self._target, dirs_exist_ok=True)

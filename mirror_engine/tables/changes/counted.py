@@ -21,7 +21,7 @@ from mirror_engine.tables.arrow_types import arrow_schema, arrow_type
 from mirror_engine.tables.base import MatchCounts
 from mirror_engine.tables.changes.key_index import exact_numbers
 from mirror_engine.tables.changes.net_changes import NO_KEY, NetChanges, Role, key_codes, matched_rows, net_changes
-from mirror_engine.tables.log.snapshot import gone_rows, scan_file
+from mirror_engine.tables.log.snapshot import marks, scan_file
 from mirror_engine.tables.log.statistics import bounds_of
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ _GROUP_BYTES = 16 * 1024 * 1024  # in memory
 _BATCH_ROWS = 524_288  # of the table's keys; each batch is filtered by all keys of the changes
 _MANY_ROWS = 200_000  # of a table's files: fewer are read before threads have started
 _THREADS = min(4, os.cpu_count() or 1)
-_DENSE = 1 << 25  # whole numbers between the lowest and the highest: 128 MiB of codes
-_SPAN_PER_KEY = 256  # with fewer keys, a hash of them takes less than a table
+_DENSE = 1 << 23  # whole numbers between the lowest and the highest: 32 MiB of codes
+_SPAN_PER_KEY = 64  # with fewer keys, a hash of them takes less than a table
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -141,7 +141,7 @@ def _by_number(
     """Codes of wanted keys that a data file holds, and the rows that hold them."""
     found = index.find(log, file, column, lookup.numbers) if index else None
     codes, rows = found or _scanned(log, column, lookup, file)
-    gone = gone_rows(log, file) if len(rows) else None
+    gone = marks(log, file) if len(rows) else None
     if gone is not None:
         left = ~np.isin(rows, gone)
         codes, rows = codes[left], rows[left]
@@ -217,7 +217,7 @@ def _possible_rows(log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table) -
     places = {file.spelled: place for place, file in enumerate(files)}
 
     def possible(file: DataFile) -> Iterator[pa.RecordBatch]:
-        gone = gone_rows(log, file)
+        gone = marks(log, file)
         for first, rows in scan_file(log, file, wanted.column_names, _BATCH_ROWS):
             numbers = np.arange(rows.num_rows)
             if chosen is not None:

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.changes.net_changes import Integers
     from mirror_engine.tables.log.statistics import Bounds
     from mirror_engine.tables.log.table_path import TablePath
-    from mirror_engine.tables.log.vectors import Descriptor, Marks
+    from mirror_engine.tables.log.vectors import Descriptor
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
@@ -399,26 +399,15 @@ def scan(
 ) -> Iterator[pa.RecordBatch]:
     """The named columns of every row, or of the files that may hold rows within bounds, in no order."""
     for file in log.data_files(bounds):
-        gone = gone_rows(log, file)
+        gone = marks(log, file)
         for first, rows in scan_file(log, file, names, batch_rows):
             yield rows if gone is None else rows.filter(rows_left(gone, first, rows.num_rows))
 
 
-def marks(log: DeltaLog, file: DataFile) -> Marks | None:
-    """The rows of a data file that are gone; None where all are there."""
+def marks(log: DeltaLog, file: DataFile) -> Integers | None:
+    """The numbers of a data file's rows that are gone, ascending; None where all are there."""
     with _reading_file(file.path):
         return None if file.vector is None else read_vector(log.folder, file.vector)
-
-
-def positions(marked: Marks) -> Integers:
-    """Row numbers, ascending."""
-    return np.asarray(marked.to_array()).astype(np.int64)
-
-
-def gone_rows(log: DeltaLog, file: DataFile) -> Integers | None:
-    """The numbers of a data file's rows that are gone, ascending; None where all are there."""
-    marked = marks(log, file)
-    return None if marked is None else positions(marked)
 
 
 def rows_left(gone: Integers, first: int, count: int) -> pa.BooleanArray:

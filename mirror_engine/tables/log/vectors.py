@@ -15,19 +15,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from pyroaring import BitMap64
-
 from mirror_engine.errors import TableDamaged
+from mirror_engine.tables.log.roaring import deserialized, serialized
 from mirror_engine.tables.log.table_path import read_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from mirror_engine.tables.changes.net_changes import Integers
     from mirror_engine.tables.log.table_path import TablePath
 
     Descriptor: TypeAlias = Mapping[str, Any]  # of a vector, as an `add` or `remove` action holds it
 
-Marks: TypeAlias = BitMap64
 
 _MAGIC = struct.pack("<i", 1681511377)
 _FILE_VERSION = b"\x01"
@@ -48,7 +47,7 @@ def vector_file(vector: Descriptor) -> str | None:
     return f"{prefix}/{name}" if prefix else name
 
 
-def read_vector(folder: TablePath, vector: Descriptor) -> Marks:
+def read_vector(folder: TablePath, vector: Descriptor) -> Integers:
     """The marks of a vector.
 
     Raises:
@@ -67,7 +66,7 @@ def read_vector(folder: TablePath, vector: Descriptor) -> Marks:
                 raise TableDamaged(where, "the size or checksum of a deletion vector is wrong")
         if body[: len(_MAGIC)] != _MAGIC:
             raise TableDamaged(where, "a deletion vector has a format that is not known")
-        marks = BitMap64.deserialize(body[len(_MAGIC) :])
+        marks = deserialized(body[len(_MAGIC) :])
     except FileNotFoundError:
         raise TableDamaged(where, "the Delta log names this deletion vector, and it is not there") from None
     except (ValueError, KeyError, TypeError, struct.error) as error:
@@ -86,14 +85,14 @@ class NewVectors:
     descriptors: Sequence[Descriptor]
 
 
-def new_vectors(marks: Sequence[Marks]) -> NewVectors:
+def new_vectors(marks: Sequence[Integers]) -> NewVectors:
     """One file with a vector for each group of marks, in their order."""
     identity = uuid.uuid4()
     reference = base64.b85encode(identity.bytes).decode().translate(_TO_Z85)
     content = bytearray(_FILE_VERSION)
     descriptors: list[Descriptor] = []
     for each in marks:
-        body = _MAGIC + each.serialize()
+        body = _MAGIC + serialized(each)
         placed = {"storageType": "u", "pathOrInlineDv": reference, "offset": len(content)}
         descriptors.append({**placed, "sizeInBytes": len(body), "cardinality": len(each)})
         content += struct.pack(">i", len(body)) + body + struct.pack(">I", zlib.crc32(body))

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap64
 
 from mirror_engine.errors import CommitFailed
 from mirror_engine.tables.changes.counted import in_schema, taken_rows
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.log.commit import VECTORS_FROM_ROWS, add_action, marked_action, remove_action
 from mirror_engine.tables.log.data_files import CHANGE_TYPE, DataFiles
-from mirror_engine.tables.log.snapshot import count_rows, marks, positions, read_footer, rows_left, scan_file
+from mirror_engine.tables.log.snapshot import count_rows, marks, read_footer, rows_left, scan_file
 from mirror_engine.tables.log.vectors import new_vectors
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.commit import Evolution
     from mirror_engine.tables.log.data_files import Json, WrittenFile
     from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
-    from mirror_engine.tables.log.vectors import Marks, NewVectors
+    from mirror_engine.tables.log.vectors import NewVectors
 
 _VECTOR_FILE_ROWS = 50_000  # of a data file: a smaller one is rewritten in a few milliseconds
 _MOST_MARKED = 3  # one row in so many: of a file with more marks, less is left to rewrite than readers would skip
@@ -116,11 +115,11 @@ class Merge:
         is_rewritten = not (file.is_marked or file.is_emptied)
         if not (is_rewritten or self._feeds):
             return
-        only, gone = None if is_rewritten else file.going, positions(file.gone)
+        only = None if is_rewritten else file.going
         for first, rows in scan_file(self._log, file.file, self._batch.schema.names, only=only):
             whole = in_schema(rows, self._batch.schema)
             if is_rewritten:
-                self._data.add(whole.filter(rows_left(gone, first, rows.num_rows)))
+                self._data.add(whole.filter(rows_left(file.gone, first, rows.num_rows)))
             if self._feeds:
                 low, high = np.searchsorted(file.going, (first, first + rows.num_rows))
                 roles = self._changes.fate[file.codes[low:high]]
@@ -161,9 +160,12 @@ class TouchedFile:
 
     def __init__(self, log: DeltaLog, file: DataFile, going: Integers, codes: Integers) -> None:
         self.file, self.going, self.codes = file, going, codes
-        self.gone: Marks = BitMap64(going.astype(np.uint64)) | (marks(log, file) or BitMap64())
-        self.is_marked = False
         self._rows = read_footer(file.path).num_rows if file.rows is None else file.rows
+        is_gone = np.zeros(self._rows, dtype=np.bool_)
+        before = marks(log, file)
+        is_gone[going if before is None else np.concatenate([before, going])] = True
+        self.gone: Integers = np.flatnonzero(is_gone)
+        self.is_marked = False
 
     @property
     def is_emptied(self) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from mirror_engine.tables.log.commit import add_action, commit_maintenance, indexed_columns, moved, remove_action
 from mirror_engine.tables.log.data_files import DataFiles
 from mirror_engine.tables.log.record import read_commit
-from mirror_engine.tables.log.snapshot import gone_rows, reading_log, rows_left, scan_file
+from mirror_engine.tables.log.snapshot import marks, reading_log, rows_left, scan_file
 from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each
 from mirror_engine.tables.log.vectors import vector_file
 from mirror_engine.tables.log.vectors_in_use import removed_in_checkpoint
@@ -29,7 +29,7 @@ SMALL_BYTES = 16 * 1024 * 1024  # a change may wait for it, so what is large alr
 _TARGET_BYTES = 128 * 1024 * 1024
 _MUCH_MARKED = 10  # one row in so many
 _CROWD = 8  # files of about one size
-_FOLDED_BYTES = 4 * 1024 * 1024  # a change waits for it
+_FOLDED_BYTES = 1024 * 1024  # a change waits for it, and memory holds it
 _SIZE_BITS = 3  # the largest of about one size is so many powers of two larger than the smallest
 
 
@@ -59,7 +59,7 @@ def write_together(log: DeltaLog, group: Sequence[DataFile], scratch: Path) -> S
     written = DataFiles(scratch, list(log.fields.values()), log.schema.partition_columns)
     try:
         for file in group:
-            gone = gone_rows(log, file)
+            gone = marks(log, file)
             for first, rows in scan_file(log, file, log.schema.names):
                 written.add(rows if gone is None else rows.filter(rows_left(gone, first, rows.num_rows)))
         return written.finish()

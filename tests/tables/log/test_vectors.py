@@ -6,13 +6,17 @@ import base64
 import shutil
 from functools import partial
 
+import numpy as np
 import pytest
 from delta_protocol import marks as marks_of
 from delta_protocol import protocol_faults, read_history, rewrite
 from delta_scenario import Scenario, known_log, schema_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from mirror_engine.errors import TableDamaged
+from mirror_engine.tables.log.roaring import deserialized, serialized
 from mirror_engine.tables.log.vectors import _TO_Z85, new_vectors, read_vector, vector_file
 from mirror_engine.tables.log.vectors_in_use import VectorsInUse
 
@@ -35,18 +39,54 @@ def folder_of(table):
 
 @pytest.mark.parametrize("positions", [[0], [1, 5, 9], range(100_000), [0, 2**32 - 1, 2**32, 2**33 + 7]])
 def test_vectors_read_back_as_written(tmp_path, positions):
-    wanted = [BitMap64(positions), BitMap64([7])]
+    wanted = [np.array(positions), np.array([7])]
     made = new_vectors(wanted)
     (tmp_path / made.name).write_bytes(made.content)
     for vector, marks in zip(made.descriptors, wanted, strict=True):
         assert vector_file(vector) == made.name
-        assert read_vector(tmp_path, vector) == marks
-        assert marks_of(tmp_path, vector) == set(marks)
+        assert read_vector(tmp_path, vector).tolist() == marks.tolist()
+        assert marks_of(tmp_path, vector) == set(marks.tolist())
+
+
+SETS = {
+    "none": [],
+    "one": [0],
+    "a few": [1, 5, 65_535, 65_536, 200_000],
+    "a run": range(100_000),
+    "half": range(0, 300_000, 2),
+    "as many as are listed": range(0, 4096 * 3, 3),
+    "one more": range(0, 4097 * 3, 3),
+    "all of a chunk": range(65_536),
+    "many chunks": range(0, 2_000_000, 1_000),
+    "beyond 32 bits": [7, 2**32 - 1, 2**32, 2**40 + 3],
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize("has_runs", [False, True])
+def test_bitmaps_are_those_of_the_reference_library(name, has_runs):
+    numbers = np.array(SETS[name], dtype=np.int64)
+    reference = BitMap64(numbers.tolist())
+    if has_runs:
+        reference.run_optimize()
+    assert deserialized(reference.serialize()).tolist() == numbers.tolist()
+    assert list(BitMap64.deserialize(serialized(numbers))) == numbers.tolist()
+    assert deserialized(serialized(numbers)).tolist() == numbers.tolist()
+
+
+@settings(max_examples=200)
+@given(st.sets(st.integers(0, 2**34), max_size=50), st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 9000))))
+def test_any_bitmap_reads_back(single, runs):
+    numbers = np.array(sorted(single.union(*(range(start, start + count) for start, count in runs))), dtype=np.int64)
+    reference = BitMap64(numbers.tolist())
+    reference.run_optimize()
+    assert deserialized(reference.serialize()).tolist() == numbers.tolist()
+    assert BitMap64.deserialize(serialized(numbers)) == reference
 
 
 def test_inline_vectors_are_read(tmp_path):
     """Other writers put short vectors into the log (`storageType` i)."""
-    made = new_vectors([BitMap64([3, 4, 7, 11, 18, 29])])
+    made = new_vectors([np.array([3, 4, 7, 11, 18, 29])])
     size = made.descriptors[0]["sizeInBytes"]
     body = made.content[5:][:size] + bytes(-size % 4)
     text = base64.b85encode(body).decode().translate(_TO_Z85)
@@ -64,7 +104,7 @@ def test_inline_vectors_are_read(tmp_path):
     ],
 )
 def test_damaged_vector_is_damage(tmp_path, broken):
-    made = new_vectors([BitMap64([1, 2])])
+    made = new_vectors([np.array([1, 2])])
     (tmp_path / made.name).write_bytes(broken(made.content))
     with pytest.raises(TableDamaged, match="deletion vector"):
         read_vector(tmp_path, made.descriptors[0])
@@ -119,7 +159,7 @@ def only_new_marks(folder):
         next(action["deletionVector"] for action in commit.of("add") if "deletionVector" in action)
         for commit in read_history(folder).commits[2:4]
     )
-    made = new_vectors([BitMap64(marks_of(folder, newer) - marks_of(folder, older))])
+    made = new_vectors([np.array(sorted(marks_of(folder, newer) - marks_of(folder, older)))])
     (folder / made.name).write_bytes(made.content)
     rewrite(3, partial(first, "add", lambda action: {**action, "deletionVector": made.descriptors[0]}), folder)
 
