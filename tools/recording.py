@@ -26,7 +26,7 @@ SESSION = (
     f"printf {CSV.format(7)} \\\n    > {FILE}",
     "mirror-engine validate shop",
     f"printf {CSV.format(4)} \\\n    > {FILE}",
-    "mirror-engine sync shop --progress none --merge-engine deltalake",
+    "mirror-engine sync shop --progress none --merge-engine arrow",
     "mirror-engine -C shop show Items",
 )
 SECONDS_PER_LINE, SECONDS_PER_COMMAND = 0.04, 1.6

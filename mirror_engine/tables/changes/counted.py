@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,7 +39,6 @@ T = TypeVar("T")
 _GROUP_BYTES = 16 * 1024 * 1024  # in memory
 _BATCH_ROWS = 524_288  # of the table's keys; each batch is filtered by all keys of the changes
 _MANY_ROWS = 200_000  # of a table's files: fewer are read before threads have started
-_THREADS = min(4, os.cpu_count() or 1)
 _DENSE = 1 << 23  # whole numbers between the lowest and the highest: 32 MiB of codes
 _SPAN_PER_KEY = 64  # with fewer keys, a hash of them takes less than a table
 _NOTHING = np.empty(0, dtype=np.int64)
@@ -131,8 +130,13 @@ def in_threads(call: Callable[[DataFile], T], files: Sequence[DataFile]) -> Iter
     """Call for each data file, on all cores where there is much to read; yield the results in order."""
     if len(files) < 2 or sum(file.rows or 0 for file in files) < _MANY_ROWS:  # noqa: PLR2004 - one needs no threads
         return map(call, files)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return iter(list(pool.map(call, files)))
+    return iter(list(_pool().map(call, files)))
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Threads that stay: new ones for each batch would each take memory that the system does not get back."""
+    return ThreadPoolExecutor(min(4, os.cpu_count() or 1), "scan")
 
 
 def _by_number(
