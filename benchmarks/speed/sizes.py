@@ -12,6 +12,8 @@ class Sizes:
     load_rows: int = 5_000_000
     load_files: int = 5
     merge_changes: int = 100_000
+    few_rows: tuple[int, ...] = (500_000, 5_000_000, 50_000_000)
+    few_changes: int = 100
     tiny_rows: int = 1_000
     tiny_changes: int = 3
     backlog_files: int = 1_000
@@ -49,6 +51,8 @@ SMALL = Sizes(
     load_rows=5_000,
     load_files=2,
     merge_changes=100,
+    few_rows=(300, 900),
+    few_changes=10,
     tiny_rows=100,
     backlog_files=8,
     backlog_rows=10,

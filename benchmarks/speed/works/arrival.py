@@ -37,9 +37,10 @@ def arrival(bench: Bench) -> Line:
     return Line(
         figures,
         (
-            Goal("arrow: p50 ≤ 0.4 s", figures.median("arrow-engine, one table, p50"), " s", at_most=0.4),
-            Goal("p95 ≤ 0.8 s", figures.median("arrow-engine, one table, p95"), " s", at_most=0.8),
-            Goal("ten tables: p50 ≤ 0.8 s", figures.median(f"arrow-engine, {many}, p50"), " s", at_most=0.8),
+            Goal("arrow: p50 ≤ 0.15 s", figures.median("arrow-engine, one table, p50"), " s", at_most=0.15),
+            Goal("p95 ≤ 0.25 s", figures.median("arrow-engine, one table, p95"), " s", at_most=0.25),
+            Goal(f"{many}: p50 ≤ 0.2 s", figures.median(f"arrow-engine, {many}, p50"), " s", at_most=0.2),
+            Goal(f"{many}: p95 ≤ 0.4 s", figures.median(f"arrow-engine, {many}, p95"), " s", at_most=0.4),
             Goal("Spark: p50 ≤ 2.5 s", figures.median("spark-engine, one table, p50"), " s", at_most=2.5),
         ),
         f"a file of {CHANGES_A_FILE} changes a second into each table, {sizes.arrival_seconds} a round after"

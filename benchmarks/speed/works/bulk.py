@@ -79,11 +79,44 @@ def merge(bench: Bench) -> Line:
     return Line(
         figures,
         (
-            Goal("arrow ≤ 1.25 x delta-rs", figures.ratio("arrow-engine", "delta-rs"), at_most=1.25),
+            Goal("arrow ≤ 0.25 x delta-rs", figures.ratio("arrow-engine", "delta-rs"), at_most=0.25),
             Goal("Spark ≤ 0.5 x the notebook", figures.ratio("spark-engine", "notebook"), at_most=0.5),
         ),
         _warm(bench),
     )
+
+
+def few(bench: Bench) -> Line:
+    """A few changes with random keys into tables of several sizes."""
+    sizes = bench.sizes
+    turns = {}
+    for count in sizes.few_rows:
+        files = max(count // (sizes.load_rows // sizes.load_files), 1)
+        base = rows.initial_load(bench.home / "data" / f"few-{count}", count, files)
+        keys, made = np.arange(count - sizes.few_changes) + 1, bench.home / "data"
+        before, change = (
+            rows.net_changes(made / f"few-{count}-{number}", files + number, keys + add, sizes.few_changes)
+            for number, add in ((1, sizes.few_changes), (2, 2 * sizes.few_changes))
+        )
+        work = Changed(bench, f"few-{count}", base, [change], [before])
+        turns[_into(count)] = work.mirror("arrow-engine", _into(count))
+    figures = bench.compare(turns, sizes.warm_ups)
+    medians = [figures.median(_into(count)) for count in sizes.few_rows]
+    return Line(
+        figures,
+        (
+            *(
+                Goal(f"{_into(count)} ≤ 0.1 s", figures.median(_into(count)), " s", at_most=0.1)
+                for count in sizes.few_rows
+            ),
+            Goal("the largest ≤ 2 x the smallest", medians[-1] / medians[0], at_most=2),
+        ),
+        "after one such change, in which the indexes of keys are made",
+    )
+
+
+def _into(count: int) -> str:
+    return f"into {count:,} rows"
 
 
 def newest(bench: Bench) -> Line:

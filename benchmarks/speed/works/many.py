@@ -30,8 +30,8 @@ def tiny(bench: Bench) -> Line:
     ours = {peer: work.mirror(peer) for peer in ("arrow-engine", "spark-engine")}
     figures = bench.compare({**ours, **turns}, sizes.tiny_warm_ups)
     goals = (
-        Goal("arrow ≤ 0.06 s", figures.median("arrow-engine"), " s", at_most=0.06),
-        Goal("≤ 3 x delta-rs", figures.ratio("arrow-engine", "delta-rs"), at_most=3),
+        Goal("arrow ≤ 0.02 s", figures.median("arrow-engine"), " s", at_most=0.02),
+        Goal("≤ 1.0 x delta-rs", figures.ratio("arrow-engine", "delta-rs"), at_most=1),
         Goal("Spark ≤ 0.4 x the notebook", figures.ratio("spark-engine", "notebook"), at_most=0.4),
     )
     return Line(figures, goals, f"after {2 * sizes.tiny_warm_ups} commits, each two seconds after the one before")
@@ -61,10 +61,10 @@ def backlog(bench: Bench) -> Line:
         }
     )
     scaled = f"notebook and delta-rs: {sizes.backlog_sample} of the files, scaled"
-    deltalake, spark = "arrow-engine, whole process", "spark-engine, whole process"
+    arrow, spark = "arrow-engine, whole process", "spark-engine, whole process"
     goals = (
-        Goal("arrow ≤ 2.5 s", figures.median(deltalake), " s", at_most=2.5),
-        Goal("≤ 0.1 x delta-rs", figures.ratio(deltalake, "delta-rs"), at_most=0.1),
+        Goal("arrow ≤ 1.5 s", figures.median(arrow), " s", at_most=1.5),
+        Goal("≤ 0.08 x delta-rs", figures.ratio(arrow, "delta-rs"), at_most=0.08),
         Goal("Spark ≥ 200 x the notebook", figures.ratio("notebook", spark), at_least=200),
     )
     return Line(figures, goals, scaled)
