@@ -22,6 +22,8 @@ Markers: TypeAlias = NDArray[np.int8]
 Flags: TypeAlias = NDArray[np.bool_]
 
 NO_KEY = -1  # the code of a row that matches nothing (LZ-4.8)
+_SORTED_BITS = 63  # of a number and its position, to be sorted as one
+_LONG_DIGITS = 18  # of a decimal that 64 bits hold
 
 
 class Role(IntEnum):
@@ -103,22 +105,20 @@ def matched_rows(codes: Integers, markers: Markers, prior: Integers) -> Integers
     `codes` and `markers` are those of each change; `prior` is per code how many rows the table held before the batch.
     """
     found = np.zeros(len(codes), dtype=np.int64)
-    if not len(prior):
-        return found
-    # ordered by key, then position, and cut into segments, each ended by a delete; values sort faster than argsort
-    bits = len(codes).bit_length()
-    packed = np.sort((codes << bits) | np.arange(len(codes)))
-    positions, ordered = packed & ((1 << bits) - 1), packed >> bits
+    ordered, positions = _sorted(codes)
+    keyless = int(np.searchsorted(ordered, 0))
+    ordered, positions = ordered[keyless:], positions[keyless:]
+    # cut into segments, each begun by its key's first change or behind a delete
     marker = markers[positions]
-    new_key, is_start = np.ones((2, len(codes)), dtype=np.bool_)
-    new_key[1:] = ordered[1:] != ordered[:-1]
-    is_start[1:] = new_key[1:] | (marker[:-1] == RowMarker.DELETE)
-    start = np.flatnonzero(is_start)[np.cumsum(is_start) - 1]  # of each change's segment
-    inserts = np.cumsum(marker == RowMarker.INSERT) - (marker == RowMarker.INSERT)
-    base = np.where(new_key[start], prior[ordered], 0)  # only a key's first segment knows rows from before the batch
-    begun_by_set = _sets(marker)[start] & ~is_start
-    found[positions] = base + inserts - inserts[start] + (begun_by_set & (base == 0))
-    found[codes < 0] = 0
+    new_key = _is_new(ordered)
+    is_start = new_key.copy()
+    is_start[1:] |= marker[:-1] == RowMarker.DELETE
+    start = np.flatnonzero(is_start)
+    base = np.where(new_key[start], prior[ordered[start]], 0)  # only a key's first segment knows rows from before
+    adds = marker == RowMarker.INSERT
+    adds[start] |= _sets(marker[start]) & (base == 0)  # a set that matches nothing inserts
+    added = np.cumsum(adds) - adds  # before each change, over all segments
+    found[positions] = added + np.repeat(base - added[start], np.diff(start, append=len(ordered)))
     return found
 
 
@@ -155,9 +155,57 @@ def _paired(left: Integers, right: Integers) -> Integers:
 
 def _dense(column: pa.ChunkedArray[Any]) -> Integers:
     """Codes of values, `NO_KEY` for NULL."""
+    if (numbers := _whole_numbers(column)) is not None:
+        codes = np.full(len(column), NO_KEY, dtype=np.int64)
+        codes[column.is_valid().to_numpy()] = _numbered(numbers.drop_null().to_numpy())
+        return codes
     chunks: list[Any] = column.dictionary_encode().chunks  # one dictionary serves them all
     parts = [chunk.indices.fill_null(NO_KEY).to_numpy(zero_copy_only=False) for chunk in chunks]
     return np.concatenate([np.empty(0, dtype=np.int64), *parts]).astype(np.int64, copy=False)
+
+
+def _whole_numbers(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any] | None:
+    """Values that 64 bits hold exactly as whole numbers; None for those of other types."""
+    kind = column.type
+    if pa.types.is_date32(kind):
+        return column.cast(pa.int32()).cast(pa.int64())
+    is_short_decimal = pa.types.is_decimal128(kind) and kind.scale == 0 and kind.precision <= _LONG_DIGITS
+    is_whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_timestamp(kind)
+    return column.cast(pa.int64()) if is_whole or is_short_decimal else None
+
+
+def _numbered(values: Integers) -> Integers:
+    """Codes of whole numbers, without a hash table: by distance from the lowest where they lie dense, else by order."""
+    if not len(values):
+        return values
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    if span <= len(values):
+        distance = values - low
+        met = np.zeros(span, dtype=np.bool_)
+        met[distance] = True
+        return (np.cumsum(met) - 1)[distance]
+    if span.bit_length() + len(values).bit_length() > _SORTED_BITS:
+        return np.unique(values, return_inverse=True)[1]
+    ordered, positions = _sorted(values - low)
+    codes = np.empty_like(values)
+    codes[positions] = np.cumsum(_is_new(ordered)) - 1
+    return codes
+
+
+def _sorted(values: Integers) -> tuple[Integers, Integers]:
+    """Whole numbers in order, equal ones as they came, and the position of each; number and position fit 63 bits."""
+    bits = len(values).bit_length()
+    packed = (values << bits) | np.arange(len(values))
+    packed.sort()  # five times as fast as a stable argsort
+    return packed >> bits, packed & ((1 << bits) - 1)
+
+
+def _is_new(ordered: Integers) -> Flags:
+    """Which numbers differ from the one before."""
+    is_new = np.ones(len(ordered), dtype=np.bool_)
+    is_new[1:] = ordered[1:] != ordered[:-1]
+    return is_new
 
 
 def comparable(column: pa.ChunkedArray[Any]) -> pa.ChunkedArray[Any]:

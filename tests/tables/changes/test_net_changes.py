@@ -156,6 +156,23 @@ def test_two_rows_have_one_code_where_and_only_where_replay_sees_one_key(drawn):
     assert numbered.codes.dtype == np.int64
 
 
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-20, 20)), max_size=60),
+    st.sampled_from([1, 3, 10**6, 2**40, 2**58]),
+    st.sampled_from([pa.int64(), pa.timestamp("us", "UTC"), pa.decimal128(18, 0)]),
+)
+def test_whole_number_codes_hold_at_any_distance(numbers, distance, kind):
+    step = min(distance, 10**16) if pa.types.is_decimal(kind) else distance
+    cells = pa.array([None if number is None else number * step for number in numbers], kind)
+    places = {number: numbers.index(number) for number in numbers if number is not None}
+
+    found = key_codes(pa.table({"k": cells}))
+
+    firsts = [NO_KEY if code == NO_KEY else int(found.first_position[code]) for code in found.codes]
+    assert firsts == [places.get(number, NO_KEY) for number in numbers]
+    assert len(found.first_position) == len(places)
+
+
 def test_all_bit_patterns_of_nan_are_one_key():
     bits = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001], dtype=np.uint64)
     assert key_codes(pa.table({"k": bits.view(np.float64)})).codes.tolist() == [0, 0, 0]
