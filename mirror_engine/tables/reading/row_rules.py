@@ -34,7 +34,9 @@ _MARKER_WORDS = {
 _BY_WORD = {word: marker.value for marker, words in _MARKER_WORDS.items() for word in words}
 _TIMESTAMP_BYTES = 16
 MAX_ENDPOINT_BYTES = 16_000_000  # of a value that Fabric's SQL analytics endpoint shows whole (LZ-5.14)
-_LEAD_OF_FOUR = 0xF0  # the first byte of a character beyond the 16-bit plane, in UTF-8
+# in UTF-8: from here on bytes are not ASCII; every byte but those within a character, as a signed number, is at least
+# this; the first byte of a character beyond the 16-bit plane
+_CONTINUED, _FIRST_LEAD, _LEAD_OF_FOUR = 0x80, -0x40, 0xF0
 
 
 @dataclass(frozen=True)
@@ -221,8 +223,10 @@ def byte_count(columns: Iterable[pa.Array]) -> int:
 
 def _utf16_units(texts: pa.Array) -> int:
     """Number of UTF-16 code units: characters beyond the 16-bit plane count twice."""
-    characters = int(pc.sum(pc.utf8_length(texts)).as_py())
     texts = texts.drop_null()  # the bytes under a NULL are anything
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
     content = np.frombuffer(texts.buffers()[2] or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
-    return characters + int(np.count_nonzero(content >= _LEAD_OF_FOUR))
+    if not len(content) or content.max() < _CONTINUED:
+        return len(content)
+    leads = np.count_nonzero(content.view(np.int8) >= _FIRST_LEAD)
+    return int(leads + np.count_nonzero(content >= _LEAD_OF_FOUR))
