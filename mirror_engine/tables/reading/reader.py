@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from itertools import chain, repeat
@@ -24,6 +25,7 @@ from mirror_engine.landing_zone.schema import (
 from mirror_engine.storage.base import at_once, digest
 from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
+from mirror_engine.tables.reading.read_ahead import ReadAhead
 from mirror_engine.tables.reading.request import ReadRequest, listed_now, open_listed
 from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows
 from mirror_engine.tables.reading.text import TextChangeFile
@@ -39,7 +41,8 @@ if TYPE_CHECKING:
     from mirror_engine.tables.reading.request import LandedFolder
     from mirror_engine.tables.reading.spill import ReadMode
 
-IN_MEMORY_BYTES = 1 << 20
+SMALL_BYTES = 1 << 20  # of a file that is too small for a second core, or that a store sends ahead
+WHOLE_BYTES = 32 << 20  # of a file that is held in memory as a whole while it is read
 
 
 class ChangeFileReader:
@@ -49,18 +52,34 @@ class ChangeFileReader:
         self._storage = storage
         self._config = config
         self._mode = mode
+        self._second_core = ThreadPoolExecutor(1, "read-ahead")  # one for all tables: it bounds memory
 
     def in_order(
         self, folder: LandedFolder, files: Sequence[Entry], context: ReadContext
     ) -> Generator[FileRows, None, None]:
-        """See `OrderedReader`; no file is opened before it is asked for, except small ones of a batch in a store."""
+        """See `OrderedReader`; no file of another batch is opened before it is asked for.
+
+        Of this one small files in a store are, and a large file while the one before it is read.
+        """
         in_batch = files[: self._config.max_batch_files]
-        ahead = at_once(self._storage, lambda file: self._small(ReadRequest(folder, file)), in_batch)
-        with closing(ahead):
-            for file, content in zip(files, chain(ahead, repeat(None)), strict=False):
-                read = self.read(ReadRequest(folder, file, context), content)
+        small = at_once(self._storage, lambda file: self._content(ReadRequest(folder, file), SMALL_BYTES), in_batch)
+        contents, following = chain(small, repeat(None)), chain(in_batch[1:], repeat(None))
+        room = self._config.max_batch_size
+        with closing(small), closing(ReadAhead(self._second_core, self.read)) as ahead:
+            for file, content, after in zip(files, contents, following, strict=False):
+                request = ReadRequest(folder, file, context)
+                read = ahead.taken(request)
+                if read is None:
+                    if after and self._is_worth_a_core(after, context, room - file.size):
+                        ahead.begin(replace(request, file=after))
+                    read = self.read(request, content)
+                room -= read.accounted_bytes
                 context = read.context
                 yield read
+
+    def _is_worth_a_core(self, file: Entry, context: ReadContext, room: int) -> bool:
+        """Whether it saves time to read a file beside the one before it, and that one hardly changes the context."""
+        return self._mode.threads and not context.is_empty and SMALL_BYTES < file.size <= min(room, WHOLE_BYTES)
 
     def read(self, request: ReadRequest, content: bytes | None = None) -> FileRows:
         """Read one file and hold it to the protocol.
@@ -94,18 +113,18 @@ class ChangeFileReader:
         reason = "it changed while it was read"
         return RejectedFile(diagnose("ME024", request.path, strict=self._config.strict, reason=reason))
 
-    def _small(self, request: ReadRequest) -> bytes | None:
-        """The content of a small file, and one more byte of one that has grown; None for a large file."""
-        if request.file.size > IN_MEMORY_BYTES:
+    def _content(self, request: ReadRequest, max_bytes: int) -> bytes | None:
+        """The content of a file, and one more byte of one that has grown; None for a larger file."""
+        if request.file.size > max_bytes:
             return None
         with open_listed(self._storage, request) as handle:
             return handle.read(request.file.size + 1)
 
-    def _read(self, request: ReadRequest, small: bytes | None) -> FileRows:
+    def _read(self, request: ReadRequest, whole: bytes | None) -> FileRows:
         size, mode = request.file.size, self._mode
-        small = self._small(request) if small is None else small
-        # in memory, Arrow needs no call of Python for each piece
-        with open_listed(self._storage, request) if small is None else pa.BufferReader(small) as content:
+        whole = self._content(request, WHOLE_BYTES) if whole is None else whole
+        # in memory, Arrow needs no call of Python for each piece, and the digest no second reading
+        with open_listed(self._storage, request) if whole is None else pa.BufferReader(whole) as content:
             if content.seek(0, os.SEEK_END) != size:
                 raise self._changed(request)
             is_digested = mode.digested_sizes is None or size in mode.digested_sizes
