@@ -24,7 +24,7 @@ from mirror_engine.publisher.trace.replay import START_PATH, file_state, read_pe
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.changes.net_changes import comparable
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
-from mirror_engine.tables.reading.spill import ReadMode, RowSpill
+from mirror_engine.tables.reading.spill import ReadMode, RowMemory, RowSpill
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -175,7 +175,7 @@ class OneKeyRows(RowSpill):
     """A `RowStore` of the rows of one key in memory, each with its place in the file."""
 
     def __init__(self, schema: pa.Schema, where: Chosen) -> None:
-        super().__init__(schema.insert(len(schema) - 1, pa.field(ROW_COLUMN, pa.int64())), Path(), math.inf)
+        super().__init__(schema.insert(len(schema) - 1, pa.field(ROW_COLUMN, pa.int64())), Path(), RowMemory(math.inf))
         self._where = where
         self._count = 0
 

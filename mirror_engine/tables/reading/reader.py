@@ -79,7 +79,8 @@ class ChangeFileReader:
 
     def _is_worth_a_core(self, file: Entry, context: ReadContext, room: int) -> bool:
         """Whether it saves time to read a file beside the one before it, and that one hardly changes the context."""
-        return self._mode.threads and not context.is_empty and SMALL_BYTES < file.size <= min(room, WHOLE_BYTES)
+        has_memory = self._mode.threads and self._config.memory_limit == "none"
+        return has_memory and not context.is_empty and SMALL_BYTES < file.size <= min(room, WHOLE_BYTES)
 
     def read(self, request: ReadRequest, content: bytes | None = None) -> FileRows:
         """Read one file and hold it to the protocol.

@@ -1,11 +1,13 @@
-"""Keeps a change file's rows until they are applied: few in memory, more in a scratch file."""
+"""Keeps change files' rows until they are applied: in memory what fits, the rest in scratch files."""
 
 from __future__ import annotations
 
 import math
 import weakref
-from contextlib import contextmanager
+from collections import deque
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.tables.base import RowStore
 
-MEMORY_BYTES = 256 * 1024  # of one file's rows; a change batch holds up to a thousand files
+MEMORY_BYTES = 64 * 1024 * 1024  # of all rows that an engine has read and not applied yet
 # Arrow's own format: written four times as fast as Parquet, and only read back here.
 _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -43,39 +45,64 @@ class ReadMode:
 
 
 def all_rows(scratch: Path, memory_bytes: float = MEMORY_BYTES) -> ReadMode:
-    """What is needed to apply a file."""
-    return ReadMode(lambda schema, _keys: RowSpill(schema, scratch, memory_bytes))
+    """What is needed to apply files, of whose rows so many bytes together stay in memory."""
+    memory = RowMemory(memory_bytes)
+    return ReadMode(lambda schema, _keys: RowSpill(schema, scratch, memory))
+
+
+class RowMemory:
+    """Bytes of memory that the rows of several files share; safe to share between threads."""
+
+    def __init__(self, size: float) -> None:
+        self._free = size
+        self._returned: deque[int] = deque()  # not counted as free yet
+        self._lock = Lock()
+
+    def take(self, size: int) -> bool:
+        """Take so many bytes; False if they are not free."""
+        with self._lock:
+            while self._returned:
+                self._free += self._returned.popleft()
+            is_free = size <= self._free
+            self._free -= size if is_free else 0
+        return is_free
+
+    def give_back(self, size: int) -> None:
+        """Free so many bytes. Takes no lock: a finalizer may call it while this thread holds it."""
+        self._returned.append(size)
 
 
 class RowSpill:
-    """A `RowStore` of all rows; more than `memory_bytes` are in a scratch file, which goes with `close` or the object.
+    """A `RowStore` of all rows: the first in memory as long as there is some, the others in a scratch file.
+
+    `close`, or the end of the object, frees both.
 
     Raises:
         ScratchFailed: from `add`, `finish` and `batches`, when the scratch folder fails.
     """
 
-    def __init__(self, schema: pa.Schema, scratch: Path, memory_bytes: float = MEMORY_BYTES) -> None:
+    def __init__(self, schema: pa.Schema, scratch: Path, memory: RowMemory) -> None:
         self.schema = schema
-        self._memory_bytes = memory_bytes
-        self._batches: list[pa.RecordBatch] = []  # not written yet
-        self._bytes = 0
+        self._memory = memory
+        self._batches: list[pa.RecordBatch] = []  # in memory
         self._writer: pa.ipc.RecordBatchFileWriter | None = None  # of the scratch file, once there is one
         self._path = scratch / f"rows-{PROCESS}-{uuid4().hex}.arrow"
+        self._held = ExitStack()
+        weakref.finalize(self, self._held.close)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows:
+        if not batch.num_rows:
+            return
+        if self._writer is None and self._memory.take(batch.nbytes):
+            self._held.callback(self._memory.give_back, batch.nbytes)
             self._batches.append(batch)
-            self._bytes += batch.nbytes
-        if self._bytes <= self._memory_bytes:
             return
         with scratch_errors():
             if self._writer is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                weakref.finalize(self, self._path.unlink, missing_ok=True)
+                self._held.callback(self._path.unlink, missing_ok=True)
                 self._writer = pa.ipc.new_file(str(self._path), self.schema, options=_WRITE_OPTIONS)
-            for waiting in self._batches:
-                self._writer.write_batch(waiting)
-        self._batches = []
+            self._writer.write_batch(batch)
 
     def finish(self) -> None:
         if self._writer is not None:
@@ -84,9 +111,9 @@ class RowSpill:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         names = self.schema.names if columns is None else list(columns)
+        for batch in self._batches:
+            yield batch.select(names)
         if self._writer is None:
-            for batch in self._batches:
-                yield batch.select(names)
             return
         fields = sorted(map(self.schema.get_field_index, names))
         options = pa.ipc.IpcReadOptions(included_fields=fields)
@@ -96,9 +123,8 @@ class RowSpill:
 
     def close(self) -> None:
         self._batches = []
-        if self._writer is not None:
-            self._writer = None
-            self._path.unlink(missing_ok=True)
+        self._writer = None
+        self._held.close()
 
 
 @contextmanager

@@ -147,6 +147,7 @@ def test_a_file_whose_context_changed_is_read_again(tmp_path):
         (FILLED, "SMALL_BYTES", Config(max_batch_files=1)),
         (FILLED, "SMALL_BYTES", Config(max_batch_size=len(SAME) * 2 - 1)),
         (FILLED, "WHOLE_BYTES", Config()),
+        (FILLED, "SMALL_BYTES", Config(memory_limit=1 << 30)),
     ],
 )
 def test_no_file_is_read_ahead_in_vain(tmp_path, monkeypatch, context, size, config):

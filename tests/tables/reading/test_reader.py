@@ -56,6 +56,7 @@ class Zone:
     config: Config = field(default_factory=Config)
     storage: MemoryStorage = field(default_factory=MemoryStorage)
     folder: str = "Files/LandingZone"
+    memory_bytes: int = 256 * 1024
 
     def lands(self, content, path=FIRST):
         self.storage.put(self.where(path), content)
@@ -73,7 +74,7 @@ class Zone:
         return self.reads_listed(self.lands(content, path), metadata, context)
 
     def reads_listed(self, file, metadata=KEYED, context=EMPTY):
-        reader = ChangeFileReader(self.storage, self.config, all_rows(self.scratch))
+        reader = ChangeFileReader(self.storage, self.config, all_rows(self.scratch, self.memory_bytes))
         return reader.read(ReadRequest(LandedFolder(self.folder, ORDERS, metadata), file, context))
 
     def rejects(self, *arguments, **options):

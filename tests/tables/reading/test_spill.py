@@ -11,7 +11,7 @@ import pytest
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.reading.spill import RowSpill
+from mirror_engine.tables.reading.spill import RowMemory, RowSpill, all_rows
 
 SCHEMA = pa.schema(
     [
@@ -39,7 +39,7 @@ def batch(first, count):
 
 
 def filled(scratch, memory_bytes):
-    rows = RowSpill(SCHEMA, scratch, memory_bytes)
+    rows = RowSpill(SCHEMA, scratch, RowMemory(memory_bytes))
     for first in range(0, 3000, 100):
         rows.add(batch(first, 100))
     rows.finish()
@@ -57,7 +57,7 @@ def test_rows_come_back_in_order_as_often_as_asked_wherever_they_wait(tmp_path, 
 
 
 def test_no_rows_at_all_still_have_a_schema(tmp_path):
-    rows = RowSpill(SCHEMA, tmp_path)
+    rows = RowSpill(SCHEMA, tmp_path, RowMemory(0))
     rows.add(batch(0, 0))
     rows.finish()
     assert (list(rows.batches()), rows.schema) == ([], SCHEMA)
@@ -65,7 +65,7 @@ def test_no_rows_at_all_still_have_a_schema(tmp_path):
 
 @pytest.mark.parametrize("is_finished", [True, False])
 def test_closed_or_forgotten_rows_give_the_disk_back(tmp_path, *, is_finished):
-    closed, forgotten = RowSpill(SCHEMA, tmp_path, 1), RowSpill(SCHEMA, tmp_path, 1)
+    closed, forgotten = RowSpill(SCHEMA, tmp_path, RowMemory(1)), RowSpill(SCHEMA, tmp_path, RowMemory(1))
     for rows in (closed, forgotten):
         rows.add(batch(0, 100))
         if is_finished:
@@ -80,6 +80,36 @@ def test_closed_or_forgotten_rows_give_the_disk_back(tmp_path, *, is_finished):
 
 def test_a_scratch_folder_that_fails_is_tried_again_later(tmp_path):
     (tmp_path / "file").touch()
-    rows = RowSpill(SCHEMA, tmp_path / "file" / "scratch", 1)
+    rows = RowSpill(SCHEMA, tmp_path / "file" / "scratch", RowMemory(1))
     with pytest.raises(StorageUnavailable, match="scratch folder"):
         rows.add(batch(0, 100))
+
+
+def test_files_share_the_memory_until_it_is_given_back(tmp_path):
+    store = all_rows(tmp_path, 2 * batch(100, 100).nbytes).store
+    closed, forgotten, spilled, late = (store(SCHEMA, ["a"]) for _ in range(4))
+    for rows in (closed, forgotten, spilled):
+        rows.add(batch(0, 100))
+    assert len(list(tmp_path.iterdir())) == 1
+    closed.close()
+    closed.close()
+    del rows, forgotten
+    late.add(batch(0, 100))
+    late.add(batch(100, 100))
+    assert len(list(tmp_path.iterdir())) == 1
+    late.add(batch(200, 100))
+    assert len(list(tmp_path.iterdir())) == 2
+    late.finish()
+    assert pa.Table.from_batches(late.batches()).equals(pa.Table.from_batches([batch(0, 300)]))
+
+
+def test_rows_after_the_first_spilled_ones_stay_behind_them(tmp_path):
+    memory = RowMemory(2 * batch(200, 100).nbytes)
+    other, rows = RowSpill(SCHEMA, tmp_path, memory), RowSpill(SCHEMA, tmp_path, memory)
+    other.add(batch(0, 100))
+    for first in (0, 100):
+        rows.add(batch(first, 100))
+    other.close()
+    rows.add(batch(200, 100))
+    rows.finish()
+    assert pa.Table.from_batches(rows.batches()).equals(pa.Table.from_batches([batch(0, 300)]))
