@@ -1,4 +1,4 @@
-"""The peer `collapse`: the product up to the net changes that a commit would take, without Spark."""
+"""The peer `collapse`: the product up to the net changes that a commit would take."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from measure import lines_of
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
-from mirror_engine.tables.changes.staged import stage_here, staged
-from mirror_engine.tables.log.commit import commit_batch, create_table
-from mirror_engine.tables.log.record import creation_record
-from mirror_engine.tables.log.snapshot import open_known
-from mirror_engine.tables.merge.spark import SparkDeltaWriter
+from mirror_engine.tables.changes.counted import count_changes
+from mirror_engine.tables.log.commit import commit_batch
+from mirror_engine.tables.merge.arrow import ArrowWriter
+from mirror_engine.tables.merge.by_position import Merge
 
 if TYPE_CHECKING:
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, MatchCounts
@@ -44,32 +43,29 @@ class Collapsing:
         return {"seconds": writer.at - started, "peak_bytes": writer.peak_bytes - self._idle_bytes}
 
 
-class _Ready(SparkDeltaWriter):
+class _Ready(ArrowWriter):
     """Notes when the net changes lie ready, and commits that without them."""
 
     def __init__(self, root: Path, target: Path) -> None:
-        super().__init__(root / TABLES, root / SCRATCH, _no_session, ONE_BATCH)
+        super().__init__(root / TABLES, root / SCRATCH)
         self._target = target
         self.commits = 0
         self.at = 0.0
         self.peak_bytes = 0
 
-    def _apply_rows(
-        self, table: str, batch: ChangeBatch, record: BatchRecord, log: DeltaLog | None
+    def replay(
+        self, _table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
     ) -> tuple[str, tuple[MatchCounts, ...]]:
-        if log is None:
-            create_table(self.path(table), batch.schema, creation_record(record))
-            log = open_known(table, self.path(table))
-        with staged(batch, log, self._scratch, stage_here) as changes:
+        with self._scratch_folder() as folder:
+            changes = count_changes(batch, log)
+            merge = Merge(log, batch, changes, self.evolution(log, batch), touched=(), folder=folder)
+            merge.actions()
+            matches = changes.match_counts
             self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
             self.commits += 1
-            shutil.copytree(changes.folder, self._target, dirs_exist_ok=True)
+            shutil.copytree(folder, self._target, dirs_exist_ok=True)
             commit_batch(log, record)
-            return "APPEND", changes.match_counts
-
-
-def _no_session() -> Any:  # noqa: ANN401 - never called
-    raise AssertionError("no Spark here")
+            return "append", matches
 
 
 def _resident(name: str) -> int:
