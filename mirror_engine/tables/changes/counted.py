@@ -19,13 +19,21 @@ import pyarrow.compute as pc
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.arrow_types import arrow_schema, arrow_type
 from mirror_engine.tables.base import MatchCounts
-from mirror_engine.tables.changes.key_index import exact_numbers
-from mirror_engine.tables.changes.net_changes import NO_KEY, NetChanges, Role, key_codes, matched_rows, net_changes
+from mirror_engine.tables.changes.net_changes import (
+    NO_KEY,
+    NetChanges,
+    Role,
+    exact_numbers,
+    key_codes,
+    matched_rows,
+    net_changes,
+)
 from mirror_engine.tables.log.snapshot import marks, scan_file
 from mirror_engine.tables.log.statistics import bounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
@@ -67,7 +75,12 @@ class CountedChanges:
     net: NetChanges  # only keys that the table holds match: by the roles DELETE and SET_ONLY
     held: HeldRows
     prior: Integers  # per code, how many rows the table holds
-    match_counts: tuple[MatchCounts, ...]  # per file of the batch
+    counting: Future[tuple[MatchCounts, ...]]  # while rows are written, which do not need it
+
+    @property
+    def match_counts(self) -> tuple[MatchCounts, ...]:
+        """Per file of the batch; waits for them."""
+        return self.counting.result()
 
     @cached_property
     def fate(self) -> Markers:
@@ -90,9 +103,11 @@ def count_changes(batch: ChangeBatch, log: DeltaLog, index: KeyIndex | None = No
     codes = key_codes(keys)
     held = held_rows(keys, codes, log, index)
     prior = np.bincount(held.code, minlength=len(codes.first_position))
-    matched = matched_rows(codes.codes, markers, prior)
     net = without_absent_keys(net_changes(codes.codes, markers), codes.codes, prior)
-    return CountedChanges(keys, codes.codes, net, held, prior, _match_counts(markers, matched, counts))
+    second_core = ThreadPoolExecutor(1, "match-counts")
+    counting = second_core.submit(_match_counts, codes.codes, markers, prior, counts)
+    second_core.shutdown(wait=False)  # its thread ends with its work
+    return CountedChanges(keys, codes.codes, net, held, prior, counting)
 
 
 def _keys_and_markers(batch: ChangeBatch) -> tuple[pa.Table, Markers, Integers]:
@@ -298,8 +313,9 @@ def in_schema(rows: pa.RecordBatch, schema: TableSchema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(cells, names=fields.names)
 
 
-def _match_counts(markers: Markers, matched: Integers, counts: Integers) -> tuple[MatchCounts, ...]:
-    inserts = markers == RowMarker.INSERT
+def _match_counts(codes: Integers, markers: Markers, prior: Integers, counts: Integers) -> tuple[MatchCounts, ...]:
+    """Per file, of so many changes each, which of them matched unexpected rows."""
+    matched, inserts = matched_rows(codes, markers, prior), markers == RowMarker.INSERT
     ends = np.cumsum(counts)
     spans = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
     return tuple(

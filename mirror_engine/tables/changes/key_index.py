@@ -15,11 +15,12 @@ import os
 import threading
 import uuid
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from mirror_engine.tables.changes.net_changes import exact_numbers
 from mirror_engine.tables.log.snapshot import scan_file
 
 if TYPE_CHECKING:
@@ -33,27 +34,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _LEAST_ROWS = 100_000  # of a data file: a smaller one is scanned in a few milliseconds
 _ROWS_PER_KEY = 64  # of a data file: with more keys a scan is quicker than as many searches
-_LONG_DIGITS = 18  # of a decimal that fits 64 bits
 _KEY, _ROW = np.dtype("<i8"), np.dtype("<u4")
 _ENTRY_BYTES = _KEY.itemsize + _ROW.itemsize
 _SUFFIX = ".keys"
-
-
-def exact_numbers(column: pa.ChunkedArray[Any] | pa.Array[Any]) -> Integers | None:
-    """Values without NULL as 64-bit integers that are equal where the values are; None for types without such."""
-    values: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    kind = values.type
-    if pa.types.is_boolean(kind):
-        values = values.cast(pa.int8())
-    elif pa.types.is_decimal128(kind) and kind.precision <= _LONG_DIGITS:
-        halves = np.frombuffer(values.buffers()[1], dtype=np.int64)[2 * values.offset :]
-        return np.ascontiguousarray(halves[: 2 * len(values) : 2])
-    elif pa.types.is_temporal(kind):
-        values = values.view(pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64())
-    elif not pa.types.is_integer(kind):
-        return None
-    numbers: Integers = values.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return numbers
 
 
 class KeyIndex:

@@ -15,8 +15,8 @@ from delta_scenario import Scenario, known_log, schema_of
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.changes import key_index
 from mirror_engine.tables.changes.counted import held_rows
-from mirror_engine.tables.changes.key_index import KeyIndex, exact_numbers
-from mirror_engine.tables.changes.net_changes import key_codes
+from mirror_engine.tables.changes.key_index import KeyIndex
+from mirror_engine.tables.changes.net_changes import exact_numbers, key_codes
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 KINDS = {
