@@ -432,6 +432,8 @@ def _read(cells: pa.Array, reading: Callable[[pa.Array], pa.Array], expected: st
 
 
 def _check_years(counts: pa.Array, first: int, last: int, expected: str) -> None:
-    outside = pc.index(pc.or_(pc.less(counts, first), pc.greater(counts, last)), True).as_py()
-    if outside >= 0:
-        raise OutOfRange(expected, outside)
+    ends = pc.min_max(counts)
+    if not ends["min"].is_valid or (first <= ends["min"].as_py() and ends["max"].as_py() <= last):
+        return
+    outside = pc.or_(pc.less(counts, first), pc.greater(counts, last))
+    raise OutOfRange(expected, pc.index(outside, True).as_py())
