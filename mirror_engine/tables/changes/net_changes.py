@@ -22,6 +22,7 @@ Markers: TypeAlias = NDArray[np.int8]
 Flags: TypeAlias = NDArray[np.bool_]
 
 NO_KEY = -1  # the code of a row that matches nothing (LZ-4.8)
+_SLICE_ROWS = 1_000_000  # about so many changes are sorted at once; more would take memory and no less time
 _SORTED_BITS = 63  # of a number and its position, to be sorted as one
 _LONG_DIGITS = 18  # of a decimal that fits 64 bits
 
@@ -107,9 +108,16 @@ def matched_rows(codes: Integers, markers: Markers, prior: Integers) -> Integers
     `codes` and `markers` are those of each change; `prior` is per code how many rows the table held before the batch.
     """
     found = np.zeros(len(codes), dtype=np.int64)
+    keys = max(len(prior) * _SLICE_ROWS // max(len(codes), 1), 1)  # of a slice, which bounds memory
+    for first in range(0, len(prior), keys):
+        chosen = np.flatnonzero((codes >= first) & (codes < first + keys))
+        found[chosen] = _matched(codes[chosen], markers[chosen], prior)
+    return found
+
+
+def _matched(codes: Integers, markers: Markers, prior: Integers) -> Integers:
+    """The same of changes that all have a key."""
     ordered, positions = _sorted(codes)
-    keyless = int(np.searchsorted(ordered, 0))
-    ordered, positions = ordered[keyless:], positions[keyless:]
     # cut into segments, each begun by its key's first change or behind a delete
     marker = markers[positions]
     new_key = _is_new(ordered)
@@ -119,10 +127,9 @@ def matched_rows(codes: Integers, markers: Markers, prior: Integers) -> Integers
     base = np.where(new_key[start], prior[ordered[start]], 0)  # only a key's first segment knows rows from before
     adds = marker == RowMarker.INSERT
     adds[start] |= _sets(marker[start]) & (base == 0)  # a set that matches nothing inserts
-    added = np.cumsum(adds)
-    added -= adds  # before each change, over all segments
-    added += np.repeat(base - added[start], np.diff(start, append=len(ordered)))
-    found[positions] = added
+    added = np.cumsum(adds) - adds  # before each change, over all segments
+    found = np.empty_like(codes)
+    found[positions] = added + np.repeat(base - added[start], np.diff(start, append=len(ordered)))
     return found
 
 

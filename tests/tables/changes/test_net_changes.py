@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.change import Change, RowMarker, replay, same_key
+from mirror_engine.tables.changes import net_changes as net_changes_module
 from mirror_engine.tables.changes.net_changes import NO_KEY, NetChanges, Role, key_codes, matched_rows, net_changes
 
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
@@ -96,15 +97,17 @@ logs = st.lists(st.tuples(st.integers(NO_KEY, 4), st.sampled_from(MARKERS)), max
 tables = st.lists(st.one_of(st.none(), st.integers(0, 4)), max_size=8)
 
 
-@given(logs, tables)
-def test_interleaved_keys_and_null_keys_end_as_replay_says(log, held):
+@given(logs, tables, st.integers(1, 50))
+def test_interleaved_keys_and_null_keys_end_as_replay_says(log, held, slice_rows):
     table = [(key, -1 - origin) for origin, key in enumerate(held)]
     codes, markers = arrays([code for code, _ in log], [marker for _, marker in log])
     keys = [key_of(code) for code, _ in log]
     after, effects = replayed(table, keys, markers.tolist())
     prior = np.array([held.count(code) for code in range(5)])
     assert merged(table, keys, net_changes(codes, markers)) == after
-    assert matched_rows(codes, markers, prior).tolist() == [effect.matched for effect in effects]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(net_changes_module, "_SLICE_ROWS", slice_rows)
+        assert matched_rows(codes, markers, prior).tolist() == [effect.matched for effect in effects]
 
 
 UTC = dt.timezone.utc
