@@ -33,7 +33,6 @@ from mirror_engine.tables.log.statistics import bounds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Future
 
     from numpy.typing import NDArray
 
@@ -44,9 +43,10 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
 
 T = TypeVar("T")
+_COUNTING = ThreadPoolExecutor(1, "match-counts")  # one thread for good: each new one would hold on to memory
 _GROUP_BYTES = 16 * 1024 * 1024  # in memory
 _BATCH_ROWS = 524_288  # of the table's keys; each batch is filtered by all keys of the changes
-_MANY_ROWS = 200_000  # of a table's files: fewer are read before threads have started
+_MANY_ROWS = 200_000  # of a table or a batch: for fewer no thread is started
 _DENSE = 1 << 23  # whole numbers between the lowest and the highest: 32 MiB of codes
 _SPAN_PER_KEY = 64  # with fewer keys, a hash of them takes less than a table
 _NOTHING = np.empty(0, dtype=np.int64)
@@ -75,12 +75,12 @@ class CountedChanges:
     net: NetChanges  # only keys that the table holds match: by the roles DELETE and SET_ONLY
     held: HeldRows
     prior: Integers  # per code, how many rows the table holds
-    counting: Future[tuple[MatchCounts, ...]]  # while rows are written, which do not need it
+    counting: Callable[[], tuple[MatchCounts, ...]]  # of many changes while rows are written, which do not need it
 
-    @property
+    @cached_property
     def match_counts(self) -> tuple[MatchCounts, ...]:
         """Per file of the batch; waits for them."""
-        return self.counting.result()
+        return self.counting()
 
     @cached_property
     def fate(self) -> Markers:
@@ -104,9 +104,9 @@ def count_changes(batch: ChangeBatch, log: DeltaLog, index: KeyIndex | None = No
     held = held_rows(keys, codes, log, index)
     prior = np.bincount(held.code, minlength=len(codes.first_position))
     net = without_absent_keys(net_changes(codes.codes, markers), codes.codes, prior)
-    second_core = ThreadPoolExecutor(1, "match-counts")
-    counting = second_core.submit(_match_counts, codes.codes, markers, prior, counts)
-    second_core.shutdown(wait=False)  # its thread ends with its work
+    counting: Callable[[], tuple[MatchCounts, ...]] = partial(_match_counts, codes.codes, markers, prior, counts)
+    if len(markers) >= _MANY_ROWS:
+        counting = _COUNTING.submit(counting).result
     return CountedChanges(keys, codes.codes, net, held, prior, counting)
 
 

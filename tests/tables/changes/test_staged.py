@@ -164,8 +164,9 @@ def test_a_file_without_statistics_is_read(tmp_path):
     assert prior_rows(wanted, log) == [1]
 
 
-def test_keys_are_looked_up_in_all_of_a_large_table(tmp_path, monkeypatch):
-    monkeypatch.setattr("mirror_engine.tables.changes.counted._GROUP_BYTES", 1)
+@pytest.mark.parametrize("many", ["_GROUP_BYTES", "_MANY_ROWS"])
+def test_keys_and_matches_of_large_tables_and_batches(tmp_path, monkeypatch, many):
+    monkeypatch.setattr(f"mirror_engine.tables.changes.counted.{many}", 1)
     table_of(tmp_path / "T", [(1, "x", 0)])
     add_rows(tmp_path / "T", SCHEMA, [(2, "x", 0)])
     log = known_log(tmp_path / "T")
