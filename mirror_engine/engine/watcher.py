@@ -33,6 +33,7 @@ LOG = logging.getLogger(__name__)
 
 QUIET_SECONDS = 0.1  # without an event end a burst, so that a file written in place is mostly complete
 MAX_BURST_SECONDS = 1.0
+PAUSE_SECONDS = 0.05  # after a scan, before files that are complete start the next one: they share commits
 STOP_LATENCY_SECONDS = 0.2
 
 # Not opening, closing unread and changes of a folder's own time, which the engine's scans cause, too.
@@ -59,7 +60,11 @@ class ZoneWatcher:
         self._stop = stop
         self._clock = clock
         self._changed = threading.Event()
-        self._burst = (0.0, 0.0, False)  # when it began, its latest event, and whether nothing more is to come
+        self._burst = (0.0, 0.0)  # when it began, and its latest event
+        self._is_whole = self._is_pressing = (
+            False  # whether it is of complete files alone; whether it waits for nothing
+        )
+        self._scanned = 0.0  # when the last scan was over
         self._observer: BaseObserver | None = None
         self._watched: _WatchedFolder | None = None
         self._has_reported = False
@@ -79,13 +84,14 @@ class ZoneWatcher:
         Returns:
             Whether the wait ended early: by an event since the last wait, or by `stop`.
         """
-        deadline = self._clock.monotonic() + seconds
+        deadline, self._scanned = self._clock.monotonic() + seconds, time.monotonic()
         if self._watch():
             self.wake()  # changes made before the watch started raised no event
         while not self._stop.is_set():
             left = deadline - self._clock.monotonic()
             if self.is_due():
                 self._changed.clear()
+                self._is_pressing = False
                 return True
             if self._changed.is_set() and seconds > 0:
                 self._stop.wait(max(self._settling_seconds, 0.0))
@@ -98,13 +104,15 @@ class ZoneWatcher:
     def wake(self, *, is_renamed: bool = False, at_once: bool = False) -> None:
         """End the present wait, or the next, as an event does, or `at_once`; from any thread.
 
-        A file that got its name by a rename is complete (LZ-3.10): alone it ends the wait at once. Of a series only the
-        first one does, so that the others share their commits.
+        A file that got its name by a rename is complete (LZ-3.10): it waits for a pause after the last scan alone, but
+        where another file has been written within a second.
         """
-        now, (began, latest, _) = time.monotonic(), self._burst
+        now, (began, latest) = time.monotonic(), self._burst
         is_first = not self._changed.is_set()
-        is_whole = at_once or (is_renamed and is_first and now - latest >= MAX_BURST_SECONDS)
-        self._burst = now if is_first else began, now, is_whole
+        goes_on = not is_first or now - latest < MAX_BURST_SECONDS
+        self._is_whole = is_renamed and (self._is_whole or not goes_on)
+        self._is_pressing = self._is_pressing or at_once
+        self._burst = now if is_first else began, now
         self._changed.set()
 
     def is_due(self) -> bool:
@@ -114,8 +122,11 @@ class ZoneWatcher:
     @property
     def _settling_seconds(self) -> float:
         """Seconds until the burst is over if no other event comes."""
-        began, latest, is_whole = self._burst
-        return 0.0 if is_whole else min(latest + QUIET_SECONDS, began + MAX_BURST_SECONDS) - time.monotonic()
+        if self._is_pressing:
+            return 0.0
+        began, latest = self._burst
+        is_over = min(latest + QUIET_SECONDS, began + MAX_BURST_SECONDS)
+        return (self._scanned + PAUSE_SECONDS if self._is_whole else is_over) - time.monotonic()
 
     def _watch(self) -> bool:
         """Watch the zone, or until it exists the nearest folder above it; returns whether that changed."""

@@ -119,7 +119,8 @@ def test_a_burst_ends_one_wait_only(waker, zone):
 
 
 def test_a_file_renamed_into_place_ends_the_wait_at_once_and_those_after_it_together(waker, zone, monkeypatch):
-    monkeypatch.setattr(waking, "QUIET_SECONDS", LONG)
+    monkeypatch.setattr(waking, "PAUSE_SECONDS", SHORT)
+    waker._scanned = time.monotonic() - SHORT
     for number in range(3):
         (zone / "Items" / f"_{number}").write_bytes(b"x")
 
@@ -128,12 +129,26 @@ def test_a_file_renamed_into_place_ends_the_wait_at_once_and_those_after_it_toge
 
     threading.Timer(0.01, publish, [0]).start()
     assert takes(lambda: waker.wait(2 * LONG)) < LONG / 2
+    monkeypatch.setattr(waking, "PAUSE_SECONDS", LONG)
     publish(1)
     publish(2)
     time.sleep(SHORT)
     assert not waker.is_due()
-    monkeypatch.setattr(waking, "QUIET_SECONDS", SHORT)
-    assert waker.wait(LONG)
+    monkeypatch.setattr(waking, "PAUSE_SECONDS", SHORT)
+    assert takes(lambda: waker.wait(LONG)) < LONG / 2
+    assert not waker.wait(SHORT), "one wait has both"
+
+
+def test_renamed_files_end_waits_while_others_keep_coming(waker, zone, monkeypatch):
+    """Each second a file for each of many tables: no quiet ever comes."""
+    monkeypatch.setattr(waking, "QUIET_SECONDS", LONG)
+    waits = 0
+    for number in range(6):
+        passing = zone / "Items" / f"_{number}"
+        passing.write_bytes(b"x")
+        passing.rename(zone / "Items" / f"{number + 1:020d}.parquet")
+        waits += waker.wait(SHORT)
+    assert waits >= 4
 
 
 def test_a_file_that_is_renamed_while_another_is_written_waits_for_it(waker, zone, monkeypatch):
