@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.remote import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
-FULL_PAGE_COST = 3  # what a page full of archived files takes, in lists of a single folder
+ARCHIVED_COST = 3 / PAGE  # of an archived file that is listed, in lists of a single folder
 SCANS_BY_FOLDER = 100  # before a flat list is tried again
 MAX_CACHED_BYTES = 1024**3
 OWNER_ONLY = 0o700  # it holds rows
@@ -32,9 +32,8 @@ OWNER_ONLY = 0o700  # it holds rows
 class StoreStorage(Storage):
     """A `Storage` in a store: it can list a tree at once, and open a file as it was listed.
 
-    Scans remember whether flat lists are cheaper than lists of single folders. A flat list reads one page of a long
-    archive at most, and goes on behind it. Where few tables have long archives, or the store cannot begin a list in its
-    middle, single folders take less.
+    Scans remember whether a flat list costs more than a list of each folder, as it does where few tables have many
+    archived files. A flat list reads one page of a long archive at most, and goes on behind it, if the store can.
 
     Args:
         url: of ROOT.
@@ -90,25 +89,24 @@ class StoreStorage(Storage):
         self._by_folder = max(self._by_folder - 1, 0)
         listing = Listing(self, folder)
         if not self._by_folder:
-            pages = self.fill(listing, folder)
-            is_long = len(listing.folders) < FULL_PAGE_COST * (pages - 1)
-            self._by_folder = SCANS_BY_FOLDER if is_long else 0
+            self.fill(listing, folder)
+            is_costly = ARCHIVED_COST * listing.archived > len(listing.folders)
+            self._by_folder = SCANS_BY_FOLDER if is_costly else 0
         return listing
 
-    def fill(self, listing: Listing, top: str) -> int:
-        """List all but long archives, flat; returns the number of pages."""
-        after, pages = "", 0
+    def fill(self, listing: Listing, top: str) -> None:
+        """List all but long archives, flat."""
+        after = ""
         while True:
             archive = ""
             for page in self.pages(top, after):
-                pages += 1
                 self._can_begin_after = self._can_begin_after and not (after and page[0][0] <= after)
                 listing.add(page)
                 archive = archive_of(page[-1][0]) if len(page) >= PAGE and self._can_begin_after else ""
                 if archive:
                     break
             if not archive:
-                return pages
+                return
             after = f"{archive}0"  # the first that sorts behind `archive/`
 
 
@@ -119,6 +117,7 @@ class Listing(ReadOnly):
 
     Attributes:
         folders: what each listed folder contains by name; None for one that is absent.
+        archived: how many entries of archives were listed.
     """
 
     is_store = True
@@ -126,6 +125,7 @@ class Listing(ReadOnly):
     def __init__(self, store: StoreStorage, top: str) -> None:
         self._store, self._top = store, top
         self.folders: dict[str, dict[str, Entry] | None] = {}
+        self.archived = 0
         self._is_flat = False  # whether all below the top was listed, but archives
 
     def add(self, page: Iterable[tuple[str, Entry]]) -> None:
@@ -135,7 +135,9 @@ class Listing(ReadOnly):
             archive = self._archive_of(path)
             if not archive or path == archive:
                 self._add(path, entry)
-            elif archive.rpartition("/")[2] not in self._entries(archive.rpartition("/")[0]):
+                continue
+            self.archived += 1
+            if archive.rpartition("/")[2] not in self._entries(archive.rpartition("/")[0]):
                 self._add(archive, folder_entry(archive))
 
     def list(self, folder: str) -> Sequence[Entry] | None:

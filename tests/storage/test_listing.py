@@ -74,6 +74,20 @@ def test_one_table_with_a_long_archive_is_listed_by_itself(begins_after):
     assert calls == ["list Files", "list ", f"list {ZONE}", f"list {ZONE}/T00000"]
 
 
+def test_archive_within_a_page_is_listed_once():
+    poller = Poller(store := zone(1, archived=800, page_size=5000), Config())
+    first, calls = polled(store, poller)
+    assert calls == [f"page {ZONE}", "list Files", "list "]
+    second, calls = polled(store, poller)
+    assert second == first
+    assert calls == ["list Files", "list ", f"list {ZONE}", f"list {ZONE}/T00000"]
+
+
+def test_archives_that_cost_less_than_a_list_a_table_are_listed():
+    poller = Poller(store := zone(10, archived=300, archives=10, page_size=5000), Config())
+    assert [polled(store, poller)[1] for _ in range(2)] == [[f"page {ZONE}", "list Files", "list "]] * 2
+
+
 @pytest.mark.slow
 def test_among_many_tables_a_long_archive_costs_one_page():
     with_archives, without = zone(1000, archived=5000, archives=3), zone(1000)
