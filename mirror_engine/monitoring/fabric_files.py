@@ -26,10 +26,12 @@ from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unconfigured
 from mirror_engine.storage.base import at_once
 from mirror_engine.storage.zone_view import RestoredView
-from mirror_engine.tables.base import BatchRecord, TableSnapshot
+from mirror_engine.tables.base import DeltaReader, RecordHead, TableSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.planner import Plan
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.states import TableState
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import DeltaWriter, HistoryEntry
+    from mirror_engine.tables.base import Chosen, DeltaWriter, HistoryEntry
 
 REPLICATOR_FILE = f"{MONITORING}/replicator.json"
 TABLES_FILE = f"{MONITORING}/tables.json"
@@ -277,20 +279,15 @@ def heartbeat(context: EngineContext) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class FabricTables:
-    """The Delta tables of a mirrored database that Fabric mirrors, each with a record of the progress Fabric has made.
+class FabricTables(DeltaReader):
+    """The Delta tables of a mirrored database that Fabric mirrors, with records of the progress that Fabric made."""
 
-    A `DeltaWriter` for reading: what it does not define itself is its writer's.
-    """
-
-    writer: DeltaWriter  # of the tables, none of which carries a record of this engine
+    reader: DeltaReader  # of the tables, none of which carries a record of this engine
     # What Fabric says about the mirrored database: `status`, and an error's message or None
     replicator: Mapping[str, str | None]
     entries: Mapping[TableName, Mapping[str, Any]]  # what `tables.json` says about each table (LZ-9.1)
     snapshots: Mapping[str, TableSnapshot]  # by Delta folder, those that are in the landing zone with a record
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - every other method of `DeltaWriter`
-        return getattr(self.writer, name)
+    applied: Mapping[str, Applied]  # the same way, what Fabric has applied, as far as its cleanup tells
 
     def words(self, table: TableName) -> dict[str, Any]:
         """Fabric's words for a table, by field of `TableStatus`."""
@@ -298,20 +295,33 @@ class FabricTables:
         status = None if entry is None else str(entry.get("status") or "")
         return {"fabric_status": status, "fabric_error": str((entry or {}).get("errorMessage") or "") or None}
 
-    def snapshot(self, table: str) -> TableSnapshot | None:
-        return self.snapshots.get(table) or self.writer.snapshot(table)
+    def tables(self) -> Sequence[str]:
+        return self.reader.tables()
 
-    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:  # noqa: ARG002 - see below
+    def snapshot(self, table: str) -> TableSnapshot | None:
+        return self.snapshots.get(table) or self.reader.snapshot(table)
+
+    def log_stamp(self, table: str, since: int) -> str:
+        return self.reader.log_stamp(table, since)
+
+    def needed_stamp(self, table: str) -> str:
+        return self.reader.needed_stamp(table)
+
+    def rows(
+        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+    ) -> pa.Table | None:
+        return self.reader.rows(table, version=version, limit=limit, where=where)
+
+    def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:  # noqa: ARG002 - see below
         """The newest commit alone: Fabric's commits name no change files."""
-        return self.writer.history(table, limit=1)
+        return self.reader.history(table, limit=1, until=until)
 
     def latest_external_change(self, table: str, since: int) -> int:  # noqa: ARG002 - as writers are called
         """None: all are Fabric's."""
         return -1
 
     def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:  # noqa: ARG002 - the same
-        """What Fabric has applied, as far as its cleanup tells."""
-        return snapshot.record.applied if snapshot.record else Applied()
+        return self.applied.get(table, Applied())
 
     def make_durable(self, table: str, since: int) -> None:
         """Do nothing: they are Fabric's."""
@@ -332,6 +342,7 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
         TableName(str(entry.get("sourceSchemaName") or ""), str(entry.get("sourceTableName") or "")): entry
         for entry in read_tables(context.storage)
     }
+    applied_by_fabric: dict[str, Applied] = {}
     restored = Poller(RestoredView(context.storage), context.config).scan() if snapshots or unread else zone
     listed = {listing.name: listing for listing in zone.tables}
     for with_archives in restored.tables:
@@ -349,11 +360,12 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
         if folder in unread:
             context.ledger.record(name, progress, applied)
         else:
-            record = BatchRecord("", "", progress, applied, name.folder)
+            record = RecordHead("", "", progress, name.folder)
             snapshots[folder] = replace(snapshot, record=record, record_version=snapshot.version)
+            applied_by_fabric[folder] = applied
     status, error = (str(found.get(name) or "") for name in ("status", "errorMessage"))
     replicator = {"status": status, "error": error or None}
-    tables = FabricTables(context.writer, replicator, entries, snapshots)
+    tables = FabricTables(context.writer, replicator, entries, snapshots, applied_by_fabric)
     return replace(context, writer=cast("DeltaWriter", tables))
 
 

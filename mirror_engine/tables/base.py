@@ -134,15 +134,30 @@ class ChangeBatch:
 
 
 @dataclass(frozen=True)
-class BatchRecord:
-    """What a commit says about itself: it goes, as JSON, into the commit (see `record`)."""
+class RecordHead:
+    """What a commit says about its table as a whole: its record without the files."""
 
     mirror: str  # this ROOT's mirror, a random id
     root_identity: str  # of ROOT's own folders at that time; distinguishes a copied ROOT from a recreated folder
-    # after this batch, without rejection and diagnostics; `progress.batch` is the transaction version
+    # after the batch, without rejection and diagnostics; `progress.batch` is the transaction version
+    progress: Progress
+    folder: str  # the table folder, from the landing zone's top
+
+    @property
+    def application(self) -> str:
+        """The Delta transaction identifier's application id: this mirror and the table's generation."""
+        return f"mirror_engine:{self.mirror}:{self.progress.generation}"
+
+
+@dataclass(frozen=True)
+class BatchRecord:
+    """What a commit says about itself: it goes, as JSON, into the commit (see `record`)."""
+
+    mirror: str  # this and the two others: see `RecordHead`
+    root_identity: str
     progress: Progress
     applied: Applied  # this batch's files, by path from the table folder, and their partitions' marks after it
-    folder: str = ""  # the table folder, from the landing zone's top
+    folder: str = ""
     plan: str = ""  # how the batch was merged, in words for people; `""` where there was no choice
     # of a record that is said again in a later commit, what the commits since the newest segment have applied
     earlier: Applied | None = field(default=None, compare=False)
@@ -153,9 +168,14 @@ class BatchRecord:
         return tuple(self.applied.files)
 
     @property
+    def head(self) -> RecordHead:
+        """The record without the files."""
+        return RecordHead(self.mirror, self.root_identity, self.progress, self.folder)
+
+    @property
     def application(self) -> str:
-        """The Delta transaction identifier's application id: this mirror and the table's generation."""
-        return f"mirror_engine:{self.mirror}:{self.progress.generation}"
+        """See `RecordHead`."""
+        return self.head.application
 
 
 @dataclass(frozen=True)
@@ -165,8 +185,8 @@ class TableSnapshot:
     version: int  # the newest when it was opened
     schema: TableSchema  # columns in order, with nullability; partition columns
     # of the newest commit that carries one (external commits carry none); None where none does
-    record: BatchRecord | None
-    record_version: int  # that commit's version; -1 where none does
+    record: RecordHead | None
+    record_version: int  # the version that holds its files; -1 where none does
     takes_files: bool = True  # whether data files can be added to it without Spark
     feeds_changes: bool = False  # whether it has a change data feed, or had one
     # returns how many rows it holds; None where that is not known

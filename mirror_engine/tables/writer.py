@@ -266,7 +266,7 @@ def record_again(log: DeltaLog) -> str:
         return ""
     earlier = None
     with suppress(TableDamaged):  # the ledger may still know
-        earlier = applied_by_commits(record, version, record.progress.covered, partial(read_records, log.folder))
+        earlier = applied_by_commits(record, log.version, record.progress.covered, partial(read_records, log.folder))
     return carried(metadata, version, earlier)
 
 

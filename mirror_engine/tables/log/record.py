@@ -1,4 +1,7 @@
-"""The record that a commit carries in `userMetadata`: a `BatchRecord` as JSON; and commits, read from their JSON."""
+"""The record that a commit carries in `userMetadata`: a `BatchRecord` as JSON; and commits, read from their JSON.
+
+Files come last in a record: most readers need its head alone, and a commit may have thousands of files.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine._version import __version__
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, Progress, typed
-from mirror_engine.tables.base import BatchRecord, HistoryEntry
+from mirror_engine.tables.base import BatchRecord, HistoryEntry, RecordHead
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath
 from mirror_engine.tables.log.vectors import vector_file
 
@@ -26,6 +29,7 @@ ENGINE = "mirror_engine/"
 ENGINE_INFO = f"{ENGINE}{__version__}"
 FORMAT = 4
 _FORMAT_KEY = "mirror_engine"
+_DECODER = json.JSONDecoder()
 _CARRIED_KEY, _EARLIER_KEY = "version", "earlier"
 _NO_RECORD = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
 
@@ -47,7 +51,7 @@ def to_metadata(record: BatchRecord) -> str:
 def is_ours(information: Mapping[str, object]) -> bool:
     """Whether this engine made a commit: it carries a record or the engine's name."""
     engine = str(information.get("engineInfo") or "")
-    return engine.startswith(ENGINE) or from_metadata(information.get("userMetadata")) is not None
+    return engine.startswith(ENGINE) or head_of(information.get("userMetadata")) is not None
 
 
 def carried(metadata: str, version: int, earlier: Applied | None) -> str:
@@ -63,13 +67,13 @@ def _json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
-def from_metadata(metadata: object) -> BatchRecord | None:
-    """The record in a commit's `userMetadata`; None if there is none, or another program's text.
+def head_of(metadata: object) -> RecordHead | None:
+    """The head of the record in a commit's `userMetadata`; None if there is none, or another program's text.
 
     Raises:
         TableDamaged: the record has another format.
     """
-    value = _parsed(metadata)
+    value = _head(metadata)
     try:
         if isinstance(found := value[_FORMAT_KEY], int) and found != FORMAT:
             raise TableDamaged(
@@ -78,30 +82,48 @@ def from_metadata(metadata: object) -> BatchRecord | None:
                 "use the version of mirror-engine that wrote it, or delete the table's folder under Tables: "
                 "the table is rebuilt from the files in the landing zone",
             )
-        texts = [value[name] for name in ("mirror", "root_identity", "folder")]
-        if not all(isinstance(text, str) for text in texts):
-            return None
-        plan, earlier = str(value.get("plan", "")), value.get(_EARLIER_KEY)
-        more = None if earlier is None else typed(Applied, earlier)
-        progress, applied = Progress.from_json(value["progress"]), typed(Applied, value)
-        return BatchRecord(texts[0], texts[1], progress, applied, texts[2], plan, more)
+        mirror, root_identity, folder = (typed(str, value[name]) for name in ("mirror", "root_identity", "folder"))
+        return RecordHead(mirror, root_identity, Progress.from_json(value["progress"]), folder)
     except _NO_RECORD:
         return None
 
 
+def from_metadata(metadata: object) -> BatchRecord | None:
+    """The record in a commit's `userMetadata`; None if there is none, or another program's text.
+
+    Raises:
+        TableDamaged: the record has another format, or does not say which files were applied.
+    """
+    head = head_of(metadata)
+    if head is None:
+        return None
+    try:
+        value = json.loads(str(metadata))
+        plan, earlier = str(value.get("plan", "")), value.get(_EARLIER_KEY)
+        more = None if earlier is None else typed(Applied, earlier)
+        applied = typed(Applied, value)
+    except _NO_RECORD:
+        raise TableDamaged("userMetadata", "the record of a commit does not say which files it applied") from None
+    return BatchRecord(head.mirror, head.root_identity, head.progress, applied, head.folder, plan, more)
+
+
 def carried_from(metadata: object) -> int | None:
     """The version whose record a commit says again; None for a commit that holds its own."""
-    value = _parsed(metadata)
-    version = value.get(_CARRIED_KEY) if isinstance(value, dict) else None
+    version = _head(metadata).get(_CARRIED_KEY)
     return version if isinstance(version, int) else None
 
 
-def _parsed(metadata: object) -> Any:  # noqa: ANN401 - what JSON holds
-    """What a record's text says; None for another program's, which need not be JSON."""
-    if isinstance(metadata, str) and _FORMAT_KEY in metadata:
-        with suppress(ValueError, RecursionError):
-            return json.loads(metadata)
-    return None
+def _head(metadata: object) -> Mapping[str, Any]:
+    """What the text of a record says before its files; of another program's text, which need not be JSON, anything."""
+    found: dict[str, Any] = {}
+    if isinstance(metadata, str) and metadata.startswith("{") and _FORMAT_KEY in metadata:
+        at = 1
+        with suppress(ValueError, TypeError, RecursionError):
+            while "progress" not in found:
+                name, at = _DECODER.raw_decode(metadata, at)
+                found[name], at = _DECODER.raw_decode(metadata, at + 1)  # each is followed by one `:` or `,`
+                at += 1
+    return found
 
 
 def now_ms() -> int:

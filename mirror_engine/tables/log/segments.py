@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, typed
 from mirror_engine.tables.log.durability import sync_folder
-from mirror_engine.tables.log.record import FORMAT, from_metadata, read_commit
+from mirror_engine.tables.log.record import FORMAT, carried_from, from_metadata, read_commit
 from mirror_engine.tables.log.table_path import LOG_FOLDER, create_file, for_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mirror_engine.landing_zone.progress import Segment
-    from mirror_engine.tables.base import BatchRecord, TableSnapshot
+    from mirror_engine.tables.base import BatchRecord, RecordHead, TableSnapshot
     from mirror_engine.tables.log.table_path import TablePath
 
 _FOLDER = "_mirror_engine"  # in the log's
@@ -63,22 +63,22 @@ def applied_since(
     covered = snapshot.record.progress.covered
     parts = [segment_of(segment) for segment in older if segment.until > version]
     parts += newest if covered > version else []
-    newer = applied_by_commits(snapshot.record, snapshot.record_version, max(version, covered), records_of)
+    newer = applied_by_commits(snapshot.record, snapshot.version, max(version, covered), records_of)
     files = {path: file for part in parts for path, file in part.files.items() if file.version > version or version < 0}
     marks = {place: mark for part in (*parts, newer) for place, mark in part.marks.items()}
     return Applied({**files, **newer.files}, marks, (*older, *named))
 
 
 def applied_by_commits(
-    record: BatchRecord, newest: int, after: int, records_of: Callable[[range], Iterable[BatchRecord | None]]
+    record: RecordHead, newest: int, after: int, records_of: Callable[[range], Iterable[BatchRecord | None]]
 ) -> Applied:
-    """What the commits of a record's generation after a version have applied, oldest first; `newest` is the record's.
+    """What the commits of a record's generation after a version have applied, oldest first, up to the `newest`.
 
     Raises:
         TableDamaged: one of them is missing.
     """
-    parts = [record.earlier] if record.earlier else []
-    versions = range(newest, after, -1) if not parts else range(0)
+    parts: list[Applied] = []
+    versions = range(newest, after, -1)
     for version, made in zip(versions, records_of(versions), strict=True):
         if made and made.progress.generation == record.progress.generation:  # whatever the mirror is called
             parts.append(made.earlier or made.applied.with_each(version=version))  # a commit does not know its own
@@ -90,7 +90,7 @@ def applied_by_commits(
 
 
 def read_records(folder: TablePath, versions: range) -> Iterator[BatchRecord | None]:
-    """Read the records of commits; in a store several at once.
+    """Read the records of commits, but for those that were said before; in a store several at once.
 
     Raises:
         TableDamaged: a commit is missing.
@@ -100,10 +100,13 @@ def read_records(folder: TablePath, versions: range) -> Iterator[BatchRecord | N
 
 def _record_of(folder: TablePath, version: int) -> BatchRecord | None:
     try:
-        return from_metadata(read_commit(folder, version).metadata)
+        metadata = read_commit(folder, version).metadata
     except FileNotFoundError:
         fault = f"commit {version} of its Delta log, which says what was applied, is missing"
         raise TableDamaged(folder, fault) from None
+    record = from_metadata(metadata)
+    is_repeated = record is not None and record.earlier is None and carried_from(metadata) is not None
+    return None if is_repeated else record
 
 
 def read_segment(folder: TablePath, segment: Segment) -> Applied:

@@ -41,7 +41,7 @@ from mirror_engine.tables.log.record import (
     carried_from,
     commit_file,
     commits_from,
-    from_metadata,
+    head_of,
     history_entry,
     is_ours,
     last_checkpoint,
@@ -58,7 +58,7 @@ from mirror_engine.tables.log.vectors_in_use import VectorsInUse
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from mirror_engine.tables.base import BatchRecord, Chosen, HistoryEntry
+    from mirror_engine.tables.base import Chosen, HistoryEntry, RecordHead
     from mirror_engine.tables.changes.net_changes import Integers
     from mirror_engine.tables.log.statistics import Bounds
     from mirror_engine.tables.log.table_path import TablePath
@@ -240,12 +240,12 @@ class DeltaLog:
         """See `DeltaWriter`; nothing newer than this version is asked for."""
         return latest_external_change(self.folder, since, self.version)
 
-    def newest_record(self) -> tuple[BatchRecord | None, int, str]:
-        """The newest record back to where the log was cleaned up, the version that holds its files, and its text."""
+    def newest_record(self) -> tuple[RecordHead | None, int, str]:
+        """Head of the newest record back to where the log was cleaned up, version that holds its files, its text."""
         with reading_log(self.folder), contextlib.suppress(FileNotFoundError):
             for version in range(self.version, -1, -1):
                 metadata = read_commit(self.folder, version).metadata
-                if (record := from_metadata(metadata)) is not None:
+                if (record := head_of(metadata)) is not None:
                     holding = carried_from(metadata)
                     return record, version if holding is None else holding, str(metadata)
         return None, -1, ""

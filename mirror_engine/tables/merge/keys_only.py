@@ -331,7 +331,7 @@ class KeyWriter(InProcessWriter):
         if known is None:
             return None
         return TableSnapshot(
-            known.version, known.schema, known.record, known.version, count_rows=lambda: known.keys.row_count
+            known.version, known.schema, known.record.head, known.version, count_rows=lambda: known.keys.row_count
         )
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
@@ -343,6 +343,10 @@ class KeyWriter(InProcessWriter):
         counted.update(zip((file.path for file in batch.files), effects, strict=True))
         known.schema, known.record, known.version = batch.schema, record, known.version + 1
         return Outcome(known.version, tuple(effects), "merge")
+
+    def records(self, table: str, versions: range) -> Iterable[BatchRecord | None]:
+        known = self._tables[table]
+        return (known.record if version == known.version else None for version in versions)
 
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         super().drop(table, check)

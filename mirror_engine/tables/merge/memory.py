@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from abc import abstractmethod
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from mirror_engine.tables.base import DeltaWriter, MatchCounts, Outcome, TableSn
 from mirror_engine.tables.log.record import (
     creation_record,
     from_metadata,
+    head_of,
     history_entry,
     now_ms,
     refuse_repeated,
@@ -86,10 +88,9 @@ class InProcessWriter(DeltaWriter):
             snapshot, version, lambda segment: self._segments[table, segment.name], partial(self.records, table)
         )
 
+    @abstractmethod
     def records(self, table: str, versions: range) -> Iterable[BatchRecord | None]:
-        """The records of commits."""
-        found = self.snapshot(table)
-        return (found.record if found and version == found.version else None for version in versions)
+        """The records of commits, as far as they are kept."""
 
     def make_durable(self, *_: object, **__: object) -> None:
         """Nothing is kept."""
@@ -111,7 +112,7 @@ class MemoryDeltaWriter(InProcessWriter):
         if commits is None:
             return None
         newest, last = len(commits) - 1, commits[-1]
-        record = from_metadata(last.metadata)
+        record = head_of(last.metadata)
         return TableSnapshot(newest, last.schema, record, newest, count_rows=lambda: len(last.rows))
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:

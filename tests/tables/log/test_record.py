@@ -1,10 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
+from mirror_engine.errors import TableDamaged
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Mark, Progress, Rejection, Segment
 from mirror_engine.landing_zone.schema import Column
 from mirror_engine.tables.base import BatchRecord
-from mirror_engine.tables.log.record import carried, carried_from, from_metadata, is_ours, to_metadata
+from mirror_engine.tables.log.record import carried, carried_from, from_metadata, head_of, is_ours, to_metadata
 
 FULL = Progress(
     "gen",
@@ -71,7 +74,20 @@ def test_a_record_said_again_tells_the_version_that_holds_its_files():
 )
 def test_what_others_write_into_a_commit_is_no_record(foreign):
     assert from_metadata(foreign) is None
+    assert head_of(foreign) is None
     assert carried_from(foreign) is None
+
+
+@pytest.mark.parametrize("metadata", [to_metadata(RECORD), carried(to_metadata(RECORD), 12, APPLIED)])
+def test_head_is_read_without_what_follows_it(metadata):
+    before, _, _ = metadata.partition('"files":')
+    assert head_of(f'{before}"files":{{"a.parquet":') == head_of(metadata) == RECORD.head
+
+
+@pytest.mark.parametrize("damaged", ['"files":[]', '"files":{"a":{}}', '"of another engine":{}'])
+def test_record_without_its_files_is_refused(damaged):
+    with pytest.raises(TableDamaged, match="does not say which files"):
+        from_metadata(to_metadata(replace(RECORD, applied=Applied())).replace('"files":{}', damaged))
 
 
 def test_commits_of_the_engine_are_recognised_by_record_or_name():
