@@ -14,6 +14,8 @@ from mirror_engine.errors import TableDamaged
 from mirror_engine.landing_zone.progress import Applied, Segment
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.landing_zone.listing import TableListing
     from mirror_engine.landing_zone.names import TableName
@@ -34,36 +36,48 @@ def up_to_date(
     """
     if not known.has_table:
         return ()
-    kept = list(known.segments or ())
-    until = known.covered
-    if known.segments is not None and known.delta_version - until < COMMITS_PER_SEGMENT:
+    if known.segments is not None and known.delta_version - known.covered < COMMITS_PER_SEGMENT:
         return known.segments
-    ledger, now, listed = context.ledger, context.clock(), {file.path for file in listing.files} if listing else set()
-    expired = max((segment.until for segment in kept if now - segment.written_at >= KEPT_SECONDS), default=-1)
-    kept = [segment for segment in kept if segment.until > expired]
-    applied = _after(context, table, until)
-    while kept and kept[-1].count <= min(len(applied.files) + len(applied.marks), MAX_MERGED):
-        kept.pop()
-        applied = _after(context, table, kept[-1].until if kept else expired)
-    files, marks = applied.files, applied.marks
+    listed = {file.path for file in listing.files} if listing else set()
+    try:
+        return _extended(context, table, known, listed)
+    except TableDamaged:  # an earlier segment is missing, and the ledger knows what it said
+        return _extended(context, table, replace(known, segments=None), listed)
+
+
+def _extended(
+    context: EngineContext, table: TableName, known: Progress, listed: Collection[str]
+) -> tuple[Segment, ...]:
+    """Write a segment up to the last commit, and return it behind those that stay.
+
+    Of files that were applied long ago, it names those that are still `listed`.
+    """
+    ledger, now, before = context.ledger, context.clock(), known.segments or ()
+    expired = max((segment.until for segment in before if now - segment.written_at >= KEPT_SECONDS), default=-1)
+    stay, applied = _merged(context, table, [segment for segment in before if segment.until > expired], expired)
     if known.segments is None:
         least = (now - KEPT_SECONDS) * 1e9
-        files = {path: file for path, file in files.items() if path in listed or file.modified_ns >= least}
-    if expired >= 0:  # of the oldest ones, what is still in the landing zone, and the marks
+        recent = {path: file for path, file in applied.files.items() if path in listed or file.modified_ns >= least}
+        applied = Applied(recent, applied.marks)
+    if expired >= 0:
         left = {path: file for path, file in ledger.applied(table, listed).items() if file.version <= expired}
-        files, marks = {**left, **files}, ledger.marks(table)
+        applied = Applied({**left, **applied.files}, ledger.marks(table))
     name = f"applied-{known.delta_version}-{uuid.uuid4().hex[:8]}.json"
-    segment = Segment(known.delta_version, len(files) + len(marks), now, name)
-    try:
-        context.writer.write_segment(context.delta_folder(table), segment, Applied(files, marks, tuple(kept)))
-    except TableDamaged:  # one before it is missing, and the ledger knows what it said
-        if not kept:
-            raise
-        return up_to_date(context, table, replace(known, segments=None), listing)
-    return (*kept, segment)
+    segment = Segment(known.delta_version, len(applied.files) + len(applied.marks), now, name)
+    context.writer.write_segment(context.delta_folder(table), segment, replace(applied, segments=tuple(stay)))
+    return (*stay, segment)
 
 
-def _after(context: EngineContext, table: TableName, version: int) -> Applied:
-    """What the commits after a version have applied; -1 for all, those before the first commit included."""
-    since = version if version >= 0 else None
-    return Applied(context.ledger.applied(table, after=since), context.ledger.marks(table, after=since))
+def _merged(
+    context: EngineContext, table: TableName, before: Sequence[Segment], expired: int
+) -> tuple[Sequence[Segment], Applied]:
+    """Return the segments that stay, and what was applied after them: the next one replaces those that are not larger.
+
+    `expired` is the version after which the first of them begins; -1 for all.
+    """
+    after = before[-1].until if before else expired
+    since = after if after >= 0 else None  # None: files from before the first commit, too
+    applied = Applied(context.ledger.applied(table, after=since), context.ledger.marks(table, after=since))
+    if before and before[-1].count <= min(len(applied.files) + len(applied.marks), MAX_MERGED):
+        return _merged(context, table, before[:-1], expired)
+    return before, applied

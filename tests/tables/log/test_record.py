@@ -1,4 +1,6 @@
+import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -7,7 +9,16 @@ from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Mark, Progress, Rejection, Segment
 from mirror_engine.landing_zone.schema import Column
 from mirror_engine.tables.base import BatchRecord
-from mirror_engine.tables.log.record import carried, carried_from, from_metadata, head_of, is_ours, to_metadata
+from mirror_engine.tables.log.record import (
+    carried,
+    carried_from,
+    commit_file,
+    from_metadata,
+    head_of,
+    is_ours,
+    to_metadata,
+)
+from mirror_engine.tables.log.segments import applied_by_commits, read_records
 
 FULL = Progress(
     "gen",
@@ -76,6 +87,14 @@ def test_what_others_write_into_a_commit_is_no_record(foreign):
     assert from_metadata(foreign) is None
     assert head_of(foreign) is None
     assert carried_from(foreign) is None
+
+
+def test_files_of_a_record_said_again_keep_their_version(tmp_path):
+    (tmp_path / "_delta_log").mkdir()
+    for version, text in enumerate([to_metadata(RECORD), carried(to_metadata(RECORD), 0, None)]):
+        commit_file(tmp_path, version).write_text(json.dumps({"commitInfo": {"userMetadata": text}}))
+    found = applied_by_commits(RECORD.head, 1, -1, partial(read_records, tmp_path))
+    assert {path: file.version for path, file in found.files.items()} == dict.fromkeys(APPLIED.files, 0)
 
 
 @pytest.mark.parametrize("metadata", [to_metadata(RECORD), carried(to_metadata(RECORD), 12, APPLIED)])
