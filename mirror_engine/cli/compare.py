@@ -210,7 +210,7 @@ def _finding_text(table: TableComparison, finding: Finding, digest: KeyDigest | 
         shown_keys = names if digest is None else (digest(*key.values.values()) for key in finding.keys)
         places = (("" if key.file is None else _named([key.file], digest), f"{key.row or ''}") for key in finding.keys)
         rows = [(key, *place) for key, place in zip(shown_keys, places, strict=True)]
-        yield out.indented(out.grid([what.capitalize(), "Last changed by", ">Row"], rows))
+        yield out.indented(out.Grid([what.capitalize(), "Last changed by", ">Row"], rows))
         if finding.count > len(rows):
             yield out.indented(out.line(f"… and {finding.count - len(rows):,} more, see --limit", "dim"))
     if finding.help:

@@ -21,8 +21,6 @@ from mirror_engine.monitoring.words import as_json, cell, fields_json, iso
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from rich.table import Table
-
     from mirror_engine.cli.options import Downloads
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
@@ -73,7 +71,7 @@ def status(mirror: Mirror, interval: float | None, *, check: bool, watch: bool) 
             if live:
                 live.update(Group(*status_text(latest, problems_first=True)), refresh=True)
             else:
-                out.report(latest.to_json(), status_text(latest))
+                out.report(latest.to_json() if out.wants_json() else {}, status_text(latest))
             if not watch or stopping.stop.wait(interval):
                 break
     if check and any(table.needs_attention for table in latest.tables):
@@ -127,7 +125,7 @@ def tables(mirror: Mirror) -> None:
         )
         for table in listed
     ]
-    text = out.grid(["Table", ">Version", ">Rows", "Last commit (UTC)", "Columns"], rows) if listed else NO_TABLES
+    text = out.Grid(["Table", ">Version", ">Rows", "Last commit (UTC)", "Columns"], rows) if listed else NO_TABLES
     out.report({"tables": listed}, [text])
 
 
@@ -192,7 +190,7 @@ def history(mirror: Mirror, table: str, limit: int) -> None:
     out.report({**reference, "commits": documents}, [history_grid(commits)])
 
 
-def history_grid(commits: Sequence[HistoryEntry]) -> Table:
+def history_grid(commits: Sequence[HistoryEntry]) -> out.Grid:
     """Commits as lines of text."""
     rows = []
     for entry in commits:
@@ -201,7 +199,7 @@ def history_grid(commits: Sequence[HistoryEntry]) -> Table:
             files = f"{entry.files[0]} … {entry.files[-1]} ({len(entry.files):,} files)"
         at = out.moment(iso(entry.timestamp_ms / 1000))
         rows.append((str(entry.version), at, entry.operation, entry.applied_by or "-", f"{entry.rows:,}", files))
-    return out.grid([">Version", "Time (UTC)", "Operation", "Applied by", ">Rows", "Change files"], rows)
+    return out.Grid([">Version", "Time (UTC)", "Operation", "Applied by", ">Rows", "Change files"], rows)
 
 
 def _tolerance(value: object) -> float:
@@ -278,7 +276,7 @@ def difference_text(
         for row in difference.different
         for name, pair in row.cells.items()
     ]
-    cells_text = [out.grid([*difference.key, "Column", *map(str.capitalize, sides)], changed)]
+    cells_text = [out.Grid([*difference.key, "Column", *map(str.capitalize, sides)], changed)]
     for heading, shown, total, body in (
         (f"Only in {sides[0]}", difference.missing, difference.missing_rows, out.rows_text(difference.missing)),
         (
@@ -384,7 +382,7 @@ def _partner(partner: PartnerEvents) -> str:
     return " ".join(f"{label} {text}" for label, text in (("published by", name), ("from", source)) if text)
 
 
-def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -> Table:
+def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -> out.Grid:
     last = ">Last sync" if status.fabric else ">Last commit"
     headings = ["Table", "Status", "Fabric", ">Applied", ">Pending", ">Lag", ">Rows", ">Version", last]
     rows = [
@@ -401,7 +399,7 @@ def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -
         )
         for table in tables
     ]
-    return out.grid(headings, rows)
+    return out.Grid(headings, rows)
 
 
 def _paragraph(table: TableStatus, *, engine_running: bool) -> out.Lines:

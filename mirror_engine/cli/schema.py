@@ -17,7 +17,7 @@ import click
 
 from mirror_engine.cli.main import ALL_COMMANDS
 from mirror_engine.cli.options import command, default_text
-from mirror_engine.cli.output import SCHEMA_VERSION, grid, report, wants_json
+from mirror_engine.cli.output import SCHEMA_VERSION, Grid, report, wants_json
 from mirror_engine.config import any_case, option_name, options
 from mirror_engine.errors import UsageError
 
@@ -51,7 +51,7 @@ def schema(name: str | None) -> None:
     """
     if name is None:
         listed = [{"name": each, "about": schema_of(each)["description"]} for each in NAMES]
-        report({"schemas": listed}, [grid(["Name", "Schema of"], [[*each.values()] for each in listed])])
+        report({"schemas": listed}, [Grid(["Name", "Schema of"], [[*each.values()] for each in listed])])
         return
     known = name.replace(" ", "-")
     if known not in NAMES:

@@ -158,7 +158,7 @@ def doctor(root: Path, config: Config) -> int:
         if check.help and not check.ok:
             rows.append(("", "", out.bullet("help:", check.help)))
     end = f"{count(failed, 'check')} failed." if failed else "All checks passed."
-    out.report({"ok": not failed, "checks": as_json(all_checks)}, [out.grid(["", "Check", "Found"], rows), end])
+    out.report({"ok": not failed, "checks": as_json(all_checks)}, [out.Grid(["", "Check", "Found"], rows), end])
     if not all(check.ok for check in machine):
         return exits.FAILURE
     return exits.NEEDS_ATTENTION if failed else exits.SUCCESS

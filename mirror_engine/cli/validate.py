@@ -169,7 +169,7 @@ def explain(codes: tuple[str, ...]) -> None:
             )
             for page in pages
         ]
-        text = [out.grid(["Code", "Severity", "Name", "About"], rows)]
+        text = [out.Grid(["Code", "Severity", "Name", "About"], rows)]
     out.report({"explanations": [page.to_json() for page in pages]}, text)
 
 

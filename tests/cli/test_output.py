@@ -12,10 +12,12 @@ from typing import get_args
 import click
 import pytest
 from json_schemas import faults
+from rich.console import Console
+from rich.text import Text
 
 from mirror_engine.cli import log
 from mirror_engine.cli.log import LEVELS, Log, level_of, lines
-from mirror_engine.cli.output import short_span
+from mirror_engine.cli.output import PIPE_WIDTH, Grid, bullet, report, short_span
 from mirror_engine.cli.schema import schema_of
 from mirror_engine.events import (
     BatchCommitted,
@@ -42,6 +44,29 @@ from mirror_engine.onelake.middleware import RejectedRequest
 
 ORDERS = TableName("Sales", "Orders")
 EMPTY = diagnose("ME023", "Sales.schema/Orders/2.parquet")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [["a", "1", Text("well", "green")], ["東京", "", "e\u0301"], ["", "1,234", "[bold]x[/]"]],
+        [["two\nlines", "1", ""]],
+        [["two", "1", Text("lines\nhere")]],
+        [["", "", bullet("help:", "read on")]],
+        [["x" * PIPE_WIDTH, "1", "y"]],
+    ],
+)
+def test_grid_in_a_pipe_is_what_rich_prints(rows, capsys):
+    grid, expected = Grid(["Table", ">Rows", "State"], rows), io.StringIO()
+    Console(file=expected, width=PIPE_WIDTH, soft_wrap=True).print(grid, crop=False)
+    with click.Context(click.Command("status")):
+        report({}, [grid])
+    assert capsys.readouterr().out == expected.getvalue()
+
+
+def test_grid_of_single_lines_takes_no_rich():
+    assert Grid(["Table", ">Rows"], [["a", "1"]]).plain() == "Table  Rows\na         1\n"
 
 
 @pytest.mark.parametrize(
