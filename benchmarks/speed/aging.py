@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 MAX_SECONDS = 600.0
 FIRST_NEW_KEY = 10**9
+IDLE_SECONDS = 0.2  # of idle cycles that are measured at least: one takes half a millisecond, or two seconds
 FOLLOW_UP_SECONDS = 5.0  # from the end of a cycle with work to that of the next, at most
 FILES_A_BATCH = 10_000
 COMMITS_A_SYNC, COMMITS_BETWEEN_MAINTENANCE = 100, 500
@@ -102,7 +103,7 @@ class Aging:
         Args:
             root: of the mirror, a folder or a URL.
             folder: where ROOT is on this machine.
-            times: idle cycles, and files.
+            times: files, and idle cycles at least.
             cleanup: as the option.
             lake: what `Lake.serve` gave; empty for a ROOT on disk.
 
@@ -117,7 +118,7 @@ class Aging:
         with _reaching(lake), counted_entries() as listed:
             watched = _Watched(root, cleanup, lambda: (sum(listed.values()), _requests(lake)))
             with watched:
-                for _ in range(times):
+                while len(watched.found["idle"]) < times or watched.idle_seconds < IDLE_SECONDS:
                     watched.idle()
                 for number in range(1, times + 1):
                     watched.land(int(newest.stem) + number, partition)
@@ -227,6 +228,11 @@ class _Watched:
         self._stop.set()
         self._thread.join()
         self._mirror.close()
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long idle cycles took so far, together."""
+        return sum(self.found["idle"])
 
     def idle(self) -> None:
         """Measure a cycle without work."""

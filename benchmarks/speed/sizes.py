@@ -37,6 +37,7 @@ class Sizes:
     age_commits: tuple[int, ...] = (10, 10_000)
     age_times: int = 3  # commits and idle cycles a round
     age_idle_files: int = 1_000  # of each idle table
+    age_idle_seconds: int = 30
     age_tables: int = 5_000
     tiny_warm_ups: int = 20
     merge_warm_ups: int = 5
@@ -75,6 +76,7 @@ SMALL = Sizes(
     age_commits=(2,),
     age_times=1,
     age_idle_files=10,
+    age_idle_seconds=2,
     age_tables=10,
     tiny_warm_ups=0,
     merge_warm_ups=0,

@@ -229,3 +229,18 @@ def content_of(*ids):
         shop = Shop(Path(folder))
         shop.orders().insert(*map(row, ids))
         return (shop.publisher.path / "Orders" / name(1)).read_bytes()
+
+
+def test_applied_file_written_in_place_is_reported(tmp_path):
+    """Its folder's time stays: a scan looks up each file (LZ-3.13, decision 65)."""
+    shop = Shop(tmp_path, cleanup="off")
+    shop.orders().insert(row(1), name=name(1))
+    folder = shop.publisher.path / "Orders"
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        before = folder.stat().st_mtime_ns
+        with (folder / name(1)).open("ab") as file:
+            file.write(b"more")
+        assert folder.stat().st_mtime_ns == before
+        running.cycle(NO_STOP)
+    assert "ME026" in shop.said()

@@ -195,7 +195,7 @@ def _idle(bench: Bench) -> dict[str, Turn]:
         root = prepared(bench.home / "prepared" / f"age-idle-{sizes.idle_tables}-{files}", make)
 
         def turn(_: Path) -> Told:
-            given = (str(root), str(sizes.idle_seconds), str(sizes.idle_poll_seconds))
+            given = (str(root), str(sizes.age_idle_seconds), str(sizes.idle_poll_seconds))
             done = subprocess.run(  # noqa: S603 - our own
                 [sys.executable, "-m", "speed.aging", *given],
                 env=environment(),
