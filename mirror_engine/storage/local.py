@@ -12,6 +12,7 @@ import struct
 import sys
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from mirror_engine.errors import StorageUnavailable
@@ -89,7 +90,7 @@ def stat_entry(name: str, folder: int) -> Entry:
         buffer = ctypes.create_string_buffer(_STATX.size)
         mask = _STATX_BASIC_STATS | _STATX_BTIME
         if _LIBC.statx(folder, os.fsencode(name), _STATX_FLAGS, mask, buffer) == 0:
-            mask, mode, inode, size, born, born_ns, modified, modified_ns = _STATX.unpack(buffer.raw)
+            mask, mode, inode, size, born, born_ns, modified, modified_ns = _STATX.unpack(buffer)
             born_ns = born * 1_000_000_000 + born_ns if mask & _STATX_BTIME else None
             return _entry(name, mode, size, modified * 1_000_000_000 + modified_ns, _identity(inode, born_ns))
         if (code := ctypes.get_errno()) not in _NO_STATX:
@@ -184,7 +185,7 @@ class LocalStorage:
         with os_errors("list", folder), self._folder(parts_of(folder)) as opened:
             if opened is None:
                 return None
-            return sorted(self._entries(names_in(opened), opened), key=lambda entry: entry.name)
+            return sorted(self._entries(names_in(opened), opened), key=attrgetter("path"))
 
     def stat(self, path: str) -> Entry | None:
         parts = parts_of(path)
@@ -270,10 +271,16 @@ class LocalStorage:
 
     def _entries(self, names: Sequence[str], folder: int) -> Iterator[Entry]:
         for name in names:
-            with ignore_absent():  # removed since it was listed
+            try:
                 entry = stat_entry(name, folder)
-                spelled = name if is_text(name) else os.fsencode(name).decode("utf-8", "backslashreplace")
-                yield entry if spelled == name else replace(entry, path=spelled, kind=Kind.OTHER)
+            except OSError as error:
+                if error.errno in ABSENT:  # removed since it was listed
+                    continue
+                raise
+            if not is_text(name):
+                spelled = os.fsencode(name).decode("utf-8", "backslashreplace")
+                entry = replace(entry, path=spelled, kind=Kind.OTHER)
+            yield entry
 
     @contextmanager
     def _folder(self, parts: Sequence[str] | None) -> Iterator[int | None]:
