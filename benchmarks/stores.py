@@ -77,7 +77,7 @@ class Store:
             "MIRROR_ENGINE_STATE": str(self.folder / "state"),
         }
         url = f"abfss://{WORKSPACE}@{ACCOUNT}.dfs.core.windows.net/{item}.{KIND}"
-        options = ["--merge-engine", "deltalake"] if command == "sync" else []
+        options = ["--merge-engine", "arrow"] if command == "sync" else []
         began = time.monotonic()
         done = subprocess.run(  # noqa: S603 - our own commands
             [sys.executable, "-m", "mirror_engine.cli.main", command, url, *options],
