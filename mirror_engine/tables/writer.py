@@ -259,14 +259,19 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             return history(folder, limit, until) if until is not None or is_table(folder) else ()
 
 
-def record_again(log: DeltaLog) -> str:
-    """The newest record, for a commit without files: log cleanup may delete the commit that carried it (LZ-4.18)."""
+def record_again(log: DeltaLog, *, with_earlier: bool = True) -> str:
+    """The newest record, for a commit without files: log cleanup may delete the commit that carried it (LZ-4.18).
+
+    With what the commits since the newest segment have applied, which may go, too.
+    """
     record, version, metadata = log.newest_record()
     if record is None:
         return ""
     earlier = None
     with suppress(TableDamaged):  # the ledger may still know
-        earlier = applied_by_commits(record, log.version, record.progress.covered, partial(read_records, log.folder))
+        if with_earlier:
+            read = partial(read_records, log.folder)
+            earlier = applied_by_commits(record, log.version, record.progress.covered, read)
     return carried(metadata, version, earlier)
 
 

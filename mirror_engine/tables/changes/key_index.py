@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import struct
 import threading
 import uuid
 from contextlib import suppress
@@ -37,6 +38,7 @@ _ROWS_PER_KEY = 64  # of a data file: with more keys a scan is quicker than as m
 _KEY, _ROW = np.dtype("<i8"), np.dtype("<u4")
 _ENTRY_BYTES = _KEY.itemsize + _ROW.itemsize
 _SUFFIX = ".keys"
+_MAGIC, _HEADER = b"keys 1\0\0", "<8sq"  # and how many keys there are
 
 
 class KeyIndex:
@@ -61,18 +63,16 @@ class KeyIndex:
             return None
         path = self._path(log, file, column)
         try:
-            if not path.exists():
-                entries = _sorted_keys(log, file, column)
+            entries = _opened(path, rows)
+            if entries is None:
+                made = _sorted_keys(log, file, column)
                 with self._lock:  # the folder is cleared, too
-                    self._make(path, *entries)
-            os.utime(path)  # what was used last goes last
-            count = path.stat().st_size // _ENTRY_BYTES
-            keys = np.memmap(path, dtype=_KEY, mode="r", shape=(count,))
-            numbers = np.memmap(path, dtype=_ROW, mode="r", offset=keys.nbytes, shape=(count,))
-        except OSError as error:
-            _log.warning("%s: no index of keys: %s", path.parent, error.strerror or error)
+                    self._make(path, *made)
+                entries = _opened(path, rows)
+        except (OSError, ValueError) as error:
+            _log.warning("%s: no index of keys: %s", path.parent, error)
             return None
-        return _search(keys, numbers, wanted)
+        return _search(*entries, wanted) if entries else None
 
     def forget(self, log: DeltaLog, file: DataFile, column: str) -> None:
         """Delete the index of a data file that leaves its table."""
@@ -81,7 +81,7 @@ class KeyIndex:
 
     def _path(self, log: DeltaLog, file: DataFile, column: str) -> Path:
         """Named for all that the index depends on: the table's id, the data file as its log has it, the column."""
-        known = (log.table.metadata().id, file.spelled, file.size, file.modified_ms, column)
+        known = (log.table.metadata().id, file.spelled, file.size, file.modified_ms, log.physical_names[column])
         return self._folder / f"{hashlib.blake2b(repr(known).encode(), digest_size=16).hexdigest()}{_SUFFIX}"
 
     def _make(self, path: Path, keys: Integers, rows: Integers) -> None:
@@ -90,8 +90,9 @@ class KeyIndex:
         passing = path.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
             with passing.open("wb") as opened:
-                keys.astype(_KEY).tofile(opened)
-                rows.astype(_ROW).tofile(opened)
+                opened.write(struct.pack(_HEADER, _MAGIC, len(keys)))
+                opened.write(keys.astype(_KEY).data)
+                opened.write(rows.astype(_ROW).data)
                 opened.flush()
                 os.fsync(opened.fileno())  # a lost write would be an index without keys
             passing.replace(path)
@@ -105,6 +106,23 @@ class KeyIndex:
             left += entry.stat().st_size
             if left > self._limit or entry.suffix != _SUFFIX:
                 entry.unlink(missing_ok=True)
+
+
+def _opened(path: Path, most: int) -> tuple[Integers, NDArray[np.uint32]] | None:
+    """The keys and rows of an index, at most so many; None where there is none, or it is not whole."""
+    with suppress(FileNotFoundError), path.open("rb") as opened:
+        start, size = struct.calcsize(_HEADER), os.fstat(opened.fileno()).st_size
+        header = opened.read(start)
+        if len(header) == start:
+            magic, count = struct.unpack(_HEADER, header)
+            if magic == _MAGIC and 0 <= count <= most and size == start + count * _ENTRY_BYTES:
+                os.utime(path)  # what was used last goes last
+                if not count:
+                    return np.empty(0, _KEY), np.empty(0, _ROW)
+                keys = np.memmap(opened, dtype=_KEY, mode="r", offset=start, shape=(count,))
+                rows = np.memmap(opened, dtype=_ROW, mode="r", offset=start + keys.nbytes, shape=(count,))
+                return keys, rows
+    return None
 
 
 def _sorted_keys(log: DeltaLog, file: DataFile, column: str) -> tuple[Integers, Integers]:

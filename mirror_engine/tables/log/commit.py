@@ -18,9 +18,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from deltalake.exceptions import DeltaError
-
-from mirror_engine.errors import CommitConflict, StorageUnavailable
+from mirror_engine.errors import CommitConflict, StorageUnavailable, is_panic
 from mirror_engine.tables.log.cleanup import log_properties
 from mirror_engine.tables.log.data_files import written_file
 from mirror_engine.tables.log.durability import already_synced, sync_new
@@ -76,7 +74,7 @@ VECTORS_FROM_ROWS = 1_000_000  # of a table: from here on marking rows costs les
 _FEED = {"keep": {}, "on": {"delta.enableChangeDataFeed": "true"}, "off": {"delta.enableChangeDataFeed": "false"}}
 
 _MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
-_INDEXED, _INDEXED_BY_DEFAULT = "delta.dataSkippingNumIndexedCols", "32"
+_INDEXED, _INDEXED_BY_DEFAULT = "delta.dataSkippingNumIndexedCols", 32
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 # which features a table without such a list has, from which writer version on
 _OLD_FEATURES = {
@@ -89,7 +87,7 @@ _OLD_FEATURES = {
     "identityColumns": 6,
 }
 _FOR_WRITERS = {"changeDataFeed"}  # features that readers need not know
-_CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+_CHECKPOINT_INTERVAL, _INTERVAL_BY_DEFAULT = "delta.checkpointInterval", 10
 _PROPERTIES = {
     _CHECKPOINT_INTERVAL: "50",  # every tenth commit would take seconds
     VECTORS: "false",  # a small MERGE would take twice as long
@@ -150,7 +148,7 @@ def indexed_columns(
     """
     if properties.get("delta.dataSkippingStatsColumns"):
         return ()  # a list in SQL's spelling: Spark collects them at the next rewrite
-    count = int(properties.get(_INDEXED, _INDEXED_BY_DEFAULT))
+    count = _indexed_count(properties)
     wanted = schema.columns if count < 0 else schema.columns[:count]
     return [replace(column, name=names.get(column.name, column.name)) for column in wanted]
 
@@ -207,8 +205,13 @@ def evolve(log: DeltaLog, plan: Evolution) -> int:
 def _statistics(schema: TableSchema, key_columns: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
     """The property by which all keys have statistics: Delta looks at the first columns only."""
     places = [place for place, name in enumerate(schema.names, 1) if name in key_columns]
-    known = int(before.get(_INDEXED, _INDEXED_BY_DEFAULT))
+    known = _indexed_count(before)
     return {_INDEXED: str(max(places))} if 0 <= known < max(places, default=0) else {}
+
+
+def _indexed_count(properties: Mapping[str, Any]) -> int:
+    count = _whole_number(properties.get(_INDEXED))
+    return _INDEXED_BY_DEFAULT if count is None else count
 
 
 def _described(log: DeltaLog, fields: Sequence[Json], configuration: Mapping[str, str]) -> Sequence[Json]:
@@ -254,20 +257,33 @@ def commit_maintenance(log: DeltaLog, operation: str, metadata: str | None, acti
 
 
 def commit_actions(log: DeltaLog, actions: Sequence[Json]) -> None:
-    """Commit actions as the version after the snapshot, and a checkpoint where one is due."""
+    """Commit actions as the version after the snapshot, and a checkpoint where one is due.
+
+    An error is one before the commit: without its checkpoint it is one all the same.
+    """
     version = log.version + 1
     put_commit(log.folder, version, actions)
     if is_checkpoint_due(log, version):
         try:
             log.table.update_incremental()
             log.table.create_checkpoint()
-        except (DeltaError, OSError) as error:
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
             _log.warning("%s: no checkpoint: %s", log.folder, first_line(error))
 
 
 def is_checkpoint_due(log: DeltaLog, version: int) -> bool:
     """Whether a commit of this version brings a checkpoint, as deltalake counts."""
-    return (version + 1) % int(log.configuration.get(_CHECKPOINT_INTERVAL, "10")) == 0
+    return (version + 1) % (_whole_number(log.configuration.get(_CHECKPOINT_INTERVAL)) or _INTERVAL_BY_DEFAULT) == 0
+
+
+def _whole_number(text: object) -> int | None:
+    """A property's value; None where another program wrote none."""
+    try:
+        return int(str(text))
+    except ValueError:
+        return None
 
 
 def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[str, str]) -> list[Json]:
@@ -413,13 +429,22 @@ def known_action(log: DeltaLog, file: DataFile) -> Json:
 
 
 @contextmanager
+def writing(table: str, folder: TablePath) -> Iterator[None]:
+    """What is raised while files of a table are written or deleted, in the error tree's words."""
+    try:
+        yield
+    except OSError as error:
+        raise _unavailable(table, folder, error) from error
+
+
+@contextmanager
 def moved(
     table: str, folder: TablePath, files: Sequence[WrittenFile], vectors: Sequence[NewVectors] = ()
 ) -> Iterator[None]:
-    """Move new files into a table's folder, durably; they are deleted again where nothing was committed."""
+    """Move new files into a table's folder, durably, for a commit; they are deleted again where it was not made."""
     names = [*(file.name for file in files), *(file.name for file in vectors)]
     try:
-        try:
+        with writing(table, folder):
             if isinstance(folder, StorePath):
                 list(for_each(folder, lambda file: (folder / file.name).upload(file.source), files))
                 for each in vectors:
@@ -431,8 +456,6 @@ def moved(
                 for each in vectors:
                     (folder / each.name).write_bytes(each.content)
                 sync_new(folder / name for name in names)
-        except OSError as error:
-            raise _unavailable(table, folder, error) from error
         yield
     except Exception as error:
         if isinstance(error.__cause__, CommitInDoubt):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CHANGE_TYPE = "_change_type"  # of a row of change data
 _CHANGE_FOLDER = "_change_data/"
-_FILE_ROWS = 2_000_000
+FILE_ROWS = 2_000_000
 _GROUP_BYTES = 16 * 1024 * 1024  # of a row group, in memory
 _WAITING_BYTES = 4 * _GROUP_BYTES  # of all partitions together
 _MOST_OPEN = 64  # files that are written at once
@@ -140,7 +140,7 @@ class DataFiles:
         into.writer.write_table(group, row_group_size=group.num_rows)
         into.rows += group.num_rows
         self._bytes[partition] = 0
-        if into.rows >= _FILE_ROWS:
+        if into.rows >= FILE_ROWS:
             self._close(partition)
 
     def _opened(self, partition: Partition) -> _Open:

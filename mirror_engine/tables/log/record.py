@@ -190,8 +190,8 @@ class Commit:
     describes: bool = False  # whether it says what the table is: columns, properties, or the features that readers need
     # data files it adds, as the log spells them, with their sizes in bytes
     added: dict[str, int] = field(default_factory=dict)
-    # data files it removes, each with the vector that it had
-    removed: dict[str, Descriptor | None] = field(default_factory=dict)
+    # data files it removes, each with the vector that it had, and when, in milliseconds since 1970, where it says so
+    removed: dict[str, tuple[Descriptor | None, int | None]] = field(default_factory=dict)
     change_data: dict[str, int] = field(default_factory=dict)  # files of the change data feed, as `added`
     vectors: dict[str, Descriptor] = field(default_factory=dict)  # of the data files it adds that have one
 
@@ -199,11 +199,6 @@ class Commit:
     def metadata(self) -> object:
         """Its `userMetadata`; None for none."""
         return self.information.get("userMetadata")
-
-    @property
-    def timestamp_ms(self) -> int:
-        """When it says it was made, in milliseconds since 1970; 0 where it does not."""
-        return int(self.information.get("timestamp") or 0)
 
 
 def commit_file(folder: TablePath, version: int) -> TablePath:
@@ -233,7 +228,7 @@ def read_commit(folder: TablePath, version: int) -> Commit:
                     found.changes_rows |= action.get("dataChange", True)
                     found.vectors |= _vector(action)
                 elif kind == "remove":
-                    found.removed[action["path"]] = action.get("deletionVector")
+                    found.removed[action["path"]] = action.get("deletionVector"), action.get("deletionTimestamp")
                     found.changes_rows |= action.get("dataChange", True)
                 elif kind == "cdc":
                     found.change_data[action["path"]] = action["size"]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from mirror_engine.tables.log.record import last_checkpoint, read_commit
+from mirror_engine.tables.log.record import read_commit
 from mirror_engine.tables.log.table_path import LOG_FOLDER, parquet_source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.log.vectors import Descriptor
 
-_WHOLE_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:[0-9a-f-]{36}\.)?parquet")  # in one file
+# in one file, in one with an id, which may be JSON, or in several
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:\d{10}\.(\d{10})\.parquet|parquet|[0-9a-f-]{36}\.(?:parquet|json))")
 
 
 class VectorsInUse:
@@ -44,12 +47,20 @@ class VectorsInUse:
 
 def _checkpointed(folder: TablePath, version: int) -> tuple[int, dict[str, Descriptor]]:
     """The newest checkpoint up to a version, and the vectors that it holds; -1 for none."""
-    newest, names = last_checkpoint(folder)
-    if newest > version or not names:
-        there = sorted(entry.name for entry in (folder / LOG_FOLDER).iterdir())
-        usable = [found for found in map(_WHOLE_CHECKPOINT.fullmatch, there) if found and int(found[1]) <= version]
-        newest, names = (int(usable[-1][1]), [usable[-1][0]]) if usable else (-1, ())
+    newest, names = newest_checkpoint(folder, version)
     return newest, {path: vector for name in names for path, vector in _vectors_of(folder / LOG_FOLDER, name)}
+
+
+def newest_checkpoint(folder: TablePath, until: int | None = None) -> tuple[int, Sequence[str]]:
+    """The newest whole checkpoint, up to a version, and its files' names; the log's hint may be old. -1 for none."""
+    found: dict[tuple[int, int], list[str]] = defaultdict(list)  # by version and number of parts
+    for name in sorted(entry.name for entry in (folder / LOG_FOLDER).iterdir()):
+        if (match := _CHECKPOINT.fullmatch(name)) and (until is None or int(match[1]) <= until):
+            found[int(match[1]), int(match[2] or 0)].append(name)
+    whole = [
+        (version, names if parts else names[:1]) for (version, parts), names in found.items() if len(names) >= parts
+    ]
+    return max(whole, default=(-1, []))
 
 
 def _vectors_of(log: TablePath, name: str) -> Iterator[tuple[str, Descriptor]]:
@@ -59,16 +70,19 @@ def _vectors_of(log: TablePath, name: str) -> Iterator[tuple[str, Descriptor]]:
             yield action["path"], vector
 
 
-def removed_in_checkpoint(folder: TablePath, since_ms: float) -> tuple[set[str], list[Descriptor]]:
-    """Data files that the newest checkpoint says were removed since a time, and the vectors that they had."""
-    paths: set[str] = set()
-    vectors: list[Descriptor] = []
-    for name in last_checkpoint(folder)[1]:
+class Removed(NamedTuple):
+    """A data file that a commit removed."""
+
+    path: str  # as the log spells it
+    vector: Descriptor | None
+    deleted_ms: int | None  # milliseconds since 1970; None where it is not said
+
+
+def removed_in_checkpoint(folder: TablePath) -> Iterator[Removed]:
+    """Data files that the newest checkpoint says were removed."""
+    for name in newest_checkpoint(folder)[1]:
         for action in _actions(folder / LOG_FOLDER, name, "remove", {"path", "deletionTimestamp", "deletionVector"}):
-            if (action["deletionTimestamp"] or 0) >= since_ms:
-                paths.add(action["path"])
-                vectors += filter(None, [_described(action)])
-    return paths, vectors
+            yield Removed(action["path"], _described(action), action.get("deletionTimestamp"))
 
 
 def _described(action: Mapping[str, Any]) -> Descriptor | None:
@@ -79,12 +93,18 @@ def _described(action: Mapping[str, Any]) -> Descriptor | None:
 
 def _actions(log: TablePath, name: str, kind: str, wanted: Collection[str]) -> Iterator[Mapping[str, Any]]:
     """The actions of one kind in a file of a checkpoint, and in the sidecars that it names."""
-    with parquet_source(log / name) as source, pq.ParquetFile(source) as file:
-        fields = {field.name: field.type for field in file.schema_arrow}
-        if "sidecar" in fields:
-            for sidecar in file.read(["sidecar.path"])["sidecar"].drop_null().to_pylist():
-                yield from _actions(log, f"_sidecars/{sidecar['path']}", kind, wanted)
-        if kind in fields:
-            columns = [f"{kind}.{field.name}" for field in fields[kind] if field.name in wanted]
-            for batch in file.iter_batches(columns=columns):
-                yield from batch.column(kind).drop_null().to_pylist()
+    if name.endswith(".json"):
+        actions = [json.loads(line) for line in (log / name).read_bytes().splitlines()]
+        sidecars = [action["sidecar"]["path"] for action in actions if "sidecar" in action]
+        yield from (action[kind] for action in actions if kind in action)
+    else:
+        with parquet_source(log / name) as source, pq.ParquetFile(source) as file:
+            fields = {field.name: field.type for field in file.schema_arrow}
+            found = file.read(["sidecar.path"])["sidecar"].drop_null().to_pylist() if "sidecar" in fields else []
+            sidecars = [sidecar["path"] for sidecar in found]
+            if kind in fields:
+                columns = [f"{kind}.{field.name}" for field in fields[kind] if field.name in wanted]
+                for batch in file.iter_batches(columns=columns):
+                    yield from batch.column(kind).drop_null().to_pylist()
+    for path in sidecars:
+        yield from _actions(log, f"_sidecars/{path}", kind, wanted)

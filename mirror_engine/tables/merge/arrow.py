@@ -77,6 +77,8 @@ class ArrowWriter(LocalDeltaWriter):
         with self._scratch_folder() as folder:
             changes = count_changes(batch, log, self._index)
             touched = touched_files(log, changes, self._vectors)
+            if touched and log.configuration.get("delta.appendOnly") == "true":
+                raise CommitFailed(f"{table}: the table is append-only", "Unset delta.appendOnly.")
             plan = self.evolution(log, batch, vectors=any(file.is_marked for file in touched))
             merge = Merge(log, batch, changes, plan, touched=touched, folder=folder)
             applied_by = merge.applied_by
@@ -100,7 +102,7 @@ class ArrowWriter(LocalDeltaWriter):
         try:
             with reading_log(log.folder):
                 log.table.update_incremental()
-            compact(table, log, crowded(log.data_files()), folder)
+            compact(table, log, crowded(log.data_files()), folder, record_again(log, with_earlier=False))
         except MirrorError as error:
             _log.warning("%s: small files stay: %s", table, error.message)
 
@@ -110,7 +112,7 @@ class ArrowWriter(LocalDeltaWriter):
         metadata = record_again(log)
 
         def vacuum_log() -> None:
-            vacuum(log, retention_hours)
+            vacuum(table, log, retention_hours)
             commit_maintenance(log, "VACUUM END", metadata)
 
         with self._scratch_folder() as folder:
@@ -141,5 +143,3 @@ def refuse_features(table: str, log: DeltaLog) -> None:
         raise CommitFailed(
             f"{table}: the engine `arrow` cannot write tables with {', '.join(sorted(found))}", _SPARK_HELP
         )
-    if log.configuration.get("delta.appendOnly") == "true":
-        raise CommitFailed(f"{table}: the table is append-only", "Unset delta.appendOnly.")

@@ -8,22 +8,29 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from mirror_engine.tables.log.commit import add_action, commit_maintenance, indexed_columns, moved, remove_action
-from mirror_engine.tables.log.data_files import DataFiles
+from mirror_engine.tables.log.commit import (
+    add_action,
+    commit_maintenance,
+    indexed_columns,
+    moved,
+    remove_action,
+    writing,
+)
+from mirror_engine.tables.log.data_files import FILE_ROWS, DataFiles
 from mirror_engine.tables.log.record import read_commit
 from mirror_engine.tables.log.snapshot import marks, reading_log, rows_left, scan_file
 from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each
 from mirror_engine.tables.log.vectors import vector_file
-from mirror_engine.tables.log.vectors_in_use import removed_in_checkpoint
+from mirror_engine.tables.log.vectors_in_use import Removed, removed_in_checkpoint
+from mirror_engine.tables.reading.spill import scratch_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from mirror_engine.tables.log.data_files import WrittenFile
     from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
-    from mirror_engine.tables.log.vectors import Descriptor
 
 SMALL_BYTES = 16 * 1024 * 1024  # a change may wait for it, so what is large already stays
 _TARGET_BYTES = 128 * 1024 * 1024
@@ -42,15 +49,19 @@ def compact(
     """
     added = removed = 0
     for group in list(groups):
-        files = write_together(log, group, scratch)
+        with scratch_errors():
+            files = write_together(log, group, scratch)
         columns = indexed_columns(log.configuration, log.schema, log.physical_names)
         gone = [remove_action(log, file, changes_rows=False) for file in group]
         come = [add_action(file, columns, changes_rows=False) for file in files]
+        made = log.version + 1
         with moved(table, log.folder, files):
             commit_maintenance(log, "OPTIMIZE", metadata, [*gone, *come])
+        added, removed = added + len(files), removed + len(group)
         with reading_log(log.folder):
             log.table.update_incremental()
-        added, removed = added + len(files), removed + len(group)
+        if log.version != made:
+            break  # another program's commit may have changed the other groups
     return added, removed
 
 
@@ -76,7 +87,7 @@ def crowded(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
     for file in files:
         if file.size < _FOLDED_BYTES:
             by_size[file.size.bit_length() // _SIZE_BITS, tuple(file.partition.values())].append(file)
-    return (group for group in by_size.values() if len(group) >= _CROWD)
+    return (group for group in by_size.values() if len(group) >= _CROWD and _becomes_fewer(group))
 
 
 def small_and_marked(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
@@ -98,8 +109,13 @@ def small_and_marked(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
 
 
 def _worthwhile(group: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
-    if len(group) > 1 or any(map(_is_much_marked, group)):
+    if _becomes_fewer(group) or any(map(_is_much_marked, group)):
         yield group
+
+
+def _becomes_fewer(group: Sequence[DataFile]) -> bool:
+    """Whether fewer files hold the rows; a file has a bound on its rows, however small they are."""
+    return -(-sum(file.rows or 0 for file in group) // FILE_ROWS) < len(group)
 
 
 def _is_much_marked(file: DataFile) -> bool:
@@ -107,27 +123,27 @@ def _is_much_marked(file: DataFile) -> bool:
     return bool(marked * _MUCH_MARKED >= (file.rows or 0)) and marked > 0
 
 
-def vacuum(log: DeltaLog, retention_hours: float) -> None:
+def vacuum(table: str, log: DeltaLog, retention_hours: float) -> None:
     """Delete data files and deletion vectors that no version within the retention has, once they are as old."""
     oldest = time.time() - retention_hours * 3600
     with reading_log(log.folder):
-        needed = {file.spelled for file in log.data_files()}
-        vectors = [file.vector for file in log.data_files() if file.vector]
-        for paths, descriptors in _removed(log, oldest * 1000):
-            needed.update(paths)
-            vectors += descriptors
-    kept = {unquote(path) for path in needed} | {vector_file(vector) for vector in vectors}
+        files = log.data_files()
+        removed = [*_removed(log), *removed_in_checkpoint(log.folder)]
+    needed = {path: vector for path, vector, deleted_ms in removed if deleted_ms is None or deleted_ms / 1000 >= oldest}
+    vectors = [*(file.vector for file in files), *(vector for path, vector, _ in removed if path in needed)]
+    kept: set[str | None] = {unquote(path) for path in (*needed, *(file.spelled for file in files))}
+    kept |= {vector_file(vector) for vector in vectors if vector}
 
     def delete(file: TablePath) -> None:
         with suppress(FileNotFoundError):
             if file.stat().st_mtime_ns / 1e9 < oldest:
                 file.unlink(missing_ok=True)
 
-    there = [file for pattern in ("*.parquet", "deletion_vector_*.bin") for file in log.folder.rglob(pattern)]
-    names = ((file, file.parts[len(log.folder.parts) :]) for file in there)
-    list(
-        for_each(log.folder, delete, [file for file, parts in names if _is_data(parts) and "/".join(parts) not in kept])
-    )
+    with writing(table, log.folder):
+        there = [file for pattern in ("*.parquet", "deletion_vector_*.bin") for file in log.folder.rglob(pattern)]
+        names = [(file, file.parts[len(log.folder.parts) :]) for file in there]
+        unused = [file for file, parts in names if _is_data(parts) and "/".join(parts) not in kept]
+        list(for_each(log.folder, delete, unused))
 
 
 def _is_data(parts: Sequence[str]) -> bool:
@@ -135,14 +151,9 @@ def _is_data(parts: Sequence[str]) -> bool:
     return parts[0] not in {LOG_FOLDER, "_change_data"}
 
 
-def _removed(log: DeltaLog, since_ms: float) -> Iterator[tuple[Collection[str], Sequence[Descriptor]]]:
-    """Data files, and their vectors, that commits since a time have removed."""
-    for version in range(log.version, -1, -1):
-        try:
-            commit = read_commit(log.folder, version)
-        except FileNotFoundError:  # cleaned up: a checkpoint has what it removed
-            break
-        if commit.timestamp_ms < since_ms:
-            return
-        yield commit.removed, [vector for vector in commit.removed.values() if vector]
-    yield removed_in_checkpoint(log.folder, since_ms)
+def _removed(log: DeltaLog) -> Iterator[Removed]:
+    """Data files that the commits which are still there have removed; a checkpoint has what others removed."""
+    with suppress(FileNotFoundError):
+        for version in range(log.version, -1, -1):
+            for path, (vector, deleted_ms) in read_commit(log.folder, version).removed.items():
+                yield Removed(path, vector, deleted_ms)

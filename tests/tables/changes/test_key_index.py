@@ -108,7 +108,7 @@ def test_least_recently_used_go_first(local, index):
     for first in range(0, 30, 10):
         table.change(*((0, key, 1) for key in range(first, first + 10)))
     log = known_log(local.path(table.table))
-    index._limit = 2 * 10 * 12
+    index._limit = 2 * (16 + 10 * 12)
     found(log, "long", list(range(10)), index)
     oldest = next(index._folder.iterdir())
     found(log, "long", list(range(10, 20)), index)

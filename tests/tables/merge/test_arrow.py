@@ -195,7 +195,7 @@ def test_vacuum_takes_what_no_version_needs_once_it_is_old(writer, columns, is_p
         path.touch()
     for path in {*orphans, *used}:
         os.utime(path, (time.time() - 30 * 86_400,) * 2)
-    vacuum(known_log(folder), 168.0)
+    vacuum("dbo/T", known_log(folder), 168.0)
     assert not any(path.exists() for path in orphans)
     assert all(path.exists() for path in (*used, *young, *changes))
     assert sorted(row["Id"] for row in writer.rows(table.table).to_pylist()) == [1, 2]
