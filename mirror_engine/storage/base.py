@@ -119,12 +119,14 @@ def look_again(storage: Storage, path: str, listed: Entry, *, was_read: bool = T
     return found if found and found.kind is Kind.FILE and found.identity == listed.identity else None
 
 
-def digest(handle: BinaryIO) -> str:
-    """The digest of all bytes: BLAKE2b, 128 bits, hex."""
+def digest(handle: BinaryIO, copy: BinaryIO | None = None) -> str:
+    """The digest of all bytes, each of which also goes to `copy`: BLAKE2b, 128 bits, hex."""
     handle.seek(0)
     hasher = blake2b(digest_size=16)
     while block := handle.read(_BLOCK_BYTES):
         hasher.update(block)
+        if copy is not None:
+            copy.write(block)
     return hasher.hexdigest()
 
 

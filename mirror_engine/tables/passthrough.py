@@ -1,12 +1,13 @@
-"""Passthrough: large insert-only Parquet files are verified, then added to their table unchanged (LZ-4.19).
+"""Passthrough: large insert-only Parquet files are verified, then added to their table as they are (LZ-4.19).
 
-A file is copied to the scratch folder, and its copy is read whole through the row rules. A file that needs a cast, has
-row markers, another codec, or statistics by which Spark would skip rows, takes the rows path, and says why.
+A file is copied to the scratch folder, with a footer that holds only what is checked, and its copy is read whole
+through the row rules. A file that needs a cast, has row markers, another codec, or statistics by which readers would
+skip rows, takes the rows path, and says why.
 """
 
 from __future__ import annotations
 
-import shutil
+import os
 import uuid
 import weakref
 from bisect import bisect
@@ -24,8 +25,9 @@ from mirror_engine.errors import ConcurrentModification
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.storage.base import digest
-from mirror_engine.tables.arrow_types import arrow_type
+from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_type
 from mirror_engine.tables.base import MatchCounts
+from mirror_engine.tables.footer import by_converted_types, plain_footer
 from mirror_engine.tables.log.snapshot import needs_mapping, scan
 from mirror_engine.tables.log.statistics import bounds_of, decimal_of
 from mirror_engine.tables.log.tables_folder import PROCESS
@@ -33,7 +35,10 @@ from mirror_engine.tables.merge.keys_only import KeyIndex, KeyRows, key_hashes
 from mirror_engine.tables.reading.parquet import (
     DICTIONARY_ENCODINGS,
     DOCUMENTED_CODECS,
+    MAGIC,
     ParquetChangeFile,
+    file_end,
+    metadata_of,
     parquet_type,
 )
 from mirror_engine.tables.reading.reader import file_contract, read_file
@@ -55,7 +60,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MIN_BYTES = 4 * 1024 * 1024  # of a file that is worth a data file of its own
-_BLOCK_BYTES = 1 << 20
 _BATCH_ROWS = 65_536
 _ENCODINGS = DICTIONARY_ENCODINGS | {"PLAIN", "RLE", "BIT_PACKED"}
 # in files times are whole numbers, and text is bytes
@@ -63,6 +67,7 @@ _CARRIERS = {pa.date32().id: pa.int32(), pa.timestamp("us").id: pa.int64(), pa.s
 # what Spark writes into files whose dates count in another calendar
 _OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
+_KEPT_KEYS = frozenset({_SPARK_VERSION})  # by it Spark knows that dates count in its own calendar
 
 
 class NotEligible(Exception):
@@ -106,12 +111,12 @@ class PassthroughReader:
             unless_verified.callback(copy.unlink, missing_ok=True)
             with open_listed(self.storage, request) as handle:
                 self._opened(handle, request)  # a footer that is not eligible costs no copy
-                handle.seek(0)
                 with scratch_errors():
                     self.scratch.mkdir(parents=True, exist_ok=True)
                     with copy.open("xb") as target:
-                        shutil.copyfileobj(handle, target, _BLOCK_BYTES)
-            verified = self._verified(copy, request)
+                        content_digest = digest(handle, target)
+            self._make_plain(copy, request)
+            verified = self._verified(copy, request, content_digest)
             if listed_now(self.storage, request) != request.file:
                 raise ConcurrentModification(f"{request.path}: changed since it was listed")
             unless_verified.pop_all()
@@ -140,7 +145,21 @@ class PassthroughReader:
             _check_type(file.parquet, at, contract, column)
         return file, contract
 
-    def _verified(self, copy: Path, request: ReadRequest) -> FileRows:
+    def _make_plain(self, copy: Path, request: ReadRequest) -> None:
+        """Give the copy a footer that holds only what is verified afterwards."""
+        with copy.open("r+b") as handle:
+            footer = self._opened(handle, request)[0].footer
+            try:
+                _check_converted_types(footer)
+                plain = file_end(plain_footer(footer, _KEPT_KEYS))
+            except PARSE_ERRORS as error:
+                raise NotEligible("its footer is not understood") from error
+            with scratch_errors():
+                handle.seek(-len(file_end(footer)), os.SEEK_END)
+                handle.write(plain)
+                handle.truncate()
+
+    def _verified(self, copy: Path, request: ReadRequest, content_digest: str) -> FileRows:
         """Read every row of the copy through the row rules."""
         with copy.open("rb") as handle:
             file, contract = self._opened(handle, request)
@@ -151,10 +170,13 @@ class PassthroughReader:
             rows = cast("CopiedRows", ingested.rows)
             if not ingested.markers:
                 raise NotEligible("it has no rows")
+            size = handle.seek(0, os.SEEK_END)
             for group, columns in rows.facts.items():
-                for at, column in enumerate(file.columns):
-                    _check_chunk(column, metadata.row_group(group).column(at), columns[column.name])
-            return replace(read_file(file, contract, ingested, request, digest(handle)), passthrough=copy)
+                chunks = [metadata.row_group(group).column(at) for at in range(len(file.columns))]
+                _check_places(chunks, size)
+                for column, chunk in zip(file.columns, chunks, strict=True):
+                    _check_chunk(column, chunk, columns[column.name])
+            return replace(read_file(file, contract, ingested, request, content_digest), passthrough=copy)
 
 
 def _or_reason(look: Callable[[], T]) -> T | str:
@@ -181,6 +203,15 @@ def _check_names(file: ParquetChangeFile, contract: FileContract) -> None:
         raise NotEligible("its dates may count in another calendar")
 
 
+def _check_converted_types(footer: bytes) -> None:
+    """Refuse columns whose converted type, by which Spark goes in doubt, is not their logical type."""
+    schema, old = metadata_of(footer).schema, metadata_of(by_converted_types(footer)).schema
+    for at in range(len(schema)):
+        known, leaf = parquet_type(schema.column(at)), old.column(at)
+        if leaf.converted_type != "NONE" and parquet_type(leaf).word != known.word:
+            raise NotEligible(f"the types of column {leaf.name} contradict each other")
+
+
 def _check_type(file: pq.ParquetFile, at: int, contract: FileContract, column: Column) -> None:
     """Refuse a column that is not stored in exactly the table's type, as every reader knows it."""
     leaf, stored = file.schema.column(at), file.schema_arrow.field(at).type
@@ -199,7 +230,6 @@ class _ChunkFacts:
     lowest: Any = None
     highest: Any = None
     has_nan: bool = False
-    has_negative_zero: bool = False
 
     def add(self, cells: pa.Array) -> None:
         self.nulls += cells.null_count
@@ -208,9 +238,6 @@ class _ChunkFacts:
         plain = cells.view(_CARRIERS[cells.type.id]) if cells.type.id in _CARRIERS else cells
         if pa.types.is_floating(plain.type):
             self.has_nan = self.has_nan or bool(pc.any(pc.is_nan(plain)).as_py())
-            bits = pa.int32() if pa.types.is_float32(plain.type) else pa.int64()
-            lowest_bits = -(1 << bits.bit_width - 1)  # of -0.0, as a whole number
-            self.has_negative_zero |= bool(pc.any(pc.equal(plain.view(bits), lowest_bits)).as_py())
         extremes = pc.min_max(plain)
         lowest, highest = extremes["min"].as_py(), extremes["max"].as_py()
         self.lowest = lowest if self.lowest is None else min(self.lowest, lowest)
@@ -258,6 +285,21 @@ class CopiedRows:
         self._discard()
 
 
+def _check_places(chunks: Sequence[Any], size: int) -> None:
+    """Refuse a row group whose first chunk begins elsewhere for some readers, or whose middle is not in the file.
+
+    Spark reads a group with the part of the file that holds its middle, as the sizes of its chunks say; others with the
+    part that holds its beginning.
+    """
+    first = chunks[0]
+    begin = first.data_page_offset
+    if first.has_dictionary_page:
+        begin = first.dictionary_page_offset
+    middle = begin + sum(chunk.total_compressed_size for chunk in chunks) // 2
+    if not len(MAGIC) <= begin <= min(first.data_page_offset, middle) <= max(first.data_page_offset, middle) < size:
+        raise NotEligible("readers may not find its row groups")
+
+
 def _check_chunk(column: Column, chunk: Any, facts: _ChunkFacts) -> None:  # noqa: ANN401 - pyarrow's ColumnChunkMetaData
     """Check codec, encodings and statistics of a column of a row group whose every row was read.
 
@@ -268,8 +310,6 @@ def _check_chunk(column: Column, chunk: Any, facts: _ChunkFacts) -> None:  # noq
     encodings, stated = {*chunk.encodings}, chunk.statistics
     if not encodings <= _ENCODINGS:
         raise NotEligible(f"its encodings are {', '.join(sorted(encodings))}")
-    if facts.has_negative_zero and encodings & DICTIONARY_ENCODINGS:
-        raise NotEligible(f"column {column.name} holds -0.0, which Spark does not find in its dictionary")
     if stated is not None and stated.has_null_count and stated.null_count != facts.nulls:
         raise NotEligible(f"its footer states another number of NULLs in column {column.name}")
     if stated is None or not stated.has_min_max:

@@ -36,7 +36,7 @@ _PREFIX_BYTES = 1 << 20  # of a value to expect where values may repeat the begi
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 _MAX_FIXED_WIDTH = 16  # of a decimal, whatever its physical type
 
-_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
+MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _TAIL_BYTES = 8  # the footer's length and the magic
 _THRIFT_LIMITS = {"thrift_string_size_limit": 16 << 20, "thrift_container_size_limit": 100_000}
 # Arrow's own schema under its key, as Thrift writes a key that is followed by its value. Arrow would read the
@@ -126,6 +126,7 @@ class ParquetChangeFile(OpenFile):
 
     Attributes:
         parquet: the file as Arrow has opened it; ask for no column of a row group before a row of it was read.
+        footer: its bytes.
 
     Raises:
         RejectedFile: ME023, ME024, ME036, ME049, ME075; under `strict` also ME034, ME035, ME050, ME052.
@@ -135,9 +136,9 @@ class ParquetChangeFile(OpenFile):
     def __init__(self, handle: BinaryIO, path: str, config: Config, *, threads: bool = True) -> None:
         super().__init__(handle, path, config)
         self._threads = threads
-        footer = self._read_footer()
+        self.footer = self._read_footer()
         try:
-            self.parquet = _opened(handle, footer)
+            self.parquet = _opened(handle, self.footer)
             self._check_metadata(self.parquet.metadata)
             self._fields = fields = self._read_fields()
         except PARSE_ERRORS as error:
@@ -187,17 +188,17 @@ class ParquetChangeFile(OpenFile):
         if self._size == 0:
             raise self._rejected("ME023")
         source.seek(0)
-        head = source.read(len(_MAGIC))
+        head = source.read(len(MAGIC))
         source.seek(max(self._size - _TAIL_BYTES, 0))
         tail = source.read(_TAIL_BYTES)
         length = int.from_bytes(tail[:4], "little")
         if _ENCRYPTED_MAGIC in {head, tail[-4:]}:
             raise self._broken("it is encrypted")
-        if head != _MAGIC[: len(head)]:
+        if head != MAGIC[: len(head)]:
             raise self._broken("it does not begin as a Parquet file does")
-        if self._size < len(_MAGIC) + _TAIL_BYTES or tail[-4:] != _MAGIC:
+        if self._size < len(MAGIC) + _TAIL_BYTES or tail[-4:] != MAGIC:
             raise self._broken("it does not end as a Parquet file does")
-        if length > self._size - _TAIL_BYTES - len(_MAGIC):
+        if length > self._size - _TAIL_BYTES - len(MAGIC):
             raise self._broken("its footer is said to be longer than the file")
         if length > limit:
             raise self._too_large(f"a footer of {length:,} bytes", limit)
@@ -354,16 +355,25 @@ class ParquetChangeFile(OpenFile):
 
 def _opened(source: BinaryIO, footer: bytes) -> pq.ParquetFile:
     """The file with the types of Parquet itself (LZ-5.8), whatever Arrow schema its footer stores."""
-    footer = footer.replace(_ARROW_SCHEMA, _IGNORED_SCHEMA)
-    alone = pa.BufferReader(_MAGIC + footer + len(footer).to_bytes(4, "little") + _MAGIC)
     return pq.ParquetFile(
         source,
-        metadata=pq.ParquetFile(alone, pre_buffer=False, **_THRIFT_LIMITS).metadata,
+        metadata=metadata_of(footer.replace(_ARROW_SCHEMA, _IGNORED_SCHEMA)),
         pre_buffer=False,
         coerce_int96_timestamp_unit="us",
         page_checksum_verification=True,
         **_THRIFT_LIMITS,
     )
+
+
+def file_end(footer: bytes) -> bytes:
+    """A footer's bytes with what makes them the end of a file."""
+    return footer + len(footer).to_bytes(4, "little") + MAGIC
+
+
+def metadata_of(footer: bytes) -> Any:  # noqa: ANN401 - pyarrow's FileMetaData
+    """What a footer says, as Arrow reads it; any of `PARSE_ERRORS` where it cannot."""
+    alone = pa.BufferReader(MAGIC + file_end(footer))
+    return pq.ParquetFile(alone, pre_buffer=False, **_THRIFT_LIMITS).metadata
 
 
 def _fixed_width(schema: Any) -> int:  # noqa: ANN401 - pyarrow's ParquetSchema
