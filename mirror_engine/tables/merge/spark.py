@@ -17,6 +17,7 @@ from mirror_engine.tables.log.commit import VECTORS, VECTORS_FROM_ROWS, add_part
 from mirror_engine.tables.log.record import to_metadata
 from mirror_engine.tables.log.snapshot import count_rows, refuse_external_change
 from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name
 from mirror_engine.tables.spark.failures import spark_failures
 from mirror_engine.tables.spark.session import Sessions, confs, store_settings
@@ -152,6 +153,9 @@ class SparkDeltaWriter(LocalDeltaWriter):
     ) -> None:
         super().__init__(tables, scratch, change_data_feed, retention_days)
         self._vectors = vectors
+        self._without_spark = ArrowWriter(
+            tables, scratch, change_data_feed, retention_days=retention_days, vectors=vectors
+        )
         self._shared = shared or scratch
         self.sessions = Sessions(session, store_settings(tables))
         self._driver_batch_bytes = driver_batch_bytes
@@ -162,6 +166,9 @@ class SparkDeltaWriter(LocalDeltaWriter):
     def replay(
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
     ) -> tuple[str, tuple[MatchCounts, ...]]:
+        if self._feeds(log) and any("`" in name for name in batch.schema.names):
+            # for change data, Delta's MERGE asks for columns without quoting backticks in their names
+            return self._without_spark.replay(table, log, batch, record)
         with staged(batch, log, *self._stage(batch)) as changes:
             if not changes.rows:
                 commit_batch(log, record, plan=self.evolution(log, batch))
@@ -174,6 +181,11 @@ class SparkDeltaWriter(LocalDeltaWriter):
             else:
                 self._merge(table, self.evolved(table, log, batch), batch, changes, record)
             return applied_by, changes.match_counts
+
+    def _feeds(self, log: DeltaLog) -> bool:
+        """Whether the next commit has change data."""
+        is_on = log.configuration.get("delta.enableChangeDataFeed") == "true"
+        return self._feed == "on" or (self._feed == "keep" and is_on)
 
     def _merge(
         self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord

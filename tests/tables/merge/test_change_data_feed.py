@@ -21,6 +21,7 @@ from mirror_engine.tables.base import ChangeBatch
 from mirror_engine.tables.log import commit
 from mirror_engine.tables.merge import spark as spark_engine
 from mirror_engine.tables.merge.arrow import ArrowWriter
+from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 SIMPLE = schema_of("Id", "City:string")
 
@@ -117,8 +118,8 @@ def random_batches(choose, cells, count):
     ]
 
 
-def read_by_deltalake(folder):
-    return fed(pa.table(DeltaTable(str(folder)).load_cdf(starting_version=0)))
+def read_by_deltalake(folder, since=0):
+    return fed(pa.table(DeltaTable(str(folder)).load_cdf(starting_version=since)))
 
 
 def read_by_spark(spark, folder):
@@ -183,6 +184,30 @@ def test_spark_reads_from_the_feed_of_each_commit_what_replay_does(fresh, spark,
         assert list(folder_of(table).glob("deletion_vector*"))
     else:
         assert protocol_faults(folder_of(table)) == []
+
+
+@pytest.mark.parametrize("names", [("Id", "a`b"), ("`Id`", "City"), ("`", "``")])
+@pytest.mark.parametrize("wanted", ["on", "keep"])
+def test_backtick_in_a_column_name_does_not_halt_the_feed_on_spark(tmp_path, names, wanted):
+    """LZ-1.10: Delta's MERGE does not quote it in change data, so Spark is not asked."""
+    writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path / "scratch", no_spark, change_data_feed=wanted)
+    table = Scenario(writer, schema_of(names[0], f"{names[1]}:string"), names[:1])
+    table.apply()
+    if wanted == "keep":
+        DeltaTable(str(folder_of(table))).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+        table.version = writer.snapshot("dbo/T").version
+    since = table.version
+    expected = replayed(table, *LOG)
+    assert len(expected) == 4
+    assert read_by_deltalake(folder_of(table), since) == expected
+    faults = protocol_faults(folder_of(table))
+    assert [
+        fault for fault in faults if not fault.startswith("features")
+    ] == []  # deltalake's own, where it set the feed
+
+
+def no_spark():
+    pytest.fail("Spark started")
 
 
 @pytest.mark.parametrize("is_known", [False, True])
