@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import TransientError
@@ -15,7 +15,7 @@ from mirror_engine.tables.base import ChangeBatch, FileRows
 from mirror_engine.tables.reading.request import ReadRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.events import Event
@@ -90,31 +90,33 @@ class BatchReader:
         return ChangeBatch(tuple(read), schema, tuple(keys), snapshot, folder.metadata, found, rejected)
 
     def _run(self, folder: LandedFolder, files: Sequence[Entry], context: ReadContext) -> Iterator[FileRows]:
-        found = self._verified(ReadRequest(folder, files[0], context))
-        if isinstance(found, str):
-            return self._applied(folder, files, context, found)
-        return self._unchanged(folder, files, found)
+        """Read files that are added unchanged, or, where the first one is not, files whose rows are applied.
 
-    def _verified(self, request: ReadRequest) -> FileRows | str:
-        """A verified copy of a file; else why its rows must be read, in words."""
-        known, reason = self._reasons.pop(request.folder.table, (None, ""))
-        return reason if known == request or not self._passthrough else self._passthrough().read(request)
+        Until they are committed, copies of the former are in the scratch folder.
+        """
+        reason: str | None
+        known, reason = self._reasons.pop(folder.table, (None, ""))
+        first = ReadRequest(folder, files[0], context)
+        if known != first and self._passthrough:
+            reason = yield from self._unchanged(self._passthrough(), first, files)
+        if reason is not None:
+            yield from self._applied(folder, files, context, reason)
 
-    def _unchanged(self, folder: LandedFolder, files: Sequence[Entry], read: FileRows) -> Iterator[FileRows]:
-        """Yield files that are added unchanged; until they are committed, their copies are in the scratch folder."""
-        yield read
-        size = read.accounted_bytes
-        for count, file in enumerate(files[1:], 1):
-            if is_full(self._config, count, size, file):
-                return
-            request = ReadRequest(folder, file, read.context)
-            following = self._verified(request)
-            if isinstance(following, str):
-                self._reasons[folder.table] = request, following
-                return
-            read = following
-            size += read.accounted_bytes
-            yield read
+    def _unchanged(
+        self, passthrough: PassthroughReader, first: ReadRequest, files: Sequence[Entry]
+    ) -> Generator[FileRows, None, str | None]:
+        """Yield the files of a batch that are added unchanged; returns why the first is not, where there is none."""
+        context = first.context
+        with closing(passthrough.in_order(first.folder, files, context, partial(is_full, self._config))) as reading:
+            for count, found in enumerate(reading):
+                if isinstance(found, str):
+                    if not count:
+                        return found
+                    self._reasons[first.folder.table] = ReadRequest(first.folder, files[count], context), found
+                    return None
+                context = found.context
+                yield found
+        return None
 
     def _applied(
         self, folder: LandedFolder, files: Sequence[Entry], context: ReadContext, reason: str

@@ -98,8 +98,12 @@ class FileRows:
 
     @property
     def accounted_bytes(self) -> int:
-        """What it counts for where a bound is on the bytes of a batch."""
-        return max(self.landed.size, self.row_count * MIN_ACCOUNTED_ROW_BYTES)
+        return accounted_bytes(self.landed, self.row_count)
+
+
+def accounted_bytes(landed: Entry, row_count: int) -> int:
+    """What a file counts for where a bound is on the bytes of a batch."""
+    return max(landed.size, row_count * MIN_ACCOUNTED_ROW_BYTES)
 
 
 @dataclass(frozen=True)

@@ -11,22 +11,23 @@ import os
 import uuid
 import weakref
 from bisect import bisect
-from collections import defaultdict
+from collections import defaultdict, deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirror_engine.errors import ConcurrentModification
+from mirror_engine.errors import ConcurrentModification, TransientError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.storage.base import digest
 from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_type
-from mirror_engine.tables.base import MatchCounts
+from mirror_engine.tables.base import MatchCounts, accounted_bytes
 from mirror_engine.tables.footer import by_converted_types, plain_footer
 from mirror_engine.tables.log.snapshot import needs_mapping, scan
 from mirror_engine.tables.log.statistics import bounds_of, decimal_of
@@ -41,21 +42,22 @@ from mirror_engine.tables.reading.parquet import (
     metadata_of,
     parquet_type,
 )
-from mirror_engine.tables.reading.reader import file_contract, read_file
-from mirror_engine.tables.reading.request import listed_now, open_listed
+from mirror_engine.tables.reading.reader import context_after, file_contract, read_file
+from mirror_engine.tables.reading.request import ReadRequest, listed_now, open_listed
 from mirror_engine.tables.reading.row_rules import IngestedRows
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
     from mirror_engine.config import Config
+    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.landing_zone.schema import Column
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.base import ChangeBatch, FileRows
+    from mirror_engine.tables.base import ChangeBatch, FileRows, ReadContext
     from mirror_engine.tables.log.snapshot import DeltaLog
-    from mirror_engine.tables.reading.request import ReadRequest
+    from mirror_engine.tables.reading.request import LandedFolder
     from mirror_engine.tables.reading.row_rules import FileContract
 
 T = TypeVar("T")
@@ -81,6 +83,7 @@ class PassthroughReader:
     storage: Storage
     config: Config
     scratch: Path
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(pa.cpu_count(), "verify"))
 
     def why_not(self, request: ReadRequest) -> str:
         """Why a file's rows must be read, in words; `""` where its metadata and footer do not say. Copies nothing.
@@ -91,30 +94,92 @@ class PassthroughReader:
         """
         return self._plain_reason(request) or _or_reason(lambda: self._look(request))
 
-    def read(self, request: ReadRequest) -> FileRows | str:
-        """A verified file, to be added unchanged; else why its rows must be read, in words.
+    def in_order(
+        self,
+        folder: LandedFolder,
+        files: Sequence[Entry],
+        context: ReadContext,
+        is_full: Callable[[int, int, Entry], bool],
+    ) -> Generator[FileRows | str, None, None]:
+        """Verified files of one batch, to be added unchanged; at the end why the next one's rows must be read.
+
+        As many files are verified at once as there are cores. Closing it deletes the copies beyond the last one.
+
+        Args:
+            folder: where the files are, and by which metadata they are read.
+            files: those that are pending, in order.
+            context: that of the first of them.
+            is_full: whether a batch of so many files and accounted bytes ends before a file.
 
         Raises:
             ConcurrentModification: another file is there than was listed, or none.
             StorageUnavailable: it could not be read or copied.
         """
-        return self._plain_reason(request) or _or_reason(lambda: self._copied(request))
+        begun, ahead = self._begun(folder, files, context, is_full), deque[_Verification]()
+        try:
+            while True:
+                ahead.extend(islice(begun, pa.cpu_count() - len(ahead)))
+                if not ahead:
+                    return
+                found = ahead.popleft().found.result()
+                yield found
+                if isinstance(found, str):
+                    return
+        finally:
+            for verification in ahead:
+                verification.discard()
+
+    def _begun(
+        self,
+        folder: LandedFolder,
+        files: Sequence[Entry],
+        context: ReadContext,
+        is_full: Callable[[int, int, Entry], bool],
+    ) -> Iterator[_Verification]:
+        """Begin to verify files, each against the context after the one before, which its footer says."""
+        size = 0
+        for count, file in enumerate(files):
+            if is_full(count, size, file):
+                return
+            request = ReadRequest(folder, file, context)
+            seen: tuple[BinaryIO, int, ReadContext] | str
+            try:
+                seen = self._plain_reason(request) or _or_reason(lambda: self._seen(request))  # noqa: B023 - called at once
+            except TransientError as error:
+                yield _Verification(_failed(error))
+                return
+            if isinstance(seen, str):
+                yield _Verification(_done(seen))
+                return
+            handle, rows, context = seen
+            size += accounted_bytes(file, rows)
+            yield _Verification(self._pool.submit(self._verdict, handle, request), handle)
 
     def _look(self, request: ReadRequest) -> str:
-        with open_listed(self.storage, request) as handle:
-            self._opened(handle, request)
+        self._seen(request)[0].close()
         return ""
 
-    def _copied(self, request: ReadRequest) -> FileRows:
+    def _seen(self, request: ReadRequest) -> tuple[BinaryIO, int, ReadContext]:
+        """An open file whose footer is eligible, the number of its rows, and the context after it."""
+        with ExitStack() as unless_eligible:
+            handle = unless_eligible.enter_context(open_listed(self.storage, request))
+            file, contract = self._opened(handle, request)
+            after = context_after(file, contract, request.context, fills=file.has_rows)
+            unless_eligible.pop_all()
+        return handle, file.promised_rows, after
+
+    def _verdict(self, handle: BinaryIO, request: ReadRequest) -> FileRows | str:
+        with handle:
+            return _or_reason(lambda: self._copied(handle, request))
+
+    def _copied(self, handle: BinaryIO, request: ReadRequest) -> FileRows:
         copy = self.scratch / f"copy-{PROCESS}-{uuid.uuid4().hex}.parquet"
         with ExitStack() as unless_verified:
             unless_verified.callback(copy.unlink, missing_ok=True)
-            with open_listed(self.storage, request) as handle:
-                self._opened(handle, request)  # a footer that is not eligible costs no copy
-                with scratch_errors():
-                    self.scratch.mkdir(parents=True, exist_ok=True)
-                    with copy.open("xb") as target:
-                        content_digest = digest(handle, target)
+            with scratch_errors():
+                self.scratch.mkdir(parents=True, exist_ok=True)
+                with copy.open("xb") as target:
+                    content_digest = digest(handle, target)
             self._make_plain(copy, request)
             verified = self._verified(copy, request, content_digest)
             if listed_now(self.storage, request) != request.file:
@@ -177,6 +242,34 @@ class PassthroughReader:
                 for column, chunk in zip(file.columns, chunks, strict=True):
                     _check_chunk(column, chunk, columns[column.name])
             return replace(read_file(file, contract, ingested, request, content_digest), passthrough=copy)
+
+
+@dataclass(frozen=True)
+class _Verification:
+    """A file that is verified in another thread: its rows, or why they must be read; its handle until it is copied."""
+
+    found: Future[FileRows | str]
+    handle: BinaryIO | None = None
+
+    def discard(self) -> None:
+        """Delete its copy, once there is one and its thread no longer needs it."""
+        if self.found.cancel():
+            if self.handle:
+                self.handle.close()
+        elif self.found.exception() is None and not isinstance(found := self.found.result(), str):
+            found.rows.close()
+
+
+def _done(reason: str) -> Future[FileRows | str]:
+    known: Future[FileRows | str] = Future()
+    known.set_result(reason)
+    return known
+
+
+def _failed(error: Exception) -> Future[FileRows | str]:
+    known: Future[FileRows | str] = Future()
+    known.set_exception(error)
+    return known
 
 
 def _or_reason(look: Callable[[], T]) -> T | str:

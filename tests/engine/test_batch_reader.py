@@ -81,14 +81,19 @@ class Passthrough:
         self.backlog.looks[int(request.file.path)] += 1
         return ""
 
-    def read(self, request):
-        if not request.file.size:
-            return "it is small"
-        self.backlog.raise_for(request.file)
-        self.backlog.verified[int(request.file.path)] += 1
-        if int(request.file.path) in self.backlog.untrue:
-            return "its footer is untrue"
-        return read_of(request.file, passthrough=Path(request.file.path))
+    def in_order(self, _, files, __, is_full):
+        size = 0
+        for count, file in enumerate(files):
+            if is_full(count, size, file):
+                return
+            if not file.size:
+                yield "it is small"
+            self.backlog.raise_for(file)
+            self.backlog.verified[int(file.path)] += 1
+            if int(file.path) in self.backlog.untrue:
+                yield "its footer is untrue"
+            size += file.size
+            yield read_of(file, passthrough=Path(file.path))
 
 
 @pytest.mark.parametrize(("mebibytes", "in_batch"), [(1024, 1), (100, 2), (64, 4), (1, 256)])

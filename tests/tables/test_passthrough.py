@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import re
+import threading
 from collections import Counter
 from decimal import Decimal
 from struct import pack
@@ -175,7 +176,13 @@ def test_passthrough_batch_is_bounded_by_max_batch_size(tmp_path, monkeypatch, l
     assert 0 < max(held) <= zone.config["max_batch_size"]
 
 
+def verify_at_once(monkeypatch, files):
+    """So many files are verified side by side."""
+    monkeypatch.setattr(pa, "cpu_count", lambda: files)
+
+
 def test_full_disk_at_the_third_copy_commits_the_two_before(tmp_path, monkeypatch):
+    verify_at_once(monkeypatch, 1)
     zone = Zone(tmp_path, local_writer(tmp_path))
     for number in range(4):
         zone.land(rows(10 * number, 10))
@@ -195,6 +202,7 @@ def test_full_disk_at_the_third_copy_commits_the_two_before(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("local", [False, True], ids=["memory", "arrow"])
 def test_large_files_between_small_ones_are_copied_once(tmp_path, monkeypatch, local):
+    verify_at_once(monkeypatch, 1)
     zone = Zone(tmp_path, local_writer(tmp_path) if local else None)
     small, large = (zone.land(rows(10_000 * count, count)) for count in (3, 3000))
     third = rows(
@@ -224,6 +232,65 @@ def test_large_files_between_small_ones_are_copied_once(tmp_path, monkeypatch, l
     assert [int(path[:20]) for path in verified] == [2, 4, 5], "each once"
     # a look at the footer ends a batch of rows; then it is copied, or its rows are read
     assert opened == {1: 1, 2: 2, 3: 1, 4: 2, 5: 2, 6: 1}
+
+
+def test_files_are_verified_side_by_side_and_added_in_order(tmp_path, monkeypatch):
+    verify_at_once(monkeypatch, 3)
+    together, read = threading.Barrier(3, timeout=20), PassthroughReader._verified
+    zone = Zone(tmp_path, local_writer(tmp_path))
+    for number in range(6):
+        zone.land(rows(10 * number, 10, **{f"c{number}": [number] * 10}))
+
+    def verified(self, *given):
+        together.wait()
+        return read(self, *given)
+
+    monkeypatch.setattr(PassthroughReader, "_verified", verified)
+    assert zone.sync() is RunResult.CAUGHT_UP
+    assert batches(zone) == [[1, 2, 3, 4, 5, 6]]
+    assert set(zone.ways().values()) == {"passthrough"}
+    names = [column.name for column in zone.writer.snapshot("dbo/T").schema.columns]
+    assert names == ["id", "name", "at", "price", *(f"c{number}" for number in range(6))]
+    assert sorted(row["id"] for row in zone.outcome()["rows"]) == list(range(60))
+
+
+@pytest.mark.parametrize("kind", ["its rows do not fit", "it is damaged", "the disk is full"])
+def test_failure_of_one_file_leaves_none_of_those_verified_beside_it(tmp_path, monkeypatch, kind):
+    verify_at_once(monkeypatch, 3)
+    zone = Zone(tmp_path, local_writer(tmp_path))
+    for number in range(5):
+        odd = {"v": [1.0, float("nan")] * 5} if kind == "its rows do not fit" and number == 1 else {"v": [1.0] * 10}
+        path = zone.land(rows(10 * number, 10, **odd))
+        if kind == "it is damaged" and number == 1:
+            content = bytearray(path.read_bytes())
+            content[4:200] = bytes(196)
+            path.write_bytes(content)
+    copy, failed = passthrough.digest, itertools.count()
+
+    def full(source, target):
+        copied = copy(source, target)
+        if kind == "the disk is full" and f"{2:020}" in source.raw._path and not next(failed):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return copied
+
+    held, apply = [], type(zone.writer).apply
+
+    def noted(self, table, batch, record):
+        held.append((len(batch.files), sum(1 for _ in (tmp_path / SCRATCH).glob("copy-*"))))
+        return apply(self, table, batch, record)
+
+    monkeypatch.setattr(passthrough, "digest", full)
+    monkeypatch.setattr(type(zone.writer), "apply", noted)
+    result = zone.sync()
+    assert result is (RunResult.NEEDS_ATTENTION if kind == "it is damaged" else RunResult.CAUGHT_UP)
+    expected = {
+        "its rows do not fit": [[1], [2], [3, 4, 5]],
+        "it is damaged": [[1]],
+        "the disk is full": [[1], [2, 3, 4, 5]],
+    }
+    assert batches(zone) == expected[kind]
+    assert held[0] == (1, 1), "copies beyond the batch are gone"
+    assert list((tmp_path / SCRATCH).glob("copy-*")) == []
 
 
 LANDED = rows(100, 3)

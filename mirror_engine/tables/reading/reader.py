@@ -186,16 +186,7 @@ def read_file(
     except RejectedFile:
         ingested.rows.close()
         raise
-    before = request.context
     fills = any(count for marker, count in ingested.markers.items() if marker != RowMarker.DELETE)
-    after = replace(
-        before,
-        schema=contract.merged.schema,
-        is_empty=before.is_empty and not fills,
-        naive_columns=before.naive_columns | _in_table(file.naive_columns, contract),
-        utc_columns=before.utc_columns | _in_table(file.utc_columns, contract),
-        markers_seen=before.markers_seen or file.marker is not None,
-    )
     return FileRows(
         landed=request.file,
         digest=content_digest,
@@ -204,7 +195,19 @@ def read_file(
         has_marker=file.marker is not None,
         byte_count=ingested.byte_count,
         diagnostics=diagnostics,
-        context=after,
+        context=context_after(file, contract, request.context, fills=fills),
+    )
+
+
+def context_after(file: OpenFile, contract: FileContract, before: ReadContext, *, fills: bool) -> ReadContext:
+    """The table's context after a file; `fills`: whether it has rows that are no deletes."""
+    return replace(
+        before,
+        schema=contract.merged.schema,
+        is_empty=before.is_empty and not fills,
+        naive_columns=before.naive_columns | _in_table(file.naive_columns, contract),
+        utc_columns=before.utc_columns | _in_table(file.utc_columns, contract),
+        markers_seen=before.markers_seen or file.marker is not None,
     )
 
 
