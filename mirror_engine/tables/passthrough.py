@@ -48,7 +48,7 @@ from mirror_engine.tables.reading.row_rules import IngestedRows
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterator, Sequence
     from pathlib import Path
 
     from mirror_engine.config import Config
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import ChangeBatch, FileRows, ReadContext
     from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.statistics import Bounds
     from mirror_engine.tables.reading.request import LandedFolder
     from mirror_engine.tables.reading.row_rules import FileContract
 
@@ -230,7 +231,7 @@ class PassthroughReader:
             file, contract = self._opened(handle, request)
             metadata = file.parquet.metadata
             groups = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
-            mode = ReadMode(lambda schema, _: CopiedRows(copy, schema, groups))
+            mode = ReadMode(lambda schema, keys: CopiedRows(copy, schema, keys, groups))
             ingested = IngestedRows(file, contract, request.file.size, mode)
             rows = cast("CopiedRows", ingested.rows)
             if not ingested.markers:
@@ -342,10 +343,18 @@ class CopiedRows:
 
     The copy goes with `close`, or with the object, unless it was moved. Its facts are kept by row group and column; the
     groups have as many rows as `group_rows` says, and no batch of rows is of two.
+
+    Attributes:
+        facts: by row group and column.
+        keys: of all rows.
     """
 
-    def __init__(self, copy: Path, schema: pa.Schema, group_rows: Sequence[int] = ()) -> None:
+    def __init__(
+        self, copy: Path, schema: pa.Schema, key_columns: Collection[str], group_rows: Sequence[int] = ()
+    ) -> None:
         self.schema = schema
+        self.keys = KeyRows(key_columns)
+        self._key_columns = key_columns
         self.facts: defaultdict[int, defaultdict[str, _ChunkFacts]] = defaultdict(lambda: defaultdict(_ChunkFacts))
         self._copy = copy
         self._ends = list(accumulate(group_rows))
@@ -357,6 +366,8 @@ class CopiedRows:
         for name, cells in zip(batch.schema.names, batch.columns, strict=True):
             if name != MARKER_COLUMN:
                 columns[name].add(cells)
+        if self._key_columns:
+            self.keys.add(batch)
         self._rows += batch.num_rows
 
     def finish(self) -> None:
@@ -374,7 +385,20 @@ class CopiedRows:
                 ]
                 yield pa.RecordBatch.from_arrays(cells, schema=pa.schema(fields))
 
+    def key_bounds(self) -> Bounds:
+        """The extremes of key columns, as `bounds_of` has them."""
+        bounds: dict[str, tuple[pa.Scalar[Any], pa.Scalar[Any]]] = {}
+        for name in self._key_columns:
+            kind = self.schema.field(name).type
+            known = [columns[name] for columns in self.facts.values() if columns[name].lowest is not None]
+            if known and (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+                ends = min(facts.lowest for facts in known), max(facts.highest for facts in known)
+                low, high = pa.array(ends, _CARRIERS.get(kind.id, kind)).view(kind)
+                bounds[name] = low, high
+        return bounds
+
     def close(self) -> None:
+        self.keys.close()
         self._discard()
 
 
@@ -433,16 +457,12 @@ def count_duplicates(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCou
     keys = list(batch.key_columns)
     if not keys:
         return (MatchCounts(),) * len(batch.files)
-    runs, extremes = [KeyRows(keys) for _ in batch.files], [pa.table({})]
-    for file, run in zip(batch.files, runs, strict=True):
-        for rows in file.rows.batches([*keys, MARKER_COLUMN]):
-            run.add(rows)
-            ends = bounds_of(rows.select(keys)).items()
-            extremes.append(pa.table({name: pa.array(pair, pair[0].type) for name, pair in ends}))
-    index = KeyIndex()
+    copies = [cast("CopiedRows", file.rows) for file in batch.files]
+    runs, index = [copied.keys for copied in copies], KeyIndex()
     effects = index.add(runs)
     if log is not None and set(keys) <= set(log.schema.names):
-        bounds = bounds_of(pa.concat_tables(extremes, promote_options="default"))
+        ends = [pa.table({name: pa.array(pair) for name, pair in c.key_bounds().items()}) for c in copies]
+        bounds = bounds_of(pa.concat_tables(ends, promote_options="default"))
         hashes = (key_hashes(rows.columns) for rows in scan(log, keys, bounds))
         held = index.common(each[whole] for each, whole in hashes)
         effects = KeyIndex(held).add(runs) if len(held) else effects

@@ -94,12 +94,20 @@ def file_rows(path, schema, names, *rows):
     return FileRows(Entry(path, 0, 1, "1"), "digest", TableRows(table), Counter(row[0] for row in rows), True, 0)
 
 
-def passthrough_rows(landed, rows):
+def passthrough_rows(landed, rows, keys=("Id",)):
     """The same file as a verified copy without markers, to be added unchanged."""
     table = pa.Table.from_batches(rows.rows.batches()).drop_columns([MARKER_COLUMN])
     path = landed / rows.path
     pq.write_table(table, path, store_schema=False)
-    return replace(rows, rows=CopiedRows(path, rows.rows.schema), passthrough=path)
+    return replace(copied(path, rows, keys), passthrough=path)
+
+
+def copied(path, rows, keys):
+    """The same file as rows of a copy that were verified."""
+    verified = CopiedRows(path, rows.rows.schema, keys)
+    for batch in rows.rows.batches():
+        verified.add(batch)
+    return replace(rows, rows=verified)
 
 
 def table_with(folder, schema, keys, rows):

@@ -7,6 +7,7 @@ import json
 import math
 from collections import defaultdict
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta_scenario import add_rows, file_rows, known_log, schema_of, table_with
+from delta_scenario import add_rows, copied, file_rows, known_log, schema_of, table_with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
@@ -104,7 +105,8 @@ def test_duplicate_inserts_of_passthrough_files_are_those_of_staged_rows(before,
         )
         batch = ChangeBatch(landed, SCHEMA, KEYS)
         with staged(batch, log, folder / "scratch", stage_here) as ready:
-            assert count_duplicates(batch, log) == ready.match_counts
+            copies = replace(batch, files=tuple(copied(folder / "copy", file, KEYS) for file in landed))
+            assert count_duplicates(copies, log) == ready.match_counts
         assert count_duplicates(ChangeBatch(landed, SCHEMA), log) == (MatchCounts(),) * len(files), "without keys"
 
 
@@ -149,7 +151,9 @@ def test_keys_beyond_the_bounds_of_a_file_are_not_looked_up(tmp_path):
     for part in (tmp_path / "T").glob("*.parquet"):
         part.unlink()  # whoever reads it fails
     file = file_rows("f", SCHEMA, SCHEMA.names, (0, 6, "x", 1), (0, 6, "x", 2))
-    assert count_duplicates(ChangeBatch((file,), SCHEMA, KEYS), log) == (MatchCounts(1, 0),)
+    assert count_duplicates(ChangeBatch((copied(tmp_path / "copy", file, KEYS),), SCHEMA, KEYS), log) == (
+        MatchCounts(1, 0),
+    )
 
 
 def test_a_file_without_statistics_is_read(tmp_path):
