@@ -430,6 +430,8 @@ def _check_chunk(column: Column, chunk: Any, facts: _ChunkFacts) -> None:  # noq
     if stated is not None and stated.has_null_count and stated.null_count != facts.nulls:
         raise NotEligible(f"its footer states another number of NULLs in column {column.name}")
     if stated is None or not stated.has_min_max:
+        if column.type in {"byte", "short"} and facts.lowest is not None:
+            raise NotEligible(f"column {column.name} may hold numbers beyond {column.type}, which Arrow cuts off")
         return
     if facts.has_nan:
         raise NotEligible(f"column {column.name} holds NaN, which its footer leaves out")
