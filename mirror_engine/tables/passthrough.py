@@ -227,7 +227,7 @@ class PassthroughReader:
 
     def _verified(self, copy: Path, request: ReadRequest, content_digest: str) -> FileRows:
         """Read every row of the copy through the row rules."""
-        with copy.open("rb") as handle:
+        with pa.OSFile(str(copy)) as handle:
             file, contract = self._opened(handle, request)
             metadata = file.parquet.metadata
             groups = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
