@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 _MAX_SHIFT = 63  # of a number's last seven bits
 _TRUE, _FALSE, _BYTE, _SHORT, INTEGER, LONG, _DOUBLE, BINARY, LIST, _SET, _MAP, STRUCT, _UUID = range(1, 14)
 _FIXED_BYTES = {_BYTE: 1, _DOUBLE: 8, _UUID: 16}
+_BOOLS, _INTEGERS = frozenset({_TRUE, _FALSE}), frozenset({_SHORT, INTEGER, LONG})
 _MANY = 15  # values of a list: from here on their number follows
 
 # Fields of FileMetaData, SchemaElement, RowGroup, ColumnChunk, ColumnMetaData, Statistics and KeyValue
-SCHEMA, ROW_GROUPS, KEY_VALUES, COLUMN_ORDERS = 2, 4, 5, 7
+SCHEMA, ROWS, ROW_GROUPS, KEY_VALUES, COLUMN_ORDERS = 2, 3, 4, 5, 7
 CONVERTED_TYPE, LOGICAL_TYPE = 6, 10
 COLUMNS, METADATA, ENCODINGS, STATISTICS, MAX, MIN, KEY = 1, 3, 2, 12, 5, 6, 1
 PLAIN = 0  # an encoding
@@ -32,7 +33,7 @@ PLAIN = 0  # an encoding
 _KEPT: Fields = {
     1: None,  # version
     SCHEMA: dict.fromkeys([1, 2, 3, 4, 5, CONVERTED_TYPE, 7, 8, LOGICAL_TYPE]),
-    3: None,  # number of rows
+    ROWS: None,
     ROW_GROUPS: {
         COLUMNS: {
             2: None,  # the place of the metadata, which Thrift requires and no reader uses
@@ -87,11 +88,11 @@ def plain_footer(footer: bytes, kept_keys: Collection[bytes]) -> bytes:
 
 
 def by_converted_types(footer: bytes) -> bytes:
-    """A footer as readers see it that go by converted types alone."""
-    file = read_struct(footer)
+    """The schema of a footer as readers see it that go by converted types alone."""
+    file = read_struct(footer, last=SCHEMA)
     for element in file[SCHEMA].data:
         element.pop(LOGICAL_TYPE, None)
-    return written(file)
+    return written({**file, ROWS: Value(LONG, 0), ROW_GROUPS: Value(LIST, [], STRUCT)})
 
 
 def _make_plain(metadata: Struct) -> None:
@@ -118,122 +119,156 @@ def _within(value: Value, fields: Fields | None) -> Value:
 # ---- Thrift's compact protocol
 
 
-def read_struct(content: bytes) -> Struct:
-    """The struct that bytes begin with.
+def read_struct(content: bytes, last: int = 0) -> Struct:
+    """The struct that bytes begin with; where `last` is a field's number, no further than that.
 
     Raises:
         IndexError: they end before it does.
         ValueError: they are no Thrift.
     """
-    return _Reader(content).struct()
+    return _fields(content, 0, last)[0]
 
 
-class _Reader:
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self._at = 0
-
-    def struct(self) -> Struct:
-        fields: Struct = {}
-        number = 0
-        while head := self._byte():
-            number = number + (head >> 4) if head >> 4 else self._integer()
-            kind = head & 0x0F
-            fields[number] = Value(kind, kind == _TRUE) if kind in {_TRUE, _FALSE} else self._value(kind)
-        return fields
-
-    def _value(self, kind: int) -> Value:
-        """A value of a struct, or of a list: only there a bool has a byte of its own."""
-        data: Any = None
-        of = 0
-        if kind in {_TRUE, _FALSE}:
-            data = self._byte() == _TRUE
-        elif kind in {_SHORT, INTEGER, LONG}:
-            data = self._integer()
-        elif kind == BINARY:
-            data = self._bytes(self._number())
-        elif kind == STRUCT:
-            data = self.struct()
-        elif kind in {LIST, _SET}:
-            head = self._byte()
-            of = head & 0x0F
-            count = self._number() if head >> 4 == _MANY else head >> 4
-            data = [self._value(of).data for _ in range(count)]
-        elif kind == _MAP:
-            count = self._number()
-            kinds = self._byte() if count else 0
-            for _ in range(count):
-                self._value(kinds >> 4)
-                self._value(kinds & 0x0F)
-        elif kind in _FIXED_BYTES:
-            data = self._bytes(_FIXED_BYTES[kind])
+def _fields(content: bytes, at: int, last: int = 0) -> tuple[Struct, int]:
+    """A struct, and where it ends."""
+    fields: Struct = {}
+    number = 0
+    while head := content[at]:
+        at += 1
+        kind = head & 0x0F
+        if head >> 4:
+            number += head >> 4
         else:
-            raise ValueError(f"Thrift has no kind {kind}")
-        return Value(kind, data, of)
+            number, at = _integer(content, at)
+        if kind in _BOOLS:  # the head says which
+            fields[number] = Value(kind, kind == _TRUE)
+        else:
+            fields[number], at = _value(content, at, kind)
+        if number == last:
+            break
+    return fields, at + 1
 
-    def _byte(self) -> int:
-        self._at += 1
-        return self._content[self._at - 1]
 
-    def _bytes(self, count: int) -> bytes:
-        self._at += count
-        if self._at > len(self._content):
-            raise IndexError("the bytes end within a value")
-        return self._content[self._at - count : self._at]
+def _value(content: bytes, at: int, kind: int) -> tuple[Value, int]:
+    """A value of a struct or a list, and where it ends; in a list a bool has a byte of its own."""
+    data: Any = None
+    of = 0
+    if kind in _INTEGERS:
+        data, at = _integer(content, at)
+    elif kind == BINARY:
+        size, at = _number(content, at)
+        data, at = _slice(content, at, size)
+    elif kind == STRUCT:
+        data, at = _fields(content, at)
+    elif kind in {LIST, _SET}:
+        of = content[at] & 0x0F
+        data, at = _values(content, at)
+    elif kind == _MAP:
+        at = _after_map(content, at)
+    elif kind in _BOOLS:
+        data, at = content[at] == _TRUE, at + 1
+    elif kind in _FIXED_BYTES:
+        data, at = _slice(content, at, _FIXED_BYTES[kind])
+    else:
+        raise ValueError(f"Thrift has no kind {kind}")
+    return Value(kind, data, of), at
 
-    def _number(self) -> int:
-        number = shift = 0
-        while (byte := self._byte()) >= 0x80:  # noqa: PLR2004 - seven bits, and whether more follow
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            if shift > _MAX_SHIFT:
-                raise ValueError("a number is too long")
-        return number | byte << shift
 
-    def _integer(self) -> int:
-        number = self._number()
-        return (number >> 1) ^ -(number & 1)
+def _values(content: bytes, at: int) -> tuple[list[Any], int]:
+    count, of, at = content[at] >> 4, content[at] & 0x0F, at + 1
+    if count == _MANY:
+        count, at = _number(content, at)
+    values = []
+    for _ in range(count):
+        value, at = _value(content, at, of)
+        values.append(value.data)
+    return values, at
+
+
+def _after_map(content: bytes, at: int) -> int:
+    count, at = _number(content, at)
+    kinds, at = (content[at], at + 1) if count else (0, at)
+    for _ in range(count):
+        _, at = _value(content, at, kinds >> 4)
+        _, at = _value(content, at, kinds & 0x0F)
+    return at
+
+
+def _slice(content: bytes, at: int, size: int) -> tuple[bytes, int]:
+    if at + size > len(content):
+        raise IndexError("the bytes end within a value")
+    return content[at : at + size], at + size
+
+
+def _number(content: bytes, at: int) -> tuple[int, int]:
+    byte = content[at]
+    number, shift = byte & 0x7F, 7
+    while byte > 0x7F:  # noqa: PLR2004 - seven bits, and whether more follow
+        if shift > _MAX_SHIFT:
+            raise ValueError("a number is too long")
+        at += 1
+        byte = content[at]
+        number |= (byte & 0x7F) << shift
+        shift += 7
+    return number, at + 1
+
+
+def _integer(content: bytes, at: int) -> tuple[int, int]:
+    number, at = _number(content, at)
+    return (number >> 1) ^ -(number & 1), at
 
 
 def written(struct: Struct) -> bytes:
     """A struct as bytes, its fields in order."""
-    parts, before = [], 0
-    for number, value in sorted(struct.items()):
-        kind = (_TRUE if value.data else _FALSE) if value.kind in {_TRUE, _FALSE} else value.kind
-        step = number - before
-        parts.append(bytes([step << 4 | kind]) if 0 < step < _MANY + 1 else bytes([kind]) + _as_integer(number))
-        parts.append(b"" if kind in {_TRUE, _FALSE} else _value(value))
-        before = number
-    return b"".join([*parts, b"\0"])
-
-
-def _value(value: Value) -> bytes:
-    """A value that is kept; bytes of fixed length are as they were."""
-    kind, data = value.kind, value.data
-    made: bytes = data
-    if kind in {_TRUE, _FALSE}:
-        made = bytes([_TRUE if data else _FALSE])
-    if kind in {_SHORT, INTEGER, LONG}:
-        made = _as_integer(data)
-    elif kind == BINARY:
-        made = _as_number(len(data)) + data
-    elif kind == STRUCT:
-        made = written(data)
-    elif kind == LIST:
-        count = len(data)
-        head = bytes([count << 4 | value.of]) if count < _MANY else bytes([_MANY << 4 | value.of]) + _as_number(count)
-        made = head + b"".join(_value(Value(value.of, each)) for each in data)
-    return made
-
-
-def _as_number(number: int) -> bytes:
     made = bytearray()
+    _write_fields(made, struct)
+    return bytes(made)
+
+
+def _write_fields(made: bytearray, struct: Struct) -> None:
+    before = 0
+    for number in sorted(struct):
+        kind, data, of = struct[number]
+        if kind in _BOOLS:
+            kind = _TRUE if data else _FALSE
+        if 0 < number - before <= _MANY:
+            made.append(number - before << 4 | kind)
+        else:
+            made.append(kind)
+            _write_integer(made, number)
+        if kind not in _BOOLS:
+            _write(made, kind, data, of)
+        before = number
+    made.append(0)
+
+
+def _write(made: bytearray, kind: int, data: Any, of: int = 0) -> None:  # noqa: ANN401 - as `Value` has it
+    """Write a value that is kept; bytes of fixed length are as they were."""
+    if kind in _INTEGERS:
+        _write_integer(made, data)
+    elif kind == BINARY:
+        _write_number(made, len(data))
+        made += data
+    elif kind == STRUCT:
+        _write_fields(made, data)
+    elif kind == LIST:
+        made.append(min(len(data), _MANY) << 4 | of)
+        if len(data) >= _MANY:
+            _write_number(made, len(data))
+        for each in data:
+            _write(made, of, each)
+    elif kind in _BOOLS:
+        made.append(_TRUE if data else _FALSE)
+    else:
+        made += data
+
+
+def _write_number(made: bytearray, number: int) -> None:
     while number > 0x7F:  # noqa: PLR2004 - seven bits at a time
         made.append(number & 0x7F | 0x80)
         number >>= 7
     made.append(number)
-    return bytes(made)
 
 
-def _as_integer(number: int) -> bytes:
-    return _as_number(number << 1 if number >= 0 else ~(number << 1))
+def _write_integer(made: bytearray, number: int) -> None:
+    _write_number(made, number << 1 if number >= 0 else ~(number << 1))

@@ -216,13 +216,13 @@ class PassthroughReader:
         with copy.open("r+b") as handle:
             footer = self._opened(handle, request)[0].footer
             try:
-                _check_converted_types(footer)
-                plain = file_end(plain_footer(footer, _KEPT_KEYS))
+                plain = plain_footer(footer, _KEPT_KEYS)
+                _check_converted_types(plain)
             except PARSE_ERRORS as error:
                 raise NotEligible("its footer is not understood") from error
             with scratch_errors():
                 handle.seek(-len(file_end(footer)), os.SEEK_END)
-                handle.write(plain)
+                handle.write(file_end(plain))
                 handle.truncate()
 
     def _verified(self, copy: Path, request: ReadRequest, content_digest: str) -> FileRows:

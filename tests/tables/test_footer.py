@@ -289,6 +289,28 @@ def test_cut_footer_is_refused(tmp_path, cut):
         plain_footer(footer_of(tmp_path / "file.parquet")[:cut], ())
 
 
+@pytest.mark.parametrize("depth", [10, 60, 100, 5000])
+def test_deep_unknown_field_is_left_behind_or_the_file_is_judged_by_its_rows(tmp_path, depth):
+    zone = Zone(tmp_path, local_writer(tmp_path))
+    path = zone.land(rows(0, 5))
+    deep = Value(STRUCT, {})
+    for _ in range(min(depth, 200)):
+        deep = Value(STRUCT, {1: deep})
+    edited(path, lambda file: file.update({99: deep}))
+    if depth > 200:  # deeper than this module writes
+        content = path.read_bytes()
+        old = footer_of(path)
+        new = old.replace(b"\x1c" * 200, b"\x1c" * depth).replace(b"\0" * 200, b"\0" * depth)
+        path.write_bytes(content[: -8 - len(old)] + new + len(new).to_bytes(4, "little") + b"PAR1")
+    result = zone.sync()
+    if result is RunResult.CAUGHT_UP:
+        assert set(zone.ways().values()) == {"passthrough"}
+        assert same_rows(zone.outcome()["rows"], rows(0, 5).to_pylist())
+    else:  # Arrow does not open it
+        assert result is RunResult.NEEDS_ATTENTION
+        assert depth > 60
+
+
 def test_kinds_of_thrift_that_no_footer_has_are_read_over():
     double, uuid = bytes([0x17]) + b"8bytes!!", bytes([0x1D]) + b"16 bytes of uuid"
     a_map = bytes([0x1B, 2, 0x58]) + bytes([2, 1, 97, 4, 1, 98])
