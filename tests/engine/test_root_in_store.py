@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import contextmanager
 
+import pyarrow as pa
 import pytest
 from shop import NO_STOP, TYPES, row
 from store_publisher import StorePublisher, everything
@@ -19,6 +20,7 @@ from mirror_engine.storage import lease
 from mirror_engine.storage.lease import lease_file
 from mirror_engine.storage.roots import state_folder
 from mirror_engine.storage.stores import object_store
+from mirror_engine.tables import passthrough
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -85,6 +87,18 @@ def test_it_is_mirrored_and_its_state_is_on_this_machine(anywhere, tmp_path):
     with Mirror(f"{shop.root}/Files/LandingZone", writer=shop.writer) as mirror:
         assert mirror.root == shop.root
         assert mirror.sync().commits == 0
+
+
+def test_large_files_of_a_store_are_verified_side_by_side(anywhere, monkeypatch):
+    monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
+    monkeypatch.setattr(pa, "cpu_count", lambda: 3)
+    shop = anywhere
+    for number in range(3, 8):
+        shop.orders.initial_load(row(number))
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    with shop.mirror() as mirror:
+        assert [(commit.applied_by, len(commit.files)) for commit in mirror.history("Orders")] == [("passthrough", 6)]
+        assert sorted(found["id"] for found in mirror.read_table("Orders").to_pylist()) == list(range(1, 8))
 
 
 def test_who_only_looks_writes_nothing_there(anywhere):
