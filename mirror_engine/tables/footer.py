@@ -23,8 +23,8 @@ _MANY = 15  # values of a list: from here on their number follows
 
 # Fields of FileMetaData, SchemaElement, RowGroup, ColumnChunk, ColumnMetaData, Statistics and KeyValue
 SCHEMA, ROWS, ROW_GROUPS, KEY_VALUES, COLUMN_ORDERS = 2, 3, 4, 5, 7
-CONVERTED_TYPE, LOGICAL_TYPE = 6, 10
-COLUMNS, METADATA, ENCODINGS, STATISTICS, MAX, MIN, KEY = 1, 3, 2, 12, 5, 6, 1
+TYPE, NAME, CONVERTED_TYPE, LOGICAL_TYPE = 1, 4, 6, 10
+COLUMNS, METADATA, ENCODINGS, PATH, STATISTICS, MAX, MIN, KEY = 1, 3, 2, 3, 12, 5, 6, 1
 PLAIN = 0  # an encoding
 
 # What stays. Readers act on what does not, and Arrow does not: the Arrow schema and other key-value metadata, page
@@ -32,13 +32,13 @@ PLAIN = 0  # an encoding
 # and sizes of row groups, sorting columns, field ids, names of other files, encryption.
 _KEPT: Fields = {
     1: None,  # version
-    SCHEMA: dict.fromkeys([1, 2, 3, 4, 5, CONVERTED_TYPE, 7, 8, LOGICAL_TYPE]),
+    SCHEMA: dict.fromkeys([TYPE, 2, 3, NAME, 5, CONVERTED_TYPE, 7, 8, LOGICAL_TYPE]),
     ROWS: None,
     ROW_GROUPS: {
         COLUMNS: {
             2: None,  # the place of the metadata, which Thrift requires and no reader uses
             METADATA: {
-                **dict.fromkeys([1, ENCODINGS, 3, 4, 5, 6, 7]),  # type, encodings, path, codec, number of values, sizes
+                **dict.fromkeys([TYPE, ENCODINGS, PATH, 4, 5, 6, 7]),  # …, codec, number of values, sizes
                 **dict.fromkeys([9, 11]),  # places of the first data page and of the dictionary
                 STATISTICS: dict.fromkeys([3, MAX, MIN]),  # number of NULLs, bounds
             },
@@ -69,19 +69,19 @@ def plain_footer(footer: bytes, kept_keys: Collection[bytes]) -> bytes:
         kept_keys: of key-value metadata that stay.
 
     Raises:
-        ValueError: it is not understood.
+        ValueError: it is not understood, or contradicts itself.
     """
     try:
         file = _only(read_struct(footer), _KEPT)
+        elements = file[SCHEMA].data[1:]  # after the root; no column is nested
         for group in file[ROW_GROUPS].data:
-            for chunk in group[COLUMNS].data:
-                _make_plain(chunk[METADATA].data)
+            for element, chunk in zip(elements, group[COLUMNS].data, strict=True):
+                _make_plain(chunk[METADATA].data, element)
         if pairs := file.pop(KEY_VALUES, None):
             left = [pair for pair in pairs.data if pair[KEY].data in kept_keys]
             file |= {KEY_VALUES: pairs._replace(data=left)} if left else {}
         by_type = {1: Value(STRUCT, {})}
-        columns = len(file[SCHEMA].data) - 1  # none is nested
-        file[COLUMN_ORDERS] = Value(LIST, [by_type] * columns, STRUCT)
+        file[COLUMN_ORDERS] = Value(LIST, [by_type] * len(elements), STRUCT)
         return written(file)
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError("it is no footer of Parquet") from error
@@ -95,7 +95,10 @@ def by_converted_types(footer: bytes) -> bytes:
     return written({**file, ROWS: Value(LONG, 0), ROW_GROUPS: Value(LIST, [], STRUCT)})
 
 
-def _make_plain(metadata: Struct) -> None:
+def _make_plain(metadata: Struct, element: Struct) -> None:
+    # Spark knows a chunk by its path, Arrow by its place; if its type is unknown, Arrow's bounds end the process
+    if (metadata[TYPE].data, metadata[PATH].data) != (element[TYPE].data, [element[NAME].data]):
+        raise ValueError("a chunk is not that of its column")
     encodings = metadata[ENCODINGS]
     if PLAIN not in encodings.data:
         metadata[ENCODINGS] = encodings._replace(data=[*encodings.data, PLAIN])

@@ -28,11 +28,13 @@ from mirror_engine.tables.footer import (
     MAX,
     METADATA,
     MIN,
+    PATH,
     PLAIN,
     ROW_GROUPS,
     SCHEMA,
     STATISTICS,
     STRUCT,
+    TYPE,
     Value,
     plain_footer,
     read_struct,
@@ -201,6 +203,28 @@ def test_false_claim_of_a_footer_sends_the_file_to_the_rows_path(tmp_path, case)
 
 
 INT32_TYPE = {10: Value(STRUCT, {1: Value(3, b"\x20"), 2: Value(1, True)})}  # INT(32, signed)
+
+
+def swap_paths(file):
+    """Spark would read one column as the other."""
+    for group in file[ROW_GROUPS].data:
+        first, second = (chunk[METADATA].data for chunk in group[COLUMNS].data[:2])
+        first[PATH], second[PATH] = second[PATH], first[PATH]
+
+
+def claim_unknown_types(file):
+    """Arrow ends the process when it is asked for the bounds."""
+    for group in file[ROW_GROUPS].data:
+        group[COLUMNS].data[1][METADATA].data[TYPE] = Value(INTEGER, 77)
+
+
+@pytest.mark.parametrize("lie", [swap_paths, claim_unknown_types])
+def test_chunk_of_another_column_sends_the_file_to_the_rows_path(tmp_path, lie):
+    zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
+    edited(zone.land(rows(0, 50), row_group_size=20), lie)
+    assert zone.sync() is RunResult.CAUGHT_UP
+    assert set(zone.ways().values()) == {"append its footer is not understood"}
+    assert same_rows(zone.outcome()["rows"], rows(0, 50).to_pylist())
 
 
 def test_one_sided_bound_is_left_behind(tmp_path):
