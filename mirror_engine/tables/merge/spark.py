@@ -179,7 +179,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
                 parts = sorted(part for part in changes.folder.iterdir() if isinstance(part, Path))  # made here
                 add_parts(table, log, self.evolution(log, batch), parts, record)
             else:
-                self._merge(table, self.evolved(table, log, batch), batch, changes, record)
+                self._merge_staged(table, self.evolved(table, log, batch), batch, changes, record)
             return applied_by, changes.match_counts
 
     def _feeds(self, log: DeltaLog) -> bool:
@@ -187,7 +187,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
         is_on = log.configuration.get("delta.enableChangeDataFeed") == "true"
         return self._feed == "on" or (self._feed == "keep" and is_on)
 
-    def _merge(
+    def _merge_staged(
         self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord
     ) -> None:
         """Have Spark commit changes that were made against a snapshot of the table, which has the batch's columns."""
