@@ -234,9 +234,7 @@ class Replayer:
             )
         if state is None:
             self._context.writer.finish_drop(self._context.delta_folder(task.table), self._context.check_lock)
-        files = self._next_files(task)
-        folder = LandedFolder(task.zone, task.table, step.metadata)
-        batch = self._batches.read(folder, files, _read_context(known, state), state)
+        batch = self._read(task, step, known, state)
         try:
             repeated = _repeats(self._context, task.table, batch.files)
             batch = replace(batch, diagnostics=(*batch.diagnostics, *repeated))
@@ -257,6 +255,14 @@ class Replayer:
             task.steps.popleft()
             self._most.pop(task.table, None)
         return committed
+
+    def _read(self, task: TableTask, step: ApplyBatch, known: Progress, state: TableSnapshot | None) -> ChangeBatch:
+        folder = LandedFolder(task.zone, task.table, step.metadata)
+        try:
+            return self._batches.read(folder, self._next_files(task), _read_context(known, state), state)
+        except ScratchFailed:
+            self._most[task.table] = 1  # files that are read side by side need room at once
+            raise
 
     def _next_files(self, task: TableTask) -> Sequence[Entry]:
         """Return the pending files among which the next batch is; fewer after a failed commit."""

@@ -84,14 +84,15 @@ class ZoneWatcher:
         Returns:
             Whether the wait ended early: by an event since the last wait, or by `stop`.
         """
-        deadline, self._scanned = self._clock.monotonic() + seconds, time.monotonic()
+        deadline = self._clock.monotonic() + seconds
+        if self._ended():  # the scan that is over may have begun before the event
+            return True
+        self._scanned = time.monotonic()
         if self._watch():
             self.wake()  # changes made before the watch started raised no event
         while not self._stop.is_set():
             left = deadline - self._clock.monotonic()
-            if self.is_due():
-                self._changed.clear()
-                self._is_pressing = False
+            if self._ended():
                 return True
             if self._changed.is_set() and seconds > 0:
                 self._stop.wait(max(self._settling_seconds, 0.0))
@@ -114,6 +115,14 @@ class ZoneWatcher:
         self._is_pressing = self._is_pressing or at_once
         self._burst = now if is_first else began, now
         self._changed.set()
+
+    def _ended(self) -> bool:
+        """Whether a burst is over; it ends one wait only."""
+        if not self.is_due():
+            return False
+        self._changed.clear()
+        self._is_pressing = False
+        return True
 
     def is_due(self) -> bool:
         """Whether there was an event since the last wait, and the burst is over or has lasted too long."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from typing import BinaryIO
 
     Struct: TypeAlias = dict[int, "Value"]
     Fields: TypeAlias = Mapping[int, "Fields | None"]  # of a struct, by number; None: the whole value
@@ -26,6 +27,19 @@ SCHEMA, ROWS, ROW_GROUPS, KEY_VALUES, COLUMN_ORDERS = 2, 3, 4, 5, 7
 TYPE, NAME, CONVERTED_TYPE, LOGICAL_TYPE = 1, 4, 6, 10
 COLUMNS, METADATA, ENCODINGS, PATH, STATISTICS, MAX, MIN, KEY = 1, 3, 2, 3, 12, 5, 6, 1
 PLAIN = 0  # an encoding
+_TYPE_LENGTH, _REPETITION, _OPTIONAL, _WRITER, _GROUP_ROWS, _CHUNK_VALUES, _CHUNK_SIZE = 2, 3, 1, 6, 3, 5, 7
+_DATA_PLACE, _DICTIONARY_PLACE = 9, 11
+_BOUND_BYTES = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}  # by physical type: of boolean, int32, int64, int96, float, double
+_BYTE_ARRAY = 6
+
+# Fields of PageHeader, DataPageHeader and DataPageHeaderV2
+_PAGE_KIND, _PAGE_SIZE, _PAGE_VALUES, _PAGE_LEVELS = 1, 3, 1, 3
+_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
+_PAGE_HEADERS = {_DATA_PAGE: 5, _DICTIONARY_PAGE: 7, _DATA_PAGE_V2: 8}
+_PAGE_ENCODINGS = {_DATA_PAGE: 2, _DATA_PAGE_V2: 4}
+_RLE = 3
+_KNOWN_ENCODINGS = {PLAIN, 2, _RLE, 4, 8}  # dictionary, bit-packed, and dictionary as RLE
+_HEADER_BYTES = 1 << 16
 
 # What stays. Readers act on what does not, and Arrow does not: the Arrow schema and other key-value metadata, page
 # indexes, Bloom filters, encodings of pages, exactness of bounds, deprecated bounds, numbers of distinct values, places
@@ -73,12 +87,18 @@ def plain_footer(footer: bytes, kept_keys: Collection[bytes]) -> bytes:
     """
     try:
         file = _only(read_struct(footer), _KEPT)
+        for element in file[SCHEMA].data:
+            element[NAME].data.decode()
+        file[_WRITER] = file.get(_WRITER, Value(BINARY, b""))
+        file[_WRITER].data.decode()
         elements = file[SCHEMA].data[1:]  # after the root; no column is nested
         for group in file[ROW_GROUPS].data:
             for element, chunk in zip(elements, group[COLUMNS].data, strict=True):
                 _make_plain(chunk[METADATA].data, element)
         if pairs := file.pop(KEY_VALUES, None):
             left = [pair for pair in pairs.data if pair[KEY].data in kept_keys]
+            if len({pair[KEY].data for pair in left}) < len(left):
+                raise ValueError("a key comes twice")
             file |= {KEY_VALUES: pairs._replace(data=left)} if left else {}
         by_type = {1: Value(STRUCT, {})}
         file[COLUMN_ORDERS] = Value(LIST, [by_type] * len(elements), STRUCT)
@@ -102,10 +122,60 @@ def _make_plain(metadata: Struct, element: Struct) -> None:
     encodings = metadata[ENCODINGS]
     if PLAIN not in encodings.data:
         metadata[ENCODINGS] = encodings._replace(data=[*encodings.data, PLAIN])
+    if len(element[LOGICAL_TYPE].data if LOGICAL_TYPE in element else [0]) != 1:
+        raise ValueError("a column has not one logical type")
     bounds = metadata[STATISTICS].data if STATISTICS in metadata else {}
     if not bounds.keys() >= {MAX, MIN}:  # Arrow would not show one alone
         bounds.pop(MAX, None)
         bounds.pop(MIN, None)
+        return
+    size = element[_TYPE_LENGTH].data if _TYPE_LENGTH in element else None
+    size = _BOUND_BYTES.get(element[TYPE].data, size)
+    if element[TYPE].data != _BYTE_ARRAY and {len(bounds[MAX].data), len(bounds[MIN].data)} != {size}:
+        raise ValueError("a bound is not as long as its type")  # it would end the process
+
+
+def check_pages(file: BinaryIO, footer: bytes) -> None:
+    """Hold the headers of all pages of flat columns against their plain footer: readers differ in what they go by.
+
+    Raises:
+        ValueError: pages do not fill their chunk, hold another number of values than it or its group, or are encoded in
+            a way that not every reader knows.
+        OSError: the file cannot be read.
+    """
+    try:
+        known = read_struct(footer)
+        for group in known[ROW_GROUPS].data:
+            for element, chunk in zip(known[SCHEMA].data[1:], group[COLUMNS].data, strict=True):
+                is_optional = element[_REPETITION].data == _OPTIONAL
+                _check_chunk_pages(file, chunk[METADATA].data, group[_GROUP_ROWS].data, is_optional=is_optional)
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError("its pages are not those of Parquet") from error
+
+
+def _check_chunk_pages(file: BinaryIO, metadata: Struct, rows: int, *, is_optional: bool) -> None:
+    data = begin = metadata[_DATA_PLACE].data
+    if _DICTIONARY_PLACE in metadata:
+        begin = metadata[_DICTIONARY_PLACE].data
+        if not 0 < begin < data:
+            raise ValueError("a dictionary comes after its values")
+    at, end, values = begin, begin + metadata[_CHUNK_SIZE].data, 0
+    while at < end:
+        file.seek(at)
+        page, size = _fields(file.read(min(_HEADER_BYTES, end - at)), 0)
+        kind = page[_PAGE_KIND].data
+        header = page[_PAGE_HEADERS[kind]].data
+        if kind == _DICTIONARY_PAGE and (at != begin or begin == data):
+            raise ValueError("a dictionary is in the middle of a chunk")
+        if kind != _DICTIONARY_PAGE:
+            values += header[_PAGE_VALUES].data
+            if header[_PAGE_ENCODINGS[kind]].data not in _KNOWN_ENCODINGS:
+                raise ValueError("a page is encoded in a way that not every reader knows")
+            if kind == _DATA_PAGE and is_optional and header[_PAGE_LEVELS].data != _RLE:
+                raise ValueError("a page's NULLs are encoded in a way that not every reader knows")
+        at += size + page[_PAGE_SIZE].data
+    if at != end or not values == metadata[_CHUNK_VALUES].data == rows:
+        raise ValueError("pages hold more or less than the footer says")
 
 
 def _only(struct: Struct, fields: Fields) -> Struct:

@@ -8,6 +8,7 @@ skip rows, takes the rows path, and says why.
 from __future__ import annotations
 
 import os
+import re
 import uuid
 import weakref
 from bisect import bisect
@@ -28,7 +29,7 @@ from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.storage.base import digest
 from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_type
 from mirror_engine.tables.base import MatchCounts, accounted_bytes
-from mirror_engine.tables.footer import by_converted_types, plain_footer
+from mirror_engine.tables.footer import by_converted_types, check_pages, plain_footer
 from mirror_engine.tables.log.snapshot import needs_mapping, scan
 from mirror_engine.tables.log.statistics import bounds_of, decimal_of
 from mirror_engine.tables.log.tables_folder import PROCESS
@@ -70,6 +71,7 @@ _CARRIERS = {pa.date32().id: pa.int32(), pa.timestamp("us").id: pa.int64(), pa.s
 # what Spark writes into files whose dates count in another calendar
 _OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
+_SPARK_OF_TODAY = re.compile(rb"[3-9]\.\d+\.\d+")  # Spark compares it as text
 _KEPT_KEYS = frozenset({_SPARK_VERSION})  # by it Spark knows that dates count in its own calendar
 
 
@@ -242,6 +244,10 @@ class PassthroughReader:
                 _check_places(chunks, size)
                 for column, chunk in zip(file.columns, chunks, strict=True):
                     _check_chunk(column, chunk, columns[column.name])
+            try:
+                check_pages(handle, file.footer)
+            except ValueError as error:
+                raise NotEligible(f"not every reader reads its pages: {error}") from error
             return replace(read_file(file, contract, ingested, request, content_digest), passthrough=copy)
 
 
@@ -292,8 +298,8 @@ def _check_names(file: ParquetChangeFile, contract: FileContract) -> None:
         if known is None or known.name != column.name:
             raise NotEligible(f"column {column.name} is spelled otherwise in the table")
     facts = file.parquet.metadata.metadata or {}
-    version = facts.get(_SPARK_VERSION, b"3")
-    if any(key in facts for key in _OTHER_CALENDAR) or version.split(b".")[0] in {b"1", b"2"}:
+    version = facts.get(_SPARK_VERSION, b"3.0.0")
+    if any(key in facts for key in _OTHER_CALENDAR) or not _SPARK_OF_TODAY.match(version):
         raise NotEligible("its dates may count in another calendar")
 
 

@@ -139,6 +139,17 @@ def test_a_file_renamed_into_place_ends_the_wait_at_once_and_those_after_it_toge
     assert not waker.wait(SHORT), "one wait has both"
 
 
+def test_event_ends_a_wait_of_no_time_once_it_is_due(waker):
+    """The engine waits for nothing between two scans while batches are in progress."""
+    assert not waker.wait(0)
+    waker.wake(is_renamed=True)
+    time.sleep(2 * waking.PAUSE_SECONDS)
+    assert waker.is_due()
+    assert waker.wait(0)
+    assert not waker.is_due()
+    assert not waker.wait(0)
+
+
 def test_renamed_files_end_waits_while_others_keep_coming(waker, zone, monkeypatch):
     """Each second a file for each of many tables: no quiet ever comes."""
     monkeypatch.setattr(waking, "QUIET_SECONDS", LONG)

@@ -218,6 +218,91 @@ def claim_unknown_types(file):
         group[COLUMNS].data[1][METADATA].data[TYPE] = Value(INTEGER, 77)
 
 
+def cut_bounds(file):
+    """Arrow ends the process when it is asked for them."""
+    for chunk in chunks(file):
+        if STATISTICS in chunk[METADATA].data:
+            bounds = chunk[METADATA].data[STATISTICS].data
+            for which in {MAX, MIN} & bounds.keys():
+                bounds[which] = Value(BINARY, bounds[which].data[:-1])
+
+
+def point_at_another_dictionary(file):
+    """DuckDB would read the second column as the first one."""
+    for group in file[ROW_GROUPS].data:
+        first, second = (chunk[METADATA].data for chunk in group[COLUMNS].data[:2])
+        first[11] = Value(LONG, second[9].data)
+
+
+def claim_fewer_rows(file):
+    """DataFusion counts the values of pages, others the footer's rows."""
+    file[3] = Value(LONG, sum(group[3].data - 1 for group in file[ROW_GROUPS].data))
+    for group in file[ROW_GROUPS].data:
+        group[3] = Value(LONG, group[3].data - 1)
+        for chunk in group[COLUMNS].data:
+            chunk[METADATA].data[5] = Value(LONG, group[3].data)
+            chunk[METADATA].data.pop(STATISTICS, None)
+
+
+def claim_larger_chunks(file):
+    for chunk in chunks(file):
+        chunk[METADATA].data[7] = Value(LONG, chunk[METADATA].data[7].data + 50)
+
+
+def claim_two_types(file):
+    file[SCHEMA].data[1][10] = Value(STRUCT, {10: INT32_TYPE[10], 1: Value(STRUCT, {})})
+
+
+def name_no_text(file):
+    file[6] = Value(BINARY, b"\xff\xfe")
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [cut_bounds, point_at_another_dictionary, claim_fewer_rows, claim_larger_chunks, claim_two_types, name_no_text],
+)
+def test_file_that_readers_read_otherwise_takes_the_rows_path(tmp_path, lie):
+    zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
+    table = pa.table({"a": range(60), "b": [number * 2.5 for number in range(60)]})
+    edited(zone.land(table, row_group_size=20, use_dictionary=False, store_schema=False), lie)
+    if zone.sync() is RunResult.CAUGHT_UP:  # else the rows path rejects it, too
+        reasons = ("its footer is not understood", "not every reader reads its pages", "readers may not find")
+        ways = list(zone.ways().values())
+        assert all(any(reason in way for reason in reasons) for way in ways), ways
+        if lie is not claim_fewer_rows:
+            assert same_rows(zone.outcome()["rows"], table.to_pylist())
+
+
+def test_file_whose_pages_are_encoded_in_a_newer_way_takes_the_rows_path(tmp_path):
+    """Spark cannot read it; the footer may say otherwise."""
+    zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
+    table = pa.table({"b": [number * 2.5 for number in range(60)]})
+    path = zone.land(table, use_dictionary=False, column_encoding={"b": "BYTE_STREAM_SPLIT"})
+    edited(
+        path, lambda file: [chunk[METADATA].data.update({2: Value(LIST, [0, 3], INTEGER)}) for chunk in chunks(file)]
+    )
+    zone.sync()
+    assert all("not every reader reads its pages" in way for way in zone.ways().values())
+    assert same_rows(zone.outcome()["rows"], table.to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("versions", "is_added"),
+    [(["3.5.0"], True), (["4.2.0"], True), ([], True), (["3"], False), (["2.4.8"], False), (["3.5.0", "2.4.0"], False)],
+)
+def test_dates_of_another_calendar_take_the_rows_path(tmp_path, versions, is_added):
+    """Spark compares the version as text, and takes the last."""
+    zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
+    pairs = [Value(STRUCT, {1: Value(BINARY, SPARK), 2: Value(BINARY, each.encode())}) for each in versions]
+    path = zone.land(pa.table({"a": range(60)}), store_schema=False)
+    edited(path, lambda file: file.update({5: Value(LIST, [pair.data for pair in pairs], STRUCT)} if pairs else {}))
+    zone.sync()
+    assert [way.startswith("passthrough") for way in zone.ways().values()] == [is_added]
+
+
+SPARK = b"org.apache.spark.version"
+
+
 @pytest.mark.parametrize("lie", [swap_paths, claim_unknown_types])
 def test_chunk_of_another_column_sends_the_file_to_the_rows_path(tmp_path, lie):
     zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
