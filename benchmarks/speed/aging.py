@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 MAX_SECONDS = 600.0
 FIRST_NEW_KEY = 10**9
 IDLE_SECONDS = 0.2  # of idle cycles that are measured at least: one takes half a millisecond, or two seconds
-FOLLOW_UP_SECONDS = 5.0  # from the end of a cycle with work to that of the next, at most
+FOLLOW_UP_SECONDS = 60.0
 FILES_A_BATCH = 10_000
 COMMITS_A_SYNC, COMMITS_BETWEEN_MAINTENANCE = 100, 500
 WORKSPACE, ACCOUNT = "Workspace", "devstoreaccount1"
