@@ -251,17 +251,16 @@ def _may_be_table(folder: TablePath) -> bool:
 
 
 def plain_folder(folder: Path) -> Path:
-    """A folder with links to a table's log, for a table whose name deltalake might misread.
+    """A folder with a link to a table's log, for a table whose name deltalake might misread.
 
     deltalake decodes `%41`, splits at a backslash, refuses control characters and sees no history behind `#` or `[`,
     also through a link to the folder, which it resolves; a link inside the folder it follows as it is.
     """
     plain = _plain_folders() / hashlib.sha256(str(folder).encode("utf-8", "surrogateescape")).hexdigest()
     plain.mkdir(exist_ok=True)
-    for name in [LOG_FOLDER, *(found.name for found in folder.glob("deletion_vector*.bin"))]:
-        link = plain / name
-        if not link.is_symlink():
-            link.symlink_to(folder / name)
+    link = plain / LOG_FOLDER
+    if not link.is_symlink():
+        link.symlink_to(folder / LOG_FOLDER)
     return plain
 
 
