@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ from mirror_engine.tables.log.record import read_commit
 from mirror_engine.tables.log.table_path import LOG_FOLDER, parquet_source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.log.vectors import Descriptor
@@ -35,7 +36,9 @@ class VectorsInUse:
         Reads the commits after the version that was asked for before; the first time, those after a checkpoint.
         """
         if not 0 <= self._version <= version:
-            self._version, self._by_path = _checkpointed(folder, version)
+            newest, adds = _in_checkpoint(folder, "add", {"path", "deletionVector"}, version)
+            self._by_path = {action["path"]: vector for action in adds if (vector := _described(action))}
+            self._version = newest
         for following in range(self._version + 1, version + 1):
             commit = read_commit(folder, following)
             for path in (*commit.removed, *commit.added):
@@ -45,14 +48,10 @@ class VectorsInUse:
         return self._by_path
 
 
-def _checkpointed(folder: TablePath, version: int) -> tuple[int, dict[str, Descriptor]]:
-    """The newest checkpoint up to a version, and the vectors that it holds; -1 for none."""
-    newest, names = newest_checkpoint(folder, version)
-    return newest, {path: vector for name in names for path, vector in _vectors_of(folder / LOG_FOLDER, name)}
-
-
-def newest_checkpoint(folder: TablePath, until: int | None = None) -> tuple[int, Sequence[str]]:
-    """The newest whole checkpoint, up to a version, and its files' names; the log's hint may be old. -1 for none."""
+def _in_checkpoint(
+    folder: TablePath, kind: str, wanted: Collection[str], until: int | None = None
+) -> tuple[int, Iterator[Mapping[str, Any]]]:
+    """The newest whole checkpoint, up to a version, and its actions of one kind; -1 for none. The hint may be old."""
     found: dict[tuple[int, int], list[str]] = defaultdict(list)  # by version and number of parts
     for name in sorted(entry.name for entry in (folder / LOG_FOLDER).iterdir()):
         if (match := _CHECKPOINT.fullmatch(name)) and (until is None or int(match[1]) <= until):
@@ -60,14 +59,8 @@ def newest_checkpoint(folder: TablePath, until: int | None = None) -> tuple[int,
     whole = [
         (version, names if parts else names[:1]) for (version, parts), names in found.items() if len(names) >= parts
     ]
-    return max(whole, default=(-1, []))
-
-
-def _vectors_of(log: TablePath, name: str) -> Iterator[tuple[str, Descriptor]]:
-    """The vectors in one file of a checkpoint, and in the sidecars that it names."""
-    for action in _actions(log, name, "add", {"path", "deletionVector"}):
-        if vector := _described(action):
-            yield action["path"], vector
+    newest, names = max(whole, default=(-1, []))
+    return newest, chain.from_iterable(_actions(folder / LOG_FOLDER, name, kind, wanted) for name in names)
 
 
 class Removed(NamedTuple):
@@ -80,9 +73,8 @@ class Removed(NamedTuple):
 
 def removed_in_checkpoint(folder: TablePath) -> Iterator[Removed]:
     """Data files that the newest checkpoint says were removed."""
-    for name in newest_checkpoint(folder)[1]:
-        for action in _actions(folder / LOG_FOLDER, name, "remove", {"path", "deletionTimestamp", "deletionVector"}):
-            yield Removed(action["path"], _described(action), action.get("deletionTimestamp"))
+    for action in _in_checkpoint(folder, "remove", {"path", "deletionTimestamp", "deletionVector"})[1]:
+        yield Removed(action["path"], _described(action), action.get("deletionTimestamp"))
 
 
 def _described(action: Mapping[str, Any]) -> Descriptor | None:
