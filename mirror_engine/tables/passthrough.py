@@ -471,7 +471,7 @@ def count_duplicates(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCou
     if log is not None and set(keys) <= set(log.schema.names):
         ends = [pa.table({name: pa.array(pair) for name, pair in c.key_bounds().items()}) for c in copies]
         bounds = bounds_of(pa.concat_tables(ends, promote_options="default"))
-        hashes = (key_hashes(rows.columns) for rows in scan(log, keys, bounds))
+        hashes = (key_hashes(rows.columns) for rows in scan(log, log.data_files(bounds), keys))
         held = index.common(each[whole] for each, whole in hashes)
         effects = KeyIndex(held).add(runs) if len(held) else effects
     return tuple(MatchCounts(found.duplicate_inserts) for found in effects)

@@ -56,7 +56,7 @@ from mirror_engine.tables.log.vectors import read_vector
 from mirror_engine.tables.log.vectors_in_use import VectorsInUse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.tables.base import Chosen, HistoryEntry, RecordHead
     from mirror_engine.tables.changes.net_changes import Integers
@@ -113,7 +113,7 @@ def _checkpoint_fault(folder: TablePath, names: Sequence[str], checkpoints: Coll
 
 _ACTION_COLUMNS = {"path", "size_bytes", "num_records", "partition", "modification_time"}
 _OF_CONTENT = (DeltaError, ValueError, RecursionError)
-OF_THE_STORE = re.compile(  # in deltalake's words, which draw a tree
+_OF_THE_STORE = re.compile(  # in deltalake's words, which draw a tree
     r"\(os error \d+\)|Generic (LocalFileSystem|MicrosoftAzure|S3|GCS) error"
     r"|The operation lacked (valid authentication|the necessary privileges)"
 )
@@ -332,7 +332,7 @@ def reading_log(folder: TablePath) -> Iterator[None]:
         except BaseException as error:
             if not isinstance(error, _OF_CONTENT) and not is_panic(error):
                 raise
-            if isinstance(folder, StorePath) and OF_THE_STORE.search(str(error)):
+            if isinstance(folder, StorePath) and _OF_THE_STORE.search(str(error)):
                 raise OSError(str(error)) from error
             raise damaged(folder, first_line(error) or type(error).__name__) from error
     except OSError as error:
@@ -367,7 +367,7 @@ _KEPT_SECONDS = 120.0  # in a store: a token that azure-identity gives lives fiv
 def read_rows(log: DeltaLog, limit: int | None = None, where: Chosen | None = None) -> pa.Table:
     """All rows of a version, or those chosen; all of them, or the first that come."""
     found, rows = [], 0
-    for batch in scan(log, log.schema.names):
+    for batch in scan(log, log.data_files(), log.schema.names):
         if limit is not None and rows >= limit:
             break
         found.append(batch if where is None else batch.filter(where(batch)))
@@ -394,13 +394,11 @@ def count_rows(log: DeltaLog) -> int:
     return int(pc.sum(known).as_py() or 0)
 
 
-def scan(
-    log: DeltaLog, names: Sequence[str], bounds: Bounds | None = None, batch_rows: int = _BATCH_ROWS
-) -> Iterator[pa.RecordBatch]:
-    """The named columns of every row, or of the files that may hold rows within bounds, in no order."""
-    for file in log.data_files(bounds):
+def scan(log: DeltaLog, files: Iterable[DataFile], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The named columns of every row of data files that is not gone, file by file."""
+    for file in files:
         gone = marks(log, file)
-        for first, rows in scan_file(log, file, names, batch_rows):
+        for first, rows in scan_file(log, file, names):
             yield rows if gone is None else rows.filter(rows_left(gone, first, rows.num_rows))
 
 

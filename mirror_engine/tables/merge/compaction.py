@@ -18,7 +18,7 @@ from mirror_engine.tables.log.commit import (
 )
 from mirror_engine.tables.log.data_files import FILE_ROWS, DataFiles
 from mirror_engine.tables.log.record import read_commit
-from mirror_engine.tables.log.snapshot import marks, reading_log, rows_left, scan_file
+from mirror_engine.tables.log.snapshot import reading_log, scan
 from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each
 from mirror_engine.tables.log.vectors import vector_file
 from mirror_engine.tables.log.vectors_in_use import Removed, removed_in_checkpoint
@@ -69,10 +69,8 @@ def write_together(log: DeltaLog, group: Sequence[DataFile], scratch: Path) -> S
     """Write the rows that are left in data files of one partition into new ones."""
     written = DataFiles(scratch, list(log.fields.values()), log.schema.partition_columns)
     try:
-        for file in group:
-            gone = marks(log, file)
-            for first, rows in scan_file(log, file, log.schema.names):
-                written.add(rows if gone is None else rows.filter(rows_left(gone, first, rows.num_rows)))
+        for rows in scan(log, group, log.schema.names):
+            written.add(rows)
         return written.finish()
     finally:
         written.discard()
@@ -129,7 +127,7 @@ def vacuum(table: str, log: DeltaLog, retention_hours: float) -> None:
     with reading_log(log.folder):
         files = log.data_files()
         removed = [*_removed(log), *removed_in_checkpoint(log.folder)]
-    needed = {path: vector for path, vector, deleted_ms in removed if deleted_ms is None or deleted_ms / 1000 >= oldest}
+    needed = {path for path, _, deleted_ms in removed if deleted_ms is None or deleted_ms / 1000 >= oldest}
     vectors = [*(file.vector for file in files), *(vector for path, vector, _ in removed if path in needed)]
     kept: set[str | None] = {unquote(path) for path in (*needed, *(file.spelled for file in files))}
     kept |= {vector_file(vector) for vector in vectors if vector}

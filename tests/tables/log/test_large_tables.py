@@ -14,7 +14,7 @@ def test_scan_parses_schema_a_few_times_however_many_columns(tmp_path, monkeypat
     schema, parsed = schema_of(*(f"c{place}" for place in range(60))), []
     log, fields = table_with(tmp_path, schema, [], [tuple(range(60))]), DeltaLog.fields.fget
     monkeypatch.setattr(DeltaLog, "fields", property(lambda log: parsed.append(log) or fields(log)))
-    (rows,) = scan(log, log.schema.names)
+    (rows,) = scan(log, log.data_files(), log.schema.names)
     assert rows.schema.names == list(schema.names)
     assert len(parsed) < 6
 
