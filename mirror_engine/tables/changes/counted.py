@@ -231,7 +231,8 @@ def _by_value(
 def _possible_rows(log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table) -> Iterator[pa.RecordBatch]:
     """The table's rows whose keys may be among those wanted: their keys, their file's place and their number in it."""
     # a filter by equal bits would lose a NaN or a zero of the other sign
-    values = {place: column.unique() for place, column in enumerate(wanted.columns) if not _is_floating(column)}
+    exact = (place for place, field in enumerate(wanted.schema) if not pa.types.is_floating(field.type))
+    values = {place: wanted.column(place).unique() for place in exact}
     chosen = max(values, key=lambda place: len(values[place]), default=None)
     places = {file.spelled: place for place, file in enumerate(files)}
 
@@ -252,10 +253,6 @@ def _possible_rows(log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table) -
     if chosen is None:  # all rows are possible: one batch at a time
         return chain.from_iterable(map(possible, files))
     return chain.from_iterable(in_threads(lambda file: list(possible(file)), files))
-
-
-def _is_floating(column: pa.ChunkedArray[Any]) -> bool:
-    return bool(pa.types.is_floating(column.type))
 
 
 def tables_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from contextlib import suppress
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import StorageUnavailable
@@ -47,8 +48,4 @@ def clean_up_log(log: DeltaLog, covered: int) -> None:
         first = max((int(file.name[:20]) for file in checkpoints if file.stat().st_mtime_ns / 1e9 < oldest), default=0)
         versions = ((file, _OF_A_VERSION.fullmatch(file.name)) for file in files)
         old = [file for file, found in versions if found and int(found[1]) < min(first, covered + 1)]
-        list(for_each(log.folder, _delete, old))
-
-
-def _delete(file: TablePath) -> None:
-    file.unlink(missing_ok=True)
+        list(for_each(log.folder, methodcaller("unlink", missing_ok=True), old))
