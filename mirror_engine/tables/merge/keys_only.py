@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.base import MatchCounts, Outcome, TableSnapshot
-from mirror_engine.tables.changes.net_changes import NO_KEY, Integers, Markers, comparable, matched_rows
+from mirror_engine.tables.changes.net_changes import NO_KEY, Integers, Markers, comparable, exact_numbers, matched_rows
 from mirror_engine.tables.merge.memory import InProcessWriter
 from mirror_engine.tables.reading.spill import ReadMode
 
@@ -201,26 +201,19 @@ def key_hashes(columns: Sequence[pa.Array]) -> tuple[Hashes, NDArray[np.bool_]]:
     for part in parts:
         if part.null_count:
             whole &= part.is_valid().to_numpy(zero_copy_only=False)
-    if len(parts) == 1 and _is_number(parts[0].type):
-        return _numbers(parts[0]), whole
+    numbers = [exact_numbers(_as_if_valid(part)) for part in parts]
+    if len(parts) == 1 and numbers[0] is not None:
+        return numbers[0].view(np.uint64), whole
     made = np.zeros(len(whole), dtype=np.uint64)
-    for part in parts:
-        own = _mixed(_numbers(part)) if _is_number(part.type) else _of_bytes(part)
+    for part, known in zip(parts, numbers, strict=True):
+        own = _of_bytes(part) if known is None else _mixed(known.view(np.uint64))
         made = _mixed(made * _BASE + own)
     return made, whole
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_boolean(kind))
-
-
-def _numbers(part: pa.Array) -> Hashes:
-    if pa.types.is_boolean(part.type):
-        part = part.cast(pa.int8())
-    elif pa.types.is_temporal(part.type):
-        part = part.view(pa.int32() if part.type.bit_width == pa.int32().bit_width else pa.int64())
-    filled = part.fill_null(0) if part.null_count else part
-    return np.asarray(filled.to_numpy(zero_copy_only=False)).astype(np.int64, copy=False).view(np.uint64)
+def _as_if_valid(part: pa.Array) -> pa.Array:
+    """The same values; where there is none, what lies in its place."""
+    return pa.Array.from_buffers(part.type, len(part), [None, *part.buffers()[1:]], offset=part.offset)
 
 
 def _of_bytes(part: pa.Array) -> Hashes:
