@@ -95,7 +95,11 @@ class PassthroughReader:
             ConcurrentModification: the file is gone.
             StorageUnavailable: it could not be read.
         """
-        return self._plain_reason(request) or _or_reason(lambda: self._look(request))
+        seen = self._seen(request)
+        if isinstance(seen, str):
+            return seen
+        seen[0].close()
+        return ""
 
     def in_order(
         self,
@@ -145,24 +149,23 @@ class PassthroughReader:
             if is_full(count, size, file):
                 return
             request = ReadRequest(folder, file, context)
-            seen: tuple[BinaryIO, int, ReadContext] | str
+            seen: tuple[BinaryIO, int, ReadContext] | str | TransientError
             try:
-                seen = self._plain_reason(request) or _or_reason(lambda: self._seen(request))  # noqa: B023 - called at once
+                seen = self._seen(request)
             except TransientError as error:
-                yield _Verification(_failed(error))
-                return
-            if isinstance(seen, str):
-                yield _Verification(_done(seen))
+                seen = error
+            if not isinstance(seen, tuple):
+                yield _Verification(_known(seen))
                 return
             handle, rows, context = seen
             size += accounted_bytes(file, rows)
             yield _Verification(self._pool.submit(self._verdict, handle, request), handle)
 
-    def _look(self, request: ReadRequest) -> str:
-        self._seen(request)[0].close()
-        return ""
+    def _seen(self, request: ReadRequest) -> tuple[BinaryIO, int, ReadContext] | str:
+        """A file that may be eligible, see `_eligible`; else why it is not, in words."""
+        return self._plain_reason(request) or _or_reason(lambda: self._eligible(request))
 
-    def _seen(self, request: ReadRequest) -> tuple[BinaryIO, int, ReadContext]:
+    def _eligible(self, request: ReadRequest) -> tuple[BinaryIO, int, ReadContext]:
         """An open file whose footer is eligible, the number of its rows, and the context after it."""
         with ExitStack() as unless_eligible:
             handle = unless_eligible.enter_context(open_listed(self.storage, request))
@@ -267,15 +270,12 @@ class _Verification:
             found.rows.close()
 
 
-def _done(reason: str) -> Future[FileRows | str]:
+def _known(found: str | TransientError) -> Future[FileRows | str]:
     known: Future[FileRows | str] = Future()
-    known.set_result(reason)
-    return known
-
-
-def _failed(error: Exception) -> Future[FileRows | str]:
-    known: Future[FileRows | str] = Future()
-    known.set_exception(error)
+    if isinstance(found, str):
+        known.set_result(found)
+    else:
+        known.set_exception(found)
     return known
 
 
