@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.changes.counted import count_changes, tables_of, taken_rows
+from mirror_engine.tables.changes.counted import tables_of, taken_rows
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.log.table_path import StorePath, remove_folder
 from mirror_engine.tables.reading.spill import scratch_errors
@@ -29,12 +29,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mirror_engine.tables.base import ChangeBatch, MatchCounts
+    from mirror_engine.tables.changes.counted import CountedChanges
     from mirror_engine.tables.changes.net_changes import Integers, NetChanges
-    from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
 
-    # stages a batch in a folder that it makes, of this machine or shared
-    Stage: TypeAlias = Callable[[ChangeBatch, DeltaLog, Any], "StagedChanges"]
+    Stage: TypeAlias = Callable[[Any], "StagedChanges"]  # in a folder that it makes, of this machine or shared
 
 ROLE = "role"  # the last column of the staged Parquet: a `net_changes.Role`
 _FILE_ROWS = 2_000_000
@@ -54,7 +53,6 @@ class StagedChanges:
     # Of each key column the lowest and highest value among the rows that match something
     bounds: tuple[tuple[Any, Any], ...]
     match_counts: tuple[MatchCounts, ...]  # per file of the batch
-    is_data: bool = False  # whether the files are data files instead: the table's columns, under its names
 
     @property
     def matches(self) -> bool:
@@ -80,8 +78,8 @@ def _is_exact(value: object, word: str) -> bool:
 
 
 @contextmanager
-def staged(batch: ChangeBatch, log: DeltaLog, scratch: TablePath, stage: Stage) -> Iterator[StagedChanges]:
-    """Stage the net changes of a batch, made against a snapshot, in a new folder; removed on leaving the context.
+def staged(scratch: TablePath, stage: Stage) -> Iterator[StagedChanges]:
+    """Stage the net changes of a batch in a new folder; removed on leaving the context.
 
     Raises:
         RejectedFile: a file of the batch cannot be read after all.
@@ -90,7 +88,7 @@ def staged(batch: ChangeBatch, log: DeltaLog, scratch: TablePath, stage: Stage) 
     folder = scratch / f"batch-{uuid.uuid4().hex}"
     try:
         with scratch_errors():
-            changes = stage(batch, log, folder)
+            changes = stage(folder)
         yield changes
     finally:
         if isinstance(folder, StorePath):
@@ -100,49 +98,33 @@ def staged(batch: ChangeBatch, log: DeltaLog, scratch: TablePath, stage: Stage) 
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def stage_here(batch: ChangeBatch, log: DeltaLog, folder: Path) -> StagedChanges:
-    """Stage a batch in this process."""
-    changes = count_changes(batch, log)
-    net, roles = changes.net, changes.roles
-    matching = net.position[net.role != Role.INSERT]
-    is_data = roles == {Role.INSERT} and log.can_add_files(batch.schema)
-    plain = {"use_dictionary": False, "write_statistics": False}
-    schema, options = _data_files(batch) if is_data else (merge_schema(batch), plain)
+def stage_here(batch: ChangeBatch, changes: CountedChanges, folder: Path) -> StagedChanges:
+    """Stage a batch in this process, as it was counted against its table."""
+    net = changes.net
     folder.mkdir(parents=True)
-    rows = _write_parts(_staged_rows(batch, net, schema), folder, schema, options)
-    bounds = tuple(_bounds(column, matching) for column in changes.keys.columns)
-    return StagedChanges(folder, rows, roles, bounds, changes.match_counts, is_data)
+    rows = _write_parts(_staged_rows(batch, net), folder)
+    bounds = tuple(_bounds(column, net.position[net.role != Role.INSERT]) for column in changes.keys.columns)
+    return StagedChanges(folder, rows, changes.roles, bounds, changes.match_counts)
 
 
-def _data_files(batch: ChangeBatch) -> tuple[pa.Schema, dict[str, Any]]:
-    """Schema and writer's options of data files of the table."""
-    schema = pa.schema([(column.name, arrow_type(column.type)) for column in batch.schema.columns])
-    # Spark skips row groups by bounds, which leave NaN out, and by dictionaries, where -0.0 is not 0.0
-    plain = [field.name for field in schema if not pa.types.is_floating(field.type)]
-    return schema, {"store_schema": False, "write_statistics": plain, "use_dictionary": plain}
-
-
-def merge_schema(batch: ChangeBatch) -> pa.Schema:
-    """The schema of staged rows that are the source of a MERGE."""
-    fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
-    return pa.schema([*fields, (ROLE, pa.int8())])
-
-
-def _staged_rows(batch: ChangeBatch, net: NetChanges, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _staged_rows(batch: ChangeBatch, net: NetChanges) -> Iterator[pa.RecordBatch]:
     """The rows that count: of each net change one where it matches, then its copies."""
+    fields = [(f"c{place}", arrow_type(column.type)) for place, column in enumerate(batch.schema.columns)]
+    schema = pa.schema([*fields, (ROLE, pa.int8())])
     matching = (net.role != Role.INSERT).astype(np.int64)
     times = net.copies + matching
     roles = np.repeat(np.full(len(net.role), Role.INSERT, dtype=np.int8), times)
     roles[(np.cumsum(times) - times)[matching > 0]] = net.role[matching > 0]
     for rows, part in taken_rows(batch, np.repeat(net.position, times)):
-        yield pa.RecordBatch.from_arrays([*rows.columns, pa.array(roles[part])][: len(schema)], schema=schema)
+        yield pa.RecordBatch.from_arrays([*rows.columns, pa.array(roles[part])], schema=schema)
 
 
-def _write_parts(batches: Iterable[pa.RecordBatch], folder: Path, schema: pa.Schema, options: dict[str, Any]) -> int:
+def _write_parts(batches: Iterable[pa.RecordBatch], folder: Path) -> int:
     """Write `part-00000.parquet`, `part-00001.parquet` … with a row group for each table; returns how many rows."""
     tables, written = tables_of(batches), 0
+    options = {"compression": "snappy", "use_dictionary": False, "write_statistics": False}
     for part, first in enumerate(tables):
-        with pq.ParquetWriter(folder / f"part-{part:05}.parquet", schema, compression="snappy", **options) as writer:
+        with pq.ParquetWriter(folder / f"part-{part:05}.parquet", first.schema, **options) as writer:
             end = written + _FILE_ROWS
             for group in itertools.chain([first], tables):
                 writer.write_table(group, row_group_size=group.num_rows)

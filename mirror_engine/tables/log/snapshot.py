@@ -213,10 +213,10 @@ class DeltaLog:
         ]
 
     def can_add_files(self, schema: TableSchema) -> bool:
-        """Whether data files can be added by deltalake once the table has these columns, and nothing checks their rows.
+        """Whether files of others can be added unchanged, once the table has these columns.
 
-        Partitions, mapped columns, constraints and generated columns are left to Spark, and so are the features that
-        deltalake refuses to write (in-commit timestamps, row tracking, clustering ...).
+        Not where there are partitions, mapped columns, constraints, generated columns, or features that ask more (row
+        tracking, clustering ...).
         """
         protocol = self.table.protocol()
         writer = protocol.min_writer_version

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import ChangeDataFeed, DeletionVectors
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, MatchCounts
+    from mirror_engine.tables.changes.counted import CountedChanges
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.writer import Maintenance
 
@@ -73,9 +74,17 @@ class ArrowWriter(LocalDeltaWriter):
     def replay(
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
     ) -> tuple[str, tuple[MatchCounts, ...]]:
-        refuse_features(table, log)
+        _refuse_features(table, log)
+        found = self.commit(table, log, batch, record, count_changes(batch, log, self._index))
+        if found[0] and log.version % _COMMITS == 0:
+            self._fold(table, log)
+        return found
+
+    def commit(
+        self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord, changes: CountedChanges
+    ) -> tuple[str, tuple[MatchCounts, ...]]:
+        """Commit what was counted, as `replay` does, in a table without `unknown_features`."""
         with self._scratch_folder() as folder:
-            changes = count_changes(batch, log, self._index)
             touched = touched_files(log, changes, self._vectors)
             if touched and log.configuration.get("delta.appendOnly") == "true":
                 raise CommitFailed(f"{table}: the table is append-only", "Unset delta.appendOnly.")
@@ -93,22 +102,21 @@ class ArrowWriter(LocalDeltaWriter):
             for file in touched:
                 if not file.is_marked and batch.key_columns:
                     self._index.forget(log, file.file, batch.key_columns[0])
-            if log.version % _COMMITS == 0:
-                self._fold(table, log, folder)
             return applied_by, changes.match_counts
 
-    def _fold(self, table: str, log: DeltaLog, folder: Path) -> None:
+    def _fold(self, table: str, log: DeltaLog) -> None:
         """Put small files together where there are many, in a commit of its own; the batch is committed already."""
         try:
             with reading_log(log.folder):
                 log.table.update_incremental()
-            compact(table, log, crowded(log.data_files()), folder, record_again(log, with_earlier=False))
+            with self._scratch_folder() as folder:
+                compact(table, log, crowded(log.data_files()), folder, record_again(log, with_earlier=False))
         except MirrorError as error:
             _log.warning("%s: small files stay: %s", table, error.message)
 
     @contextmanager
     def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> Iterator[Maintenance]:
-        refuse_features(table, log)
+        _refuse_features(table, log)
         metadata = record_again(log)
 
         def vacuum_log() -> None:
@@ -129,17 +137,17 @@ class ArrowWriter(LocalDeltaWriter):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def refuse_features(table: str, log: DeltaLog) -> None:
-    """Refuse tables that ask more of their writer than this engine does.
-
-    Raises:
-        CommitFailed: with the feature's name, and help.
-    """
+def unknown_features(log: DeltaLog) -> set[str]:
+    """Features of a table that ask more of its writer than this engine does."""
     found = set(log.table.protocol().writer_features or ()) - _FEATURES
     found |= {"checkConstraints" for name in log.configuration if name.startswith("delta.constraints.")}
     for field in log.fields.values():
         found |= {feature for key, feature in _FIELD_FEATURES.items() if key in field["metadata"]}
-    if found:
+    return found
+
+
+def _refuse_features(table: str, log: DeltaLog) -> None:
+    if found := unknown_features(log):
         raise CommitFailed(
             f"{table}: the engine `arrow` cannot write tables with {', '.join(sorted(found))}", _SPARK_HELP
         )

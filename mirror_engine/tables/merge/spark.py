@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,14 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.tables.arrow_types import quoted
 from mirror_engine.tables.base import MatchCounts, with_applied_by
+from mirror_engine.tables.changes.counted import count_changes
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, StagedChanges, stage_here, staged
-from mirror_engine.tables.log.commit import VECTORS, VECTORS_FROM_ROWS, add_parts, commit_batch, evolve
+from mirror_engine.tables.log.commit import VECTORS, VECTORS_FROM_ROWS, commit_batch, evolve
 from mirror_engine.tables.log.record import to_metadata
 from mirror_engine.tables.log.snapshot import count_rows, refuse_external_change
 from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
-from mirror_engine.tables.merge.arrow import ArrowWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter, unknown_features
 from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name
 from mirror_engine.tables.spark.failures import spark_failures
 from mirror_engine.tables.spark.session import Sessions, confs, store_settings
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from mirror_engine.config import ChangeDataFeed, DeletionVectors
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
-    from mirror_engine.tables.changes.staged import Stage
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.writer import Maintenance
@@ -115,8 +116,8 @@ SELECT *, CASE WHEN marker = {delete} THEN {DELETE}
 FROM facts WHERE marker = {delete} OR pos = s OR (marker = {insert} AND pos > coalesce(s, -1))
 """
 
-# The same, now that it is known which keys the table holds, as `staged.without_absent_keys` has it: for each net change
-# the roles of its staged rows, that of the one that matches, if it does, then those of its copies.
+# The same, now that it is known which keys the table holds, as `without_absent_keys` has it: for each net change the
+# roles of its staged rows, that of the one that matches, if it does, then those of its copies.
 _SETTLED = """
 SELECT {cells}, CAST(concat(
     CASE WHEN net = {INSERT} OR prior IS NULL THEN array()
@@ -169,17 +170,19 @@ class SparkDeltaWriter(LocalDeltaWriter):
         if self._feeds(log) and any("`" in name for name in batch.schema.names):
             # for change data, Delta's MERGE asks for columns without quoting backticks in their names
             return self._without_spark.replay(table, log, batch, record)
-        with staged(batch, log, *self._stage(batch)) as changes:
+        if batch.accounted_bytes > self._driver_batch_bytes:
+            into = staged(self._shared, partial(self._stage_on_executors, batch, log))
+        else:
+            counted = count_changes(batch, log)
+            if counted.roles <= {Role.INSERT} and not unknown_features(log):
+                return self._without_spark.commit(table, log, batch, record, counted)
+            into = staged(self._scratch, partial(stage_here, batch, counted))
+        with into as changes:
             if not changes.rows:
                 commit_batch(log, record, plan=self.evolution(log, batch))
                 return "", changes.match_counts
             applied_by = "merge" if changes.matches else "append"
-            record = with_applied_by(record, applied_by)
-            if changes.is_data:
-                parts = sorted(part for part in changes.folder.iterdir() if isinstance(part, Path))  # made here
-                add_parts(table, log, self.evolution(log, batch), parts, record)
-            else:
-                self._merge_staged(table, self.evolved(table, log, batch), batch, changes, record)
+            self._merge_staged(table, self.evolved(table, log, batch), batch, changes, with_applied_by(record, applied_by))
             return applied_by, changes.match_counts
 
     def _feeds(self, log: DeltaLog) -> bool:
@@ -207,12 +210,6 @@ class SparkDeltaWriter(LocalDeltaWriter):
                 plan = _merge_plan(batch, reached, marks_rows=marks_rows)
                 refuse_external_change(table, folder, since)
                 _merge(spark, spark_path(folder), batch, reached, replace(record, plan=plan))
-
-    def _stage(self, batch: ChangeBatch) -> tuple[TablePath, Stage]:
-        """The scratch folder for net changes of a batch, and the function that makes them."""
-        if batch.accounted_bytes <= self._driver_batch_bytes:
-            return self._scratch, stage_here
-        return self._shared, self._stage_on_executors
 
     @contextmanager
     def _reached(self, changes: StagedChanges) -> Iterator[StagedChanges]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from quick_folder import quick_folder
 
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
-from mirror_engine.tables.changes.counted import held_rows
+from mirror_engine.tables.changes.counted import count_changes, held_rows
 from mirror_engine.tables.changes.net_changes import Role, key_codes
 from mirror_engine.tables.changes.staged import ROLE, stage_here, staged
 from mirror_engine.tables.log.statistics import bounds_of
@@ -44,11 +44,14 @@ def table_of(folder, rows):
     return table_with(folder, SCHEMA, KEYS, rows)
 
 
+def staged_here(batch, log, scratch):
+    return staged(scratch, partial(stage_here, batch, count_changes(batch, log)))
+
+
 def merged(rows, changes):
     """Delta's MERGE, or an append where nothing matches."""
     files = sorted(changes.folder.glob("*.parquet"))
     source = [tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist()]
-    source = [(*row, Role.INSERT) for row in source] if changes.is_data else source
     assert len(source) == changes.rows
     matching: dict[Any, list[tuple[Any, ...]]] = defaultdict(list)
     for row in source:
@@ -73,7 +76,7 @@ def test_staged_changes_do_to_any_table_what_replay_says(before, files):
         log = table_of(folder / "T", rows)
         landed = tuple(file_rows(str(n), SCHEMA, SCHEMA.names, *file) for n, file in enumerate(changes))
         batch = ChangeBatch(landed, SCHEMA, KEYS)
-        with staged(batch, log, folder / "scratch", stage_here) as ready:
+        with staged_here(batch, log, folder / "scratch") as ready:
             found = merged(rows, ready)
         assert not list((folder / "scratch").iterdir())
     expected, effects = replay(
@@ -104,7 +107,7 @@ def test_duplicate_inserts_of_passthrough_files_are_those_of_staged_rows(before,
             file_rows(str(n), SCHEMA, SCHEMA.names, *[(0, *key, 1) for key in file]) for n, file in enumerate(files)
         )
         batch = ChangeBatch(landed, SCHEMA, KEYS)
-        with staged(batch, log, folder / "scratch", stage_here) as ready:
+        with staged_here(batch, log, folder / "scratch") as ready:
             copies = replace(batch, files=tuple(copied(folder / "copy", file, KEYS) for file in landed))
             assert count_duplicates(copies, log) == ready.match_counts
         assert count_duplicates(ChangeBatch(landed, SCHEMA), log) == (MatchCounts(),) * len(files), "without keys"
@@ -116,7 +119,7 @@ def staged_over(folder, held, *changes, schema=SCHEMA):
     log = table_of(folder / "T", held)
     keys = KEYS if schema.find("b") else KEYS[:1]
     file = file_rows("f", schema, schema.names, *changes)
-    with staged(ChangeBatch((file,), schema, keys), log, folder / "scratch", stage_here) as ready:
+    with staged_here(ChangeBatch((file,), schema, keys), log, folder / "scratch") as ready:
         yield ready
 
 
@@ -175,7 +178,7 @@ def test_keys_and_matches_of_large_tables_and_batches(tmp_path, monkeypatch, man
     add_rows(tmp_path / "T", SCHEMA, [(2, "x", 0)])
     log = known_log(tmp_path / "T")
     file = file_rows("f", SCHEMA, SCHEMA.names, (0, 1, "x", 1), (0, 2, "x", 2), (0, 3, "x", 3))
-    with staged(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch", stage_here) as ready:
+    with staged_here(ChangeBatch((file,), SCHEMA, KEYS), log, tmp_path / "scratch") as ready:
         assert [met.duplicate_inserts for met in ready.match_counts] == [2]
 
 
@@ -194,27 +197,3 @@ def test_a_large_batch_is_written_as_several_files(tmp_path, monkeypatch):
     assert [part.num_rows for part in parts] == [6, 5]
     assert np.concatenate([part["c2"].to_numpy() for part in parts]).tolist() == list(range(11))
     assert parts[0].column_names == ["c0", "c1", "c2", ROLE]
-
-
-def test_rows_that_match_nothing_are_staged_as_data_files_of_the_table(tmp_path):
-    changes = (4, 2, "x", 1), (2, 3, "x", 2), (0, 4, "x", 3), (1, 4, "x", 4)
-    with staged_over(tmp_path, [(1, "x", 0)], *changes) as ready:
-        assert (ready.is_data, ready.matches, ready.rows) == (True, False, 2)
-        (part,) = map(pq.ParquetFile, ready.folder.iterdir())
-    assert part.schema_arrow == pa.schema([("a", pa.int32()), ("b", pa.string()), ("v", pa.int32())])
-    assert part.metadata.num_row_groups == 1
-
-
-def test_what_is_staged_for_a_mapped_table_is_left_to_spark(tmp_path):
-    with staged_over(tmp_path, [], (0, 1, "x", 1, 1), schema=schema_of("a", "b:string", "v", "odd name")) as ready:
-        assert (ready.is_data, ready.matches) == (False, False)
-
-
-def test_no_data_file_bounds_floating_point_or_keeps_it_in_a_dictionary(tmp_path):
-    """Spark holds NaN for the highest value, and finds 0.0 where -0.0 is: it would pass over rows by either."""
-    schema = schema_of("a", "d:double", "f:float")
-    with staged_over(tmp_path, [], (0, 1, math.nan, 1.0), (0, 2, 1.0, math.nan), schema=schema) as ready:
-        (part,) = map(pq.ParquetFile, ready.folder.iterdir())
-    group = part.metadata.row_group(0)
-    assert [group.column(at).is_stats_set for at in range(3)] == [True, False, False]
-    assert [group.column(at).has_dictionary_page for at in range(3)] == [True, False, False]

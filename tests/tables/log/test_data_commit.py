@@ -154,6 +154,30 @@ def test_an_append_that_fails_leaves_no_file(table, monkeypatch):
     assert len(list(opened(table).folder.glob("*.parquet"))) == 1
 
 
+def test_appends_to_any_table_but_odd_ones_need_no_spark(without_spark):
+    """Partitioned and mapped ones, too: in the second batch no key of an update or upsert is there."""
+    table = Scenario(without_spark, schema_of("Id!", "my v", "day:string", partitions=["day"]), ["Id"])
+    table.change((0, 1, 1, "x"), (0, 2, 2, None))
+    assert table.change((4, 3, 3, "x"), (1, 4, 4, "y"), (2, 9, None, None)).applied_by == "append"
+    assert table.found() == [(1, 1, "x"), (2, 2, None), (3, 3, "x"), (4, 4, "y")]
+    assert protocol_faults(opened(table).folder) == []
+    features = ["appendOnly", "invariants", "columnMapping", "rowTracking", "domainMetadata"]
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": features}
+    put_commit(opened(table).folder, opened(table).version + 1, [{"protocol": protocol}])
+    with pytest.raises(pytest.fail.Exception, match="Spark started"):
+        table.change((0, 5, 5, "x"))
+
+
+def test_no_data_file_bounds_floating_point_or_keeps_it_in_a_dictionary(without_spark):
+    """Spark holds NaN for the highest value, and finds 0.0 where -0.0 is: it would pass over rows by either."""
+    table = Scenario(without_spark, schema_of("a", "d:double", "f:float"), ["a"])
+    table.change((0, 1, math.nan, 1.0), (0, 2, 1.0, math.nan))
+    (file,) = opened(table).data_files()
+    group = pq.read_metadata(file.path).row_group(0)
+    assert [group.column(at).is_stats_set for at in range(3)] == [True, False, False]
+    assert [group.column(at).has_dictionary_page for at in range(3)] == [True, False, False]
+
+
 @pytest.mark.parametrize(
     ("protocol", "takes_files"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ from delta_scenario import KEYS as VALUES
 from delta_scenario import Scenario, file_rows, schema_of, table_with
 
 from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES, ChangeBatch
-from mirror_engine.tables.changes.net_changes import Role
+from mirror_engine.tables.changes.counted import count_changes
 from mirror_engine.tables.changes.staged import stage_here, staged
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter, stage_on_executors
@@ -26,10 +27,9 @@ SEED = 20261121
 
 
 def content(changes):
-    """The staged rows, each with its role: data files have none, since all of their rows are inserts."""
+    """The staged rows, each with its role."""
     files = sorted(changes.folder.glob("*.parquet"))
-    role = (Role.INSERT.value,) if changes.is_data else ()
-    rows = [tuple(map(repr, (*row.values(), *role))) for file in files for row in pq.read_table(file).to_pylist()]
+    rows = [tuple(map(repr, row.values())) for file in files for row in pq.read_table(file).to_pylist()]
     assert len(rows) == changes.rows
     return Counter(rows)
 
@@ -42,8 +42,9 @@ def exact_bounds(changes):
 def assert_both_stage_the_same(spark, batch, log, scratch):
     session = child_session(spark)
     session.conf.set("spark.sql.codegen.wholeStage", "false")  # rows are few
-    on_executors = lambda *what: stage_on_executors(session, *what)  # noqa: E731 - a stage of three arguments
-    with staged(batch, log, scratch, stage_here) as here, staged(batch, log, scratch, on_executors) as there:
+    in_process = partial(stage_here, batch, count_changes(batch, log))
+    on_executors = partial(stage_on_executors, session, batch, log)
+    with staged(scratch, in_process) as here, staged(scratch, on_executors) as there:
         assert content(there) == content(here)
         assert (there.roles, there.match_counts, there.matches) == (here.roles, here.match_counts, here.matches)
         if here.matches:
