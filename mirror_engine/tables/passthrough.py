@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import ChangeBatch, FileRows, ReadContext
     from mirror_engine.tables.log.snapshot import DeltaLog
-    from mirror_engine.tables.log.statistics import Bounds
     from mirror_engine.tables.reading.request import LandedFolder
     from mirror_engine.tables.reading.row_rules import FileContract
 
@@ -391,17 +390,16 @@ class CopiedRows:
                 ]
                 yield pa.RecordBatch.from_arrays(cells, schema=pa.schema(fields))
 
-    def key_bounds(self) -> Bounds:
-        """The extremes of key columns, as `bounds_of` has them."""
-        bounds: dict[str, tuple[pa.Scalar[Any], pa.Scalar[Any]]] = {}
+    def key_ends(self) -> pa.Table:
+        """The lowest and the highest value of each key column that has one: two rows."""
+        ends = {}
         for name in self._key_columns:
-            kind = self.schema.field(name).type
             known = [columns[name] for columns in self.facts.values() if columns[name].lowest is not None]
-            if known and (pa.types.is_integer(kind) or pa.types.is_string(kind)):
-                ends = min(facts.lowest for facts in known), max(facts.highest for facts in known)
-                low, high = pa.array(ends, _CARRIERS.get(kind.id, kind)).view(kind)
-                bounds[name] = low, high
-        return bounds
+            if known:
+                kind = self.schema.field(name).type
+                values = min(facts.lowest for facts in known), max(facts.highest for facts in known)
+                ends[name] = pa.array(values, _CARRIERS.get(kind.id, kind)).view(kind)
+        return pa.table(ends)
 
     def close(self) -> None:
         self.keys.close()
@@ -469,7 +467,7 @@ def count_duplicates(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCou
     runs, index = [copied.keys for copied in copies], KeyIndex()
     effects = index.add(runs)
     if log is not None and set(keys) <= set(log.schema.names):
-        ends = [pa.table({name: pa.array(pair) for name, pair in c.key_bounds().items()}) for c in copies]
+        ends = [copied.key_ends() for copied in copies]
         bounds = bounds_of(pa.concat_tables(ends, promote_options="default"))
         hashes = (key_hashes(rows.columns) for rows in scan(log, log.data_files(bounds), keys))
         held = index.common(each[whole] for each, whole in hashes)
