@@ -104,14 +104,14 @@ class DataFiles:
             self._write_all()
 
     def finish(self) -> Sequence[WrittenFile]:
-        """Write what waits and close every file."""
+        """Write what waits; the finished files."""
         self._write_all()
         for partition in list(self._open):
             self._close(partition)
         return self.written
 
-    def discard(self) -> None:
-        """Close files that are no longer wanted."""
+    def close(self) -> None:
+        """Close files that were not finished, and are no longer wanted."""
         for each in self._open.values():
             each.writer.close()
 

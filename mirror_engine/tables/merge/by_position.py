@@ -6,6 +6,7 @@ of rewritten files, are new data files. Where the change data feed is on, files 
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,16 +88,13 @@ class Merge:
 
     def actions(self) -> Sequence[Json]:
         """Write the new files into the scratch folder; the actions that put them in the table."""
-        try:
+        with closing(self._data), closing(self._fed):
             for file in self._touched:
                 self._carry_over(file)
             for rows, kinds in self._coming_rows():
                 self._data.add(rows)
                 self._feed_rows(rows, kinds)
             added, fed = self._data.finish(), self._fed.finish()
-        finally:
-            self._data.discard()
-            self._fed.discard()
         self.files = [*added, *fed]
         columns = self._plan.indexed
         marked = [file for file in self._touched if file.is_marked]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -67,13 +67,10 @@ def compact(
 
 def write_together(log: DeltaLog, group: Sequence[DataFile], scratch: Path) -> Sequence[WrittenFile]:
     """Write the rows that are left in data files of one partition into new ones."""
-    written = DataFiles(scratch, list(log.fields.values()), log.schema.partition_columns)
-    try:
+    with closing(DataFiles(scratch, list(log.fields.values()), log.schema.partition_columns)) as written:
         for rows in scan(log, group, log.schema.names):
             written.add(rows)
         return written.finish()
-    finally:
-        written.discard()
 
 
 def crowded(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
@@ -140,13 +137,8 @@ def vacuum(table: str, log: DeltaLog, retention_hours: float) -> None:
     with writing(table, log.folder):
         there = [file for pattern in ("*.parquet", "deletion_vector_*.bin") for file in log.folder.rglob(pattern)]
         names = [(file, file.parts[len(log.folder.parts) :]) for file in there]
-        unused = [file for file, parts in names if _is_data(parts) and "/".join(parts) not in kept]
-        list(for_each(log.folder, delete, unused))
-
-
-def _is_data(parts: Sequence[str]) -> bool:
-    """Whether a path within a table is that of a data file; change data goes by another rule."""
-    return parts[0] not in {LOG_FOLDER, "_change_data"}
+        data = [(file, parts) for file, parts in names if parts[0] not in {LOG_FOLDER, "_change_data"}]
+        list(for_each(log.folder, delete, [file for file, parts in data if "/".join(parts) not in kept]))
 
 
 def _removed(log: DeltaLog) -> Iterator[Removed]:
