@@ -43,7 +43,6 @@ from mirror_engine.tables.log.snapshot import (
     count_rows,
     history,
     latest_external_change,
-    open_known,
     open_log,
     read_rows,
     reading_log,
@@ -161,7 +160,9 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             if create_table(folder, batch.schema, creation_record(record), properties=properties):
                 make_durable(folder, -1)
                 self.forget(folder)
-            log = open_known(table, folder)
+            log = open_log(folder)
+            if log is None:
+                raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
         return self.replay(table, log, batch, record)
 
     def _add_files(

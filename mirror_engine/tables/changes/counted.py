@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
 
 T = TypeVar("T")
-_COUNTING = ThreadPoolExecutor(1, "match-counts")  # one thread for good: each new one would hold on to memory
+# threads for good: new ones for each batch would each hold on to memory
+_COUNTING, _SCANNING = ThreadPoolExecutor(1, "match-counts"), ThreadPoolExecutor(min(4, os.cpu_count() or 1), "scan")
 _GROUP_BYTES = 16 * 1024 * 1024  # in memory
 _BATCH_ROWS = 524_288  # of the table's keys; each batch is filtered by all keys of the changes
 _MANY_ROWS = 200_000  # of a table or a batch: for fewer no thread is started
@@ -145,13 +146,7 @@ def in_threads(call: Callable[[DataFile], T], files: Sequence[DataFile]) -> Iter
     """Call for each data file, on all cores where there is much to read; yield the results in order."""
     if len(files) < 2 or sum(file.rows or 0 for file in files) < _MANY_ROWS:  # noqa: PLR2004 - one needs no threads
         return map(call, files)
-    return iter(list(_pool().map(call, files)))
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    """Threads that stay: new ones for each batch would each take memory that the system does not get back."""
-    return ThreadPoolExecutor(min(4, os.cpu_count() or 1), "scan")
+    return iter(list(_SCANNING.map(call, files)))
 
 
 def _by_number(

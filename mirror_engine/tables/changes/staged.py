@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.tables.base import ChangeBatch, MatchCounts
     from mirror_engine.tables.changes.counted import CountedChanges
-    from mirror_engine.tables.changes.net_changes import Integers, NetChanges
+    from mirror_engine.tables.changes.net_changes import NetChanges
     from mirror_engine.tables.log.table_path import TablePath
 
     Stage: TypeAlias = Callable[[Any], "StagedChanges"]  # in a folder that it makes, of this machine or shared
@@ -103,7 +103,9 @@ def stage_here(batch: ChangeBatch, changes: CountedChanges, folder: Path) -> Sta
     net = changes.net
     folder.mkdir(parents=True)
     rows = _write_parts(_staged_rows(batch, net), folder)
-    bounds = tuple(_bounds(column, net.position[net.role != Role.INSERT]) for column in changes.keys.columns)
+    matching = pa.array(net.position[net.role != Role.INSERT])
+    extremes = (pc.min_max(column.take(matching)) for column in changes.keys.columns)
+    bounds = tuple((found["min"], found["max"]) for found in extremes)
     return StagedChanges(folder, rows, changes.roles, bounds, changes.match_counts)
 
 
@@ -132,8 +134,3 @@ def _write_parts(batches: Iterable[pa.RecordBatch], folder: Path) -> int:
                 if written >= end:
                     break
     return written
-
-
-def _bounds(column: pa.ChunkedArray[Any], matching: Integers) -> tuple[Any, Any]:
-    found = pc.min_max(column.take(pa.array(matching)))
-    return found["min"], found["max"]

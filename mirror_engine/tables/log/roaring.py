@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from mirror_engine.tables.changes.net_changes import Integers
 
 _PLAIN, _WITH_RUNS = 12346, 12347  # cookies of a 32-bit bitmap
@@ -88,14 +86,9 @@ def _chunk_numbers(content: bytes, at: int, count: int, *, is_run: bool) -> tupl
     if is_run:
         (runs,) = struct.unpack_from("<H", content, at)
         pairs = np.frombuffer(content, "<u2", 2 * runs, at + 2).reshape(-1, 2).tolist()
-        return np.concatenate(list(_runs(pairs))), at + 2 + 4 * runs
+        numbers = [np.arange(start, start + more + 1) for start, more in pairs]
+        return np.concatenate([np.empty(0, dtype=np.int64), *numbers]), at + 2 + 4 * runs
     if count <= _MOST_LISTED:
         return np.frombuffer(content, "<u2", count, at).astype(np.int64), at + 2 * count
     bits = np.unpackbits(np.frombuffer(content, np.uint8, _CHUNK // 8, at), bitorder="little")
     return np.flatnonzero(bits), at + _CHUNK // 8
-
-
-def _runs(pairs: list[list[int]]) -> Iterator[Integers]:
-    yield np.empty(0, dtype=np.int64)
-    for start, more in pairs:
-        yield np.arange(start, start + more + 1)

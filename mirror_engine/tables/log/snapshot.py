@@ -351,14 +351,6 @@ def first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0].partition(": Error performing ")[0]
 
 
-def open_known(table: str, folder: TablePath) -> DeltaLog:
-    """The log of a table that was there, at its newest version; `CommitConflict` where it was removed meanwhile."""
-    log = open_log(folder)
-    if log is None:
-        raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
-    return log
-
-
 _BATCH_ROWS = 65_536
 _KEPT_LOGS = 8  # each holds the names and statistics of its table's files in memory
 _KEPT_SECONDS = 120.0  # in a store: a token that azure-identity gives lives five minutes at least
