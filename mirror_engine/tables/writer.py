@@ -17,7 +17,6 @@ from mirror_engine.tables.log.commit import (
     create_table,
     create_with_files,
     evolution,
-    evolve,
     is_checkpoint_due,
     wanted_properties,
 )
@@ -193,17 +192,6 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
                 f"{log.folder.name}: its columns have changed", "The next cycle reads the state again."
             )
         return evolution(log, batch.schema, batch.key_columns, self._feed, vectors=vectors)
-
-    def evolved(self, table: str, log: DeltaLog, batch: ChangeBatch) -> DeltaLog:
-        """The table with the batch's columns and the wanted feed: the same snapshot, or that of a commit between."""
-        version = evolve(log, self.evolution(log, batch))
-        if version == log.version:
-            return log
-        with reading_log(log.folder):
-            log.table.update_incremental()
-        if log.version != version:
-            raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
-        return log
 
     def latest_external_change(self, table: str, since: int) -> int:
         return latest_external_change(self.path(table), since)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.schema import TableSchema
     from mirror_engine.tables.base import ChangeBatch
     from mirror_engine.tables.changes.key_index import KeyIndex
-    from mirror_engine.tables.changes.net_changes import Flags, Integers, KeyCodes, Markers
+    from mirror_engine.tables.changes.net_changes import Integers, KeyCodes, Markers
     from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
 
 T = TypeVar("T")
@@ -61,10 +61,6 @@ class HeldRows:
     code: Integers  # of the row's key
     file: Integers  # its place in `files`
     position: Integers  # the row's number in its file
-
-    def chosen(self, which: Flags) -> HeldRows:
-        """Some of the rows."""
-        return HeldRows(self.files, self.code[which], self.file[which], self.position[which])
 
 
 @dataclass(frozen=True)

@@ -178,13 +178,14 @@ class TouchedFile:
 
 def touched_files(log: DeltaLog, changes: CountedChanges, vectors: DeletionVectors) -> Sequence[TouchedFile]:
     """The data files of which rows go; in a large table some of them are marked."""
-    goes = changes.held.chosen(changes.fate[changes.held.code] != Role.INSERT)
-    order = np.lexsort((goes.position, goes.file))
-    file, position, code = goes.file[order], goes.position[order], goes.code[order]
+    held = changes.held
+    goes = np.flatnonzero(changes.fate[held.code] != Role.INSERT)
+    order = goes[np.lexsort((held.position[goes], held.file[goes]))]
+    file, position, code = held.file[order], held.position[order], held.code[order]
     found = []
     for place in np.unique(file):
         low, high = np.searchsorted(file, (place, place + 1))
-        found.append(TouchedFile(log, goes.files[place], position[low:high], code[low:high]))
+        found.append(TouchedFile(log, held.files[place], position[low:high], code[low:high]))
     if vectors == "auto" and any(file.may_be_marked for file in found) and count_rows(log) >= VECTORS_FROM_ROWS:
         for each in found:
             each.is_marked = each.may_be_marked

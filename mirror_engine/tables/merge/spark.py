@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine.errors import CommitConflict, StorageUnavailable
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.tables.arrow_types import quoted
 from mirror_engine.tables.base import MatchCounts, with_applied_by
@@ -17,7 +17,7 @@ from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, StagedChanges, stage_here, staged
 from mirror_engine.tables.log.commit import VECTORS, VECTORS_FROM_ROWS, commit_batch, evolve
 from mirror_engine.tables.log.record import to_metadata
-from mirror_engine.tables.log.snapshot import count_rows, refuse_external_change
+from mirror_engine.tables.log.snapshot import count_rows, reading_log, refuse_external_change
 from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
 from mirror_engine.tables.merge.arrow import ArrowWriter, unknown_features
 from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name
@@ -182,7 +182,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
                 commit_batch(log, record, plan=self.evolution(log, batch))
                 return "", changes.match_counts
             applied_by = "merge" if changes.matches else "append"
-            self._merge_staged(table, self.evolved(table, log, batch), batch, changes, with_applied_by(record, applied_by))
+            self._merge_staged(table, log, batch, changes, with_applied_by(record, applied_by))
             return applied_by, changes.match_counts
 
     def _feeds(self, log: DeltaLog) -> bool:
@@ -193,7 +193,13 @@ class SparkDeltaWriter(LocalDeltaWriter):
     def _merge_staged(
         self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord
     ) -> None:
-        """Have Spark commit changes that were made against a snapshot of the table, which has the batch's columns."""
+        """Give the table the batch's columns and the wanted feed; have Spark commit changes made against a snapshot."""
+        version = evolve(log, self.evolution(log, batch))
+        if version > log.version:
+            with reading_log(log.folder):
+                log.table.update_incremental()
+        if log.version != version:
+            raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
         with spark_failures(table, "commit"), self._reached(changes) as reached, self.sessions.lent() as spark:
             folder, rows, since = log.folder, count_rows(log), log.version
             settings = _SMALL_SETTINGS if changes.rows + rows <= SMALL_ROWS else _LARGE_SETTINGS

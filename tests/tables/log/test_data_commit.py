@@ -15,11 +15,11 @@ from delta_scenario import Scenario, known_log, schema_of
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from mirror_engine.errors import CommitConflict, StorageUnavailable
-from mirror_engine.tables import writer as table_writer
 from mirror_engine.tables.base import ChangeBatch
 from mirror_engine.tables.log import commit as evolution
 from mirror_engine.tables.log.commit import add_parts, put_commit
 from mirror_engine.tables.log.record import ENGINE_INFO
+from mirror_engine.tables.merge import spark as merge_module
 
 TYPED = schema_of(
     "Id:long!",
@@ -203,14 +203,14 @@ def test_features_that_deltalake_cannot_write_are_known_by_name(table, protocol,
 def test_who_commits_between_evolution_and_commit_is_a_conflict(table, monkeypatch):
     table.change((0, 1, "Linz"))
     folder = opened(table).folder
-    add_columns = table_writer.evolve
+    add_columns = merge_module.evolve
 
     def evolve_then_lose(*arguments):
         version = add_columns(*arguments)
         write_deltalake(folder, pa.table({"Id": pa.array([7], pa.int32())}), mode="append", schema_mode="merge")
         return version
 
-    monkeypatch.setattr(table_writer, "evolve", evolve_then_lose)
+    monkeypatch.setattr(merge_module, "evolve", evolve_then_lose)
     table.schema = schema_of("Id", "City:string", "Zip:string")
     with pytest.raises(CommitConflict):
         table.change((1, 1, "Wels", "4600"))  # a MERGE of Spark comes after a commit of its own
