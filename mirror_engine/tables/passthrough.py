@@ -33,7 +33,7 @@ from mirror_engine.tables.footer import by_converted_types, check_pages, plain_f
 from mirror_engine.tables.log.snapshot import needs_mapping, scan
 from mirror_engine.tables.log.statistics import bounds_of, decimal_of
 from mirror_engine.tables.log.tables_folder import PROCESS
-from mirror_engine.tables.merge.keys_only import KeyIndex, KeyRows, key_hashes
+from mirror_engine.tables.merge.keys_only import KeyCounts, KeyRows, key_hashes
 from mirror_engine.tables.reading.parquet import (
     DICTIONARY_ENCODINGS,
     DOCUMENTED_CODECS,
@@ -464,12 +464,12 @@ def count_duplicates(batch: ChangeBatch, log: DeltaLog | None) -> tuple[MatchCou
     if not keys:
         return (MatchCounts(),) * len(batch.files)
     copies = [cast("CopiedRows", file.rows) for file in batch.files]
-    runs, index = [copied.keys for copied in copies], KeyIndex()
-    effects = index.add(runs)
+    runs, counts = [copied.keys for copied in copies], KeyCounts()
+    effects = counts.add(runs)
     if log is not None and set(keys) <= set(log.schema.names):
         ends = [copied.key_ends() for copied in copies]
         bounds = bounds_of(pa.concat_tables(ends, promote_options="default"))
         hashes = (key_hashes(rows.columns) for rows in scan(log, log.data_files(bounds), keys))
-        held = index.common(each[whole] for each, whole in hashes)
-        effects = KeyIndex(held).add(runs) if len(held) else effects
+        held = counts.common(each[whole] for each, whole in hashes)
+        effects = KeyCounts(held).add(runs) if len(held) else effects
     return tuple(MatchCounts(found.duplicate_inserts) for found in effects)

@@ -53,7 +53,7 @@ class ChangeEffects(MatchCounts):
     first_unmatched_delete: int = field(default=0, compare=False)
 
 
-class KeyIndex:
+class KeyCounts:
     """How many rows a table has of each key; 12 bytes a key, 8 where each comes once.
 
     Rows that came before keys were declared have none.
@@ -265,7 +265,7 @@ class KeyRows:
     """A `RowStore` of keys and markers, 10 bytes a row; each column is one array that grows in place.
 
     Attributes:
-        keys: each change's key, as `key_hashes` numbers it; `KeyIndex` may sort and keep them.
+        keys: each change's key, as `key_hashes` numbers it; `KeyCounts` may sort and keep them.
         whole: whether no part of the key is NULL.
         markers: the effective row marker.
     """
@@ -303,7 +303,7 @@ class _Table:
     schema: TableSchema
     record: BatchRecord
     version: int = 0
-    keys: KeyIndex = field(default_factory=KeyIndex)
+    keys: KeyCounts = field(default_factory=KeyCounts)
 
 
 class KeyWriter(InProcessWriter):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
 from mirror_engine.tables.merge import keys_only as key_book
-from mirror_engine.tables.merge.keys_only import ChangeEffects, KeyIndex, KeyRows, key_hashes
+from mirror_engine.tables.merge.keys_only import ChangeEffects, KeyCounts, KeyRows, key_hashes
 
 CHANGE = st.tuples(st.sampled_from(list(RowMarker)), st.none() | st.integers(0, 4))
 INSERT = st.tuples(st.just(RowMarker.INSERT), st.integers(0, 4))
@@ -62,7 +62,7 @@ def test_a_key_book_tells_what_replay_does(files, together, load, at_once):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(key_book, "CHANGES_PER_CHUNK", together)
         patch.setattr(key_book, "LOAD_ROWS", load)
-        book = KeyIndex()
+        book = KeyCounts()
         runs = [run_of(changes) for changes in files]
         effects = book.add(runs) if at_once else [told for run in runs for told in book.add([run])]
     row_count, expected = told_by_replay(files)
@@ -78,7 +78,7 @@ def test_keys_in_any_order_are_held_once_eight_bytes_each(monkeypatch):
         for part in np.array_split(ids, 20):
             markers = pa.repeat(pa.scalar(0, pa.int8()), len(part))
             rows.add(pa.record_batch({"Id": pa.array(part.view(np.int64)), MARKER_COLUMN: markers}))
-        book = KeyIndex()
+        book = KeyCounts()
         book.add([rows])
         _, peak = tracemalloc.get_traced_memory()
     finally:
