@@ -164,6 +164,11 @@ class Evolution:
     actions: Sequence[Json]  # `protocol` and `metaData`; none where the table has all
 
     @property
+    def feeds_changes(self) -> bool:
+        """Whether the table has a change data feed from this commit on."""
+        return self.configuration.items() >= _FEED["on"].items()
+
+    @property
     def indexed(self) -> Sequence[Column]:
         """The columns that get statistics, under their names in data files."""
         return indexed_columns(

@@ -70,7 +70,7 @@ class Merge:
         self.files: Sequence[WrittenFile] = ()
         self.vectors: Sequence[NewVectors] = ()
         self._log, self._batch, self._changes, self._plan, self._touched = log, batch, changes, plan, touched
-        self._feeds = bool(touched) and plan.configuration.get("delta.enableChangeDataFeed") == "true"
+        self._feeds = bool(touched) and plan.feeds_changes
         self._data = DataFiles(folder, plan.fields, batch.schema.partition_columns)
         self._fed = DataFiles(folder, plan.fields, batch.schema.partition_columns, of_changes=True)
 

@@ -167,7 +167,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
     def replay(
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
     ) -> tuple[str, tuple[MatchCounts, ...]]:
-        if self._feeds(log) and any("`" in name for name in batch.schema.names):
+        if any("`" in name for name in batch.schema.names) and self.evolution(log, batch).feeds_changes:
             # for change data, Delta's MERGE asks for columns without quoting backticks in their names
             return self._without_spark.replay(table, log, batch, record)
         if batch.accounted_bytes > self._driver_batch_bytes:
@@ -184,11 +184,6 @@ class SparkDeltaWriter(LocalDeltaWriter):
             applied_by = "merge" if changes.matches else "append"
             self._merge_staged(table, log, batch, changes, with_applied_by(record, applied_by))
             return applied_by, changes.match_counts
-
-    def _feeds(self, log: DeltaLog) -> bool:
-        """Whether the next commit has change data."""
-        is_on = log.configuration.get("delta.enableChangeDataFeed") == "true"
-        return self._feed == "on" or (self._feed == "keep" and is_on)
 
     def _merge_staged(
         self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord
