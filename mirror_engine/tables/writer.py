@@ -279,7 +279,7 @@ def _refuse_misread(table: str, folder: TablePath) -> None:
 
 
 def _sweep(folder: TablePath, retention_hours: float) -> None:
-    """Delete what deltalake's VACUUM leaves, once it is as old: unfinished files of a killed one, change data."""
+    """Delete what VACUUM leaves, once it is as old: unfinished files of a killed process, change data."""
     unfinished = (
         file
         for file in folder.rglob("*#[0-9]*")

@@ -1,10 +1,10 @@
-"""Every commit but those of a MERGE: of data files that are there already, of a table's creation and evolution.
+"""Every commit but Spark's: of data files, of a table's creation and evolution, of maintenance.
 
 A batch is committed as the very version after that which it was counted against: another commit that came between is a
 conflict. The few lines of JSON are written here: Spark would take a second for them, its SQL cannot add a NOT NULL
 column to an empty table; deltalake forgets table features, and lists the log twice for each commit (all measured). A
-function that raises has committed nothing: `CommitConflict` where another writer was first, `CommitFailed` where
-deltalake could not, `StorageUnavailable` where files or the log cannot be written.
+function that raises has committed nothing: `CommitConflict` where another writer was first, `StorageUnavailable` where
+files or the log cannot be written.
 """
 
 from __future__ import annotations
