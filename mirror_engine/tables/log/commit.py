@@ -24,7 +24,6 @@ from mirror_engine.tables.log.data_files import written_file
 from mirror_engine.tables.log.durability import already_synced, sync_new
 from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, read_commit, to_metadata
 from mirror_engine.tables.log.snapshot import (
-    LISTED_WRITER,
     first_line,
     needs_mapping,
     physical_name,
@@ -76,6 +75,7 @@ _FEED = {"keep": {}, "on": {"delta.enableChangeDataFeed": "true"}, "off": {"delt
 _MAPPING_MODE, _MAPPING_TOP = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 _INDEXED, _INDEXED_BY_DEFAULT = "delta.dataSkippingNumIndexedCols", 32
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+_LISTED_WRITER = 7  # the version of a protocol with a list of features
 # which features a table without such a list has, from which writer version on
 _OLD_FEATURES = {
     "appendOnly": 2,
@@ -338,14 +338,14 @@ def _protocol(before: Json, fields: Sequence[Json], configuration: Mapping[str, 
     features = {name for name, is_needed in needed.items() if is_needed}
     reader, writer = before["minReaderVersion"], before["minWriterVersion"]
     least = (2, 5) if "columnMapping" in features else (0, 0)
-    if writer < LISTED_WRITER and features <= _old_features(max(writer, least[1])):
+    if writer < _LISTED_WRITER and features <= _old_features(max(writer, least[1])):
         return {"minReaderVersion": max(reader, least[0]), "minWriterVersion": max(writer, least[1])}
-    old = _old_features(writer) if writer < LISTED_WRITER else set()
+    old = _old_features(writer) if writer < _LISTED_WRITER else set()
     writes = {*old, *before.get("writerFeatures", ()), *features, "invariants", "appendOnly"}
     reads = {*before.get("readerFeatures", ()), *(features - _FOR_WRITERS)} | (writes & {"columnMapping"})
     return {
         "minReaderVersion": 3 if reads else reader,
-        "minWriterVersion": LISTED_WRITER,
+        "minWriterVersion": _LISTED_WRITER,
         **({"readerFeatures": sorted(reads)} if reads else {}),
         "writerFeatures": sorted(writes),
     }

@@ -85,8 +85,7 @@ class DataFiles:
             kept, self._names = [*kept, pa.field(CHANGE_TYPE, pa.string())], [*self._names, CHANGE_TYPE]
         self._schema = pa.schema(kept)
         # Spark skips row groups by bounds, which leave NaN out, and by dictionaries, where -0.0 is not 0.0
-        exact = [field.name for field in self._schema if not pa.types.is_floating(field.type)]
-        self._exact: bool | list[str] = True if len(exact) == len(kept) else exact
+        self._exact = [field.name for field in self._schema if not pa.types.is_floating(field.type)]
         self._waiting: dict[Partition, list[pa.RecordBatch]] = defaultdict(list)
         self._bytes: dict[Partition, int] = defaultdict(int)
         self._open: dict[Partition, _Open] = {}

@@ -133,8 +133,15 @@ class DataFile:
     vector: Descriptor | None = None  # which of its rows are gone; None where none is
 
 
-_FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", "changeDataFeed", "deletionVectors", "v2Checkpoint"})
-_PLAIN_WRITER, LISTED_WRITER = 2, 7  # protocol versions without features, and with a list of them
+# writer features that ask nothing of this engine, or what it does; those of columns and properties only where used
+_FEATURES = {"appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns"}
+_FEATURES |= {"identityColumns", "invariants", "timestampNtz", "v2Checkpoint", "variantType"}
+_FIELD_FEATURES = {
+    "delta.generationExpression": "generatedColumns",
+    "delta.identity.start": "identityColumns",
+    "delta.invariants": "invariants",
+    "CURRENT_DEFAULT": "allowColumnDefaults",
+}
 _ODD_CHARACTERS = frozenset(" ,;{}()\n\t=")  # what Delta allows in a column's name only where columns are mapped
 
 
@@ -212,19 +219,22 @@ class DeltaLog:
             for action in actions.to_pylist()
         ]
 
+    @property
+    def unknown_features(self) -> set[str]:
+        """Features that ask more of the table's writer than this engine does."""
+        found = set(self.table.protocol().writer_features or ()) - _FEATURES
+        found |= {"checkConstraints" for name in self.configuration if name.startswith("delta.constraints.")}
+        for column in self.fields.values():
+            found |= {feature for key, feature in _FIELD_FEATURES.items() if key in column["metadata"]}
+        return found
+
     def can_add_files(self, schema: TableSchema) -> bool:
         """Whether files of others can be added unchanged, once the table has these columns.
 
-        Not where there are partitions, mapped columns, constraints, generated columns, or features that ask more (row
-        tracking, clustering ...).
+        Not where there are partitions or mapped columns, or where something is asked of their rows.
         """
-        protocol = self.table.protocol()
-        writer = protocol.min_writer_version
-        is_known = writer <= _PLAIN_WRITER or (
-            writer == LISTED_WRITER and set(protocol.writer_features or ()) <= _FEATURES
-        )
         is_plain = not schema.partition_columns and not needs_mapping(schema)
-        return is_known and is_plain and not any(field["metadata"] for field in self.fields.values())
+        return is_plain and not self.unknown_features and not any(field["metadata"] for field in self.fields.values())
 
     def snapshot(self) -> TableSnapshot:
         """The version, its schema and the newest record."""

@@ -37,15 +37,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _COMMITS = 8  # between two looks for small files
-# writer features that ask nothing of this engine, or what it does; those of columns and properties only where used
-_FEATURES = {"appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "generatedColumns"}
-_FEATURES |= {"identityColumns", "invariants", "timestampNtz", "v2Checkpoint", "variantType"}
-_FIELD_FEATURES = {
-    "delta.generationExpression": "generatedColumns",
-    "delta.identity.start": "identityColumns",
-    "delta.invariants": "invariants",
-    "CURRENT_DEFAULT": "allowColumnDefaults",
-}
 _SPARK_HELP = "Use the Spark engine for this table: pip install 'mirror-engine[spark]'."
 
 
@@ -83,7 +74,7 @@ class ArrowWriter(LocalDeltaWriter):
     def commit(
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord, changes: CountedChanges
     ) -> tuple[str, tuple[MatchCounts, ...]]:
-        """Commit what was counted, as `replay` does, in a table without `unknown_features`."""
+        """Commit what was counted, as `replay` does, in a table whose features this engine knows."""
         with self._scratch_folder() as folder:
             touched = touched_files(log, changes, self._vectors)
             if touched and log.configuration.get("delta.appendOnly") == "true":
@@ -137,17 +128,8 @@ class ArrowWriter(LocalDeltaWriter):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def unknown_features(log: DeltaLog) -> set[str]:
-    """Features of a table that ask more of its writer than this engine does."""
-    found = set(log.table.protocol().writer_features or ()) - _FEATURES
-    found |= {"checkConstraints" for name in log.configuration if name.startswith("delta.constraints.")}
-    for field in log.fields.values():
-        found |= {feature for key, feature in _FIELD_FEATURES.items() if key in field["metadata"]}
-    return found
-
-
 def _refuse_features(table: str, log: DeltaLog) -> None:
-    if found := unknown_features(log):
+    if found := log.unknown_features:
         raise CommitFailed(
             f"{table}: the engine `arrow` cannot write tables with {', '.join(sorted(found))}", _SPARK_HELP
         )

@@ -19,7 +19,7 @@ from mirror_engine.tables.log.commit import VECTORS, VECTORS_FROM_ROWS, commit_b
 from mirror_engine.tables.log.record import to_metadata
 from mirror_engine.tables.log.snapshot import count_rows, reading_log, refuse_external_change
 from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
-from mirror_engine.tables.merge.arrow import ArrowWriter, unknown_features
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name
 from mirror_engine.tables.spark.failures import spark_failures
 from mirror_engine.tables.spark.session import Sessions, confs, store_settings
@@ -174,7 +174,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
             into = staged(self._shared, partial(self._stage_on_executors, batch, log))
         else:
             counted = count_changes(batch, log)
-            if counted.roles <= {Role.INSERT} and not unknown_features(log):
+            if counted.roles <= {Role.INSERT} and not log.unknown_features:
                 return self._without_spark.commit(table, log, batch, record, counted)
             into = staged(self._scratch, partial(stage_here, batch, counted))
         with into as changes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from datetime import date, datetime, timezone
@@ -182,7 +183,7 @@ def test_no_data_file_bounds_floating_point_or_keeps_it_in_a_dictionary(without_
     ("protocol", "takes_files"),
     [
         ({"minReaderVersion": 1, "minWriterVersion": 2}, True),
-        ({"minReaderVersion": 1, "minWriterVersion": 3}, False),
+        ({"minReaderVersion": 1, "minWriterVersion": 3}, True),
         ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["appendOnly", "invariants"]}, True),
         *(
             ({"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature, "domainMetadata"]}, False)
@@ -190,7 +191,7 @@ def test_no_data_file_bounds_floating_point_or_keeps_it_in_a_dictionary(without_
         ),
     ],
 )
-def test_features_that_deltalake_cannot_write_are_known_by_name(table, protocol, *, takes_files):
+def test_features_that_ask_more_of_a_writer_are_known_by_name(table, protocol, *, takes_files):
     table.create()
     folder = opened(table).folder
     put_commit(folder, 1, [{"protocol": protocol}])
@@ -198,6 +199,36 @@ def test_features_that_deltalake_cannot_write_are_known_by_name(table, protocol,
     assert log.can_add_files(log.schema) is takes_files
     assert not log.can_add_files(schema_of("Id", "City:string", partitions=["City"]))
     assert not log.can_add_files(schema_of("Id", "my City:string"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "of_column", "feature"),
+    [
+        ("delta.constraints.positive", None, "checkConstraints"),
+        (None, "delta.generationExpression", "generatedColumns"),
+        (None, "delta.identity.start", "identityColumns"),
+        (None, "delta.invariants", "invariants"),
+        (None, "CURRENT_DEFAULT", "allowColumnDefaults"),
+    ],
+)
+def test_what_a_table_asks_of_its_rows_is_left_to_spark(table, setting, of_column, feature):
+    """Versions without a list of features have these, too: what counts is their use."""
+    table.create()
+    folder = opened(table).folder
+    lines = (folder / f"_delta_log/{0:020}.json").read_text().splitlines()
+    (described,) = [action["metaData"] for action in map(json.loads, lines) if "metaData" in action]
+    schema = json.loads(described["schemaString"])
+    if setting:
+        described["configuration"][setting] = "Id > 0"
+    else:
+        schema["fields"][1]["metadata"][of_column] = "1"
+    described["schemaString"] = json.dumps(schema)
+    put_commit(folder, 1, [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 6}}, {"metaData": described}])
+    log = opened(table)
+    assert log.unknown_features == {feature}
+    assert not log.can_add_files(log.schema)
+    with pytest.raises(pytest.fail.Exception, match="Spark started"):
+        table.change((0, 5, "x"))
 
 
 def test_who_commits_between_evolution_and_commit_is_a_conflict(table, monkeypatch):
