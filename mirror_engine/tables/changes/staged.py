@@ -1,7 +1,4 @@
-"""A change batch as net changes for one commit: compared with the keys of the table and written to Parquet.
-
-Only keys and markers of the whole batch are in memory at once; full rows pass through in record batches.
-"""
+"""Net changes of a batch in Parquet, as Spark's MERGE reads them; full rows pass through in record batches."""
 
 from __future__ import annotations
 
