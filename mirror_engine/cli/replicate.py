@@ -150,12 +150,16 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     runs on this ROOT · 130 stopped by Ctrl+C
     """
     from mirror_engine.publisher.mirror import Mirror
+    from mirror_engine.tables.spark.doctor import suggestion
 
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
     least, is_quiet = log.level_of(log_level), out.verbosity() < 0
     writer = None if log_format == "auto" and out.stderr().is_terminal else log.Log(log_format, least)
     if writer is None and not (is_quiet or _misses_zone(root)):
         out.note(f"{root}: applying change files as they land; Ctrl+C stops")
+    quicker = suggestion(config, root)
+    if quicker and writer is None and not is_quiet:
+        out.note(quicker)
     view = nullcontext(writer) if writer else log.shown(least=least)
     with exits.Stopping() as stopping, view as listener, Mirror(root, config, listeners=[listener]) as mirror:
         if writer:
@@ -163,6 +167,8 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
             writer.write("info", "started", {"root": str(root), "poll_interval_seconds": seconds})
             if not has_zone(root):
                 writer.write("warning", "no_landing_zone", {"expected": str(root / ZONE)})
+            if quicker:
+                writer.write("info", "quicker_merge_engine", {"message": quicker})
         done = mirror.run(stopping.stop)
     code = stopping.exit_code(exits.SUCCESS)
     facts = report_json(done, code)

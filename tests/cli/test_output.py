@@ -238,7 +238,7 @@ def test_every_line_is_of_the_schema_and_the_schema_has_no_other_event():
     assert [found for line in lines for found in faults(line)] == []
     assert {type(event) for event in EVENTS} == set(get_args(Event))
     known = {each["properties"]["event"]["const"] for each in schema_of("log")["anyOf"]}
-    by_commands = {"started", "no_landing_zone", "stopped", "fault_injected", "emulator_error"}
+    by_commands = {"started", "no_landing_zone", "quicker_merge_engine", "stopped", "fault_injected", "emulator_error"}
     assert known == {line["event"] for line in lines} | by_commands
     assert faults({**lines[0], "row": "x"})
     assert faults({**lines[0], "event": "unknown"})

@@ -107,6 +107,22 @@ def test_run_on_a_terminal_logs_where_a_format_is_asked_for(shop, cli, terminal)
     assert terminal.file.getvalue() == ""
 
 
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_run_suggests_arrow_once_where_spark_is_the_default(shop, cli, engine, monkeypatch):
+    monkeypatch.setattr("mirror_engine.tables.spark.session.find_spec", lambda _: object())
+    printed = run_until_applied(shop, cli, "--merge-engine", engine)
+    events = [json.loads(line) for line in printed.err.splitlines()]
+    suggested = [event["message"] for event in events if event["event"] == "quicker_merge_engine"]
+    assert len(suggested) == (engine == "auto")
+    assert all("--merge-engine arrow" in message for message in suggested)
+
+
+def test_run_on_a_terminal_suggests_arrow_once(shop, cli, terminal, monkeypatch):
+    monkeypatch.setattr("mirror_engine.tables.spark.session.find_spec", lambda _: object())
+    run_until_applied(shop, cli, words=())
+    assert terminal.file.getvalue().count("--merge-engine arrow") == 1
+
+
 def run_until_applied(shop, cli, *more, number=signal.SIGTERM, words=("--log-format", "json", "--json")):
     def stop_when_applied():
         while shop.writer.snapshot("dbo/Items") is None or shop.writer.snapshot("Sales/Orders") is None:

@@ -439,6 +439,12 @@ def merges_with_spark(config: Config, spark: SparkSession | None = None, root: P
     return config.merge_engine == "spark"
 
 
+def is_spark_by_default(config: Config, root: Place | None = None) -> bool:
+    """Whether Spark merges on this machine only because PySpark is installed."""
+    is_chosen = config.merge_engine != "auto" or is_distributed(config, None)
+    return not is_chosen and merges_with_spark(config, root=root)
+
+
 def adopted(spark: SparkSession) -> SparkSession:
     """A session of the same Spark with settings of its own; the argument is not changed.
 

@@ -9,7 +9,8 @@ import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.errors import JavaMissing
-from mirror_engine.tables.spark import doctor
+from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.tables.spark import doctor, session
 from mirror_engine.tables.spark.doctor import Check, checks, memory_bytes
 from mirror_engine.tables.spark.java import Java
 
@@ -46,6 +47,38 @@ def test_another_version_of_spark_or_delta_fails(monkeypatch):
     found = _found()
     assert found["Spark"].found == "pyspark 4.1.0, expected 4.2.0"
     assert found["Delta"].help == "Run: python -m pip install delta-spark==4.4.0"
+
+
+@pytest.mark.parametrize(
+    ("config", "installed", "is_suggested"),
+    [
+        (Config(), True, True),
+        (Config(spark_master="local[2]"), True, True),
+        (Config(), False, False),
+        (Config(merge_engine="spark"), True, False),
+        (Config(merge_engine="arrow"), True, False),
+        (Config(spark_profile="cluster"), True, False),
+        (Config(spark_master="spark://host:7077"), True, False),
+    ],
+)
+def test_arrow_is_suggested_where_spark_is_the_default(config, installed, is_suggested, monkeypatch):
+    monkeypatch.setattr(session, "find_spec", lambda _: object() if installed else None)
+    assert bool(doctor.suggestion(config)) == is_suggested
+    engine = _found(config=config)["Merge engine"]
+    assert engine.ok
+    assert ("--merge-engine arrow" in engine.found) == is_suggested
+
+
+def test_arrow_is_not_suggested_under_spark_submit_or_in_a_store(monkeypatch):
+    assert doctor.suggestion(Config()) != ""
+    assert doctor.suggestion(Config(), StoreUrl.parse("s3://bucket/shop")) == ""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert doctor.suggestion(Config()) == ""
+
+
+def test_suggestion_has_the_figures_of_the_performance_page():
+    page = " ".join((Path(__file__).parents[3] / "docs/performance.md").read_text(encoding="utf-8").split())
+    assert doctor.suggestion(Config()) in page
 
 
 def test_missing_jars_are_counted_not_fetched(tmp_path):
