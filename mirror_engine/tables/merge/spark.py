@@ -47,15 +47,18 @@ _INSERTING = {Role.SET, Role.INSERT}
 _APPLICATION = "spark.databricks.delta.write.txnAppId"
 _TRANSACTION = "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-# between a few rows planning is all: one task each, and no Java source to write and compile; a third of the time goes
+_MERGE_SETTINGS = {"spark.databricks.delta.merge.materializeSource": "none"}  # what is staged never changes
+# between a few rows planning is all: one task each, no Java source to write and compile, and no file to pass over by
+# its statistics; a third of the time goes
 _SMALL_SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.databricks.delta.stats.skipping": "false",
 }
-_LARGE_SETTINGS = {"spark.databricks.delta.merge.materializeSource": "none"}  # what is staged never changes
 _MAINTENANCE_SETTINGS = {
     # a change may wait for it: only what is small is put together, so that it stays short however large the table is
     "spark.databricks.delta.optimize.minFileSize": str(16 * 1024 * 1024),
@@ -197,7 +200,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
         with spark_failures(table, "commit"), self._reached(changes) as reached, self.sessions.lent() as spark:
             folder, rows, since = log.folder, count_rows(log), log.version
-            settings = _SMALL_SETTINGS if changes.rows + rows <= SMALL_ROWS else _LARGE_SETTINGS
+            settings = _MERGE_SETTINGS | (_SMALL_SETTINGS if changes.rows + rows <= SMALL_ROWS else {})
             if any({".", "`"} & {*name} for name in batch.schema.partition_columns):
                 settings = settings | _ODD_PARTITIONS
             with confs(spark, settings):

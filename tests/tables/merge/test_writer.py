@@ -88,8 +88,24 @@ def test_nothing_is_left_behind_a_commit(fresh, spark):
     for session in fresh.sessions._idle:
         for name in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
             assert session.conf.get(f"spark.databricks.delta.{name}", None) is None
-        for name in merge_module._SMALL_SETTINGS:
+        for name in (*merge_module._MERGE_SETTINGS, *merge_module._SMALL_SETTINGS):
             assert session.conf.get(name, None) == plain.get(name, None)
+
+
+@pytest.mark.spark
+def test_small_merge_takes_five_jobs(fresh, spark):
+    """Snapshot, two to choose files, the join, the write: each is planned and scheduled, whatever it reads."""
+
+    def jobs():
+        return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
+
+    table = Scenario(fresh, SIMPLE, ["Id"])
+    table.change((0, 1, "a"), (0, 2, "b"))
+    table.change((1, 1, "A"))  # its first one also reads what Spark does not know yet
+    before = jobs()
+    table.change((1, 1, "B"), (2, 2, None), (0, 3, "c"))
+    assert jobs() - before <= 5
+    assert table.found() == [(1, "B"), (3, "c")]
 
 
 def test_a_file_that_cannot_be_read_after_all_leaves_the_table_as_it_was(without_spark):
