@@ -320,7 +320,7 @@ class Config:
     spark_profile: Literal["local", "ci", "cluster"] = _option(
         "local",
         _SPARK,
-        "Spark settings: `local`, `ci` (fast start, no background work; `local` takes it for a short `sync`) or "
+        "Spark settings: `local`, `ci` (one task a stage, for small tables; `local` takes it for a short `sync`) or "
         "`cluster` (leave Spark's own settings).",
     )
     spark_master: str = _option(

@@ -362,7 +362,7 @@ class Mirror:
         return SparkBackend(self.root, self.config, self._storage, self._spark, self._emit, self._is_brief)
 
     def _is_brief(self) -> bool:
-        """Whether this is no `run`, and little waits for it: a JVM that warms up sooner is done sooner."""
+        """Whether this is no `run`, and little waits for it: with one task a stage it is done sooner."""
         if self._is_lasting or self.config.spark_profile != "local":
             return False
         return (

@@ -100,8 +100,9 @@ _CI_SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.adaptive.enabled": "false",
 }
-# warm after half the time and half as fast afterwards; the compiler's default of 48 MB fills up and is cleared for ever
-_CI_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m")
+# of a JVM on this machine: a MERGE runs so much code, each part so seldom, that the optimizing compiler takes more time
+# than it saves (decision 62); the quick one's default of 48 MB for code fills up and is cleared for ever
+_JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m")
 # passed on the command line; others when the context is made
 _AT_LAUNCH = ("spark.master", "spark.driver.", "spark.jars", "spark.local.", "spark.ui.show")
 _NO_MEMORY = re.compile("Could not reserve enough space|insufficient memory for|Too small maximum heap")
@@ -121,7 +122,7 @@ def spark_settings(config: Config, scratch: Path, scheme: str = "") -> dict[str,
     is_ci = is_here and config.spark_profile == "ci"
     options = ["-Duser.timezone=UTC", "-Duser.language=en", f"-Djava.io.tmpdir={scratch / 'tmp'}"]
     options += [f"-Dlog4j2.configurationFile={scratch / 'log4j2.properties'}"]
-    options += _CI_OPTIONS if is_ci else ()
+    options += _JAVA_OPTIONS if is_here else ()
     settings = {
         **_SETTINGS,
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),

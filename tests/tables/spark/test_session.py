@@ -68,14 +68,18 @@ def test_a_local_spark_writes_to_scratch_and_reads_nobody_else_s_settings(tmp_pa
     environment = launch_environment(Config(), tmp_path)
     assert not Path(str(environment["SPARK_CONF_DIR"])).exists()
     assert environment["HADOOP_CONF_DIR"] is None
-    options = [spark_settings(Config(spark_profile=profile), tmp_path) for profile in ("ci", "local", "cluster")]
-    found = ["-XX:TieredStopAtLevel=1" in each["spark.driver.extraJavaOptions"] for each in options]
-    assert found == [True, False, False]
     before = os.umask(0o027)
     try:
         assert spark_settings(Config(), scratch)["spark.hadoop.fs.permissions.umask-mode"] == "027"
     finally:
         assert os.umask(before) == 0o027
+
+
+def test_jvm_of_this_machine_alone_gets_the_quick_compiler(tmp_path):
+    options = [spark_settings(Config(spark_profile=profile), tmp_path) for profile in ("ci", "local", "cluster")]
+    found = ["-XX:TieredStopAtLevel=1" in each["spark.driver.extraJavaOptions"] for each in options]
+    assert found == [True, True, False]
+    assert [each["spark.databricks.delta.snapshotPartitions"] for each in options] == ["1", "2", "2"]
 
 
 def test_for_tables_in_a_store_spark_buffers_in_scratch_by_hadoop_s_own_class_of_local_files(tmp_path):
@@ -266,7 +270,7 @@ def test_on_a_cluster_executors_read_and_make_net_changes_unless_options_say_oth
         (10, {"spark_master": "yarn"}, False, "local"),  # a cluster: what waits need not be counted
     ],
 )
-def test_a_sync_of_few_bytes_starts_spark_with_the_quick_compiler(  # noqa: PLR0913, PLR0917 - a table of cases
+def test_short_sync_starts_spark_with_one_task_a_stage(  # noqa: PLR0913, PLR0917 - a table of cases
     tmp_path, monkeypatch, bytes_waiting, options, is_lasting, profile
 ):
     started = []
