@@ -39,7 +39,6 @@ from mirror_engine.tables.log.segments import (
 )
 from mirror_engine.tables.log.snapshot import (
     KeptLogs,
-    count_rows,
     history,
     latest_external_change,
     open_log,
@@ -115,7 +114,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
 
     def count_rows(self, table: str) -> int | None:
         log = open_log(self.path(table))  # as it is on the disk: a log that stays open does not notice damage
-        return None if log is None else count_rows(log)
+        return None if log is None else log.snapshot().count_rows()
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
         self.clear_leftovers()
