@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -61,10 +62,9 @@ class ZoneWatcher:
         self._clock = clock
         self._changed = threading.Event()
         self._burst = (0.0, 0.0)  # when it began, and its latest event
-        self._is_whole = self._is_pressing = (
-            False  # whether it is of complete files alone; whether it waits for nothing
-        )
-        self._scanned = 0.0  # when the last scan was over
+        self._is_pressing = False  # whether it waits for nothing
+        self._written = -math.inf  # when a file last changed that may not be complete
+        self._scanned = -math.inf  # when the last scan was over
         self._observer: BaseObserver | None = None
         self._watched: _WatchedFolder | None = None
         self._has_reported = False
@@ -108,12 +108,10 @@ class ZoneWatcher:
         A file that got its name by a rename is complete (LZ-3.10): it waits for a pause after the last scan alone, but
         where another file has been written within a second.
         """
-        now, (began, latest) = time.monotonic(), self._burst
-        is_first = not self._changed.is_set()
-        goes_on = not is_first or now - latest < MAX_BURST_SECONDS
-        self._is_whole = is_renamed and (self._is_whole or not goes_on)
+        now, (began, _) = time.monotonic(), self._burst
+        self._written = self._written if is_renamed else now
         self._is_pressing = self._is_pressing or at_once
-        self._burst = now if is_first else began, now
+        self._burst = began if self._changed.is_set() else now, now
         self._changed.set()
 
     def _ended(self) -> bool:
@@ -134,8 +132,9 @@ class ZoneWatcher:
         if self._is_pressing:
             return 0.0
         began, latest = self._burst
-        is_over = min(latest + QUIET_SECONDS, began + MAX_BURST_SECONDS)
-        return (self._scanned + PAUSE_SECONDS if self._is_whole else is_over) - time.monotonic()
+        if began - self._written >= MAX_BURST_SECONDS:  # all of it are complete files
+            return self._scanned + PAUSE_SECONDS - time.monotonic()
+        return min(latest + QUIET_SECONDS, began + MAX_BURST_SECONDS) - time.monotonic()
 
     def _watch(self) -> bool:
         """Watch the zone, or until it exists the nearest folder above it; returns whether that changed."""

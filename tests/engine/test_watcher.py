@@ -151,10 +151,13 @@ def test_event_ends_a_wait_of_no_time_once_it_is_due(waker):
 
 
 def test_renamed_files_end_waits_while_others_keep_coming(waker, zone, monkeypatch):
-    """Each second a file for each of many tables: no quiet ever comes."""
+    """Each second a file for each of many tables: no quiet ever comes, and what was written once is long over."""
     monkeypatch.setattr(waking, "QUIET_SECONDS", LONG)
+    monkeypatch.setattr(waking, "MAX_BURST_SECONDS", 1.5 * SHORT)
+    waker.wake()
+    assert waker.wait(LONG)
     waits = 0
-    for number in range(6):
+    for number in range(9):
         passing = zone / "Items" / f"_{number}"
         passing.write_bytes(b"x")
         passing.rename(zone / "Items" / f"{number + 1:020d}.parquet")
