@@ -26,7 +26,8 @@ def wide(monkeypatch):
 
     def set_width(columns):
         def console():
-            return Console(width=columns, highlight=False, markup=False, emoji=False, file=made[-1])
+            plain = {"color_system": None, "highlight": False, "markup": False, "emoji": False}
+            return Console(width=columns, force_terminal=True, file=made[-1], **plain)
 
         made.append(StringIO())
         monkeypatch.setattr("mirror_engine.cli.output.stdout", console)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from mirror_engine.errors import TableDamaged
-from mirror_engine.tables.log.roaring import deserialized, serialized
 from mirror_engine.tables.log.table_path import read_range
 
 if TYPE_CHECKING:
@@ -54,6 +53,8 @@ def read_vector(folder: TablePath, vector: Descriptor) -> Integers:
         TableDamaged: its file is missing, or its content is not what the log says.
         OSError, StorageUnavailable: it cannot be read.
     """
+    from mirror_engine.tables.log.roaring import deserialized  # noqa: PLC0415 - imports NumPy, which a look needs not
+
     try:
         if vector["storageType"] == "i":
             body, where = _from_z85(vector["pathOrInlineDv"]), folder
@@ -87,6 +88,8 @@ class NewVectors:
 
 def new_vectors(marks: Sequence[Integers]) -> NewVectors:
     """One file with a vector for each group of marks, in their order."""
+    from mirror_engine.tables.log.roaring import serialized  # noqa: PLC0415 - as above
+
     identity = uuid.uuid4()
     reference = base64.b85encode(identity.bytes).decode().translate(_TO_Z85)
     content = bytearray(_FILE_VERSION)

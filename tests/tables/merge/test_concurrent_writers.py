@@ -14,8 +14,8 @@ from shop import Shop, row
 
 from mirror_engine import RunResult
 from mirror_engine.events import RetryScheduled
-from mirror_engine.tables import writer as writer_module
 from mirror_engine.tables.merge import spark as merge_module
+from mirror_engine.tables.merge import spark as writer_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
