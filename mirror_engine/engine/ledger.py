@@ -33,7 +33,9 @@ _DISK_TROUBLE = re.compile(
     r"database or disk is full|disk I/O error|attempt to write a readonly|unable to open|database is locked"
 )
 _DAMAGED = (sqlite3.DatabaseError, ValueError, TypeError, RecursionError)
-_TYPES = {"str": str, "int": int}
+_TYPES = {
+    kind: tuple({"str": str, "int": int}[str(field.type)] for field in fields(kind)) for kind in (AppliedFile, Mark)
+}
 # Heads are read at the start, of all other tables only rows that are asked for
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS properties (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -377,10 +379,9 @@ def _checked(kind: type[T], values: list[Any], *numbers: int) -> T:
     """
     for place in numbers:
         values[place] = int(_text(values[place]))
-    made = kind(*values)
-    if any(type(getattr(made, field.name)) is not _TYPES[str(field.type)] for field in fields(kind)):
+    if tuple(map(type, values)) != _TYPES[kind]:
         raise ValueError("no applied file")
-    return made
+    return kind(*values)
 
 
 def _stored(value: AppliedFile | Mark, *numbers: int) -> list[Any]:
