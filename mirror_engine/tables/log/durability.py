@@ -99,6 +99,8 @@ def _sync_commits(folder: Path, since: int, versions: Sequence[int], data: Seque
         new.update(folder.parents[:2])  # a schema's folder, and `ROOT/Tables`
     for each in sorted(new, key=lambda each: len(each.parts), reverse=True):
         sync_folder(each)
+    # also what no commit names: it was not made, or a later one removed the file
+    _synced.difference_update([file for file in [*_synced] if folder in file.parents])
 
 
 def sync_new(files: Iterable[Path]) -> None:
@@ -111,7 +113,6 @@ def sync_new(files: Iterable[Path]) -> None:
 def _sync_files(files: Sequence[Path]) -> None:
     """Fsync files; a disk writes several at once faster than one by one."""
     waiting = [file for file in files if file not in _synced]
-    _synced.difference_update(files)
     if len(waiting) > 1:
         with ThreadPoolExecutor(_SYNCS) as pool:
             list(pool.map(sync_file, waiting))
@@ -139,7 +140,6 @@ def sync_file(file: Path) -> None:
     A file whose fsync failed is written again: Linux holds its pages for clean, so that the next fsync would succeed.
     """
     if file in _synced:
-        _synced.discard(file)
         return
     for each in (file, file.with_name(f".{file.name}.crc")):
         with suppress(FileNotFoundError):

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.log import durability as durable
 from mirror_engine.tables.log.commit import put_commit
-from mirror_engine.tables.log.durability import make_durable
+from mirror_engine.tables.log.durability import make_durable, sync_new
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 SIMPLE = schema_of("Id", "City:string")
@@ -73,6 +73,22 @@ def test_only_what_came_since_is_brought_to_the_disk(tmp_path, synced):
     new = set(tmp_path.rglob("*")) - before
     assert new < set(synced)
     assert set(names(tmp_path, list(set(synced) - new))) == {".", "_delta_log"}
+
+
+@needs_proc
+def test_a_file_that_no_commit_named_is_fsynced_when_it_comes_again(tmp_path, synced):
+    """What was written to it last is another content than what was fsynced."""
+    append(tmp_path, "mon")
+    stray = tmp_path / "stray.parquet"
+    stray.write_bytes(b"a commit that was not made")
+    sync_new([stray])
+    make_durable(tmp_path, -1)
+    synced.clear()
+    stray.write_bytes(b"another file")
+    added = {"path": stray.name, "size": stray.stat().st_size, "modificationTime": 0, "dataChange": True}
+    put_commit(tmp_path, 1, [{"add": {**added, "partitionValues": {"day": "mon"}}}])
+    make_durable(tmp_path, 0)
+    assert stray in synced
 
 
 PARTS = [f"{0:020}.checkpoint.{part:010}.{2:010}.parquet" for part in (1, 2)]
