@@ -10,7 +10,7 @@ import json
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirror_engine._version import __version__
 from mirror_engine.errors import CommitConflict, TableDamaged
@@ -180,6 +180,14 @@ def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
         )
 
 
+class Removed(NamedTuple):
+    """A data file that a commit removed."""
+
+    path: str  # as the log spells it
+    vector: Descriptor | None  # that it had
+    deleted_ms: int | None  # milliseconds since 1970; None where it is not said
+
+
 @dataclass
 class Commit:
     """One commit."""
@@ -190,8 +198,7 @@ class Commit:
     describes: bool = False  # whether it says what the table is: columns, properties, or the features that readers need
     # data files it adds, as the log spells them, with their sizes in bytes
     added: dict[str, int] = field(default_factory=dict)
-    # data files it removes, each with the vector that it had, and when, in milliseconds since 1970, where it says so
-    removed: dict[str, tuple[Descriptor | None, int | None]] = field(default_factory=dict)
+    removed: dict[str, Removed] = field(default_factory=dict)  # data files it removes, by path
     change_data: dict[str, int] = field(default_factory=dict)  # files of the change data feed, as `added`
     vectors: dict[str, Descriptor] = field(default_factory=dict)  # of the data files it adds that have one
 
@@ -228,7 +235,8 @@ def read_commit(folder: TablePath, version: int) -> Commit:
                     found.changes_rows |= action.get("dataChange", True)
                     found.vectors |= _vector(action)
                 elif kind == "remove":
-                    found.removed[action["path"]] = action.get("deletionVector"), action.get("deletionTimestamp")
+                    path, when = action["path"], action.get("deletionTimestamp")
+                    found.removed[path] = Removed(path, action.get("deletionVector"), when)
                     found.changes_rows |= action.get("dataChange", True)
                 elif kind == "cdc":
                     found.change_data[action["path"]] = action["size"]

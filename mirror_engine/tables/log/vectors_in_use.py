@@ -1,16 +1,17 @@
-"""The deletion vectors that a version of a table has: from its newest checkpoint and the commits after it."""
+"""The deletion vectors of a table, and the data files it no longer has: from its newest checkpoint and commits."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import defaultdict
+from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from mirror_engine.tables.log.record import read_commit
+from mirror_engine.tables.log.record import Removed, read_commit
 from mirror_engine.tables.log.table_path import LOG_FOLDER, parquet_source
 
 if TYPE_CHECKING:
@@ -63,16 +64,11 @@ def _in_checkpoint(
     return newest, chain.from_iterable(_actions(folder / LOG_FOLDER, name, kind, wanted) for name in names)
 
 
-class Removed(NamedTuple):
-    """A data file that a commit removed."""
-
-    path: str  # as the log spells it
-    vector: Descriptor | None
-    deleted_ms: int | None  # milliseconds since 1970; None where it is not said
-
-
-def removed_in_checkpoint(folder: TablePath) -> Iterator[Removed]:
-    """Data files that the newest checkpoint says were removed."""
+def removed_files(folder: TablePath, version: int) -> Iterator[Removed]:
+    """Data files that were removed up to a version: by commits that are still there, and as the checkpoint says."""
+    with suppress(FileNotFoundError):
+        for each in range(version, -1, -1):
+            yield from read_commit(folder, each).removed.values()
     for action in _in_checkpoint(folder, "remove", {"path", "deletionTimestamp", "deletionVector"})[1]:
         yield Removed(action["path"], _described(action), action.get("deletionTimestamp"))
 

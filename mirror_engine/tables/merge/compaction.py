@@ -17,11 +17,10 @@ from mirror_engine.tables.log.commit import (
     writing,
 )
 from mirror_engine.tables.log.data_files import FILE_ROWS, DataFiles
-from mirror_engine.tables.log.record import read_commit
 from mirror_engine.tables.log.snapshot import reading_log, scan
 from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each
 from mirror_engine.tables.log.vectors import vector_file
-from mirror_engine.tables.log.vectors_in_use import Removed, removed_in_checkpoint
+from mirror_engine.tables.log.vectors_in_use import removed_files
 from mirror_engine.tables.reading.spill import scratch_errors
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def vacuum(table: str, log: DeltaLog, retention_hours: float) -> None:
     oldest = time.time() - retention_hours * 3600
     with reading_log(log.folder):
         files = log.data_files()
-        removed = [*_removed(log), *removed_in_checkpoint(log.folder)]
+        removed = list(removed_files(log.folder, log.version))
     needed = {path for path, _, deleted_ms in removed if deleted_ms is None or deleted_ms / 1000 >= oldest}
     vectors = [*(file.vector for file in files), *(vector for path, vector, _ in removed if path in needed)]
     kept: set[str | None] = {unquote(path) for path in (*needed, *(file.spelled for file in files))}
@@ -139,11 +138,3 @@ def vacuum(table: str, log: DeltaLog, retention_hours: float) -> None:
         names = [(file, file.parts[len(log.folder.parts) :]) for file in there]
         data = [(file, parts) for file, parts in names if parts[0] not in {LOG_FOLDER, "_change_data"}]
         list(for_each(log.folder, delete, [file for file, parts in data if "/".join(parts) not in kept]))
-
-
-def _removed(log: DeltaLog) -> Iterator[Removed]:
-    """Data files that the commits which are still there have removed; a checkpoint has what others removed."""
-    with suppress(FileNotFoundError):
-        for version in range(log.version, -1, -1):
-            for path, (vector, deleted_ms) in read_commit(log.folder, version).removed.items():
-                yield Removed(path, vector, deleted_ms)
