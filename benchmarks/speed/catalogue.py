@@ -40,6 +40,8 @@ class Work(NamedTuple):
 WORKS = {
     "load": Work("initial load, 5M rows x 10 columns, 5 files, new table, whole process", bulk.load),
     "merge": Work("MERGE of 100,000 net changes, random keys, into those 5M", bulk.merge),
+    "keys": Work("the same MERGE with text keys, and with compound keys", bulk.keys),
+    "large": Work("the same MERGE into a larger table, `arrow`", bulk.large),
     "few": Work("100 net changes, random keys, into tables of several sizes, warm", bulk.few),
     "newest": Work("the same with keys in the newest 4 %", bulk.newest),
     "tiny": Work("3 changes into 1,000 rows, warm", many.tiny),

@@ -20,10 +20,10 @@ from mirror_engine import Mirror, RunResult
 from mirror_engine.config import load
 from mirror_engine.events import BatchCommitted
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from speed.rows import DELETE, KEY
+from speed.rows import DELETE, NUMBER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mirror_engine.events import Event
     from mirror_engine.tables.base import DeltaWriter
@@ -102,13 +102,13 @@ class DeltaRs:
         write_deltalake(table, ds.dataset(files).scanner().to_reader(), mode="append")
         return {"seconds": time.perf_counter() - started}
 
-    def merge(self, table: str, files: list[str]) -> dict[str, Any]:
+    def merge(self, table: str, files: list[str], keys: Sequence[str] = NUMBER) -> dict[str, Any]:
         """One merge a file: last row per key."""
         started = time.perf_counter()
         for file in files:
             merge = DeltaTable(table).merge(
-                _last_per_key(pq.read_table(file)),
-                f"t.{KEY} = s.{KEY}",
+                _last_per_key(pq.read_table(file), keys),
+                " AND ".join(f"t.{key} = s.{key}" for key in keys),
                 source_alias="s",
                 target_alias="t",
             )
@@ -121,9 +121,9 @@ class DeltaRs:
         return {"seconds": time.perf_counter() - started}
 
 
-def _last_per_key(changes: pa.Table) -> pa.Table:
-    placed = changes.select([KEY]).append_column("place", pa.array(range(changes.num_rows)))
-    last = placed.group_by(KEY).aggregate([("place", "max")])
+def _last_per_key(changes: pa.Table, keys: Sequence[str]) -> pa.Table:
+    placed = changes.select(keys).append_column("place", pa.array(range(changes.num_rows)))
+    last = placed.group_by(list(keys)).aggregate([("place", "max")])
     return changes if last.num_rows == changes.num_rows else changes.take(last.column("place_max"))
 
 

@@ -14,23 +14,26 @@ import duckdb
 import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from speed.rows import DELETE, KEY, SCHEMA
+from speed.rows import DELETE, NUMBER, SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from speed.rows import Keys
+
 _COLUMNS = ", ".join(SCHEMA.names)
 
 
-def after(base: Sequence[str | Path], changes: Sequence[str | Path]) -> str:
+def after(base: Sequence[str | Path], changes: Sequence[str | Path], keys: Keys = NUMBER) -> str:
     """The rows of files after changes in file and row order, as SQL: per key the last row, if it is no delete."""
     if not changes:
         return f"SELECT {_COLUMNS} FROM read_parquet({_listed(base)})"
+    by = ", ".join(keys)
     changed = f"""
         SELECT * FROM read_parquet({_listed(changes)}, filename = true, file_row_number = true)
-        QUALIFY row_number() OVER (PARTITION BY {KEY} ORDER BY filename DESC, file_row_number DESC) = 1
+        QUALIFY row_number() OVER (PARTITION BY {by} ORDER BY filename DESC, file_row_number DESC) = 1
     """
-    kept = f"SELECT {_COLUMNS} FROM read_parquet({_listed(base)}) ANTI JOIN changed USING ({KEY}) UNION ALL"
+    kept = f"SELECT {_COLUMNS} FROM read_parquet({_listed(base)}) ANTI JOIN changed USING ({by}) UNION ALL"
     last = f"SELECT {_COLUMNS} FROM changed WHERE {MARKER_COLUMN} <> {DELETE}"
     return f"WITH changed AS MATERIALIZED ({changed}) {kept if base else ''} {last}"
 

@@ -7,13 +7,14 @@ import shutil
 from typing import TYPE_CHECKING
 
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from speed.rows import KEY
+from speed.rows import NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from speed.bench import Bench
+    from speed.rows import Keys
 
 TABLE = "Orders"
 
@@ -23,11 +24,11 @@ def mirrored(root: Path, table: str = TABLE) -> Path:
     return root / "Tables/dbo" / table
 
 
-def zone(root: Path, tables: Sequence[str] = (TABLE,)) -> LandingZoneWriter:
+def zone(root: Path, tables: Sequence[str] = (TABLE,), keys: Keys = NUMBER) -> LandingZoneWriter:
     """A landing zone with empty tables."""
     publisher = LandingZoneWriter(root)
     for table in tables:
-        publisher.table(table, keys=[KEY])
+        publisher.table(table, keys=list(keys))
     return publisher
 
 
@@ -65,11 +66,11 @@ def fresh(source: Path, target: Path) -> Path:
     return target
 
 
-def mirrored_load(bench: Bench, peer: str, name: str, files: Sequence[Path]) -> Path:
+def mirrored_load(bench: Bench, peer: str, name: str, files: Sequence[Path], keys: Keys = NUMBER) -> Path:
     """A ROOT whose one table holds the files, as an engine of ours made it."""
 
     def make(root: Path) -> None:
-        zone(root)
+        zone(root, keys=keys)
         land(root, files)
         bench.ask(peer, "once", root=root)
 

@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Integers = NDArray[np.int64]
+    Keys = tuple[str, ...]
 
 KEY = "Id"
+NUMBER: Keys = (KEY,)
+TEXT: Keys = ("City",)  # then it holds twelve characters for each `Id`, in no order
+COMPOUND: Keys = ("Number", KEY)  # then `Number` follows from `Id`
 SCHEMA = pa.schema(
     [
         (KEY, pa.int64()),
@@ -44,7 +48,7 @@ _WORDS = pa.array(
 _YEAR_2026_US = 1_767_225_600_000_000
 
 
-def rows(ids: Integers, draw: np.random.Generator) -> pa.Table:
+def rows(ids: Integers, draw: np.random.Generator, keys: Keys = NUMBER) -> pa.Table:
     """A row for each key, every other column drawn by lot; one weight in a hundred is NULL."""
     count = len(ids)
     weights = draw.random(count) * 100
@@ -61,7 +65,16 @@ def rows(ids: Integers, draw: np.random.Generator) -> pa.Table:
         pa.array(_YEAR_2026_US + draw.integers(0, 10**13, count)).cast(SCHEMA.field("ChangedAt").type),
         pa.array(draw.random(count) < 0.5),  # noqa: PLR2004 - a coin
     ]
+    if keys == TEXT:
+        columns[SCHEMA.get_field_index("City")] = _codes(ids)
+    elif keys == COMPOUND:
+        columns[SCHEMA.get_field_index("Number")] = pa.array((ids % 1_000).astype(np.int32))
     return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def _codes(ids: Integers) -> pa.Array[Any]:
+    """Twelve characters for each: multiplied by an odd number, 48 bits stay distinct."""
+    return pa.array([f"{number:012x}" for number in ids * 0x9E3779B97F4B & 0xFFFF_FFFF_FFFF])
 
 
 def _cents(amounts: Integers) -> pa.Array[Any]:
@@ -69,14 +82,14 @@ def _cents(amounts: Integers) -> pa.Array[Any]:
     return pa.Array.from_buffers(SCHEMA.field("Amount").type, len(amounts), [None, pa.py_buffer(words)])
 
 
-def initial_load(folder: Path, count: int, files: int) -> list[Path]:
+def initial_load(folder: Path, count: int, files: int, keys: Keys = NUMBER) -> list[Path]:
     """Marker-free files with the keys from 1 on, in order; returned as they lie there if they were made before."""
     draw = np.random.default_rng(1)
     shares = np.array_split(np.arange(1, count + 1), files)
-    return _kept(folder, ((number, rows, share, draw) for number, share in enumerate(shares, 1)), files)
+    return _kept(folder, ((number, rows, share, draw, keys) for number, share in enumerate(shares, 1)), files)
 
 
-def net_changes(folder: Path, number: int, newest: Integers, count: int) -> Path:
+def net_changes(folder: Path, number: int, newest: Integers, count: int, keys: Keys = NUMBER) -> Path:
     """One file of `count` changes, one a key: 80 % updates and 10 % deletes of keys drawn by lot, 10 % inserts.
 
     Args:
@@ -84,6 +97,7 @@ def net_changes(folder: Path, number: int, newest: Integers, count: int) -> Path
         number: of the change file.
         newest: the keys drawn from; those inserted come after the last.
         count: how many changes.
+        keys: the key columns.
     """
     draw = np.random.default_rng(number)
     inserts = max(count // 10, 1)
@@ -93,7 +107,7 @@ def net_changes(folder: Path, number: int, newest: Integers, count: int) -> Path
     markers[: max(count // 10, 1)] = DELETE
     markers[count - inserts :] = INSERT
     order = draw.permutation(count)
-    return _kept(folder, [(number, _changes, ids[order], markers[order], draw)], 1)[0]
+    return _kept(folder, [(number, _changes, ids[order], markers[order], draw, keys)], 1)[0]
 
 
 def histories(  # noqa: PLR0913 - a shape has six sides
@@ -127,8 +141,8 @@ def _occurrences(ids: Integers) -> Integers:
     return found
 
 
-def _changes(ids: Integers, markers: NDArray[np.int32], draw: np.random.Generator) -> pa.Table:
-    return rows(ids, draw).append_column(MARKER_COLUMN, pa.array(markers))
+def _changes(ids: Integers, markers: NDArray[np.int32], draw: np.random.Generator, keys: Keys = NUMBER) -> pa.Table:
+    return rows(ids, draw, keys).append_column(MARKER_COLUMN, pa.array(markers))
 
 
 def _kept(folder: Path, wanted: Iterable[tuple[Any, ...]], files: int) -> list[Path]:

@@ -44,6 +44,16 @@ def test_collapsing_and_waiting_are_measured_without_spark(tmp_path):
 
 
 @pytest.mark.slow
+def test_keys_of_every_kind_come_to_the_rows_of_deltars(tmp_path):
+    ours = ArrowEngine()
+    bench = Bench(tmp_path, SMALL, 1, Here(arrow_engine=ours, delta_rs=DeltaRs()))
+    kinds, sizes = (set(WORKS[name].run(bench).figures.rounds) for name in ("keys", "large"))
+    ours.end()
+    assert kinds == {f"{peer}, {kind}" for peer in ("arrow-engine", "delta-rs") for kind in ("text", "compound")}
+    assert sizes == {"into 2,000 rows", "into 4,000 rows"}
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory and processors are told by /proc")
 def test_ages_are_measured_on_disk_and_in_a_store(tmp_path):
     lake = Lake()

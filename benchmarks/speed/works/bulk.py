@@ -86,6 +86,48 @@ def merge(bench: Bench) -> Line:
     )
 
 
+def keys(bench: Bench) -> Line:
+    """Net changes with random keys of other kinds than a whole number."""
+    sizes, made, turns = bench.sizes, bench.home / "data", {}
+    for name, columns in (("text", rows.TEXT), ("compound", rows.COMPOUND)):
+        base = rows.initial_load(made / f"load-{sizes.load_rows}-{name}", sizes.load_rows, sizes.load_files, columns)
+        newest = np.arange(sizes.load_rows) + 1
+        folder = made / f"changes-{sizes.load_rows}-{name}"
+        change = rows.net_changes(folder, sizes.load_files + 1, newest, sizes.merge_changes, columns)
+        work = Changed(bench, f"load-{sizes.load_rows}-{name}", base, [change], keys=columns)
+        turns[f"arrow-engine, {name}"] = work.mirror("arrow-engine", f"arrow-engine, {name}")
+        turns[f"delta-rs, {name}"] = work.engine("delta-rs", shown=f"delta-rs, {name}")
+    figures = bench.compare(turns)
+    return Line(
+        figures,
+        tuple(
+            Goal(
+                f"{name} ≤ 0.35 x delta-rs",
+                figures.ratio(f"arrow-engine, {name}", f"delta-rs, {name}"),
+                at_most=0.35,
+            )
+            for name in ("text", "compound")
+        ),
+        "text: twelve characters, in no order; compound: a whole number of 1,000 values and the key of the line above",
+    )
+
+
+def large(bench: Bench) -> Line:
+    """The same net changes with random keys into a table, and into one that is several times as large."""
+    sizes, turns = bench.sizes, {}
+    for files in sizes.large_files:
+        count = files * sizes.growth_rows
+        base = rows.initial_load(bench.home / "data" / f"load-{count}", count, files)
+        folder = bench.home / "data" / f"large-{count}"
+        change = rows.net_changes(folder, files + 1, np.arange(count) + 1, sizes.merge_changes)
+        work = Changed(bench, f"load-{count}", base, [change])
+        turns[_into(count)] = work.mirror("arrow-engine", _into(count))
+    figures = bench.compare(turns)
+    smallest, largest = (_into(files * sizes.growth_rows) for files in (min(sizes.large_files), max(sizes.large_files)))
+    goal = Goal("the largest ≤ 1.5 x the smallest", figures.ratio(largest, smallest), at_most=1.5)
+    return Line(figures, (goal,), f"{sizes.merge_changes:,} changes each")
+
+
 def few(bench: Bench) -> Line:
     """A few changes with random keys into tables of several sizes."""
     sizes = bench.sizes
@@ -98,7 +140,7 @@ def few(bench: Bench) -> Line:
             rows.net_changes(made / f"few-{count}-{number}", files + number, keys + add, sizes.few_changes)
             for number, add in ((1, sizes.few_changes), (2, 2 * sizes.few_changes))
         )
-        work = Changed(bench, f"few-{count}", base, [change], [before])
+        work = Changed(bench, f"few-{count}", base, [change], before=[before])
         turns[_into(count)] = work.mirror("arrow-engine", _into(count))
     figures = bench.compare(turns, sizes.warm_ups)
     medians = [figures.median(_into(count)) for count in sizes.few_rows]

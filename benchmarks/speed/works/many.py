@@ -25,7 +25,7 @@ def tiny(bench: Bench) -> Line:
         )
         for at, number in enumerate((2, 3))
     )
-    work = Changed(bench, f"tiny-{sizes.tiny_rows}", base, [change], [before])
+    work = Changed(bench, f"tiny-{sizes.tiny_rows}", base, [change], before=[before])
     turns = {peer: work.engine(peer) for peer in ("notebook", "delta-rs")}
     ours = {peer: work.mirror(peer) for peer in ("arrow-engine", "spark-engine")}
     figures = bench.compare({**ours, **turns}, sizes.tiny_warm_ups)
