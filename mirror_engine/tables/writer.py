@@ -102,6 +102,13 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
     def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> AbstractContextManager[Maintenance]:
         """How a table is compacted, and how vacuumed; both commits say the newest record again (`record_again`)."""
 
+    @abstractmethod
+    def tidy(self, table: str, log: DeltaLog, version: int) -> None:
+        """Put small data files together now and then, in a commit of its own after the batch's; raises nothing.
+
+        `version` is that of the batch's commit, which the log does not have yet.
+        """
+
     def forget(self, folder: TablePath) -> None:
         """Forget a table: a new one in its folder has the same version numbers."""
 
@@ -139,7 +146,10 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             made = from_metadata(commit.metadata)
             if made and (made.application, made.progress.batch, made.files) == wanted:
                 if log:
-                    if is_checkpoint_due(log, version):
+                    self.tidy(table, log, version)
+                    if log.version > version:
+                        self.make_durable(table, version)
+                    if any(is_checkpoint_due(log, each) for each in range(version, max(version, log.version) + 1)):
                         clean_up_log(log, record.progress.covered)
                     self._logs.keep(log)
                 return Outcome(version, matches, applied_by)

@@ -38,7 +38,7 @@ _ROWS_PER_KEY = 64  # of a data file: with more keys a scan is quicker than as m
 _KEY, _ROW = np.dtype("<i8"), np.dtype("<u4")
 _ENTRY_BYTES = _KEY.itemsize + _ROW.itemsize
 _SUFFIX = ".keys"
-_MAGIC, _HEADER = b"keys 1\0\0", "<8sq"  # and how many keys there are
+_MAGIC, _HEADER = b"keys 2\0\0", "<8s16sq"  # and of which column, and how many keys there are
 
 
 class KeyIndex:
@@ -61,36 +61,36 @@ class KeyIndex:
         rows = file.rows or 0
         if not _LEAST_ROWS <= rows <= self._limit // _ENTRY_BYTES or len(wanted) * _ROWS_PER_KEY > rows:
             return None
-        path = self._path(log, file, column)
+        path, of_column = self._path(log, file), _digest(log.physical_names[column])
         try:
-            entries = _opened(path, rows)
+            entries = _opened(path, of_column, rows)
             if entries is None:
                 made = _sorted_keys(log, file, column)
                 with self._lock:  # the folder is cleared, too
-                    self._make(path, *made)
-                entries = _opened(path, rows)
+                    self._make(path, of_column, *made)
+                entries = _opened(path, of_column, rows)
         except (OSError, ValueError) as error:
             _log.warning("%s: no index of keys: %s", path.parent, error)
             return None
         return _search(*entries, wanted) if entries else None
 
-    def forget(self, log: DeltaLog, file: DataFile, column: str) -> None:
+    def forget(self, log: DeltaLog, file: DataFile) -> None:
         """Delete the index of a data file that leaves its table."""
         with suppress(OSError):
-            self._path(log, file, column).unlink(missing_ok=True)
+            self._path(log, file).unlink(missing_ok=True)
 
-    def _path(self, log: DeltaLog, file: DataFile, column: str) -> Path:
-        """Named for all that the index depends on: the table's id, the data file as its log has it, the column."""
-        known = (log.table.metadata().id, file.spelled, file.size, file.modified_ms, log.physical_names[column])
-        return self._folder / f"{hashlib.blake2b(repr(known).encode(), digest_size=16).hexdigest()}{_SUFFIX}"
+    def _path(self, log: DeltaLog, file: DataFile) -> Path:
+        """Named for the table's id, and for the data file as its log has it."""
+        known = (log.table.metadata().id, file.spelled, file.size, file.modified_ms)
+        return self._folder / f"{_digest(repr(known)).hex()}{_SUFFIX}"
 
-    def _make(self, path: Path, keys: Integers, rows: Integers) -> None:
+    def _make(self, path: Path, of_column: bytes, keys: Integers, rows: Integers) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._make_room(_ENTRY_BYTES * len(keys))
         passing = path.with_name(f".{uuid.uuid4().hex}.tmp")
         try:
             with passing.open("wb") as opened:
-                opened.write(struct.pack(_HEADER, _MAGIC, len(keys)))
+                opened.write(struct.pack(_HEADER, _MAGIC, of_column, len(keys)))
                 opened.write(keys.astype(_KEY).data)
                 opened.write(rows.astype(_ROW).data)
                 opened.flush()
@@ -108,14 +108,18 @@ class KeyIndex:
                 entry.unlink(missing_ok=True)
 
 
-def _opened(path: Path, most: int) -> tuple[Integers, NDArray[np.uint32]] | None:
-    """The keys and rows of an index, at most so many; None where there is none, or it is not whole."""
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _opened(path: Path, of_column: bytes, most: int) -> tuple[Integers, NDArray[np.uint32]] | None:
+    """The keys and rows of an index, at most so many; None where there is none, or it is of another column or torn."""
     with suppress(FileNotFoundError), path.open("rb") as opened:
         start, size = struct.calcsize(_HEADER), os.fstat(opened.fileno()).st_size
         header = opened.read(start)
         if len(header) == start:
-            magic, count = struct.unpack(_HEADER, header)
-            if magic == _MAGIC and 0 <= count <= most and size == start + count * _ENTRY_BYTES:
+            magic, column, count = struct.unpack(_HEADER, header)
+            if (magic, column) == (_MAGIC, of_column) and 0 <= count <= most and size == start + count * _ENTRY_BYTES:
                 os.utime(path)  # what was used last goes last
                 if not count:
                     return np.empty(0, _KEY), np.empty(0, _ROW)

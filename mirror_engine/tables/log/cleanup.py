@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.table_path import TablePath
 
 LOG_RETENTION = "delta.logRetentionDuration"
+FILE_RETENTION = "delta.deletedFileRetentionDuration"  # how long a checkpoint names files that were removed
+_BY_DEFAULT = {LOG_RETENTION: "interval 30 days", FILE_RETENTION: "interval 1 week"}
 _INTERVAL = re.compile(r"(?:interval )?(\d+) (second|minute|hour|day|week)s?")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 7 * 86_400}
 _OF_A_VERSION = re.compile(r"\.?(\d{20})\.(?:json|crc|checkpoint\.).*")  # with the checksums that Hadoop writes
@@ -28,7 +30,14 @@ _WHOLE_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:[0-9a-f-]{36}\.)?(?:pa
 
 def log_properties(retention_days: int) -> dict[str, str]:
     """The properties of a new table whose log is cleaned up by this engine alone."""
-    return {LOG_RETENTION: f"interval {retention_days} days", "delta.enableExpiredLogCleanup": "false"}
+    interval = f"interval {retention_days} days"
+    return {LOG_RETENTION: interval, FILE_RETENTION: interval, "delta.enableExpiredLogCleanup": "false"}
+
+
+def retention_seconds(log: DeltaLog, name: str) -> int | None:
+    """What a property of a table says, in seconds; None in other words than Delta's default ones, such as months."""
+    interval = _INTERVAL.fullmatch(log.configuration.get(name, _BY_DEFAULT[name]).lower())
+    return int(interval[1]) * _SECONDS[interval[2]] if interval else None
 
 
 def clean_up_log(log: DeltaLog, covered: int) -> None:
@@ -38,10 +47,10 @@ def clean_up_log(log: DeltaLog, covered: int) -> None:
     other words than Delta's default ones, such as months, keeps all. Raises nothing: what stays is deleted the next
     time.
     """
-    interval = _INTERVAL.fullmatch(log.configuration.get(LOG_RETENTION, "interval 30 days").lower())
-    if interval is None:
+    retention = retention_seconds(log, LOG_RETENTION)
+    if retention is None:
         return
-    oldest = time.time() - int(interval[1]) * _SECONDS[interval[2]]
+    oldest = time.time() - retention
     with suppress(OSError, StorageUnavailable):
         files: list[TablePath] = [*(log.folder / LOG_FOLDER).iterdir()]
         checkpoints = (file for file in files if _WHOLE_CHECKPOINT.fullmatch(file.name))

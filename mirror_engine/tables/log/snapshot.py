@@ -391,9 +391,10 @@ def count_rows(log: DeltaLog) -> int:
     """How many rows a version holds, from statistics, else from the files' footers."""
     with reading_log(log.folder):
         known = pa.table(log.table.get_add_actions()).column("num_records")
-    if known.null_count or log.has_vectors:
+        gone = log.vectors.at(log.folder, log.version) if log.has_vectors else {}
+    if known.null_count:
         return sum(_count(file) for file in log.data_files())
-    return int(pc.sum(known).as_py() or 0)
+    return int(pc.sum(known).as_py() or 0) - sum(int(vector["cardinality"]) for vector in gone.values())
 
 
 def scan(log: DeltaLog, files: Iterable[DataFile], names: Sequence[str]) -> Iterator[pa.RecordBatch]:

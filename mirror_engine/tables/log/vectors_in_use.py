@@ -64,12 +64,16 @@ def _in_checkpoint(
     return newest, chain.from_iterable(_actions(folder / LOG_FOLDER, name, kind, wanted) for name in names)
 
 
-def removed_files(folder: TablePath, version: int) -> Iterator[Removed]:
-    """Data files that were removed up to a version: by commits that are still there, and as the checkpoint says."""
+def removed_files(folder: TablePath, version: int, *, checkpoint_has_all: bool) -> Iterator[Removed]:
+    """Data files that were removed up to a version: as the newest checkpoint says, and by commits.
+
+    `checkpoint_has_all`: commits before it are not read; else all that are still there.
+    """
+    newest, actions = _in_checkpoint(folder, "remove", {"path", "deletionTimestamp", "deletionVector"}, version)
     with suppress(FileNotFoundError):
-        for each in range(version, -1, -1):
+        for each in range(version, newest if checkpoint_has_all else -1, -1):
             yield from read_commit(folder, each).removed.values()
-    for action in _in_checkpoint(folder, "remove", {"path", "deletionTimestamp", "deletionVector"})[1]:
+    for action in actions:
         yield Removed(action["path"], _described(action), action.get("deletionTimestamp"))
 
 

@@ -25,14 +25,14 @@ from mirror_engine.tables.reading.spill import scratch_errors
 from mirror_engine.tables.writer import LocalDeltaWriter, record_again
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from mirror_engine.config import ChangeDataFeed, DeletionVectors
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, MatchCounts
     from mirror_engine.tables.changes.counted import CountedChanges
-    from mirror_engine.tables.log.snapshot import DeltaLog
+    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
     from mirror_engine.tables.writer import Maintenance
 
 _log = logging.getLogger(__name__)
@@ -66,10 +66,7 @@ class ArrowWriter(LocalDeltaWriter):
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         _refuse_features(table, log)
-        found = self.commit(table, log, batch, record, count_changes(batch, log, self._index))
-        if found[0] and log.version % _COMMITS == 0:
-            self._fold(table, log)
-        return found
+        return self.commit(table, log, batch, record, count_changes(batch, log, self._index))
 
     def commit(
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord, changes: CountedChanges
@@ -91,17 +88,20 @@ class ArrowWriter(LocalDeltaWriter):
             with moved(table, log.folder, merge.files, merge.vectors):
                 commit_batch(log, record, actions, plan, "MERGE" if touched else "WRITE")
             for file in touched:
-                if not file.is_marked and batch.key_columns:
-                    self._index.forget(log, file.file, batch.key_columns[0])
+                if not file.is_marked:
+                    self._index.forget(log, file.file)
             return applied_by, changes.match_counts
 
-    def _fold(self, table: str, log: DeltaLog) -> None:
-        """Put small files together where there are many, in a commit of its own; the batch is committed already."""
+    def tidy(self, table: str, log: DeltaLog, version: int) -> None:
+        if version % _COMMITS or log.unknown_features:
+            return
         try:
             with reading_log(log.folder):
                 log.table.update_incremental()
             with self._scratch_folder() as folder:
-                compact(table, log, crowded(log.data_files()), folder, record_again(log, with_earlier=False))
+                groups = crowded(log.data_files())
+                if groups:
+                    self._compact(table, log, groups, folder, record_again(log, with_earlier=False))
         except MirrorError as error:
             _log.warning("%s: small files stay: %s", table, error.message)
 
@@ -115,7 +115,15 @@ class ArrowWriter(LocalDeltaWriter):
             commit_maintenance(log, "VACUUM END", metadata)
 
         with self._scratch_folder() as folder:
-            yield lambda: compact(table, log, small_and_marked(log.data_files()), folder, metadata), vacuum_log
+            yield lambda: self._compact(table, log, small_and_marked(log.data_files()), folder, metadata), vacuum_log
+
+    def _compact(
+        self, table: str, log: DeltaLog, groups: Iterable[Sequence[DataFile]], folder: Path, metadata: str
+    ) -> tuple[int, int]:
+        added, removed = compact(table, log, groups, folder, metadata)
+        for file in removed:
+            self._index.forget(log, file)
+        return added, len(removed)
 
     @contextmanager
     def _scratch_folder(self) -> Iterator[Path]:

@@ -8,6 +8,9 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+import numpy as np
+
+from mirror_engine.tables.log.cleanup import FILE_RETENTION, retention_seconds
 from mirror_engine.tables.log.commit import (
     add_action,
     commit_maintenance,
@@ -35,33 +38,51 @@ SMALL_BYTES = 16 * 1024 * 1024  # a change may wait for it, so what is large alr
 _TARGET_BYTES = 128 * 1024 * 1024
 _MUCH_MARKED = 10  # one row in so many
 _CROWD = 8  # files of about one size
-_FOLDED_BYTES = 1024 * 1024  # a change waits for it, and memory holds it
+_FOLDED_BYTES = SMALL_BYTES // 2
+_FOLDED_AT_ONCE = 64 * 1024 * 1024  # a change waits for it
 _SIZE_BITS = 3  # the largest of about one size is so many powers of two larger than the smallest
 
 
 def compact(
     table: str, log: DeltaLog, groups: Iterable[Sequence[DataFile]], scratch: Path, metadata: str | None = None
-) -> tuple[int, int]:
-    """Write each group of data files anew, together, in a commit of its own that carries `metadata`.
+) -> tuple[int, Sequence[DataFile]]:
+    """Write each group of data files anew, together; groups share commits of their own, which carry `metadata`.
 
-    Returns how many data files came and went.
+    Returns how many data files came, and which went.
     """
-    added = removed = 0
-    for group in list(groups):
+    added = 0
+    removed: list[DataFile] = []
+    for some in _shares(groups):
         with scratch_errors():
-            files = write_together(log, group, scratch)
+            files = [file for group in some for file in write_together(log, group, scratch)]
         columns = indexed_columns(log.configuration, log.schema, log.physical_names)
-        gone = [remove_action(log, file, changes_rows=False) for file in group]
+        old = [file for group in some for file in group]
+        gone = [remove_action(log, file, changes_rows=False) for file in old]
         come = [add_action(file, columns, changes_rows=False) for file in files]
         made = log.version + 1
         with moved(table, log.folder, files):
             commit_maintenance(log, "OPTIMIZE", metadata, [*gone, *come])
-        added, removed = added + len(files), removed + len(group)
+        added, removed = added + len(files), [*removed, *old]
         with reading_log(log.folder):
             log.table.update_incremental()
         if log.version != made:
             break  # another program's commit may have changed the other groups
     return added, removed
+
+
+def _shares(groups: Iterable[Sequence[DataFile]]) -> Iterator[Sequence[Sequence[DataFile]]]:
+    """Groups that share a commit: small ones, of many partitions, up to the bytes of a large one."""
+    share: list[Sequence[DataFile]] = []
+    size = 0
+    for group in groups:
+        more = sum(file.size for file in group)
+        if share and size + more > _TARGET_BYTES:
+            yield share
+            share, size = [], 0
+        share.append(group)
+        size += more
+    if share:
+        yield share
 
 
 def write_together(log: DeltaLog, group: Sequence[DataFile], scratch: Path) -> Sequence[WrittenFile]:
@@ -72,16 +93,25 @@ def write_together(log: DeltaLog, group: Sequence[DataFile], scratch: Path) -> S
         return written.finish()
 
 
-def crowded(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
+def crowded(files: Sequence[DataFile]) -> Sequence[Sequence[DataFile]]:
     """Small data files of about one size, in one partition, where there are several: each commit adds one.
 
-    What they become is larger, so that a row is written anew a few times only, and some dozens of files stay.
+    What they become is larger, so that a row is written anew a few times only, and some dozens of files stay. Groups
+    beyond `_FOLDED_AT_ONCE` bytes wait for the next time, those of the smallest files come first.
     """
     by_size: dict[tuple[int, tuple[str | None, ...]], list[DataFile]] = defaultdict(list)
     for file in files:
         if file.size < _FOLDED_BYTES:
             by_size[file.size.bit_length() // _SIZE_BITS, tuple(file.partition.values())].append(file)
-    return (group for group in by_size.values() if len(group) >= _CROWD and _becomes_fewer(group))
+    found: list[Sequence[DataFile]] = []
+    left = _FOLDED_AT_ONCE
+    for group in sorted(by_size.values(), key=lambda group: group[0].size):
+        sizes = np.cumsum([file.size for file in group])
+        taken = group[: int(np.searchsorted(sizes, left, "right"))]
+        if len(taken) >= _CROWD and _becomes_fewer(taken):
+            found.append(taken)
+            left -= int(sizes[len(taken) - 1])
+    return found
 
 
 def small_and_marked(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
@@ -122,7 +152,8 @@ def vacuum(table: str, log: DeltaLog, retention_hours: float) -> None:
     oldest = time.time() - retention_hours * 3600
     with reading_log(log.folder):
         files = log.data_files()
-        removed = list(removed_files(log.folder, log.version))
+        is_named = retention_hours * 3600 <= (retention_seconds(log, FILE_RETENTION) or 0)
+        removed = list(removed_files(log.folder, log.version, checkpoint_has_all=is_named))
     needed = {path for path, _, deleted_ms in removed if deleted_ms is None or deleted_ms / 1000 >= oldest}
     vectors = [*(file.vector for file in files), *(vector for path, vector, _ in removed if path in needed)]
     kept: set[str | None] = {unquote(path) for path in (*needed, *(file.spelled for file in files))}

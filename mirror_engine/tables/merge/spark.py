@@ -188,6 +188,9 @@ class SparkDeltaWriter(LocalDeltaWriter):
             self._merge_staged(table, log, batch, changes, with_applied_by(record, applied_by))
             return applied_by, changes.match_counts
 
+    def tidy(self, table: str, log: DeltaLog, version: int) -> None:
+        self._without_spark.tidy(table, log, version)
+
     def _merge_staged(
         self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord
     ) -> None:

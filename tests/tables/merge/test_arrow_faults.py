@@ -20,8 +20,10 @@ from mirror_engine.errors import CommitFailed, ScratchFailed
 from mirror_engine.tables.changes import key_index
 from mirror_engine.tables.changes.key_index import KeyIndex
 from mirror_engine.tables.log import commit as log_commit
-from mirror_engine.tables.log import data_files
+from mirror_engine.tables.log import data_files, vectors_in_use
+from mirror_engine.tables.log.cleanup import FILE_RETENTION
 from mirror_engine.tables.log.commit import put_commit
+from mirror_engine.tables.log.record import read_commit
 from mirror_engine.tables.merge import compaction
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.compaction import vacuum
@@ -221,6 +223,25 @@ def test_vacuum_keeps_what_was_removed_since_whatever_commits_say(local, request
     vacuum("dbo/T", known_log(folder), 168.0)
     for version in range(1, table.version + 1):
         assert len(local.rows("dbo/T", version=version)) == 10, version
+
+
+@pytest.mark.parametrize(("retention", "first_read"), [("7 days", 4), ("1 day", 0), ("1 month", 0)])
+def test_vacuum_reads_no_commit_before_the_checkpoint(local, monkeypatch, retention, first_read):
+    """A checkpoint that was made while it named removed files for less than the retention may lack some."""
+    monkeypatch.setitem(log_commit._PROPERTIES, "delta.checkpointInterval", "4")
+    monkeypatch.setattr(log_commit, "log_properties", lambda _: {FILE_RETENTION: f"interval {retention}"})
+    table, read = Scenario(local, SIMPLE, ["Id"]), []
+    for key in range(5):
+        table.change((4, 1, f"{key}"))
+    folder = folder_of(table)
+    assert (folder / f"_delta_log/{3:020}.checkpoint.parquet").exists()
+    for file in folder.glob("*.parquet"):
+        os.utime(file, (time.time() - 30 * DAY,) * 2)
+    monkeypatch.setattr(vectors_in_use, "read_commit", lambda *at: read.append(at[1]) or read_commit(*at))
+    vacuum("dbo/T", known_log(folder), 168.0)
+    assert min(read) == first_read
+    for version in range(1, table.version + 1):
+        assert len(local.rows("dbo/T", version=version)) == 1, version
 
 
 # ---- checkpoints, as others write them

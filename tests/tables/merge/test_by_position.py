@@ -6,11 +6,12 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from delta_protocol import protocol_faults, read_history
-from delta_scenario import Scenario, known_log, schema_of
+from delta_scenario import Scenario, known_log, passthrough_rows, schema_of
 from deltalake import DeltaTable
 from independent_readers import by_deltalake, by_duckdb
 
@@ -95,6 +96,38 @@ def test_small_files_stay_few_without_maintenance(local):
         "OPTIMIZE",
     }
     assert protocol_faults(local.path(table.table)) == []
+
+
+def test_small_files_of_many_partitions_share_a_commit(local, monkeypatch):
+    monkeypatch.setattr(arrow, "_COMMITS", 3)
+    monkeypatch.setattr(compaction, "_CROWD", 3)
+    table = Scenario(local, schema_of("Id", "p:string", partitions=["p"]), ["Id"])
+    for key in range(3):
+        table.change(*((0, 10 * key + part, f"{part}") for part in range(5)))
+    operations = [commit.information["operation"] for commit in read_history(local.path(table.table)).commits]
+    assert operations.count("OPTIMIZE") == 1
+    assert sorted(file.partition["p"] for file in files_of(table)) == [f"{part}" for part in range(5)]
+    assert len(table.found()) == 15
+
+
+def test_fold_is_bounded_by_bytes_smallest_files_first(monkeypatch):
+    mib = 2**20
+    files = [SimpleNamespace(size=size, rows=9, partition={}) for size in [3 * mib] * 9 + [100] * 8 + [9 * mib] * 20]
+    assert [len(group) for group in compaction.crowded(files)] == [8, 9], "small ones first, large ones never"
+    monkeypatch.setattr(compaction, "_FOLDED_AT_ONCE", 25 * mib)
+    assert [len(group) for group in compaction.crowded(files)] == [8, 8]
+    monkeypatch.setattr(compaction, "_FOLDED_AT_ONCE", 20 * mib)
+    assert [len(group) for group in compaction.crowded(files)] == [8]
+
+
+def test_passthrough_files_are_put_together_too(local, monkeypatch, tmp_path):
+    monkeypatch.setattr(arrow, "_COMMITS", 1)
+    monkeypatch.setattr(compaction, "_CROWD", 3)
+    table = Scenario(local, SIMPLE, ["Id"])
+    for key in range(4):
+        table.apply(passthrough_rows(tmp_path, table.file(SIMPLE.names, (0, key, "Linz"))))
+    assert sorted(file.rows for file in files_of(table)) == [1, 3]
+    assert len(table.found()) == 4
 
 
 def test_small_files_that_cannot_be_put_together_stay(local, monkeypatch, caplog):
