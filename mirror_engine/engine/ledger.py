@@ -56,9 +56,10 @@ CREATE TABLE IF NOT EXISTS archives (table_id INTEGER PRIMARY KEY, swept_at REAL
 CREATE TABLE IF NOT EXISTS archived (
     table_id INTEGER, path TEXT, ready_at REAL NOT NULL, PRIMARY KEY (table_id, path)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS archived_time ON archived (table_id, ready_at);
+CREATE TABLE IF NOT EXISTS maintained (table_id INTEGER PRIMARY KEY, version INTEGER NOT NULL);
 """
 _AMONG = " AND {} IN (SELECT value FROM json_each(?))"
-_OF_A_TABLE = ("applied", "marks", "pending", "archives", "archived")
+_OF_A_TABLE = ("applied", "marks", "pending", "archives", "archived", "maintained")
 
 
 class Ledger:
@@ -307,6 +308,18 @@ class Ledger:
         )
         ((first, last, swept_at),) = self._rows(sql, self._ids.get(table, -1))
         return math.inf if first is None else first, last or 0.0, -math.inf if swept_at is None else swept_at
+
+    def maintained(self, table: TableName) -> int:
+        """Return the version of the Delta table after its last automatic maintenance; 0 where none is known."""
+        rows = self._rows("SELECT version FROM maintained WHERE table_id = ?", self._ids.get(table, -1))
+        return int(rows[0][0]) if rows else 0
+
+    def note_maintained(self, table: TableName, version: int) -> None:
+        """Note such a version; that of an unknown table is not noted."""
+        with self._lock:
+            if table in self._ids:
+                with self._transaction() as connection:
+                    connection.execute("INSERT OR REPLACE INTO maintained VALUES (?, ?)", (self._ids[table], version))
 
     def close(self) -> None:
         """Close the file."""

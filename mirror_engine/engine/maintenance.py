@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 FIRST_PAUSE_SECONDS = 60.0
 MAX_PAUSE_SECONDS = 3600.0
 IDLE_SECONDS = 60.0
-_LOOK_BACK = 100  # commits in which a table's last maintenance is looked for
-_MAINTENANCE = {"OPTIMIZE", "VACUUM END"}  # in Delta's words
+_OF_MAINTENANCE = {"OPTIMIZE", "VACUUM END"}  # in Delta's words
 _FILES_ADDED = ("numFiles", "numTargetFilesAdded", "num_added_files")  # by an append, a MERGE, other programs
 
 
@@ -97,21 +96,20 @@ class MaintenanceScheduler:
             table.half_done.succeeded()  # of an earlier generation
         least = 2 if policy == "idle" else int(policy)
         try:
-            self._count(self._context.delta_folder(name), table, known.delta_version, least)
+            self._count(name, table, known.delta_version)
         except MirrorError as error:  # an old commit may be damaged where the table itself can be read
             self._failed(name, str(error))
             return False
         return table.files >= least or table.half_done.seconds_left == 0
 
-    def _count(self, folder: str, table: _Upkeep, version: int, least: int) -> None:
+    def _count(self, name: TableName, table: _Upkeep, version: int) -> None:
         """Count the data files added since the last maintenance."""
-        history = self._context.writer.history
-        if table.version >= 0:
-            added = history(folder, limit=version - table.version, until=version) if version > table.version else ()
-            table.files += sum(map(_files_added, added))
-        else:  # before this process, one file per commit is assumed
-            commits = history(folder, limit=_LOOK_BACK, until=version) if version >= least else ()
-            table.files = version - next((one.version for one in commits if one.operation in _MAINTENANCE), 0)
+        if table.version < 0:  # before this process, one file per commit is assumed
+            table.files = version - self._context.ledger.maintained(name)
+        elif version > table.version:
+            folder = self._context.delta_folder(name)
+            commits = self._context.writer.history(folder, limit=version - table.version, until=version)
+            table.files += sum(map(_files_added, commits))
         table.version = version
 
     def _maintain(self, name: TableName) -> None:
@@ -128,7 +126,11 @@ class MaintenanceScheduler:
         try:
             self._context.check_lock()
             done = foreseen(lambda: self._context.writer.maintain(folder, hours, should_yield))
-            state = self._context.writer.snapshot(folder)
+            newest = self._context.writer.history(folder, limit=1)
+            if newest:
+                table.version, table.files = newest[0].version, 0
+                if not is_half_done:
+                    self._context.ledger.note_maintained(name, table.version)
         except MirrorError as error:
             self._failed(name, str(error))
         else:
@@ -137,8 +139,6 @@ class MaintenanceScheduler:
                 table.half_done.failed()
             else:
                 table.half_done.succeeded()
-            if state is not None and state.record is not None:
-                table.generation, table.version, table.files = state.record.progress.generation, state.version, 0
             self._context.emit(TableMaintained(name, dict(done), time.monotonic() - started))
 
     def _failed(self, name: TableName, message: str) -> None:
@@ -163,7 +163,7 @@ class _Upkeep:
 
 
 def _files_added(commit: HistoryEntry) -> int:
-    if commit.operation in _MAINTENANCE:
+    if commit.operation in _OF_MAINTENANCE:
         return 0
     counts = (int(commit.metrics[name]) for name in _FILES_ADDED if name in commit.metrics)
     return next(counts, 1 if commit.files else 0)

@@ -28,7 +28,6 @@ class Watched(MemoryDeltaWriter):
     def __init__(self):
         super().__init__()
         self.asked = []
-        self.maintained = {}
         self.is_let_go = threading.Event()
         self.is_let_go.set()
         self.error = None
@@ -40,19 +39,7 @@ class Watched(MemoryDeltaWriter):
         is_wanted()
         if self.error:
             raise self.error
-        self.maintained[table] = self.snapshot(table).version
         return super().maintain(table, retention_hours, is_wanted)
-
-    def drop(self, table, check=lambda: None):
-        self.maintained.pop(table, None)
-        super().drop(table, check)
-
-    def history(self, table, *, limit=None, until=None):
-        """With the commit that Spark's own VACUUM leaves."""
-        commits = super().history(table, until=until)
-        at = self.maintained.get(table)
-        vacuums = [] if at is None else [HistoryEntry(at, 0, "VACUUM END")]
-        return sorted([*vacuums, *commits], key=lambda commit: -commit.version)[:limit]
 
 
 @pytest.fixture
@@ -126,6 +113,21 @@ def test_an_engine_started_again_knows_when_a_table_was_maintained_last(shop):
         with kept(shop) as cycle:
             cycle()
         assert len(shop.writer.asked) == expected
+
+
+def test_start_reads_no_history_and_no_compaction_counts_as_maintenance(shop, monkeypatch):
+    """Small files are put together by OPTIMIZE commits of their own, without a VACUUM."""
+    orders = shop.orders()
+    for number in range(3):
+        orders.insert(row(number))
+    shop.sync()
+    folded = [HistoryEntry(version, 0, "OPTIMIZE") for version in (3, 2, 1)]
+    asked = []
+    monkeypatch.setattr(Watched, "history", lambda *_, **given: asked.append(given) or folded)
+    with kept(shop) as cycle:
+        cycle()
+    assert shop.writer.asked == ["dbo/Orders"]
+    assert asked == [{"limit": 1}], "once it is done: the version then"
 
 
 def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_after_the_other(shop):
@@ -225,7 +227,6 @@ def test_a_failure_is_reported_and_the_next_try_is_put_off(shop, error):
 
 
 def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(shop, monkeypatch):
-    """An old commit may be damaged while its table is read from a later checkpoint."""
 
     def damaged(_writer, table, **_):
         if table == "dbo/Items":
@@ -240,7 +241,7 @@ def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(shop, mon
     with kept(shop) as cycle:
         cycle()
         cycle()
-    assert shop.writer.asked == ["dbo/Orders"]
+    assert shop.writer.asked == ["dbo/Items", "dbo/Orders"]
     emitted = [event for event in shop.events if isinstance(event, RetryScheduled)]
     assert [(each.table.table, each.retry_seconds) for each in emitted] == [("Items", 60.0)]
 
