@@ -235,6 +235,9 @@ class Engine:
         stopped.set()
         while self.last.outdated:
             self.cycle(stopped)
+        if self.in_progress:  # the zone could not be listed
+            self._collect(self.last, None)
+            self._count(self.last.commits)
         return self.report()
 
     def report(self) -> SyncReport:
@@ -446,12 +449,15 @@ class Engine:
         if None not in result.failures:
             self._tables[None].retries[Phase.APPLYING].succeeded()
         self._leave_failures()
-        self._commits += len(result.commits)
-        self._files += sum(len(commit.files) for commit in result.commits)
-        self._rows += sum(commit.rows for commit in result.commits)
-        self._applied |= {commit.table for commit in result.commits}
+        self._count(result.commits)
         requests = sum(zone.requests.values()) or None
         self.context.emit(CycleEnded(self._cycles, len(result.commits), seconds, requests))
+
+    def _count(self, commits: Sequence[BatchCommitted]) -> None:
+        self._commits += len(commits)
+        self._files += sum(len(commit.files) for commit in commits)
+        self._rows += sum(commit.rows for commit in commits)
+        self._applied |= {commit.table for commit in commits}
 
     def _is_due(
         self, is_called: Callable[[], bool], unplanned: Collection[TableName], started: float, scanned: float

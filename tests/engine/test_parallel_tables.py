@@ -77,6 +77,18 @@ def test_a_running_engine_sees_and_applies_other_tables_while_one_commits(tmp_pa
     assert shop.ids() == [1]
 
 
+def test_finish_reports_batches_in_progress_when_the_zone_is_away(shop, monkeypatch):
+    shop.orders().insert(row(1))
+    shop.writer.hold(ORDERS)
+    with shop.engine() as running:
+        running.cycle(NO_STOP, None, lambda: shop.writer.blocked == {ORDERS})
+        monkeypatch.setattr(Poller, "scan", refuse)
+        threading.Timer(0.05, shop.writer.let_go, [ORDERS]).start()
+        report = running.finish()
+        assert (report.commits, report.rows_applied, report.result.value) == (1, 1, "retry")
+        assert not running.in_progress
+
+
 def test_a_file_that_lands_while_its_table_ends_waits_for_no_other_table(shop):
     orders, items = shop.orders(), shop.orders("Items")
     for publisher, table in ((orders, ORDERS), (items, ITEMS)):
