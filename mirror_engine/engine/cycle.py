@@ -165,6 +165,7 @@ class Engine:
         # None is the landing zone as a whole
         self._tables: defaultdict[TableName | None, _Table] = defaultdict(lambda: _Table(context.clock))
         self._retried_names: set[TableName | None] = set()  # with a failure since the last look
+        self._worked_on: set[TableName] = set()  # since they were listed
         self._delta_folders: DeltaFolders | None = None
         self._damaged: Mapping[str, TableDamaged] = {}  # found since the last scan
         self._started = time.monotonic()
@@ -214,9 +215,17 @@ class Engine:
     def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> SyncReport:
         """Run cycles until `stop` is set: at each poll interval, file-system event or due retry."""
         clock, idle_scans = self.context.clock, 0
+        whole = -math.inf  # when all folders were listed last
         while not stop.is_set():
-            lead_seconds = clock.lead_seconds
-            self.cycle(stop, maintenance.in_progress, watcher.is_due)
+            lead_seconds, now = clock.lead_seconds, clock.monotonic()
+            touched = watcher.touched()
+            if touched is None or now - whole >= self.context.config.scan_pause(idle_scans):
+                only, whole = None, now
+            else:
+                only = touched | self._worked_on
+            self.cycle(stop, maintenance.in_progress, watcher.is_due, only)
+            if self.last.zone is None or None in self.last.failures:  # folders that were not listed
+                whole = -math.inf
             maintenance.start(self.idle_tables, is_busy=self.is_busy)
             is_idle = not self.is_busy and self.last.is_complete
             idle_scans = idle_scans + 1 if is_idle else 0
@@ -271,7 +280,11 @@ class Engine:
         return bool(self.last.outdated) or any(plan.steps for plan in self.last.plans.values())
 
     def cycle(
-        self, stop: threading.Event, maintained: TableName | None = None, is_called: Callable[[], bool] | None = None
+        self,
+        stop: threading.Event,
+        maintained: TableName | None = None,
+        is_called: Callable[[], bool] | None = None,
+        only: Collection[TableName] | None = None,
     ) -> CycleResult:
         """Scan the landing zone, plan every table, apply the plans batch by batch, clean up.
 
@@ -280,6 +293,7 @@ class Engine:
             maintained: a table under maintenance: its plan waits.
             is_called: whether to return although tables are in progress; the next cycles leave these alone until
                 their plans are carried out. None: wait for all.
+            only: see `Poller.scan`.
         """
         self._cycles += 1
         started = time.monotonic()
@@ -288,7 +302,7 @@ class Engine:
         self.last = result = CycleResult()
         try:
             self.context.check_lock()
-            result.zone = zone = self.poller.scan()
+            result.zone = zone = self.poller.scan(only)
             folders = self._scan_delta_folders(earlier)
             planner = ZonePlanner(self.context, folders, zone, lambda name: self._tables[name].plan)
             plans, self._damaged = planner.plans(except_for=earlier), planner.damaged
@@ -407,6 +421,7 @@ class Engine:
     ) -> None:
         """Queue a task for every table with steps to do, or files to move away; the steps of `held` tables wait."""
         listings = {listing.name: listing for listing in zone.tables}
+        self._worked_on = {name for name in (*self._retried_names, *self.in_progress) if name}
         self._janitor.keep(listings.keys())
         for name, plan in plans.items():
             table = self._tables[name]
@@ -416,6 +431,7 @@ class Engine:
             task = TableTask(plan, listings.get(name), zone.folder, root, phases)
             if task.steps or self._replayer.can_clean(task):
                 self._scheduler.submit(task, stop)
+                self._worked_on.add(name)
             else:
                 phases.clear()
             for phase, retry in table.retries.items():

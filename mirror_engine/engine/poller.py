@@ -35,7 +35,7 @@ from mirror_engine.landing_zone.partitions import MAX_DEPTH, parse_name
 from mirror_engine.storage.base import at_once, joined, look_again
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
@@ -72,7 +72,7 @@ def _ignored_in_table(entry: Entry, path: str) -> str | None:
 
 
 class Poller:
-    """Scans the landing zone; always by listing, never by events. `requests` counts those of its storage."""
+    """Scans the landing zone, always by listing: events only say where. `requests` counts those of its storage."""
 
     def __init__(self, storage: Storage, config: Config, requests: Requests | None = None) -> None:
         self._storage = storage
@@ -83,8 +83,12 @@ class Poller:
         self._partner_etag = ""
         self._partner: PartnerEvents | None = None
 
-    def scan(self) -> ZoneListing:
+    def scan(self, only: Collection[TableName] | None = None) -> ZoneListing:
         """List the landing zone (LZ-3.1); without one, the listing is empty and has the identity `""`.
+
+        Args:
+            only: tables whose folders are listed; all others that are there and were listed before are as they were
+                then. None: all are listed.
 
         Raises:
             StorageUnavailable: the zone could not be listed; nothing is known of any table (ME070).
@@ -98,7 +102,10 @@ class Poller:
         for entry in entries:
             self._add(scan, entry)
         names = sorted(scan.tables, key=ownership_order)
-        found = list(at_once(self._view, partial(self._table, scan), names))
+        known = {} if only is None else {name: self._as_before(scan, name) for name in names if name not in only}
+        listed = [name for name in names if not known.get(name)]
+        known |= zip(listed, at_once(self._view, partial(self._table, scan), listed), strict=True)
+        found = [known[name] for name in names]
         for name in (name for name, listing in zip(names, found, strict=True) if listing is None):
             scan.leave_out(name.folder)
         tables = [listing for listing in found if listing]
@@ -156,6 +163,11 @@ class Poller:
                 scan.diagnose(code, f"{folder.name}/{entry.name}", first=entry.name[0])
             else:
                 scan.tables[TableName(schema, entry.name)] = entry
+
+    def _as_before(self, scan: _Scan, name: TableName) -> TableListing | None:
+        """What was found when a table folder was last listed; None if it is another one by now."""
+        _, known = self._scanned.get(name, (None, None))
+        return known if known and known.identity == scan.tables[name].identity else None
 
     def _table(self, scan: _Scan, name: TableName) -> TableListing | None:
         """List a table folder in one state, reading again only what changed; None where that cannot be done."""

@@ -19,11 +19,11 @@ from watchdog.observers import Observer
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import Kind
-from mirror_engine.landing_zone.names import METADATA_FILE
+from mirror_engine.landing_zone.names import METADATA_FILE, TableName, schema_of
 from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Sequence
 
     from typing_extensions import Self
     from watchdog.observers.api import BaseObserver
@@ -63,6 +63,8 @@ class ZoneWatcher:
         self._changed = threading.Event()
         self._burst = (0.0, 0.0)  # when it began, and its latest event
         self._is_pressing = False  # whether it waits for nothing
+        self._lock = threading.Lock()
+        self._touched: set[TableName] | None = None  # since they were asked for; None: all may be
         self._written = -math.inf  # when a file last changed that may not be complete
         self._scanned = -math.inf  # when the last scan was over
         self._observer: BaseObserver | None = None
@@ -102,12 +104,22 @@ class ZoneWatcher:
                 self._changed.wait(min(left, STOP_LATENCY_SECONDS))
         return True
 
-    def wake(self, *, is_renamed: bool = False, at_once: bool = False) -> None:
-        """End the present wait, or the next, as an event does, or `at_once`; from any thread.
+    def touched(self) -> set[TableName] | None:
+        """Tables in whose folders something happened since the last call; None if that may be in any."""
+        with self._lock:
+            found, self._touched = self._touched, set()
+        return found
+
+    def wake(
+        self, *, is_renamed: bool = False, at_once: bool = False, tables: Collection[TableName] | None = None
+    ) -> None:
+        """End the present wait, or the next, as an event in these tables does, or `at_once`; from any thread.
 
         A file that got its name by a rename is complete (LZ-3.10): it waits for a pause after the last scan alone, but
         where another file has been written within a second.
         """
+        with self._lock:
+            self._touched = None if tables is None or self._touched is None else {*self._touched, *tables}
         now, (began, _) = time.monotonic(), self._burst
         self._written = self._written if is_renamed else now
         self._is_pressing = self._is_pressing or at_once
@@ -148,7 +160,7 @@ class ZoneWatcher:
         if folder is None:
             return False
         observer = Observer()
-        handler = _EventHandler(folder.path, self.wake)
+        handler = _EventHandler(folder, self.wake)
         try:
             observer.start()
             observer.schedule(handler, str(folder.path), recursive=folder.is_zone, event_filter=EVENTS)
@@ -200,19 +212,33 @@ def _nearest(root: Path) -> _WatchedFolder | None:
 class _EventHandler(fs.FileSystemEventHandler):
     """Wakes the engine for what a publisher does, not for what its own janitor does."""
 
-    def __init__(self, folder: Path, wake: Callable[..., None]) -> None:
+    def __init__(self, folder: _WatchedFolder, wake: Callable[..., None]) -> None:
         self._folder = folder
         self._wake = wake
 
     def on_any_event(self, event: fs.FileSystemEvent) -> None:
         """Wake the engine if the changed path has a name that the protocol reads (LZ-1.6)."""
-        if self._is_read(event.dest_path or event.src_path):
-            is_published = isinstance(event, fs.FileMovedEvent) and not self._is_read(event.src_path)
-            self._wake(is_renamed=is_published)
+        paths = [self._parts(path) for path in (event.src_path, event.dest_path) if path]
+        if _is_read(paths[-1]):
+            is_published = isinstance(event, fs.FileMovedEvent) and not _is_read(paths[0])
+            tables = [_table_of(parts) for parts in paths] if self._folder.is_zone else [None]
+            known = [table for table in tables if table]
+            self._wake(is_renamed=is_published, tables=known if len(known) == len(tables) else None)
 
-    def _is_read(self, path: bytes | str) -> bool:
-        parts = Path(os.path.relpath(os.fsdecode(path), self._folder)).parts
-        return not any(part[0] in "._" and part not in {".", METADATA_FILE} for part in parts)
+    def _parts(self, path: bytes | str) -> Sequence[str]:
+        return Path(os.path.relpath(os.fsdecode(path), self._folder.path)).parts
+
+
+def _is_read(parts: Sequence[str]) -> bool:
+    return not any(part[0] in "._" and part not in {".", METADATA_FILE} for part in parts)
+
+
+def _table_of(parts: Sequence[str]) -> TableName | None:
+    """The table in whose folder a path of the zone is; None for other paths."""
+    schema = schema_of(parts[0]) if parts else None
+    if schema is None:
+        return TableName("", parts[0]) if len(parts) > 1 else None
+    return TableName(schema, parts[1]) if len(parts) > 2 else None  # noqa: PLR2004 - schema, table and file
 
 
 def _end(observer: BaseObserver) -> None:

@@ -252,9 +252,9 @@ def test_scans_slower_than_the_poll_interval_starve_no_table(tmp_path, monkeypat
     tables = [f"T{number}" for number in range(12)]
     scan = Poller.scan
 
-    def slow_scan(self):
+    def slow_scan(self, only=None):
         time.sleep(0.02)
-        listing = scan(self)
+        listing = scan(self, only)
         return listing if pause == "a poll" else replace(listing, unlisted=frozenset({"Others"}))
 
     monkeypatch.setattr(Poller, "scan", slow_scan)

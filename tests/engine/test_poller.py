@@ -19,6 +19,7 @@ from mirror_engine.storage.local import LocalStorage
 
 ZONE = "Files/LandingZone"
 FIRST = "00000000000000000001.parquet"
+SECOND = "00000000000000000002.parquet"
 ITEMS = TableName("", "Items")
 KEYED = b'{"keyColumns": ["Id"]}'
 
@@ -242,6 +243,42 @@ class TestUnlisted:
         again()
         zone = look(storage)
         assert (zone.tables, zone.unlisted) == ((), {"Items"})
+
+
+class TestOnly:
+    """Where something happened is listed; what is not listed is as it was, while its folder is the same."""
+
+    def test_untouched_folders_are_not_listed(self):
+        storage = zone_with(f"A/{FIRST}", f"B/{FIRST}", f"S.schema/C/{FIRST}")
+        poller = Poller(storage, Config())
+        poller.scan()
+        for table in ("A", "B", "S.schema/C"):
+            storage.put(f"{ZONE}/{table}/{SECOND}", b"x")
+        storage.calls.clear()
+        found = {table.name.folder: paths(table) for table in poller.scan({TableName("", "B")}).tables}
+        assert found == {"A": [FIRST], "B": [FIRST, SECOND], "S.schema/C": [FIRST]}
+        assert storage.calls["list"] == 3, "the zone, the schema folder and B"
+        assert all(paths(table) == [FIRST, SECOND] for table in poller.scan().tables)
+
+    def test_new_lost_and_recreated_folders_are_seen(self):
+        storage = zone_with(f"A/{FIRST}", f"B/{FIRST}")
+        poller = Poller(storage, Config())
+        poller.scan()
+        storage.put(f"{ZONE}/C/{FIRST}", b"x")
+        remove(storage, "A")()
+        recreate(storage, "B")()
+        assert folders(poller.scan(())) == ["B", "C"]
+        storage.put(f"{ZONE}/B/{SECOND}", b"x")
+        identities = {table.name.table: table.identity for table in poller.scan(()).tables}
+        assert identities["B"] == storage.stat(f"{ZONE}/B").identity
+
+    def test_folder_that_could_not_be_listed_is_listed_again(self):
+        storage = zone_with(f"A/{FIRST}")
+        storage.broken.add(f"{ZONE}/A")
+        poller = Poller(storage, Config())
+        assert poller.scan().unlisted == {"A"}
+        storage.broken.clear()
+        assert folders(poller.scan(())) == ["A"]
 
 
 def test_an_idle_zone_costs_one_listing_a_folder():

@@ -15,6 +15,7 @@ import pytest
 from mirror_engine.clock import Clock
 from mirror_engine.engine import watcher as waking
 from mirror_engine.engine.watcher import ZoneWatcher
+from mirror_engine.landing_zone.names import TableName
 
 POLLED = (
     "no file-system events of all or some folders ([Errno 28] inotify watch limit reached): the landing zone is polled"
@@ -109,6 +110,37 @@ def test_what_a_publisher_does_ends_the_wait(waker, zone, act):
 def test_what_the_engine_does_itself_ends_no_wait(waker, zone, act):
     ENGINES_OWN[act](zone)
     assert not waker.wait(SHORT)
+
+
+def test_events_name_the_tables_that_they_touch(waker, zone):
+    (zone / "S.schema" / "Orders").mkdir(parents=True)
+    waker.wait(SHORT)
+    waker.wait(SHORT)
+    waker.touched()
+    (zone / "Items" / "_writing.parquet").rename(zone / "Items" / FIRST)
+    (zone / "S.schema" / "Orders" / FIRST).write_bytes(b"x")
+    while waker.wait(SHORT):
+        pass
+    assert waker.touched() == {TableName("", "Items"), TableName("S", "Orders")}
+    assert waker.touched() == set()
+
+
+@pytest.mark.parametrize("act", ["a new table", "a schema gone", "a wake", "a start"])
+def test_events_beside_tables_may_touch_all(waker, zone, act):
+    (zone / "S.schema" / "Orders").mkdir(parents=True)
+    while waker.wait(SHORT):
+        pass
+    if act != "a start":
+        waker.touched()
+    if act == "a new table":
+        (zone / "Other").mkdir()
+    elif act == "a schema gone":
+        shutil.rmtree(zone / "S.schema")
+    elif act == "a wake":
+        waker.wake()
+    while waker.wait(SHORT):
+        pass
+    assert waker.touched() is None
 
 
 def test_a_burst_ends_one_wait_only(waker, zone):
