@@ -7,13 +7,15 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.tables.spark.java import find_j
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint quick test mutants fuzz torture soak bench bench-smoke docs release-check image-check recording clean
+.PHONY: help demo check lint quick test nightly long mutants fuzz torture soak bench bench-smoke docs release-check image-check recording clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo    a small landing zone becomes Delta tables, in demo/'
 	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, half a minute on two cores'
 	@echo 'make test    make check, then every other test, with real Spark and Delta'
+	@echo 'make nightly what is too slow for that, and a summary: long, mutants, fuzz, image-check, torture, soak; PARTS="long fuzz" are two'
+	@echo 'make long    tests that are slow by nature, and the long forms of others; an hour, with Spark'
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
 	@echo 'make torture 200 kills at chosen moments, generated zones by the thousand, Polars and Sail; hours, with Spark'
@@ -65,10 +67,22 @@ quick: .venv/.tools
 
 # Spark's tests share one JVM, so they come one after the other; those of a file share what it sets up.
 test: check .venv/.java
-	@log=$$(mktemp); $(BIN)/pytest -m spark > $$log 2>&1 & spark=$$!; \
-	$(BIN)/pytest -q -n 3 --dist loadfile -m 'slow and not spark'; others=$$?; \
+	@log=$$(mktemp); $(BIN)/pytest -m 'spark and not nightly' > $$log 2>&1 & spark=$$!; \
+	$(BIN)/pytest -q -n 3 --dist loadfile -m 'slow and not spark and not nightly'; others=$$?; \
 	echo "Spark's tests go on …"; wait $$spark; spark=$$?; cat $$log; rm $$log; \
 	exit $$((spark ? spark : others))
+
+# Logs and summary are in nightly/; a part that fails does not stop the others.
+nightly: .venv/.tools .venv/.java
+	@$(BIN)/python tools/nightly.py $(PARTS)
+
+long: .venv/.tools .venv/.java
+	$(BIN)/pytest -q -m nightly
+	MIRROR_TEST_COMMITS=50 MIRROR_TEST_INTRUDERS='append delete columns compact' MIRROR_TEST_SPARK_FIXTURES=all \
+	MIRROR_TEST_FAULTS=10 MIRROR_TEST_REST_EXAMPLES=200 MIRROR_TEST_COMPARED=500 MIRROR_TEST_ARROW_ZONES=500 \
+		$(BIN)/pytest -q --timeout 3600 tests/tables/spark/test_isolation.py tests/tables/merge/test_concurrent_writers.py \
+		tests/test_fixtures.py tests/engine/test_store_faults.py tests/onelake/test_fabric.py tests/publisher/test_compare.py \
+		tests/test_generated_zones.py
 
 mutants: .venv/.tools
 	PYTHONPATH=tests $(BIN)/python -m mutants --json mutants.json

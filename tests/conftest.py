@@ -118,9 +118,9 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(items):
-    """Property tests try hundreds of cases each: they are no part of the quick look."""
+    """Property tests try hundreds of cases each: they are no part of the quick look, as tests of the night are none."""
     for item in items:
-        if hasattr(getattr(item, "obj", None), "hypothesis"):
+        if hasattr(getattr(item, "obj", None), "hypothesis") or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.slow)
 
 

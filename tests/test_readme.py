@@ -50,7 +50,7 @@ def test_every_block_is_run_by_a_test_of_this_file():
 def test_make_knows_the_commands_of_a_fresh_machine_and_ci_runs_the_last():
     demo, test = (line.partition("  ")[0] for line in pasted("fresh"))
     assert "mirror-engine demo demo/" in would_run(demo)
-    assert "pytest -m spark" in would_run(test)
+    assert "pytest -m 'spark and not nightly'" in would_run(test)
     assert (README.parent / ".ci/run").read_text("utf-8").splitlines()[-1] == test
 
 

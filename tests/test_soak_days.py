@@ -46,9 +46,7 @@ def test_moved_clock_is_that_of_python_and_deltalake(tmp_path):
 
 
 @needs_moved_clock
-@pytest.mark.skipif(
-    "MIRROR_TEST_SOAK" not in os.environ, reason="takes a minute: set MIRROR_TEST_SOAK=1; `make soak` has it"
-)
+@pytest.mark.nightly
 def test_retention_and_log_cleanup_take_place_on_a_moved_clock(tmp_path):
     given = {"days": DAYS, "files": FILES, "rounds": 15, "tables": TABLES, "retention-days": RETENTION_DAYS}
     given |= {"compact-after": 10, "json": tmp_path / "found.json"}

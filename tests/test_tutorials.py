@@ -24,7 +24,7 @@ def test_a_tutorial_without_java_says_what_is_printed(tmp_path, name):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_tutorial_of_clusters_says_what_is_printed(tmp_path):
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"  # of six JVMs that are soon over
     java = {"JAVA_HOME": str(find_java().home), "SPARK_LOCAL_IP": "127.0.0.1", "JDK_JAVA_OPTIONS": quick}

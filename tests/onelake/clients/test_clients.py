@@ -164,6 +164,7 @@ def test_a_jvm(storage, java):
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_the_libraries_of_java_s(storage, java, jars):
     storage.run_on_java("java_sdk", java / "bin/java", jars)
 
@@ -228,6 +229,7 @@ def test_the_recipe_of_the_page_for_node(storage, node):
     assert (storage.zone / "Node/_metadata.json").read_text() == '{"keyColumns": ["id"]}'
 
 
+@pytest.mark.nightly
 def test_the_recipe_of_the_page_for_java(storage, java, jars, tmp_path):
     program = recipe("OneLakeTest.java", tmp_path)
     options = {"JAVA_TOOL_OPTIONS": storage.environment["MIRROR_ENGINE_JAVA_OPTIONS"]}

@@ -1,0 +1,56 @@
+"""`make nightly` runs every part, tells how each ended, and fails where one did; what is slow is in one of its runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import nightly
+
+MAKEFILE = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
+MAKE = """#!/bin/sh
+echo "this is $2"; echo "make[1]: left"; [ "$2" != torture ] || exit 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def make(tmp_path, monkeypatch):
+    """A `make` by which torture fails."""
+    (tmp_path / "make").write_text(MAKE)
+    (tmp_path / "make").chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(
+    ("parts", "code", "end"),
+    [([], 1, "failed: torture; see nightly/PART.log"), (["fuzz", "soak"], 0, "all passed")],
+    ids=["all", "chosen"],
+)
+def test_summary_has_each_part_and_the_code_tells_of_a_failure(tmp_path, capsys, parts, code, end):
+    assert nightly.main(parts) == code
+    *lines, last = capsys.readouterr().out.splitlines()
+    ran = parts or nightly.PARTS
+    verdicts = ["FAILED" if part == "torture" else "passed" for part in ran]
+    assert [line.split() for line in lines] == [
+        [verdict, part, "0.0", "min", "this", "is", part] for verdict, part in zip(verdicts, ran, strict=True)
+    ]
+    assert last == end
+    assert (tmp_path / "nightly/summary.txt").read_text().splitlines() == [*lines, last]
+    assert (tmp_path / f"nightly/{ran[-1]}.log").read_text() == f"this is {ran[-1]}\nmake[1]: left\n"
+
+
+def test_parts_are_targets_of_make():
+    assert [part for part in nightly.PARTS if f"\n{part}: " not in MAKEFILE] == []
+
+
+@pytest.mark.parametrize("spark", [False, True])
+@pytest.mark.parametrize(("slow", "nightly"), [(False, False), (True, False), (True, True)])
+def test_each_test_is_in_one_run_whatever_its_markers(spark, slow, nightly):
+    """A test that is `nightly` is `slow`: conftest.py."""
+    runs = re.findall(r"pytest [^\n]*?-m (?:'([^']+)'|(\w+))", MAKEFILE)
+    markers = {"spark": spark, "slow": slow, "nightly": nightly}
+    assert [eval(quoted or word, markers) for quoted, word in runs].count(True) == 1  # noqa: S307 - our own words
