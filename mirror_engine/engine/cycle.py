@@ -192,7 +192,7 @@ class Engine:
             failed += 1
             if not self.last.failures or self.last.run_result in final or failed == MAX_SYNC_ATTEMPTS:
                 break
-            stop.wait(self._next_retry_seconds(2.0 ** (failed - 1)))
+            stop.wait(self._next_retry_seconds(FIRST_PAUSE_SECONDS * 2.0 ** (failed - 1)))
         return self.finish()
 
     def _has_done_any_of(self, first: Mapping[TableName, TableListing], now: Mapping[TableName, TableListing]) -> bool:
