@@ -88,6 +88,7 @@ def test_what_an_extra_would_bring_is_named(bare):
     assert "mirror-engine[emulator]" in bare.run("mirror-engine", "emulator", "start", "store", exit_code=2)
 
 
+@pytest.mark.nightly
 def test_an_extra_is_installed_as_its_hint_has_it(bare):
     command = ["--python", bare.programs / "python", "install", "--dry-run", "--constraint", HOME / "constraints.txt"]
     done = subprocess.run(
@@ -98,6 +99,7 @@ def test_an_extra_is_installed_as_its_hint_has_it(bare):
     assert "mirror" not in would
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(find_spec("uv") is None, reason="needs uv")
 def test_uvx_runs_it_from_the_wheel(bare):
     caches = {"UV_CACHE_DIR": str(bare.folder / "uv"), "UV_TOOL_DIR": str(bare.folder / "tools-of-uv")}

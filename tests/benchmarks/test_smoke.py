@@ -53,7 +53,7 @@ def test_keys_of_every_kind_come_to_the_rows_of_deltars(tmp_path):
     assert sizes == {"into 2,000 rows", "into 4,000 rows"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="memory and processors are told by /proc")
 def test_ages_are_measured_on_disk_and_in_a_store(tmp_path):
     lake = Lake()

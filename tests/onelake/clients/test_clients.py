@@ -144,6 +144,7 @@ def test_rclone(storage, installed):
     storage.run_tests("rclone", TEST_CLIENT=str(folder / "bin/rclone"))
 
 
+@pytest.mark.nightly
 def test_azcopy(storage, installed):
     folder = installed(*NPM_INSTALL, "@azure-tools/azcopy-linux@10.32.2")
     program = folder / "node_modules/@azure-tools/azcopy-linux/dist/bin/azcopy_linux_amd64"
@@ -171,7 +172,11 @@ def test_the_libraries_of_java_s(storage, java, jars):
 
 @pytest.mark.parametrize(
     ("program", "library"),
-    [("fab_commands", "fabric_cli"), ("fabric_sdk", "microsoft_fabric_api"), ("cicd", "fabric_cicd")],
+    [
+        pytest.param("fab_commands", "fabric_cli", marks=pytest.mark.nightly),
+        pytest.param("fabric_sdk", "microsoft_fabric_api", marks=pytest.mark.nightly),
+        ("cicd", "fabric_cicd"),
+    ],
 )
 def test_a_client_of_the_rest_api(storage, program, library):
     if find_spec(library) is None:

@@ -164,7 +164,7 @@ def random_changes(choose, keys, columns, count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "parts"), [(1, []), (2, []), (3, ["p"])])
+@pytest.mark.parametrize(("seed", "parts"), [(1, []), pytest.param(2, [], marks=pytest.mark.nightly), (3, ["p"])])
 def test_readers_agree_after_each_of_many_commits(local, monkeypatch, seed, parts):
     """Vectors, rewrites, new columns, compaction and checkpoints in any order."""
     monkeypatch.setitem(log_commit._PROPERTIES, "delta.checkpointInterval", "7")

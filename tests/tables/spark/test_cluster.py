@@ -169,6 +169,7 @@ def run(environment, *command):
     assert done.returncode == REFUSED, done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_a_program_that_spark_submit_starts_mirrors_a_zone_in_a_store_and_shares_no_disk(
     tmp_path, onelake_server, store_jars
 ):
