@@ -9,7 +9,7 @@ import re
 import sqlite3
 import threading
 import uuid
-from dataclasses import astuple, fields
+from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirror_engine.errors import StorageUnavailable
@@ -76,6 +76,7 @@ class Ledger:
         self._is_shared = is_copy  # the rows are still those of the file, which stays as it is
         self._lock = threading.RLock()
         self._ids: dict[TableName, int] = {}
+        self._folders: dict[TableName, _Folder] = {}
         # Whether it was found damaged, and is empty: nothing is recorded before the logs have been read again
         self.is_lost = False
         with self._lock:
@@ -174,9 +175,17 @@ class Ledger:
             return self._known.get(table)
 
     def folder(self, table: TableName, paths: Collection[str]) -> FolderProgress:
-        """Return what is known about the listed files of a table folder."""
-        waiting = self._rows("SELECT path, etag FROM pending WHERE table_id = ?", self._ids.get(table, -1))
-        return FolderProgress(self.marks(table), self.applied(table, paths), dict(waiting))
+        """Return what is known about the listed files of a table folder; only files listed anew are looked up."""
+        with self._lock:
+            self.check()
+            known, listed = self._folders.get(table), {*paths}
+            anew = listed - known.asked if known else listed
+            if known is None or (anew and self.applied(table, anew)):  # then all of them, for their order
+                waiting = self._rows("SELECT path, etag FROM pending WHERE table_id = ?", self._ids.get(table, -1))
+                known = _Folder(listed, dict(self.marks(table)), dict(self.applied(table, listed)), dict(waiting))
+                self._folders[table] = known
+            known.keep(listed)
+            return FolderProgress({**known.marks}, {**known.applied}, {**known.pending})
 
     def applied(
         self, table: TableName, paths: Collection[str] | None = None, *, after: int | None = None, newest: int = 0
@@ -257,6 +266,10 @@ class Ledger:
                     _delete(connection, table_id, ("applied", "marks"))
                 _write(connection, table_id, progress.delta_version, applied, pending)
             self._known[table], self._ids[table] = progress, table_id  # only after the transaction
+            if before is None or before.generation != progress.generation or is_whole:
+                self._folders.pop(table, None)
+            elif table in self._folders:
+                self._folders[table].record(applied, pending)
 
     def check(self) -> None:
         """Raise `StorageUnavailable` while it is lost: what it does not know now, the Delta logs know."""
@@ -271,6 +284,7 @@ class Ledger:
                     _delete(connection, self._ids[table], _OF_A_TABLE)
                     connection.execute("DELETE FROM tables WHERE id = ?", (self._ids[table],))
                 del self._known[table], self._ids[table]
+                self._folders.pop(table, None)
 
     def archive(
         self, table: TableName, ready: Mapping[str, float], gone: Iterable[str] = (), swept_at: float | None = None
@@ -357,7 +371,8 @@ class Ledger:
                 if self._path:
                     self._connection.close()
                     _put_aside(self._path)
-                    self._connection, self._known, self._ids = _connect(str(self._path)), {}, {}
+                    self._connection = _connect(str(self._path))
+                    self._known, self._ids, self._folders = {}, {}, {}
                     self.is_lost = True
                 message = f"cannot {operation} the ledger: {fault}"
                 raise StorageUnavailable(message, "Try again: it is rebuilt from the Delta logs.") from fault
@@ -373,6 +388,41 @@ class Ledger:
                 self._connection, self._is_shared = copy, False
             with self._connection:
                 yield self._connection
+
+
+@dataclass
+class _Folder:
+    """What the rows of a table say about its folder, in memory: it follows every change of them.
+
+    Attributes:
+        asked: paths for which it is known whether they were applied.
+        marks, applied, pending: as in `FolderProgress`, and applied files in the order of their rows.
+    """
+
+    asked: set[str]
+    marks: dict[str, Mark]
+    applied: dict[str, AppliedFile]
+    pending: dict[str, str]
+
+    def keep(self, listed: set[str]) -> None:
+        """Keep only what is known of these paths, and take paths that were not asked for as not applied."""
+        if self.asked != listed:
+            self.applied = {path: file for path, file in self.applied.items() if path in listed}
+            self.asked = listed
+
+    def record(self, applied: Applied, pending: Mapping[str, str | None]) -> None:
+        """Follow a change of the rows; a row that is replaced is the last one."""
+        self.asked |= applied.files.keys()
+        self.marks |= applied.marks
+        for path, file in applied.files.items():
+            self.applied.pop(path, None)
+            self.applied[path] = file
+            self.pending.pop(path, None)
+        for path, etag in pending.items():
+            if etag is None:
+                self.pending.pop(path, None)
+            else:
+                self.pending[path] = etag
 
 
 _APPLIED = ", ".join(["path", *(field.name for field in fields(AppliedFile))])

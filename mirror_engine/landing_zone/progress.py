@@ -14,7 +14,7 @@ from mirror_engine.landing_zone.schema import Column  # noqa: TC001 - `typed` re
 _YEAR_10000 = 253_402_300_800.0  # in seconds since 1970
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AppliedFile:
     """One change file that is in the table."""
 
@@ -31,7 +31,7 @@ class AppliedFile:
         return self.etag == etag if self.etag else modified_ns <= self.modified_ns
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Mark:
     """What was applied in one partition, or directly in the table folder.
 

@@ -7,12 +7,17 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, FolderProgress, Mark, Progress, Rejection, Segment
 from mirror_engine.landing_zone.schema import Column
@@ -102,6 +107,77 @@ def test_applied_file_waits_no_longer(path):
         ledger.record(ORDERS, FULL, pending={"a.csv": "e1", "b.csv": "e2", "c.csv": "e3"})
         ledger.record(ORDERS, FULL, FILES)
         assert ledger.folder(ORDERS, []).pending == {"c.csv": "e3"}
+
+
+PATHS = [f"day={day}/{number}.csv" for day in range(2) for number in range(4)]
+paths_of = st.lists(st.sampled_from(PATHS), unique=True)
+etags_of = st.dictionaries(st.sampled_from(PATHS), st.sampled_from(["e1", "e2", None]), max_size=3)
+
+
+@st.composite
+def changes_of_a_ledger(draw):
+    """What an engine does to a table's rows, and which files it lists after each change."""
+    steps, version, generation = [], 0, 1
+    for _ in range(draw(st.integers(1, 8))):
+        version += draw(st.integers(0, 1))
+        files = {path: AppliedFile(draw(st.sampled_from("ab")), "d", version, 1, 1) for path in draw(paths_of)}
+        marks = {partition_of(path): Mark(version, latest=path) for path in files}
+        what = draw(st.sampled_from(["record"] * 6 + ["is_whole", "new generation", "forget"]))
+        generation += what == "new generation"
+        head = replace(FULL, generation=str(generation), delta_version=version)
+        steps.append((what, head, Applied(files, marks), draw(etags_of), draw(paths_of)))
+    return steps
+
+
+@given(changes_of_a_ledger())
+def test_folder_is_what_the_rows_say_after_any_change(steps):
+    """What is kept in memory of a table folder is what a ledger that is opened now reads."""
+    with TemporaryDirectory() as folder, opened(Path(folder) / "ledger.sqlite") as ledger:
+        ledger.record(ITEMS, FULL, FILES)
+        before = []
+        for what, head, applied, pending, listed in steps:
+            if what == "forget":
+                ledger.forget(ORDERS)
+            else:
+                ledger.record(ORDERS, head, applied, pending, is_whole=what == "is_whole")
+            for paths in (before, listed):
+                known = ledger.folder(ORDERS, paths)
+                with closing(Ledger.read(Path(folder) / "ledger.sqlite")) as fresh:
+                    found = fresh.folder(ORDERS, paths)
+                assert (known, [*known.applied]) == (found, [*found.applied])
+            before = listed
+        assert ledger.folder(ITEMS, FILES.files) == FolderProgress(FILES.marks, FILES.files, {})
+
+
+def test_folder_that_was_handed_out_does_not_change(path):
+    with opened(path) as ledger:
+        ledger.record(ORDERS, FULL, pending={"b.csv": "e2"})
+        known = ledger.folder(ORDERS, ["a.csv", "b.csv"])
+        ledger.record(ORDERS, FULL, FILES)
+        assert known == FolderProgress({}, {}, {"b.csv": "e2"})
+
+
+def test_folder_of_a_lost_ledger_is_not_known(path):
+    with opened(path) as ledger:
+        ledger.record(ORDERS, FULL, FILES)
+        ledger.folder(ORDERS, ["a.csv"])
+        ledger.is_lost = True
+        with pytest.raises(StorageUnavailable, match="the ledger was damaged"):
+            ledger.folder(ORDERS, ["a.csv"])
+
+
+@pytest.mark.parametrize("listed", [50, 5_000])
+def test_folder_looks_up_only_files_listed_anew(path, listed):
+    files = {f"{number}.csv": AppliedFile("e", "d", 1, 1, 1) for number in range(listed)}
+    with opened(path) as ledger:
+        ledger.record(ORDERS, FULL, Applied(files))
+        ledger.folder(ORDERS, files)
+        steps = []
+        ledger._connection.set_progress_handler(lambda: steps.append(1), 1)
+        ledger.folder(ORDERS, [*files, "new.csv"])
+        ledger.record(ORDERS, FULL, Applied({"new.csv": FILES.files["a.csv"]}))
+        assert ledger.folder(ORDERS, [*files, "new.csv"]).applied == {**files, "new.csv": FILES.files["a.csv"]}
+        assert len(steps) < 500  # SQLite's instructions; a look at 50 files takes 1,000
 
 
 QUERIES = {
@@ -268,8 +344,12 @@ def damage(path, name):
 def test_damage_that_a_write_meets_is_put_aside(path):
     tables_after(path, (ORDERS, FULL, FILES))
     damage(path, "applied_version")
-    with opened(path) as ledger, pytest.raises(StorageUnavailable, match="cannot write the ledger"):
-        ledger.record(ORDERS, FULL, Applied({"c.csv": FILES.files["a.csv"]}))
+    with opened(path) as ledger:
+        assert ledger.folder(ORDERS, FILES.files).applied == FILES.files
+        with pytest.raises(StorageUnavailable, match="cannot write the ledger"):
+            ledger.record(ORDERS, FULL, Applied({"c.csv": FILES.files["a.csv"]}))
+        ledger.is_lost = False  # as a cycle does before it reads the Delta logs
+        assert ledger.folder(ORDERS, FILES.files) == FolderProgress()
     assert path.with_name("damaged-ledger.sqlite").exists()
     assert tables_after(path) == {}
 
