@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mirror_engine.engine.ledger import Ledger
     from mirror_engine.landing_zone.listing import Entry, TableListing
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.landing_zone.progress import FolderProgress, Progress
+    from mirror_engine.landing_zone.progress import FolderProgress, Mark, Progress
     from mirror_engine.storage.base import R, Storage, T
 
 SECONDS_BETWEEN_SWEEPS = 3600.0
@@ -206,16 +206,16 @@ def processed(listing: TableListing, known: FolderProgress) -> list[Entry]:
     """Applied files that are unchanged since, except the newest of each partition (LZ-8.1, LZ-8.5)."""
     metadata = listing.usable
 
-    def newest(partition: str) -> str:
-        mark = known.marks[partition]
+    def newest(mark: Mark) -> str:
         # in time-ordered tables a name may have 20 digits by chance
         by_number = metadata.strategy is Strategy.SEQUENTIAL if metadata else mark.watermark > 0
         return mark.highest if by_number and mark.highest else mark.latest
 
+    stay = set(map(newest, known.marks.values()))
     return [
         file
         for file in listing.files
-        if (applied := known.applied.get(file.path)) is not None
+        if file.path not in stay
+        and (applied := known.applied.get(file.path)) is not None
         and applied.is_same(file.etag, file.modified_ns)
-        and newest(file.partition) != file.path
     ]

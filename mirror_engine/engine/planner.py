@@ -265,11 +265,11 @@ class _TablePlanner:
         """Report pending files whose content changed since an earlier listing (LZ-3.13, ME071)."""
         known, progress = self._known, self._progress
         for file in self._listing.files:
-            before = known.pending.get(file.path, file.etag)
-            is_lost = file.replaced and file.path not in known.pending and file.path not in known.applied
+            before = known.pending.get(file.path)
+            is_lost = file.replaced and before is None and file.path not in known.applied
             is_rejected = progress and progress.rejection and progress.rejection.path == file.path
-            if (is_lost or before != file.etag) and not is_rejected:
-                code = "ME071" if file.has_grown_since(before) else "ME025"
+            if (is_lost or (before and before != file.etag)) and not is_rejected:
+                code = "ME071" if before and file.has_grown_since(before) else "ME025"
                 yield diagnose(code, f"{self._folder}/{file.path}", strict=self._config.strict)
 
     def _current_rejection(self) -> tuple[Rejection | None, tuple[Diagnostic, ...]]:

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.remote import Requests
 
-Listings = dict[str, "Sequence[Entry]"]  # a folder's entries, by its path from the table folder
-
 MAX_SCANS = 3  # of a folder that changes while it is scanned
 _SIGNS_OF_A_TABLE = (METADATA_FILE, numbered_name(1), numbered_name(1, "csv"))
 
@@ -69,6 +67,34 @@ def _ignored_in_table(entry: Entry, path: str) -> str | None:
     if entry.name == PARTNER_EVENTS_FILE:
         return "ME006"
     return "ME082" if is_hidden and path != METADATA_FILE else None
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """A table folder, or a Hive folder in it, as it was listed; paths are from the table folder."""
+
+    entries: Sequence[Entry]
+    files: Sequence[Entry] = field(compare=False)  # that may be change files
+    folders: Sequence[str] = field(compare=False)  # Hive folders
+    ignored: Sequence[tuple[str, str]] = field(compare=False)  # other paths, each with its diagnostic's code
+
+    @classmethod
+    def of(cls, below: str, entries: Sequence[Entry]) -> _Folder:
+        """Sort the entries of the folder `below`."""
+        files, folders, ignored = [], [], []
+        has_hive_folders = below.count("/") + bool(below) < MAX_DEPTH
+        for entry in entries:
+            path = joined(below, entry.name)
+            if entry.kind is Kind.FOLDER and has_hive_folders and parse_name(entry.name):
+                folders.append(path)
+            elif code := _ignored_in_table(entry, path):
+                ignored.append((path, code))
+            elif entry.kind is Kind.FILE and path != METADATA_FILE:
+                files.append(replace(entry, path=path) if below else entry)
+        return cls(entries, files, folders, ignored)
+
+
+Listings = dict[str, _Folder]  # by path from the table folder
 
 
 class Poller:
@@ -180,11 +206,11 @@ class Poller:
         """List a table folder; None where it disappeared, or changed during each scan."""
         folder, here = f"{zone}/{name.folder}", entry
         for _ in range(MAX_SCANS):
-            known_listings, known = self._scanned.get(name, (None, None))
-            listings = self._listings(folder)
+            known_listings, known = self._scanned.get(name, ({}, None))
+            listings = self._listings(folder, known_listings)
             if listings and known and known.identity == here.identity and known_listings == listings:
                 return known
-            metadata = self._metadata(folder, name, listings[""]) if listings else None
+            metadata = self._metadata(folder, name, listings[""].entries) if listings else None
             now = self._view.stat(folder)
             if now is None or now.kind is not Kind.FOLDER:
                 return None
@@ -195,8 +221,11 @@ class Poller:
             here = now
         return None
 
-    def _listings(self, folder: str) -> Listings | None:
-        """List the folder and all Hive folders below it; None where one disappeared meanwhile (LZ-3.7)."""
+    def _listings(self, folder: str, known: Listings) -> Listings | None:
+        """List the folder and all Hive folders below it; None where one disappeared meanwhile (LZ-3.7).
+
+        A folder that is listed as before is the object in `known`.
+        """
         listings: Listings = {}
         pending = [""]
         while pending:
@@ -204,10 +233,9 @@ class Poller:
             entries = self._view.list(joined(folder, below))
             if entries is None:
                 return None
-            listings[below] = entries
-            if below.count("/") + bool(below) < MAX_DEPTH:
-                folders = [entry.name for entry in entries if entry.kind is Kind.FOLDER]
-                pending += [joined(below, name) for name in folders if parse_name(name)]
+            before = known.get(below)
+            listings[below] = before if before and before.entries == entries else _Folder.of(below, entries)
+            pending += listings[below].folders
         return listings
 
     def _metadata(self, folder: str, name: TableName, entries: Sequence[Entry]) -> MetadataListing | None:
@@ -228,18 +256,11 @@ class Poller:
     def _listing(
         self, zone: str, name: TableName, identity: str, metadata: MetadataListing, listings: Listings
     ) -> TableListing:
-        files: list[Entry] = []
+        files = [file for listed in listings.values() for file in listed.files]
         diagnostics: list[Diagnostic] = []
-        for below, entries in listings.items():
-            for entry in entries:
-                path = joined(below, entry.name)
-                place = f"{name.folder}/{path}"
-                code = None if path in listings else _ignored_in_table(entry, path)
-                if code:
-                    more = self._nested(zone, name, path) if code == "ME003" else {"first": entry.name[0]}
-                    diagnostics.append(diagnose(code, place, strict=self._strict, **more))
-                elif entry.kind is Kind.FILE and path != METADATA_FILE:
-                    files.append(replace(entry, path=path) if below else entry)
+        for path, code in (ignored for listed in listings.values() for ignored in listed.ignored):
+            more = self._nested(zone, name, path) if code == "ME003" else {"first": path.rpartition("/")[2][0]}
+            diagnostics.append(diagnose(code, f"{name.folder}/{path}", strict=self._strict, **more))
         files.sort(key=lambda file: file.path)
         diagnostics.sort(key=lambda diagnostic: diagnostic.path)
         return TableListing(name, identity, metadata, tuple(files), tuple(diagnostics))

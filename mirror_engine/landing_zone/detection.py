@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 DIGITS = 20
 _DATA_NAME = re.compile(r"(.*/)?[^._/][^/]*\.(parquet|csv|tsv|psv|txt|gz|gzip|bz2|zip|deflate|snappy)", re.IGNORECASE)
 LAST = 10**DIGITS - 1
+_UNMARKED = Mark()
 # diagnostics of ignored paths
 IGNORED = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074", "ME082"})
 NESTED_TABLE = "table folder"  # in a table folder (ME003)
@@ -117,15 +118,16 @@ def detect(  # noqa: PLR0913 - independent facts
     if metadata.strategy is Strategy.SEQUENTIAL:
         existing = {file.path for file in by_path}
         for partition in sorted({*partitions, *applied}):
-            done = applied.get(partition, Mark())
-            detector.in_sequence(partition, partitions.get(partition, ()), done.last_number, first_file)
-            newest = done.highest if done.number == done.last_number else ""
-            if done.last_number and newest not in existing:  # publishers may delete it (LZ-8.4)
+            done = applied.get(partition, _UNMARKED)
+            last = done.last_number
+            detector.in_sequence(partition, partitions.get(partition, ()), last, first_file)
+            newest = done.highest if done.number == last else ""
+            if last and newest not in existing:  # publishers may delete it (LZ-8.4)
                 following = detector.next_files.get(partition, "none")
                 detector.add("ME073", newest or partition, next=following)
     else:
         for partition, members in partitions.items():
-            detector.in_order_of_time(members, applied.get(partition, Mark()).modified_ns)
+            detector.in_order_of_time(members, applied.get(partition, _UNMARKED).modified_ns)
     return Detection(
         ready=tuple(detector.ready),
         later=tuple(detector.later),
@@ -218,23 +220,19 @@ class _Detector:
         self, partition: str, members: Sequence[Entry], last: int, first_file: Literal["1", "lowest"]
     ) -> None:
         """Take numbered files after the last applied one, up to the first gap (LZ-3.2, LZ-3.3, LZ-3.4)."""
-        pending = self._pending_by_number(members, last)
-        numbers, files = list(pending), list(pending.values())
-        expected = last + 1
-        if first_file == "lowest" and not last and numbers:
-            expected = numbers[0]
-        ready = 0
-        while ready < len(numbers) and numbers[ready] == expected:
-            expected, ready = expected + 1, ready + 1
-        self.ready += files[:ready]
-        self.later += files[ready:]
+        pending = self._pending_by_number(members, last) if members else {}
+        expected = min(pending) if pending and first_file == "lowest" and not last else last + 1
+        while file := pending.pop(expected, None):
+            self.ready.append(file)
+            expected += 1
+        self.later += pending.values()
         if expected > LAST:
             return
         name = numbered_name(expected, self._metadata.extension)
         self.next_files[partition] = name
-        if files[ready:]:
+        if pending:
             self.missing_file = self.missing_file or f"{partition}/{name}".lstrip("/")
-            self.add("ME019", partition, name=name, count=len(files) - ready)
+            self.add("ME019", partition, name=name, count=len(pending))
 
     def _pending_by_number(self, members: Sequence[Entry], watermark: int) -> dict[int, Entry]:
         """Files above the watermark by number, ascending; of two spellings of one number, the plain one counts."""
