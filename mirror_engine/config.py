@@ -445,8 +445,9 @@ def write_effective(path: Path, config: Config) -> None:
     """
     temporary = path.with_name(f".{path.name}")
     try:
-        temporary.write_text(json.dumps(asdict(config), indent=2) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        if config != read_effective(path):
+            temporary.write_text(json.dumps(asdict(config), indent=2) + "\n", encoding="utf-8")
+            temporary.replace(path)
     except OSError as error:
         raise StorageUnavailable(
             f"{path}: cannot be written: {error.strerror}", "Free disk space, check rights."

@@ -154,6 +154,9 @@ def test_effective_options_are_read_as_they_were_written(tmp_path):
     config = Config(workers=7, drop_delay_seconds=1.5, driver_batch_limit="auto", auto_maintain=3, strict=True)
     write_effective(path, config)
     assert read_effective(path) == config
+    before = path.stat()
+    write_effective(path, config)
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert [file.name for file in tmp_path.iterdir()] == ["options.json"]
     with pytest.raises(StorageUnavailable):
         write_effective(tmp_path / "none" / "options.json", config)

@@ -501,8 +501,8 @@ def _connect(path: str) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        _check(connection)
-        connection.executescript(f"{_SCHEMA}PRAGMA user_version = {_SCHEMA_VERSION};")
+        if not _check(connection):
+            connection.executescript(f"{_SCHEMA}PRAGMA user_version = {_SCHEMA_VERSION};")
     except BaseException:
         connection.close()
         raise
@@ -520,13 +520,15 @@ def _disk_trouble(operation: str = "write") -> Iterator[None]:
         ) from fault
 
 
-def _check(connection: sqlite3.Connection) -> None:
+def _check(connection: sqlite3.Connection) -> bool:
+    """Whether it has our tables; a new one has none."""
     found = connection.execute("PRAGMA user_version").fetchone()[0]
     if found not in {0, _SCHEMA_VERSION}:
         raise ValueError(f"a ledger of format {found}, not {_SCHEMA_VERSION}")
     if not found:
-        return
+        return False
     for table in ("properties", "tables"):  # the others grow: damage there is found by the query that meets it
         health = connection.execute(f"PRAGMA quick_check({table})").fetchone()[0]
         if health != "ok":
             raise sqlite3.DatabaseError(health)
+    return True

@@ -72,6 +72,14 @@ def test_everything_recorded_is_read_back(path):
     assert tables_after(path, *tables.items()) == tables
 
 
+def test_opening_a_ledger_writes_nothing(path):
+    tables_after(path, (ORDERS, FULL, FILES))
+    before = path.read_bytes()
+    with opened(path) as ledger:
+        assert ledger.applied(ORDERS) == FILES.files
+    assert path.read_bytes() == before
+
+
 def test_files_are_queried_by_path_version_and_content(path):
     more = {"b.csv": AppliedFile("e9", "d9", 9, 9, 9), "day=1/c.csv": AppliedFile("e3", "d1", 5, 1, 5)}
     with opened(path) as ledger:
