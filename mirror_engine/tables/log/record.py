@@ -210,7 +210,7 @@ class Commit:
 
 def commit_file(folder: TablePath, version: int) -> TablePath:
     """The path of a commit in its table's folder."""
-    return folder / LOG_FOLDER / f"{version:020}.json"
+    return folder / f"{LOG_FOLDER}/{version:020}.json"  # one step: a start asks for thousands
 
 
 def read_commit(folder: TablePath, version: int) -> Commit:
@@ -277,10 +277,10 @@ def commits_in(folder: TablePath) -> Sequence[int]:
 
 def commits_from(folder: TablePath, version: int) -> Iterator[tuple[int, str]]:
     """The commits from a version on, each with its version and `stamp`; in a store by one list, gaps or not."""
-    log = folder / LOG_FOLDER
     files: Iterable[TablePath] = (commit_file(folder, each) for each in itertools.count(version))
-    if isinstance(log, StorePath):
-        files = (file for file in log.rglob("*.json", f"{version:020}") if file.stem.isdecimal())
+    if isinstance(folder, StorePath):
+        listed = (folder / LOG_FOLDER).rglob("*.json", f"{version:020}")
+        files = (file for file in listed if file.stem.isdecimal())
     with suppress(FileNotFoundError):
         for file in files:
             yield int(file.stem), stamp(file)
