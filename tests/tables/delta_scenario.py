@@ -21,7 +21,7 @@ from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows
-from mirror_engine.tables.log.commit import create_table, evolution, evolve
+from mirror_engine.tables.log.commit import commit_batch, create_table, evolution, evolve
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.passthrough import CopiedRows
 
@@ -122,6 +122,11 @@ def add_rows(folder, schema, rows):
     if rows:
         held = file_rows("held", schema, schema.names, *[(0, *row) for row in rows])
         write_deltalake(str(folder), held.rows.table.select(schema.names), mode="append")
+
+
+def commit_without_rows(log, record):
+    """Commit a batch of which no row changes the table."""
+    commit_batch(log, record, evolution(log, log.schema))
 
 
 def evolved(log, *wanted, **options):

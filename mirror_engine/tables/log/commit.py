@@ -242,18 +242,16 @@ def _described(log: DeltaLog, fields: Sequence[Json], configuration: Mapping[str
 def commit_batch(
     log: DeltaLog,
     record: BatchRecord,
+    plan: Evolution,
     actions: Sequence[Json] = (),
-    plan: Evolution | None = None,
     operation: str = "WRITE",
 ) -> None:
     """Commit a batch's actions with its record and transaction; without actions no row changes.
 
     `plan`: what the commit says anew of the table. Any other commit since the snapshot is a `CommitConflict`.
     """
-    configuration = plan.configuration if plan else log.configuration
-    information = _information(operation, configuration, to_metadata(record), log)
-    described = plan.actions if plan else ()
-    commit_actions(log, [information, *described, *actions, _transaction(record)])
+    information = _information(operation, plan.configuration, to_metadata(record), log)
+    commit_actions(log, [information, *plan.actions, *actions, _transaction(record)])
 
 
 def commit_maintenance(log: DeltaLog, operation: str, metadata: str | None, actions: Sequence[Json] = ()) -> None:
@@ -386,7 +384,7 @@ def add_parts(table: str, log: DeltaLog, plan: Evolution, parts: Iterable[Path],
     """
     files = as_they_are(parts)
     with moved(table, log.folder, files):
-        commit_batch(log, record, [add_action(file, plan.indexed) for file in files], plan)
+        commit_batch(log, record, plan, [add_action(file, plan.indexed) for file in files])
 
 
 def create_with_files(

@@ -80,13 +80,13 @@ class ArrowWriter(LocalDeltaWriter):
             merge = Merge(log, batch, changes, plan, touched=touched, folder=folder)
             applied_by = merge.applied_by
             if not applied_by:
-                commit_batch(log, record, plan=plan)
+                commit_batch(log, record, plan)
                 return "", changes.match_counts
             with scratch_errors():
                 actions = merge.actions()
             record = replace(with_applied_by(record, applied_by), plan=merge.words)
             with moved(table, log.folder, merge.files, merge.vectors):
-                commit_batch(log, record, actions, plan, "MERGE" if touched else "WRITE")
+                commit_batch(log, record, plan, actions, "MERGE" if touched else "WRITE")
             for file in touched:
                 if not file.is_marked:
                     self._index.forget(log, file.file)

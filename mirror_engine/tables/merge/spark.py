@@ -182,7 +182,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
             into = staged(self._scratch, partial(stage_here, batch, counted))
         with into as changes:
             if not changes.rows:
-                commit_batch(log, record, plan=self.evolution(log, batch))
+                commit_batch(log, record, self.evolution(log, batch))
                 return "", changes.match_counts
             applied_by = "merge" if changes.matches else "append"
             self._merge_staged(table, log, batch, changes, with_applied_by(record, applied_by))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from delta_scenario import AWKWARD_NAMES, Scenario, evolved, known_log, schema_of
+from delta_scenario import AWKWARD_NAMES, Scenario, commit_without_rows, evolved, known_log, schema_of
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 import mirror_engine.tables.log.snapshot
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
-from mirror_engine.tables.log.commit import commit_batch, create_table, put_commit
+from mirror_engine.tables.log.commit import create_table, put_commit
 from mirror_engine.tables.log.record import carried, now_ms, to_metadata
 from mirror_engine.tables.log.snapshot import history, open_log
 from mirror_engine.tables.log.tables_folder import TablesFolder
@@ -87,7 +87,7 @@ def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(t
     folder = made(tmp_path / "T")
     for number in range(4):
         foreign_append(folder, number)
-    commit_batch(known_log(folder), record(1))
+    commit_without_rows(known_log(folder), record(1))
     DeltaTable(str(folder)).create_checkpoint()
     for number in range(5):
         commit(folder, number).unlink()
@@ -112,9 +112,9 @@ def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path):
 def test_a_version_is_written_by_one_writer_only(tmp_path):
     folder = made(tmp_path / "T")
     log = known_log(folder)
-    commit_batch(log, record(1))
+    commit_without_rows(log, record(1))
     with pytest.raises(CommitConflict):
-        commit_batch(log, record(1))
+        commit_without_rows(log, record(1))
     with pytest.raises(CommitConflict):
         evolved(log, schema_of("Id", "City:string", "new"))
     assert not create_table(folder, SIMPLE, record())
@@ -129,7 +129,7 @@ def test_a_file_system_without_hard_links_takes_no_commit_and_the_error_says_so(
     log = known_log(folder)
     monkeypatch.setattr(os, "link", no_links)
     with pytest.raises(StorageUnavailable, match="hard links"):
-        commit_batch(log, record(1))
+        commit_without_rows(log, record(1))
     assert [path.name for path in (folder / "_delta_log").iterdir()] == [f"{0:020}.json"]
 
 
@@ -141,7 +141,7 @@ def test_in_commit_timestamps_rise_whatever_the_clock_says(tmp_path):
     put_commit(
         folder, 1, [{"commitInfo": {"inCommitTimestamp": ahead}}, {"protocol": features}, {"metaData": metadata}]
     )
-    commit_batch(known_log(folder), record(1))
+    commit_without_rows(known_log(folder), record(1))
     evolved(known_log(folder), schema_of("Id", "City:string", "new"))
     said = [json.loads(commit(folder, version).read_text().splitlines()[0]) for version in (2, 3)]
     assert [each["commitInfo"]["inCommitTimestamp"] for each in said] == [ahead + 1, ahead + 2]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from delta_scenario import AWKWARD_NAMES, Scenario, known_log, schema_of
+from delta_scenario import AWKWARD_NAMES, Scenario, commit_without_rows, known_log, schema_of
 from deltalake import DeltaTable
 from independent_readers import by_deltalake
 
 from mirror_engine.errors import CommitConflict, ConcurrentModification
 from mirror_engine.landing_zone.layout import ENGINE, SCRATCH
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
-from mirror_engine.tables.log.commit import commit_batch
 from mirror_engine.tables.log.tables_folder import PROCESS
 from mirror_engine.tables.merge import spark as merge_module
 from mirror_engine.tables.spark.session import child_session
@@ -71,7 +70,7 @@ def test_a_batch_somebody_else_committed_meanwhile_is_not_committed_again(fresh)
     snapshot = fresh.snapshot("dbo/T")
     file = table.file(SIMPLE.names, (1, 1, "merge"))
     table.batch = 2
-    commit_batch(known_log(fresh.path("dbo/T")), table.record())
+    commit_without_rows(known_log(fresh.path("dbo/T")), table.record())
     with pytest.raises(CommitConflict):
         fresh.apply("dbo/T", ChangeBatch((file,), SIMPLE, ("Id",), snapshot), table.record(file))
     assert table.found() == [(1, "a")]
