@@ -58,13 +58,14 @@ class _Ready(ArrowWriter):
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         with self._scratch_folder() as folder:
             changes = count_changes(batch, log)
-            merge = Merge(log, batch, changes, self.evolution(log, batch), touched=(), folder=folder)
+            plan = self.evolution(log, batch)
+            merge = Merge(log, batch, changes, plan, touched=(), folder=folder)
             merge.actions()
             matches = changes.match_counts
             self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
             self.commits += 1
             shutil.copytree(folder, self._target, dirs_exist_ok=True)
-            commit_batch(log, record)
+            commit_batch(log, record, plan)
             return "append", matches
 
 
