@@ -281,6 +281,18 @@ class TestOnly:
         assert folders(poller.scan(())) == ["A"]
 
 
+def test_partition_listed_as_before_keeps_its_entries():
+    storage = zone_with("Items/_metadata.json", f"Items/site=1/{FIRST}", f"Items/site=2/{FIRST}")
+    poller = Poller(storage, Config())
+    (before,) = poller.scan().tables
+    storage.put(f"{ZONE}/Items/site=2/{FIRST}", b"more")
+    storage.put(f"{ZONE}/Items/site=3/{FIRST}", b"x")
+    (after,) = poller.scan().tables
+    assert paths(after) == [f"site={number}/{FIRST}" for number in (1, 2, 3)]
+    assert after.files[0] is before.files[0]
+    assert after.files[1].size == len(b"more")
+
+
 def test_an_idle_zone_costs_one_listing_a_folder():
     storage = zone_with(*(f"S.schema/T{number}/{each}" for number in range(5) for each in (FIRST, "_metadata.json")))
     poller = Poller(storage, Config())
