@@ -24,7 +24,7 @@ from mirror_engine.tables.log import data_files, vectors_in_use
 from mirror_engine.tables.log.cleanup import FILE_RETENTION
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.record import read_commit
-from mirror_engine.tables.merge import compaction
+from mirror_engine.tables.merge import arrow, compaction
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.compaction import vacuum
 
@@ -242,6 +242,26 @@ def test_vacuum_reads_no_commit_before_the_checkpoint(local, monkeypatch, retent
     assert min(read) == first_read
     for version in range(1, table.version + 1):
         assert len(local.rows("dbo/T", version=version)) == 1, version
+
+
+def test_vacuum_keeps_every_vector_of_a_file_that_a_checkpoint_names(local, marking, monkeypatch):  # noqa: ARG001 - rows are marked
+    """A file with another vector is another file of the log."""
+    monkeypatch.setattr(arrow, "_COMMITS", 10**6)
+    monkeypatch.setitem(log_commit._PROPERTIES, "delta.checkpointInterval", "5")
+    table = Scenario(local, SIMPLE, ["Id"])
+    table.change(*((0, key, "Linz") for key in range(10)))
+    for key in range(5):
+        table.change((2, key, None))
+    folder = folder_of(table)
+    for version in range(4):
+        (folder / f"_delta_log/{version:020}.json").unlink()
+    vectors = [*folder.glob("*.bin")]
+    assert len(vectors) == 5
+    for file in vectors:
+        os.utime(file, (time.time() - 30 * DAY,) * 2)
+    vacuum("dbo/T", known_log(folder), 168.0)
+    assert all(file.exists() for file in vectors)
+    assert len(local.rows("dbo/T", version=5)) == 6
 
 
 # ---- checkpoints, as others write them
