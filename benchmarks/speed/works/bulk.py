@@ -118,14 +118,16 @@ def large(bench: Bench) -> Line:
     for files in sizes.large_files:
         count = files * sizes.growth_rows
         base = rows.initial_load(bench.home / "data" / f"load-{count}", count, files)
-        folder = bench.home / "data" / f"large-{count}"
-        change = rows.net_changes(folder, files + 1, np.arange(count) + 1, sizes.merge_changes)
-        work = Changed(bench, f"load-{count}", base, [change])
+        before, change = (
+            rows.net_changes(bench.home / "data" / f"large-{count}-{at}", files + at, keys, sizes.merge_changes)
+            for at, keys in ((1, np.arange(count) + 1), (2, np.arange(count) + 1 + sizes.merge_changes))
+        )
+        work = Changed(bench, f"load-{count}", base, [change], before=[before])
         turns[_into(count)] = work.mirror("arrow-engine", _into(count))
     figures = bench.compare(turns)
     smallest, largest = (_into(files * sizes.growth_rows) for files in (min(sizes.large_files), max(sizes.large_files)))
     goal = Goal("the largest ≤ 1.5 x the smallest", figures.ratio(largest, smallest), at_most=1.5)
-    return Line(figures, (goal,), f"{sizes.merge_changes:,} changes each")
+    return Line(figures, (goal,), f"{sizes.merge_changes:,} changes, after as many that make the indexes of keys")
 
 
 def few(bench: Bench) -> Line:

@@ -149,8 +149,8 @@ def _by_number(
     log: DeltaLog, index: KeyIndex | None, column: str, lookup: _Lookup, file: DataFile
 ) -> tuple[Integers, Integers]:
     """Codes of wanted keys that a data file holds, and the rows that hold them."""
-    found = index.find(log, file, column, lookup.numbers) if index else None
-    codes, rows = found or _scanned(log, column, lookup, file)
+    found = index.find(log, file, column, lookup.ascending) if index else None
+    codes, rows = (lookup.order[found[0]], found[1]) if found else _scanned(log, column, lookup, file)
     gone = marks(log, file) if len(rows) else None
     if gone is not None:
         left = ~np.isin(rows, gone)
@@ -175,6 +175,16 @@ class _Lookup:
         self._lowest, self._span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
         self._is_dense = self._span <= min(_DENSE, _SPAN_PER_KEY * len(numbers))
         self._values = pa.array(numbers)
+
+    @cached_property
+    def order(self) -> Integers:
+        """Codes in the order of their numbers."""
+        return np.argsort(self.numbers)
+
+    @cached_property
+    def ascending(self) -> Integers:
+        """The numbers in order."""
+        return self.numbers[self.order]
 
     @cached_property
     def _codes(self) -> NDArray[np.int32]:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LEAST_ROWS = 100_000  # of a data file: a smaller one is scanned in a few milliseconds
-_ROWS_PER_KEY = 64  # of a data file: with more keys a scan is quicker than as many searches
+_ROWS_PER_KEY = 8  # of a data file: with more keys a scan is quicker than as many searches
 _KEY, _ROW = np.dtype("<i8"), np.dtype("<u4")
 _ENTRY_BYTES = _KEY.itemsize + _ROW.itemsize
 _SUFFIX = ".keys"
@@ -54,17 +54,17 @@ class KeyIndex:
         self._lock = threading.Lock()
 
     def find(self, log: DeltaLog, file: DataFile, column: str, wanted: Integers) -> tuple[Integers, Integers] | None:
-        """Look up distinct keys, as `exact_numbers` gives them, by an index that is made where there is none.
+        """Look up distinct keys, as `exact_numbers` gives them, ascending; few keys make an index where there is none.
 
         Returns places in `wanted` and row numbers, of one length; None where a scan of the file is quicker.
         """
         rows = file.rows or 0
-        if not _LEAST_ROWS <= rows <= self._limit // _ENTRY_BYTES or len(wanted) * _ROWS_PER_KEY > rows:
+        if not _LEAST_ROWS <= rows <= self._limit // _ENTRY_BYTES:
             return None
         path, of_column = self._path(log, file), _digest(log.physical_names[column])
         try:
             entries = _opened(path, of_column, rows)
-            if entries is None:
+            if entries is None and len(wanted) * _ROWS_PER_KEY <= rows:
                 made = _sorted_keys(log, file, column)
                 with self._lock:  # the folder is cleared, too
                     self._make(path, of_column, *made)
@@ -150,8 +150,13 @@ def _sorted_keys(log: DeltaLog, file: DataFile, column: str) -> tuple[Integers, 
     return key[order], row[order]
 
 
-def _search(keys: Integers, rows: NDArray[np.uint32], wanted: Integers) -> tuple[Integers, Integers]:
-    low, high = np.searchsorted(keys, wanted, "left"), np.searchsorted(keys, wanted, "right")
+def _search(keys: Integers, rows: NDArray[np.uint32], wanted: Integers) -> tuple[Integers, Integers] | None:
+    """Search those of the wanted keys that lie within the bounds of an index; None where they are many."""
+    first, end = (np.searchsorted(wanted, keys[0]), np.searchsorted(wanted, keys[-1], "right")) if len(keys) else (0, 0)
+    if (end - first) * _ROWS_PER_KEY > len(keys):
+        return None
+    within = wanted[first:end]
+    low, high = np.searchsorted(keys, within, "left"), np.searchsorted(keys, within, "right")
     counts = high - low
     at = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(low, counts)
-    return np.repeat(np.arange(len(wanted)), counts), rows[at].astype(np.int64)
+    return np.repeat(np.arange(first, end), counts), rows[at].astype(np.int64)

@@ -13,7 +13,7 @@ import pytest
 from delta_scenario import Scenario, known_log, schema_of
 
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.changes import key_index
+from mirror_engine.tables.changes import counted, key_index
 from mirror_engine.tables.changes.counted import held_rows
 from mirror_engine.tables.changes.key_index import KeyIndex
 from mirror_engine.tables.changes.net_changes import exact_numbers, key_codes
@@ -65,6 +65,24 @@ def test_index_finds_what_a_scan_finds(local, index, kind):
     assert found(log, kind, KINDS[kind], index) == scanned
     assert len(list((index._folder).glob("*.keys"))) == 2
     assert found(log, kind, KINDS[kind], index) == scanned, "by the index that is there"
+
+
+def test_index_is_made_for_few_keys_and_searched_for_few_within_its_bounds(local, index, monkeypatch):
+    table = Scenario(local, SCHEMA, ["k"])
+    table.change(*((0, key, key) for key in range(100, 180)))
+    log = known_log(local.path(table.table))
+    monkeypatch.setattr(key_index, "_ROWS_PER_KEY", 8)
+    scanned = []
+    scan = counted.scan_file
+    monkeypatch.setattr(counted, "scan_file", lambda *given: scanned.append(1) or scan(*given))
+    assert len(found(log, "long", list(range(150, 161)), index)) == len(scanned) * 11 == 11
+    assert not index._folder.exists(), "many keys make none"
+    assert found(log, "long", [170, 99, 105, 180], index) == [(1, 0, 5), (2, 0, 70)]
+    assert len(list(index._folder.glob("*.keys"))) == 1
+    assert found(log, "long", [*range(1000, 0, -100), *range(1000, 2000)], index) == [(0, 0, 0)]
+    assert len(scanned) == 1, "many keys, of which few can be in the file"
+    assert len(found(log, "long", list(range(150, 161)), index)) == 11
+    assert len(scanned) == 2, "many keys within its bounds"
 
 
 @pytest.mark.parametrize("kind", ["string", "binary", "double", "float"])
