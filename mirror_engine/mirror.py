@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -314,11 +314,15 @@ class Mirror:
             TransientError: a table cannot be maintained, and `failed` is None.
         """
         hours, done = self.config.vacuum_retention_days * 24.0, {}
-        with self._lock() as check_lock:
+        with self._lock() as check_lock, closing(Ledger.open(state_folder(self.root) / LEDGER)) as ledger:
+            context = self._context(ledger, self._emit, check_lock)
             for folder in [self.delta_folder(table) for table in tables] or self.tables():
                 try:
                     check_lock()
                     done[folder] = foreseen(partial(self._writer.maintain, folder, hours))
+                    newest = self._writer.history(folder, limit=1)
+                    for name in context.owners(folder) if newest else ():
+                        ledger.note_maintained(name, newest[0].version)
                 except TransientError as error:  # noqa: PERF203 - one try per folder is the purpose
                     if failed is None:
                         raise

@@ -215,21 +215,20 @@ class Engine:
     def run(self, stop: threading.Event, watcher: ZoneWatcher, maintenance: MaintenanceScheduler) -> SyncReport:
         """Run cycles until `stop` is set: at each poll interval, file-system event or due retry."""
         clock, idle_scans = self.context.clock, 0
-        whole = -math.inf  # when all folders were listed last
+        listed_at, is_whole = -math.inf, True  # when all folders were listed last; whether they are now
         while not stop.is_set():
-            lead_seconds, now = clock.lead_seconds, clock.monotonic()
-            touched = watcher.touched()
-            if touched is None or now - whole >= self.context.config.scan_pause(idle_scans):
-                only, whole = None, now
-            else:
-                only = touched | self._worked_on
+            lead_seconds, touched = clock.lead_seconds, watcher.touched()
+            is_whole |= clock.monotonic() - listed_at >= self.context.config.scan_pause(idle_scans)
+            only = None if is_whole or touched is None else touched | self._worked_on
             self.cycle(stop, maintenance.in_progress, watcher.is_due, only)
-            if self.last.zone is None or None in self.last.failures:  # folders that were not listed
-                whole = -math.inf
+            now = clock.monotonic()
+            listed_at = now if only is None else listed_at
+            is_whole = self.last.zone is None or None in self.last.failures  # some were not listed
             maintenance.start(self.idle_tables, is_busy=self.is_busy)
             is_idle = not self.is_busy and self.last.is_complete
             idle_scans = idle_scans + 1 if is_idle else 0
-            pause = self.next_cycle_seconds(self.context.config.scan_pause(idle_scans))
+            pause = self.context.config.scan_pause(idle_scans) - (now - listed_at)
+            pause = self.next_cycle_seconds(max(pause, 0.0))
             pause -= clock.lead_seconds - lead_seconds  # the cycle was planned by an earlier time
             with suppress(StorageUnavailable):  # it is only shown
                 self.context.ledger.set_property(NEXT_POLL, str(clock() + pause))

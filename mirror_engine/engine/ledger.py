@@ -25,7 +25,7 @@ T = TypeVar("T", AppliedFile, Mark)
 
 _NOTHING, _NO_ETAGS = Applied(), dict[str, "str | None"]()
 
-_SCHEMA_VERSION = 4
+_SCHEMA_VERSION = 5
 MIRROR, ROOT_IDENTITY, NEXT_POLL, SCAN_REQUESTS = "mirror_id", "root_identity", "next_scan", "scan_requests"
 _FAILURES = "failures"
 # messages about the disk, not the file; Python has the codes only from 3.11 on
@@ -184,7 +184,8 @@ class Ledger:
                 waiting = self._rows("SELECT path, etag FROM pending WHERE table_id = ?", self._ids.get(table, -1))
                 known = _Folder(listed, dict(self.marks(table)), dict(self.applied(table, listed)), dict(waiting))
                 self._folders[table] = known
-            known.keep(listed)
+            else:
+                known.keep(listed)
             return FolderProgress({**known.marks}, {**known.applied}, {**known.pending})
 
     def applied(

@@ -48,8 +48,7 @@ def lock_root(
     try:
         if isinstance(root, Path):
             (root / TABLES).mkdir(exist_ok=True)
-            if not any((root / TABLES).iterdir()):
-                sync_folder(root)  # makes the folder of all tables durable, before its first one
+            sync_folder(root)  # makes the folder of all tables durable
             (root / LOCK).parent.mkdir(exist_ok=True)
         else:
             (state / LOCK).parent.mkdir(parents=True, exist_ok=True)

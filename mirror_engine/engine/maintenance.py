@@ -105,7 +105,7 @@ class MaintenanceScheduler:
     def _count(self, name: TableName, table: _Upkeep, version: int) -> None:
         """Count the data files added since the last maintenance."""
         if table.version < 0:  # before this process, one file per commit is assumed
-            table.files = version - self._context.ledger.maintained(name)
+            table.files = max(version - self._context.ledger.maintained(name), 0)
         elif version > table.version:
             folder = self._context.delta_folder(name)
             commits = self._context.writer.history(folder, limit=version - table.version, until=version)

@@ -23,7 +23,7 @@ from mirror_engine.landing_zone.names import METADATA_FILE, TableName, schema_of
 from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
     from typing_extensions import Self
     from watchdog.observers.api import BaseObserver
@@ -108,7 +108,12 @@ class ZoneWatcher:
         """Tables in whose folders something happened since the last call; None if that may be in any."""
         with self._lock:
             found, self._touched = self._touched, set()
-        return found
+        return found if self._root else None
+
+    def touch(self, tables: Collection[TableName] | None) -> None:
+        """Note that something happened in these tables' folders, or in any; from any thread."""
+        with self._lock:
+            self._touched = None if tables is None or self._touched is None else {*self._touched, *tables}
 
     def wake(
         self, *, is_renamed: bool = False, at_once: bool = False, tables: Collection[TableName] | None = None
@@ -118,8 +123,7 @@ class ZoneWatcher:
         A file that got its name by a rename is complete (LZ-3.10): it waits for a pause after the last scan alone, but
         where another file has been written within a second.
         """
-        with self._lock:
-            self._touched = None if tables is None or self._touched is None else {*self._touched, *tables}
+        self.touch(tables)
         now, (began, _) = time.monotonic(), self._burst
         self._written = self._written if is_renamed else now
         self._is_pressing = self._is_pressing or at_once
@@ -160,7 +164,7 @@ class ZoneWatcher:
         if folder is None:
             return False
         observer = Observer()
-        handler = _EventHandler(folder, self.wake)
+        handler = _EventHandler(folder, self)
         try:
             observer.start()
             observer.schedule(handler, str(folder.path), recursive=folder.is_zone, event_filter=EVENTS)
@@ -212,18 +216,24 @@ def _nearest(root: Path) -> _WatchedFolder | None:
 class _EventHandler(fs.FileSystemEventHandler):
     """Wakes the engine for what a publisher does, not for what its own janitor does."""
 
-    def __init__(self, folder: _WatchedFolder, wake: Callable[..., None]) -> None:
+    def __init__(self, folder: _WatchedFolder, watcher: ZoneWatcher) -> None:
         self._folder = folder
-        self._wake = wake
+        self._watcher = watcher
 
     def on_any_event(self, event: fs.FileSystemEvent) -> None:
-        """Wake the engine if the changed path has a name that the protocol reads (LZ-1.6)."""
+        """Wake the engine if the changed path has a name that the protocol reads (LZ-1.6).
+
+        A file that is renamed away waits for the next scan.
+        """
         paths = [self._parts(path) for path in (event.src_path, event.dest_path) if path]
+        tables = [_table_of(parts) for parts in paths] if self._folder.is_zone else [None]
+        known = [table for table in tables if table]
+        touched = known if len(known) == len(tables) else None
         if _is_read(paths[-1]):
             is_published = isinstance(event, fs.FileMovedEvent) and not _is_read(paths[0])
-            tables = [_table_of(parts) for parts in paths] if self._folder.is_zone else [None]
-            known = [table for table in tables if table]
-            self._wake(is_renamed=is_published, tables=known if len(known) == len(tables) else None)
+            self._watcher.wake(is_renamed=is_published, tables=touched)
+        elif _is_read(paths[0]):
+            self._watcher.touch(touched)
 
     def _parts(self, path: bytes | str) -> Sequence[str]:
         return Path(os.path.relpath(os.fsdecode(path), self._folder.path)).parts

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
-from mirror_engine.errors import CommitConflict, CommitFailed, TableDamaged
+from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, TableDamaged
 from mirror_engine.tables.base import DeltaWriter, Outcome, with_applied_by
 from mirror_engine.tables.log.cleanup import clean_up_log
 from mirror_engine.tables.log.commit import (
@@ -147,9 +147,11 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             if made and (made.application, made.progress.batch, made.files) == wanted:
                 if log:
                     self.tidy(table, log, version)
-                    if log.version > version:
-                        self.make_durable(table, version)
-                    if any(is_checkpoint_due(log, each) for each in range(version, max(version, log.version) + 1)):
+                    last = max(version, log.version)
+                    if last > version:
+                        with suppress(MirrorError):  # else the next batch does it
+                            self.make_durable(table, version)
+                    if any(is_checkpoint_due(log, each) for each in range(version, last + 1)):
                         clean_up_log(log, record.progress.covered)
                     self._logs.keep(log)
                 return Outcome(version, matches, applied_by)

@@ -368,7 +368,7 @@ def test_sync_retries_a_failed_table_while_others_go_on(tmp_path, monkeypatch):
     second.insert(row(1))
     scan, advance, tries, landed = Poller.scan, Replayer.advance, [], itertools.count(2)
 
-    def scan_while_files_land(poller):
+    def scan_while_files_land(poller, _):
         found = scan(poller)
         second.insert(row(next(landed)))
         return found

@@ -32,7 +32,7 @@ class Watched(MemoryDeltaWriter):
         self.is_let_go.set()
         self.error = None
 
-    def maintain(self, table, retention_hours, is_wanted):
+    def maintain(self, table, retention_hours, is_wanted=lambda: False):
         self.asked.append(table)
         self.is_wanted = is_wanted
         assert self.is_let_go.wait(SECONDS)
@@ -128,6 +128,38 @@ def test_start_reads_no_history_and_no_compaction_counts_as_maintenance(shop, mo
         cycle()
     assert shop.writer.asked == ["dbo/Orders"]
     assert asked == [{"limit": 1}], "once it is done: the version then"
+
+
+def test_maintenance_that_was_asked_for_counts(shop):
+    orders = shop.orders()
+    for number in range(3):
+        orders.insert(row(number))
+    shop.sync()
+    with shop.mirror() as mirror:
+        mirror.maintain()
+    shop.writer.asked.clear()
+    with kept(shop) as cycle:
+        cycle()
+    assert shop.writer.asked == []
+
+
+def test_commits_of_maintenance_are_not_missing_from_the_next_count(shop, monkeypatch):
+    orders = shop.orders()
+    versions = [HistoryEntry(5, 0, "VACUUM END")]
+    monkeypatch.setattr(Watched, "history", lambda *_, **__: versions)
+    for expected in (0, 0, 1):
+        orders.insert(row(1))
+        with kept(shop) as cycle:
+            cycle()
+        assert len(shop.writer.asked) == expected
+    with shop.engine() as running:
+        context = running.context
+        (table,) = context.ledger.tables()
+        assert (context.ledger.maintained(table), context.ledger.progress(table).delta_version) == (5, 3)
+    with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
+        settle(running)
+        upkeep.start(running.idle_tables, is_busy=False)
+        assert upkeep._tables[table].files == 0
 
 
 def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_after_the_other(shop):

@@ -125,6 +125,20 @@ def test_events_name_the_tables_that_they_touch(waker, zone):
     assert waker.touched() == set()
 
 
+def test_file_renamed_away_touches_its_table_and_ends_no_wait(waker, zone):
+    waker.wait(0)
+    waker.touched()
+    (zone / "Items" / "old.parquet").rename(zone / "Items" / "_withdrawn.parquet")
+    assert not waker.wait(SHORT)
+    assert waker.touched() == {TableName("", "Items")}
+
+
+def test_nothing_heard_may_be_in_any_table(stop):
+    with ZoneWatcher(None, stop, Clock()) as waker:
+        assert waker.touched() is None
+        assert waker.touched() is None
+
+
 @pytest.mark.parametrize("act", ["a new table", "a schema gone", "a wake", "a start"])
 def test_events_beside_tables_may_touch_all(waker, zone, act):
     (zone / "S.schema" / "Orders").mkdir(parents=True)

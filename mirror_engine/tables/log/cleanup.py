@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 LOG_RETENTION = "delta.logRetentionDuration"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"  # how long a checkpoint names files that were removed
-_BY_DEFAULT = {LOG_RETENTION: "interval 30 days", FILE_RETENTION: "interval 1 week"}
 _INTERVAL = re.compile(r"(?:interval )?(\d+) (second|minute|hour|day|week)s?")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 7 * 86_400}
 _OF_A_VERSION = re.compile(r"\.?(\d{20})\.(?:json|crc|checkpoint\.).*")  # with the checksums that Hadoop writes
@@ -34,12 +33,6 @@ def log_properties(retention_days: int) -> dict[str, str]:
     return {LOG_RETENTION: interval, FILE_RETENTION: interval, "delta.enableExpiredLogCleanup": "false"}
 
 
-def retention_seconds(log: DeltaLog, name: str) -> int | None:
-    """What a property of a table says, in seconds; None in other words than Delta's default ones, such as months."""
-    interval = _INTERVAL.fullmatch(log.configuration.get(name, _BY_DEFAULT[name]).lower())
-    return int(interval[1]) * _SECONDS[interval[2]] if interval else None
-
-
 def clean_up_log(log: DeltaLog, covered: int) -> None:
     """Delete all before the newest checkpoint that is as old as the retention, but no commit after `covered`.
 
@@ -47,10 +40,10 @@ def clean_up_log(log: DeltaLog, covered: int) -> None:
     other words than Delta's default ones, such as months, keeps all. Raises nothing: what stays is deleted the next
     time.
     """
-    retention = retention_seconds(log, LOG_RETENTION)
-    if retention is None:
+    interval = _INTERVAL.fullmatch(log.configuration.get(LOG_RETENTION, "interval 30 days").lower())
+    if interval is None:
         return
-    oldest = time.time() - retention
+    oldest = time.time() - int(interval[1]) * _SECONDS[interval[2]]
     with suppress(OSError, StorageUnavailable):
         files: list[TablePath] = [*(log.folder / LOG_FOLDER).iterdir()]
         checkpoints = (file for file in files if _WHOLE_CHECKPOINT.fullmatch(file.name))

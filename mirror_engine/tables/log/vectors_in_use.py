@@ -15,11 +15,12 @@ from mirror_engine.tables.log.record import Removed, read_commit
 from mirror_engine.tables.log.table_path import LOG_FOLDER, parquet_source
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.log.vectors import Descriptor
 
+_COMMIT = re.compile(r"(\d{20})\.json")
 # in one file, in one with an id, which may be JSON, or in several
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:\d{10}\.(\d{10})\.parquet|parquet|[0-9a-f-]{36}\.(?:parquet|json))")
 
@@ -64,17 +65,29 @@ def _in_checkpoint(
     return newest, chain.from_iterable(_actions(folder / LOG_FOLDER, name, kind, wanted) for name in names)
 
 
-def removed_files(folder: TablePath, version: int, *, checkpoint_has_all: bool) -> Iterator[Removed]:
-    """Data files that were removed up to a version: as the newest checkpoint says, and by commits.
+def removed_since(folder: TablePath, version: int, oldest: float) -> Sequence[Removed]:
+    """Data files that were removed up to a version, and not before a time (seconds since 1970).
 
-    `checkpoint_has_all`: commits before it are not read; else all that are still there.
+    A checkpoint drops what was removed long ago, by its time alone. So where it has the first of these that a commit
+    still tells of, it has all up to its own version, and the commits after it are read; else all that are still there.
     """
     newest, actions = _in_checkpoint(folder, "remove", {"path", "deletionTimestamp", "deletionVector"}, version)
-    with suppress(FileNotFoundError):
-        for each in range(version, newest if checkpoint_has_all else -1, -1):
-            yield from read_commit(folder, each).removed.values()
-    for action in actions:
-        yield Removed(action["path"], _described(action), action.get("deletionTimestamp"))
+    named = [Removed(action["path"], _described(action), action.get("deletionTimestamp")) for action in actions]
+    commits = sorted(
+        int(found[1]) for entry in (folder / LOG_FOLDER).iterdir() if (found := _COMMIT.fullmatch(entry.name))
+    )
+
+    def by(versions: Iterable[int]) -> Iterator[Removed]:
+        with suppress(FileNotFoundError):  # cleaned up meanwhile
+            for each in versions:
+                yield from (file for file in read_commit(folder, each).removed.values() if is_recent(file))
+
+    def is_recent(file: Removed) -> bool:
+        return file.deleted_ms is None or file.deleted_ms / 1000 >= oldest
+
+    first = next(by(each for each in commits if each <= newest), None)
+    has_all = first is None or first in named
+    return [*filter(is_recent, named), *by(each for each in commits if newest < each <= version or not has_all)]
 
 
 def _described(action: Mapping[str, Any]) -> Descriptor | None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import CommitFailed, MirrorError
+from mirror_engine.errors import CommitFailed, MirrorError, foreseen
 from mirror_engine.tables.base import with_applied_by
 from mirror_engine.tables.changes.counted import count_changes
 from mirror_engine.tables.changes.key_index import KeyIndex
@@ -93,15 +93,19 @@ class ArrowWriter(LocalDeltaWriter):
             return applied_by, changes.match_counts
 
     def tidy(self, table: str, log: DeltaLog, version: int) -> None:
-        if version % _COMMITS or log.unknown_features:
+        if version % _COMMITS:
             return
-        try:
+
+        def fold() -> None:
             with reading_log(log.folder):
                 log.table.update_incremental()
-            with self._scratch_folder() as folder:
-                groups = crowded(log.data_files())
-                if groups:
+            groups = () if log.unknown_features else crowded(log.data_files())
+            if groups:
+                with self._scratch_folder() as folder:
                     self._compact(table, log, groups, folder, record_again(log, with_earlier=False))
+
+        try:
+            foreseen(fold)
         except MirrorError as error:
             _log.warning("%s: small files stay: %s", table, error.message)
 

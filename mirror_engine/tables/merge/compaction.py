@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections import defaultdict
 from contextlib import closing, suppress
+from itertools import accumulate
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import numpy as np
-
-from mirror_engine.tables.log.cleanup import FILE_RETENTION, retention_seconds
 from mirror_engine.tables.log.commit import (
     add_action,
     commit_maintenance,
@@ -23,7 +22,7 @@ from mirror_engine.tables.log.data_files import FILE_ROWS, DataFiles
 from mirror_engine.tables.log.snapshot import reading_log, scan
 from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each
 from mirror_engine.tables.log.vectors import vector_file
-from mirror_engine.tables.log.vectors_in_use import removed_files
+from mirror_engine.tables.log.vectors_in_use import removed_since
 from mirror_engine.tables.reading.spill import scratch_errors
 
 if TYPE_CHECKING:
@@ -40,6 +39,7 @@ _MUCH_MARKED = 10  # one row in so many
 _CROWD = 8  # files of about one size
 _FOLDED_BYTES = SMALL_BYTES // 2
 _FOLDED_AT_ONCE = 64 * 1024 * 1024  # a change waits for it
+_ROW_BYTES = 32  # at least, however well rows are compressed
 _SIZE_BITS = 3  # the largest of about one size is so many powers of two larger than the smallest
 
 
@@ -106,11 +106,11 @@ def crowded(files: Sequence[DataFile]) -> Sequence[Sequence[DataFile]]:
     found: list[Sequence[DataFile]] = []
     left = _FOLDED_AT_ONCE
     for group in sorted(by_size.values(), key=lambda group: group[0].size):
-        sizes = np.cumsum([file.size for file in group])
-        taken = group[: int(np.searchsorted(sizes, left, "right"))]
+        sizes = [*accumulate(max(file.size, _ROW_BYTES * (file.rows or 0)) for file in group)]
+        taken = group[: bisect_right(sizes, left)]
         if len(taken) >= _CROWD and _becomes_fewer(taken):
             found.append(taken)
-            left -= int(sizes[len(taken) - 1])
+            left -= sizes[len(taken) - 1]
     return found
 
 
@@ -152,10 +152,9 @@ def vacuum(table: str, log: DeltaLog, retention_hours: float) -> None:
     oldest = time.time() - retention_hours * 3600
     with reading_log(log.folder):
         files = log.data_files()
-        is_named = retention_hours * 3600 <= (retention_seconds(log, FILE_RETENTION) or 0)
-        removed = list(removed_files(log.folder, log.version, checkpoint_has_all=is_named))
-    needed = {path for path, _, deleted_ms in removed if deleted_ms is None or deleted_ms / 1000 >= oldest}
-    vectors = [*(file.vector for file in files), *(vector for path, vector, _ in removed if path in needed)]
+        removed = removed_since(log.folder, log.version, oldest)
+    needed = {path for path, *_ in removed}
+    vectors = [*(file.vector for file in files), *(vector for _, vector, _ in removed)]
     kept: set[str | None] = {unquote(path) for path in (*needed, *(file.spelled for file in files))}
     kept |= {vector_file(vector) for vector in vectors if vector}
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,9 @@ from independent_readers import by_deltalake, by_duckdb
 from mirror_engine.errors import CommitFailed
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.tables.log import commit as log_commit
+from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.merge import arrow, by_position, compaction
+from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 SIMPLE = schema_of("Id", "City:string")
@@ -130,17 +133,38 @@ def test_passthrough_files_are_put_together_too(local, monkeypatch, tmp_path):
     assert len(table.found()) == 4
 
 
-def test_small_files_that_cannot_be_put_together_stay(local, monkeypatch, caplog):
+@pytest.mark.parametrize("error", [None, MemoryError])
+def test_small_files_that_cannot_be_put_together_stay(local, monkeypatch, caplog, error):
     """The batch is committed: what fails afterwards is no failure of it."""
     monkeypatch.setattr(arrow, "_COMMITS", 1)
     monkeypatch.setattr(compaction, "_CROWD", 2)
     table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    first = files_of(table)[0]
-    first.path.unlink()
+    if error:
+        monkeypatch.setattr(compaction, "write_together", Mock(side_effect=error))
+    else:
+        files_of(table)[0].path.unlink()
     assert table.change((0, 2, "Wels")).applied_by == "append"
     assert "small files stay" in caplog.text
     assert len(files_of(table)) == 2
+
+
+def test_features_that_come_after_the_batch_stop_the_fold(local, monkeypatch):
+    monkeypatch.setattr(arrow, "_COMMITS", 1)
+    monkeypatch.setattr(compaction, "_CROWD", 2)
+    table = Scenario(local, SIMPLE, ["Id"])
+    table.change((0, 1, "Linz"))
+    tidy = ArrowWriter.tidy
+
+    def upgraded(writer, name, log, version):
+        protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking", "domainMetadata"]}
+        put_commit(log.folder, version + 1, [{"protocol": protocol}])
+        tidy(writer, name, log, version)
+
+    monkeypatch.setattr(ArrowWriter, "tidy", upgraded)
+    table.change((0, 2, "Wels"))
+    assert len(files_of(table)) == 2
+    assert len(read_history(local.path(table.table)).commits) == 4, "created, two batches, upgraded"
 
 
 def test_not_null_is_checked_before_anything_is_written(local):
