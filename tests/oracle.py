@@ -253,7 +253,7 @@ def _merged(life: Life, file: File) -> list[Column]:
 
 
 def _add_partition(file: File, value: str) -> None:
-    day = None if value == "__HIVE_DEFAULT_PARTITION__" else value
+    day = None if value in {"", "__HIVE_DEFAULT_PARTITION__"} else value
     others = [column for column in file.columns if column.name.casefold() != "day"]
     if len(others) < len(file.columns) and any(row["day"] != day for row in file.rows):
         raise Refused

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from zone_contents import BY_TIME, NOON, contents, folders, shown
 
+LEAVES = ["day=1", "day=2%2F1", "day=null", "day=%20a%3Db%2520", "day=%5F%5FHIVE_DEFAULT_PARTITION__"]
+LEAVES += ["day=__HIVE_DEFAULT_PARTITION__", "day="]
+
 
 class Player:
     """Does what was generated, in a real folder, and counts creations."""
@@ -128,7 +131,7 @@ def landings(draw, folder, landing):
     """A change file under a new name."""
     partition = ""
     if folder.metadata["isPartitionEnabled"]:
-        partition = draw(st.sampled_from(["day=1", "day=2%2F1", "day=__HIVE_DEFAULT_PARTITION__"]))
+        partition = draw(st.sampled_from(LEAVES))
     number = landing.numbers.get(partition, 0) + draw(st.sampled_from([1] * 12 + [2]))
     gaps = sorted(set(range(1, number)) - {taken for leaf, taken in landing.taken if leaf == partition})
     if gaps and draw(st.booleans()):

@@ -12,27 +12,31 @@ from mirror_engine.landing_zone.schema import folded, same_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-NULL_VALUES = ("", "__HIVE_DEFAULT_PARTITION__")
+_NULL = "__HIVE_DEFAULT_PARTITION__"  # Delta's engines write it for NULL, and some read it so
 MAX_DEPTH = 16  # of folders below a table folder
 _MAX_NAME = 255  # bytes of a folder's name, on every common file system
 
+_PLAIN = re.compile(r"[\w.-]+")
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 
 
 def parse_name(name: str) -> tuple[str, str | None] | None:
     """One folder's name as column and value; None if it is not a well-formed `k=v`.
 
-    Both are percent-decoded as UTF-8; an empty value and `__HIVE_DEFAULT_PARTITION__` are NULL. A `%` without an escape
-    is kept, as Spark does. The row marker is not a column of a table (LZ-4.15), nor of its folders.
+    Both are percent-decoded as UTF-8; an empty value and `__HIVE_DEFAULT_PARTITION__`, however it is spelled, are NULL.
+    A `%` without an escape is kept, as Spark does. The row marker is not a column of a table (LZ-4.15), nor of its
+    folders.
     """
     column, equals, value = name.partition("=")
     if not (column and equals) or name[0] in "._":
         return None
     try:
-        decoded = _decode(column), None if value in NULL_VALUES else _decode(value)
+        column, value = _decode(column), _decode(value)
     except UnicodeDecodeError:
         return None
-    return decoded if decoded[0] and not same_name(decoded[0], MARKER_COLUMN) else None
+    if not column or same_name(column, MARKER_COLUMN):
+        return None
+    return column, None if value in {"", _NULL} else value
 
 
 def _decode(text: str) -> str:
@@ -56,11 +60,17 @@ def parse_folder(folder: str) -> tuple[tuple[str, str | None], ...] | None:
     return tuple(pairs) if len({folded(column) for column, _ in pairs}) == len(pairs) else None
 
 
+def folder_name(column: str, value: str | None) -> str:
+    """The name that Delta engines give a partition's folder; a column of plain letters is not encoded."""
+    name = column if _PLAIN.fullmatch(column) else quote(column, safe="")
+    return f"{name}={quote(value or _NULL, safe='')}"
+
+
 def folder_fault(column: str, value: str | None) -> str:
     """Why no folder of a Delta table can hold this value (LZ-3.16); empty where one can."""
     if value and "\0" in value:
         return "it holds a NUL character"
-    size = len(f"{quote(column, safe='')}={quote(value or '', safe='')}")
+    size = len(folder_name(column, value).encode())
     return f"its folder would have a name of {size} bytes, at most {_MAX_NAME} are possible" if size > _MAX_NAME else ""
 
 

@@ -26,7 +26,9 @@ from mirror_engine.landing_zone.partitions import (
         ("city=K%C3%B6ln%2FS%C3%BCd", (("city", "Köln/Süd"),)),
         ("k=a=b", (("k", "a=b"),)),
         ("rate=100%", (("rate", "100%"),)),
-        ("k=%5F%5FHIVE_DEFAULT_PARTITION__", (("k", "__HIVE_DEFAULT_PARTITION__"),)),
+        ("k=__HIVE_DEFAULT_PARTITION__", (("k", None),)),
+        ("k=%5F%5FHIVE_DEFAULT_PARTITION__", (("k", None),)),
+        ("k=null/l=NULL/m=%20", (("k", "null"), ("l", "NULL"), ("m", " "))),
     ],
 )
 def test_a_hive_folder_gives_columns_and_decoded_values(folder, levels):
@@ -63,6 +65,11 @@ def test_a_value_that_no_folder_can_be_named_after_is_known(value, fault):
     found = folder_fault("p", value)
     assert fault in found
     assert bool(found) is bool(fault)
+
+
+def test_a_column_whose_folder_of_null_has_too_long_a_name_is_known():
+    assert folder_fault("p" * 228, None) == ""
+    assert "256 bytes" in folder_fault("p" * 229, None)
 
 
 def test_what_is_applied_names_the_columns_first():

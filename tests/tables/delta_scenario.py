@@ -56,6 +56,9 @@ KEYS: dict[str, list[Any]] = {
     "double": [math.nan, OTHER_NAN, -0.0, 0.0, 5e-324, -math.inf, 1.7976931348623157e308],
     "float": [math.nan, -0.0, 0.0, math.inf, 1.5, 2.0**-149, 3.4028234663852886e38],
 }
+# values of partition columns that a folder's name, SQL or a NULL in disguise may spoil; an empty text is none (LZ-3.7)
+PARTITIONS = ["x y", "a%20b", "a/b", "k=v", "q'\"`", "ünï-日本", "t\tn\n", ":*?[]{}#", None, "\\", "..", "x" * 120]
+PARTITIONS += ["null", "NULL", " lead", "trail ", " ", "\u00a0", "a=b/c%20", "%", "%%41", "1", "01", "1.0", "true"]
 
 
 @dataclass(frozen=True)
@@ -162,9 +165,10 @@ class Scenario:
     def file(self, names, *rows):
         return file_rows(f"{self.batch + 1:020}.parquet", self.schema, names, *rows)
 
-    def apply(self, *files):
+    def apply(self, *files, snapshot=None):
         self.batch += 1
-        outcome = self.writer.apply(self.table, ChangeBatch(files, self.schema, self.keys), self.record(*files))
+        batch = ChangeBatch(files, self.schema, self.keys, snapshot)
+        outcome = self.writer.apply(self.table, batch, self.record(*files))
         self.version = outcome.version
         return outcome
 

@@ -1,4 +1,4 @@
-"""Two readers of Delta tables that share no code with Spark, nor with each other.
+"""Readers of Delta tables that share no code with Spark, nor with each other; Polars and Sail where they are installed.
 
 `deltalake` reads the log and the files in Rust. DuckDB reads the files in C++, which the log names as `delta_protocol`
 replays it. The engine writes with Spark; it reads the log with deltalake, and the files with pyarrow.
@@ -7,6 +7,11 @@ replays it. The engine writes with Spark; it reads the log with deltalake, and t
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -15,12 +20,11 @@ from delta_protocol import duck, marks, read_history
 from deltalake import DeltaTable, QueryBuilder
 from golden import table_differences
 
-from mirror_engine.landing_zone.change import same_rows
+from mirror_engine.landing_zone.change import comparable, same_rows
 from mirror_engine.landing_zone.schema import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
 
     from delta_protocol import State
     from golden import ExpectedTable
@@ -68,3 +72,32 @@ def by_duckdb(folder: Path, state: State) -> list[Row]:
             there = {**dict(zip(names, values, strict=True)), **action["partitionValues"]}
             rows.append({column["name"]: there.get(state.physical(column)) for column in state.fields})
     return rows
+
+
+@contextmanager
+def reading_with_sail() -> Iterator[Callable[[Path], list[Row]]]:
+    """A reader by Sail, in a process of its own: its client and Spark's are the same modules."""
+    program = Path(__file__).with_name("read_with_sail.py")
+    with subprocess.Popen([sys.executable, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+
+        def read(folder: Path) -> list[Row]:
+            process.stdin.write(f"{folder}\n".encode())
+            process.stdin.flush()
+            return pa.ipc.open_stream(process.stdout).read_all().to_pylist()
+
+        yield read
+        process.stdin.close()
+
+
+def fed(table: pa.Table) -> dict[int, Counter[tuple[str, frozenset[object]]]]:
+    """A change data feed as a reader found it: by version each kind and row, counted."""
+    found: dict[int, Counter[tuple[str, frozenset[object]]]] = {}
+    for row in table.to_pylist():
+        version, kind, _ = (row.pop(f"_{name}") for name in ("commit_version", "change_type", "commit_timestamp"))
+        found.setdefault(version, Counter())[kind, content(row)] += 1
+    return found
+
+
+def content(row: Row) -> frozenset[object]:
+    """What a row holds, to be compared; NULL is as good as no column."""
+    return frozenset((name, comparable(value)) for name, value in row.items() if value is not None)

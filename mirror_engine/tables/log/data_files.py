@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirror_engine.landing_zone.partitions import folder_name
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.log.snapshot import physical_name
 
@@ -30,7 +30,6 @@ FILE_ROWS = 2_000_000
 _GROUP_BYTES = 16 * 1024 * 1024  # of a row group, in memory
 _WAITING_BYTES = 4 * _GROUP_BYTES  # of all partitions together
 _MOST_OPEN = 64  # files that are written at once
-_PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # names and values that a folder has as they are
 
 
 @dataclass(frozen=True)
@@ -158,11 +157,9 @@ class DataFiles:
         return self._open[partition]
 
     def _hive_folder(self, partition: Partition) -> str:
-        """A folder named for a partition, where names and values are plain; readers go by the log alone."""
-        pairs = list(zip(self._partition_columns, partition, strict=True))
-        if not self._has_folders or not all(_PLAIN.fullmatch(text or "") for pair in pairs for text in pair):
-            return ""
-        return "".join(f"{name}={value}/" for name, value in pairs)
+        """The folder of a partition; Polars takes values from its name, and not from the log."""
+        pairs = zip(self._partition_columns, partition, strict=True) if self._has_folders else ()
+        return "".join(f"{folder_name(name, value)}/" for name, value in pairs)
 
     def _close(self, partition: Partition) -> None:
         closed = self._open.pop(partition)

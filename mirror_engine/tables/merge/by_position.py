@@ -172,8 +172,11 @@ class TouchedFile:
 
     @property
     def may_be_marked(self) -> bool:
-        """Whether a vector costs less than what is left of the file, in a table that is large enough."""
-        return not self.is_emptied and is_marked(self._rows, len(self.gone))
+        """Whether a vector costs less than what is left of the file, in a table that is large enough.
+
+        Polars does not find the vector of a file whose path is percent-encoded, and reads the rows that are gone.
+        """
+        return not self.is_emptied and "%" not in self.file.spelled and is_marked(self._rows, len(self.gone))
 
 
 def touched_files(log: DeltaLog, changes: CountedChanges, vectors: DeletionVectors) -> Sequence[TouchedFile]:

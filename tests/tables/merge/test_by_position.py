@@ -1,28 +1,19 @@
-"""Merge by position: what becomes of data files, and that every reader sees the same rows after every commit."""
+"""Merge by position: what becomes of data files."""
 
 from __future__ import annotations
 
-import random
-import subprocess
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
-import pyarrow as pa
 import pytest
 from delta_protocol import protocol_faults, read_history
-from delta_scenario import Scenario, known_log, passthrough_rows, schema_of
-from deltalake import DeltaTable
-from independent_readers import by_deltalake, by_duckdb
+from delta_scenario import PARTITIONS, Scenario, known_log, passthrough_rows, schema_of
+from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import CommitFailed
-from mirror_engine.landing_zone.change import same_rows
-from mirror_engine.tables.log import commit as log_commit
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.merge import arrow, by_position, compaction
 from mirror_engine.tables.merge.arrow import ArrowWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 SIMPLE = schema_of("Id", "City:string")
 
@@ -76,6 +67,19 @@ def test_file_without_rows_left_is_removed(local):
     assert files_of(table) == []
     assert table.found() == []
     assert protocol_faults(local.path(table.table)) == []
+
+
+def test_partition_folders_are_named_as_deltalake_names_them(local, tmp_path):
+    """Polars reads partition values from these names."""
+    table = Scenario(local, schema_of("Id", "ü.p:string", partitions=["ü.p"]), ["Id"])
+    table.change(*((0, key, value) for key, value in enumerate(PARTITIONS)))
+    write_deltalake(str(tmp_path / "other"), local.rows(table.table), partition_by=["ü.p"])
+    ours, others = (
+        {path.parent.name for path in folder.glob("*/*.parquet")}
+        for folder in (local.path(table.table), tmp_path / "other")
+    )
+    assert ours == others
+    assert len(ours) == len(PARTITIONS)
 
 
 def test_rewritten_and_new_rows_are_one_file(local):
@@ -173,72 +177,3 @@ def test_not_null_is_checked_before_anything_is_written(local):
     with pytest.raises(CommitFailed, match="City"):
         table.change((1, 1, None))
     assert table.found() == [(1, "Linz")]
-
-
-def random_changes(choose, keys, columns, count):
-    """Rows of one file: any marker, few keys, values or NULL."""
-    return [
-        (
-            choose.choice((0, 1, 1, 2, 4)),
-            choose.choice([*range(keys), None]),
-            *(choose.choice([None, number, -number]) for number in range(1, columns)),
-        )
-        for _ in range(count)
-    ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("seed", "parts"), [(1, []), pytest.param(2, [], marks=pytest.mark.nightly), (3, ["p"])])
-def test_readers_agree_after_each_of_many_commits(local, monkeypatch, seed, parts):
-    """Vectors, rewrites, new columns, compaction and checkpoints in any order."""
-    monkeypatch.setitem(log_commit._PROPERTIES, "delta.checkpointInterval", "7")
-    monkeypatch.setattr(arrow, "_COMMITS", 5)
-    monkeypatch.setattr(compaction, "_CROWD", 3)
-    choose, columns = random.Random(seed), ["k:long", "a:long"]
-    twin = Scenario(MemoryDeltaWriter(), None, ["k"])
-    table = Scenario(local, None, ["k"])
-    for number in range(120):
-        if number in {30, 60, 90}:
-            columns.append(f"c{number}:long")
-        for each in (table, twin):
-            each.schema = schema_of(*columns, *(f"{part}:string" for part in parts), partitions=parts)
-        monkeypatch.setattr(by_position, "VECTORS_FROM_ROWS", choose.choice([0, 0, 10**6]))
-        monkeypatch.setattr(by_position, "_VECTOR_FILE_ROWS", choose.choice([1, 5, 10**6]))
-        rows = random_changes(choose, 40, len(columns), choose.choice([1, 3, 30]))
-        rows = [(*row, *(choose.choice(["x", "y z", "ä/ö", None]) for _ in parts)) for row in rows]
-        outcomes = [each.change(*rows) for each in (table, twin)]
-        assert outcomes[0].matches == outcomes[1].matches
-        if choose.random() < 0.1:
-            local.maintain("dbo/T", choose.choice([0.0, 168.0]))
-            table.version = known_log(local.path("dbo/T")).version
-        folder = local.path("dbo/T")
-        expected = twin.writer.rows("dbo/T").to_pylist()
-        assert same_rows(local.rows("dbo/T").to_pylist(), expected), number
-        assert same_rows(by_deltalake(DeltaTable(str(folder))), expected), number
-        assert local.snapshot("dbo/T").count_rows() == len(expected)
-    assert same_rows(by_duckdb(folder, read_history(folder).states[-1]), expected)
-    assert any(commit.of("add") and "deletionVector" in str(commit.actions) for commit in read_history(folder).commits)
-
-
-def scanned_by_polars(folder):
-    polars = pytest.importorskip("polars", reason="the extra `readers` is not installed")
-    return polars.scan_delta(folder).collect().to_arrow()
-
-
-def scanned_by_sail(folder):
-    pytest.importorskip("pysail", reason="the extra `readers` is not installed")
-    program = Path(__file__).with_name("read_with_sail.py")
-    done = subprocess.run([sys.executable, program, folder], capture_output=True, check=True, timeout=120)
-    return pa.ipc.open_stream(done.stdout).read_all()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scanned", [scanned_by_polars, scanned_by_sail])
-@pytest.mark.usefixtures("marking")
-def test_other_programs_read_marked_tables(local, scanned):
-    table = Scenario(local, SIMPLE, ["Id"])
-    table.change(*((0, key, "Linz") for key in range(20)))
-    table.change((2, 3, None), (1, 4, "Wels"), (0, 30, "Enns"))
-    table.change((2, 5, None))
-    found = pa.table(scanned(str(local.path(table.table))))
-    assert sorted(tuple(row.values()) for row in found.to_pylist()) == sorted(table.found())

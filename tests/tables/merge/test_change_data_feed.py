@@ -13,9 +13,10 @@ import pytest
 from delta_protocol import protocol_faults
 from delta_scenario import KEYS, Scenario, known_log, passthrough_rows, schema_of
 from deltalake import DeltaTable
+from independent_readers import content, fed
 
 from mirror_engine import Config, Mirror, RunResult
-from mirror_engine.landing_zone.change import Change, RowMarker, comparable, replay, same_key
+from mirror_engine.landing_zone.change import Change, RowMarker, replay, same_key
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.base import ChangeBatch
 from mirror_engine.tables.log import commit
@@ -54,7 +55,7 @@ def net_changes(before, batch, names, keys):
             inserted = new
             fed.update({("delete", row): count for row, count in old.items()})
         else:
-            replaced = Counter({_row(setting[-1].row): old.total()})
+            replaced = Counter({content(setting[-1].row): old.total()})
             inserted = new - replaced
             fed.update({("update_preimage", row): count for row, count in old.items()})
             fed.update({("update_postimage", row): count for row, count in replaced.items() if count})
@@ -62,21 +63,8 @@ def net_changes(before, batch, names, keys):
     return fed, after
 
 
-def fed(table):
-    """The feed as a reader found it, as Arrow: by version each kind and row, counted."""
-    found: dict[int, Counter[tuple[str, frozenset[object]]]] = {}
-    for row in table.to_pylist():
-        version, kind, _ = (row.pop(f"_{name}") for name in ("commit_version", "change_type", "commit_timestamp"))
-        found.setdefault(version, Counter())[kind, _row(row)] += 1
-    return found
-
-
-def _row(row):
-    return frozenset((name, comparable(value)) for name, value in row.items() if value is not None)
-
-
 def _rows_of(key, table, keys):
-    return Counter(_row(row) for row in table if same_key(tuple(row[name] for name in keys)) == key)
+    return Counter(content(row) for row in table if same_key(tuple(row[name] for name in keys)) == key)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from delta_scenario import KEYS, Scenario, passthrough_rows, schema_of
+from delta_scenario import KEYS, PARTITIONS, Scenario, passthrough_rows, schema_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
@@ -167,9 +167,6 @@ def test_columns_of_all_types_can_be_keys_together(writer):
     assert [row[-1] for row in table.found()] == [10]
 
 
-PARTITIONS = ["x y", "a%20b", "a/b", "k=v", "q'\"`", "ünï-日本", "t\tn\n", ":*?[]{}#", None, "\\", "..", "x" * 120]
-
-
 def test_partition_values_are_kept_whatever_they_are(writer):
     """LZ-3.7."""
     table = Scenario(writer, schema_of("Id!", "p q:string", "year:string", partitions=["p q", "year"]), ["Id"])
@@ -181,6 +178,19 @@ def test_partition_values_are_kept_whatever_they_are(writer):
     )
     state = writer.snapshot("dbo/T")
     assert state.schema.partition_columns == ("p q", "year")
+    assert writer.count_rows("dbo/T") == len(PARTITIONS) - 1
+
+
+@pytest.mark.slow
+def test_partition_values_are_kept_by_compaction_and_keys(writer):
+    table = Scenario(writer, schema_of("Id!", "p:string", partitions=["p"]), ["Id", "p"])
+    for number in range(2):
+        table.change(*[(0, number, value) for value in PARTITIONS])
+    writer.maintain("dbo/T", 168)
+    table.version = writer.snapshot("dbo/T").version
+    assert table.change(*[(2, 0, value) for value in PARTITIONS]).matches == (MatchCounts(),)
+    assert table.found() == sorted([(1, value) for value in PARTITIONS] + [(0, None)], key=repr)
+    assert writer.count_rows("dbo/T") == len(PARTITIONS) + 1
 
 
 def test_a_plain_partition_column_may_be_part_of_the_key(writer):

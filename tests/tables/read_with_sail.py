@@ -1,4 +1,4 @@
-"""Reads a Delta table with Sail, and writes its rows as an Arrow stream: `read_with_sail.py FOLDER`."""
+"""Reads Delta tables with Sail: for each folder on a line of its input, writes the rows as an Arrow stream."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ server = SparkConnectServer()
 server.start()
 _, port = server.listening_address
 spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
-rows = spark.read.format("delta").load(sys.argv[1]).toArrow()
-with pa.ipc.new_stream(sys.stdout.buffer, rows.schema) as stream:
-    stream.write_table(rows)
+for line in sys.stdin:
+    rows = spark.read.format("delta").load(line.rstrip("\n")).toArrow()
+    with pa.ipc.new_stream(sys.stdout.buffer, rows.schema) as stream:
+        stream.write_table(rows)
+    sys.stdout.flush()
 spark.stop()
 server.stop()
