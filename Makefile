@@ -18,7 +18,7 @@ help:
 	@echo 'make long    tests that are slow by nature, and the long forms of others; an hour, with Spark'
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
-	@echo 'make torture 200 kills at chosen moments, generated zones by the thousand, Polars and Sail; hours, with Spark'
+	@echo "make torture 200 kills, zones and random logs by the thousand, Polars and Sail, 20 million rows; hours, with Spark"
 	@echo 'make soak    half an hour of run with 20 tables, and 30 days on a moved clock: does anything grow?'
 	@echo 'make bench   measure speed, side by side; an hour or two, on a quiet machine; ONLY="merge tiny" takes minutes'
 	@echo 'make bench-smoke  the same with next to no rows: do they run, and come to equal rows?'
@@ -99,8 +99,10 @@ fuzz: .venv/.fuzz
 	@touch $@
 
 torture: .venv/.readers .venv/.java
-	MIRROR_TEST_KILLS=200 MIRROR_TEST_ZONES=5000 MIRROR_TEST_SPARK_ZONES=1000 \
-		$(BIN)/pytest -q -s tests/test_sigkill.py tests/test_generated_zones.py tests/tables/merge/test_by_position.py
+	MIRROR_TEST_KILLS=200 MIRROR_TEST_ZONES=5000 MIRROR_TEST_SPARK_ZONES=1000 MIRROR_TEST_LOGS=2000 MIRROR_TEST_SPARK_LOGS=200 \
+	MIRROR_TEST_LOG_COMMITS=500 MIRROR_TEST_LARGE_ROWS=20000000 \
+		$(BIN)/pytest -q -s tests/test_sigkill.py tests/test_generated_zones.py tests/tables/merge/test_random_logs.py \
+		tests/tables/merge/test_random_logs_in_stores.py tests/test_large_table.py
 
 soak: .venv/.tools .venv/.java
 	PYTHONPATH=tests $(BIN)/python -m soak

@@ -1,0 +1,135 @@
+"""Random logs end as `replay` says: by `arrow`, by engines in turns, and for every reader after each of many commits.
+
+`MIRROR_TEST_LOGS` and `MIRROR_TEST_SPARK_LOGS` are how many short logs, `MIRROR_TEST_LOG_COMMITS` is the length of the
+long one. A log is named by its seed: `MIRROR_TEST_SEED=N` begins with that one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from delta_protocol import protocol_faults
+from deltalake import DeltaTable
+from independent_readers import by_deltalake, content, fed, reading_with_sail
+from random_log import RandomLog, draw_thresholds
+
+from mirror_engine.tables.merge.arrow import ArrowWriter
+
+LOGS = int(os.environ.get("MIRROR_TEST_LOGS", "20"))
+SPARK_LOGS = int(os.environ.get("MIRROR_TEST_SPARK_LOGS", "4"))
+SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
+COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "60"))
+SPARK_COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "10"))
+BATCHES = 8
+
+
+def play(seed, engines, landed, patch):
+    """Apply a random log, each batch by any of the engines; the table holds after each what `replay` says."""
+    print(f"MIRROR_TEST_SEED={seed}", flush=True)
+    choose = random.Random(seed)
+    log = RandomLog(choose, table=f"dbo/T{seed}")
+    for number in range(BATCHES):
+        draw_thresholds(choose, patch)
+        log.change(choose.choice(engines), landed)
+        if choose.random() < 0.1:
+            log.maintain(choose.choice(engines))
+        found = engines[0].rows(log.scenario.table).to_pylist()
+        assert log.differences(found) == {}, number
+        assert engines[0].count_rows(log.scenario.table) == len(found)
+    return log
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(max(300, 3 * LOGS))
+def test_random_logs_on_arrow_end_as_replay_says(ram, monkeypatch):
+    ways = set()
+    for seed in range(SEED, SEED + LOGS):
+        engine = ArrowWriter(ram / "Tables", ram / "scratch", "on" if seed % 2 else "keep", key_index_size=1 << 20)
+        log = play(seed, [engine], ram, monkeypatch)
+        ways |= log.ways
+        assert log.is_vacuumed or protocol_faults(engine.path(log.scenario.table)) == []
+        engine.drop(log.scenario.table)
+    assert LOGS < 20 or ways >= {"append", "merge", "passthrough"}
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(max(300, 60 * SPARK_LOGS))
+def test_random_logs_on_engines_in_turns_end_as_replay_says(fresh, spark, ram, monkeypatch):
+    for seed in range(SEED, SEED + SPARK_LOGS):
+        feed = "on" if seed % 2 else "keep"
+        monkeypatch.setattr(fresh, "_feed", feed)
+        engine = ArrowWriter(fresh._root, ram / "scratch", feed, key_index_size=1 << 20)
+        log = play(seed, [engine, fresh], ram, monkeypatch)
+        rows = spark.read.format("delta").load(str(fresh.path(log.scenario.table)))
+        assert log.differences(rows.toArrow().to_pylist()) == {}
+        fresh.drop(log.scenario.table)
+
+
+@pytest.fixture(params=["deltalake", "polars", "sail", pytest.param("spark", marks=pytest.mark.spark)])
+def read(request):
+    """A reader of a table's rows by its folder."""
+    match request.param:
+        case "deltalake":
+            yield lambda folder: by_deltalake(DeltaTable(str(folder)))
+        case "polars":
+            polars = pytest.importorskip("polars", reason="the extra `readers` is not installed")
+            yield lambda folder: polars.scan_delta(str(folder)).collect().to_arrow().to_pylist()
+        case "sail":
+            pytest.importorskip("pysail", reason="the extra `readers` is not installed")
+            with reading_with_sail() as read:
+                yield read
+        case "spark":
+            spark = request.getfixturevalue("spark")
+            yield lambda folder: spark.read.format("delta").load(str(folder)).toArrow().to_pylist()
+
+
+def long_log(choose, **options):
+    """A log whose table other readers know: no mapped columns."""
+    return RandomLog(choose, keys=["long", "string"], names=["{}"], **options)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(max(300, COMMITS))
+@pytest.mark.parametrize("parts", [0, 1], ids=["whole", "partitioned"])
+def test_readers_agree_after_each_of_many_commits(ram, read, parts, monkeypatch, request):
+    """Vectors, rewrites, new columns, files added unchanged, compaction, VACUUM and checkpoints in any order."""
+    print(f"MIRROR_TEST_SEED={SEED}", flush=True)
+    choose = random.Random(SEED)
+    log = long_log(choose, part_counts=[parts])
+    writer = ArrowWriter(ram / "Tables", ram / "scratch", key_index_size=1 << 20)
+    commits = SPARK_COMMITS if request.node.get_closest_marker("spark") else COMMITS
+    for number in range(commits):
+        draw_thresholds(choose, monkeypatch)
+        log.change(writer, ram)
+        if choose.random() < 0.1:
+            log.maintain(writer)
+        assert log.differences(writer.rows("dbo/T").to_pylist()) == {}, number
+        assert log.differences(read(writer.path("dbo/T"))) == {}, number
+    assert commits < 60 or writer.snapshot("dbo/T").log.has_vectors
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(max(300, COMMITS))
+@pytest.mark.parametrize("parts", [0, 1], ids=["whole", "partitioned"])
+def test_change_data_of_each_commit_leads_from_rows_to_rows(ram, parts, monkeypatch):
+    print(f"MIRROR_TEST_SEED={SEED}", flush=True)
+    choose, rows, seen = random.Random(SEED), Counter(), -1
+    # deltalake decodes no path of a feed, in its own tables neither
+    log = long_log(choose, part_counts=[parts], parts=["a", "b", None])
+    writer = ArrowWriter(ram / "Tables", ram / "scratch", "on")
+    for number in range(COMMITS):
+        draw_thresholds(choose, monkeypatch)
+        log.change(writer, ram)
+        found = fed(pa.table(DeltaTable(str(writer.path("dbo/T"))).load_cdf(starting_version=seen + 1)))
+        for changes in found.values():
+            for (kind, row), count in changes.items():
+                rows[row] += -count if kind in {"delete", "update_preimage"} else count
+        assert +rows == Counter(map(content, log.rows)), number
+        assert min(rows.values(), default=0) >= 0
+        if choose.random() < 0.1:
+            log.maintain(writer)
+        seen = log.scenario.version
