@@ -82,6 +82,16 @@ def test_partition_folders_are_named_as_deltalake_names_them(local, tmp_path):
     assert len(ours) == len(PARTITIONS)
 
 
+@pytest.mark.usefixtures("marking")
+def test_file_with_an_encoded_path_is_rewritten(local):
+    """Polars does not find the vector of such a file."""
+    table = Scenario(local, schema_of("Id", "p:string", partitions=["p"]), ["Id"])
+    table.change(*((0, key, part) for key, part in enumerate(("a", "a", "ä", "ä", None, None))))
+    table.change((2, 0, None), (2, 2, None), (2, 4, None))
+    assert {file.partition["p"] for file in files_of(table) if file.vector} == {"a", None}
+    assert len(table.found()) == 3
+
+
 def test_rewritten_and_new_rows_are_one_file(local):
     table = Scenario(local, SIMPLE, ["Id"])
     for key in range(3):
