@@ -27,6 +27,7 @@ def draw_thresholds(choose, patch):
         (arrow, "_COMMITS", [1, 5, 8]),
         (compaction, "_CROWD", [2, 3, 8]),
         (compaction, "_MUCH_MARKED", [1, 10]),
+        (compaction, "SMALL_BYTES", [1, 10**8]),
         (compaction, "_TARGET_BYTES", [3000, 10**8]),
         (compaction, "_FOLDED_AT_ONCE", [5000, 10**8]),
         (key_index, "_LEAST_ROWS", [1, 10**6]),
