@@ -12,9 +12,9 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from delta_protocol import protocol_faults
+from delta_protocol import protocol_faults, read_history
 from deltalake import DeltaTable
-from independent_readers import by_deltalake, content, fed, reading_with_sail
+from independent_readers import by_deltalake, by_duckdb, content, fed, reading_with_sail
 from random_log import RandomLog, draw_thresholds
 
 from mirror_engine.tables.merge.arrow import ArrowWriter
@@ -126,6 +126,8 @@ def test_readers_agree_after_each_of_many_commits(ram, read, parts, monkeypatch,
             log.maintain(writer)
         assert log.differences(writer.rows("dbo/T").to_pylist()) == {}, number
         assert log.differences(read(writer.path("dbo/T"))) == {}, number
+    folder = writer.path("dbo/T")
+    assert log.differences(by_duckdb(folder, read_history(folder).states[-1])) == {}
     assert commits < 60 or writer.snapshot("dbo/T").log.has_vectors
 
 
