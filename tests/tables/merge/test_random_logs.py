@@ -110,7 +110,7 @@ def long_log(choose, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(max(300, COMMITS))
+@pytest.mark.timeout(max(300, 5 * COMMITS))
 @pytest.mark.parametrize("parts", [0, 1], ids=["whole", "partitioned"])
 def test_readers_agree_after_each_of_many_commits(ram, read, parts, monkeypatch, request):
     """Vectors, rewrites, new columns, files added unchanged, compaction, VACUUM and checkpoints in any order."""
@@ -132,7 +132,7 @@ def test_readers_agree_after_each_of_many_commits(ram, read, parts, monkeypatch,
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(max(300, COMMITS))
+@pytest.mark.timeout(max(300, 5 * COMMITS))
 @pytest.mark.parametrize("parts", [0, 1], ids=["whole", "partitioned"])
 def test_change_data_of_each_commit_leads_from_rows_to_rows(ram, parts, monkeypatch):
     print(f"MIRROR_TEST_SEED={SEED}", flush=True)

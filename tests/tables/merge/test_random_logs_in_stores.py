@@ -17,7 +17,7 @@ SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().ran
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(max(300, 3 * COMMITS))
+@pytest.mark.timeout(max(300, 5 * COMMITS))
 def test_random_commits_in_stores_are_read_as_replay_says(store, tmp_path, monkeypatch):
     print(f"MIRROR_TEST_SEED={SEED}", flush=True)
     choose = random.Random(SEED)
