@@ -285,14 +285,16 @@ class Replayer:
             known = replace(known, segments=named)
             ledger.record(task.table, known)
         progress = advance(known, batch, context.clock())
-        progress = replace(progress, external_change_version=latest_external_change(context, task.table, known))
+        progress = replace(progress, external_change_version=self._external_change(task.table, known, batch.snapshot))
         applied = self._applied_by(task.table, batch)
         recorded = applied if known.batch else self._with_noted(task.table, applied)
         said = replace(progress, rejection=None, diagnostics={}, segments=(named or ())[-1:])
         record = BatchRecord(ledger.mirror, task.root_identity, said, recorded, task.table.folder)
         outcome = context.writer.apply(context.delta_folder(task.table), batch, record)
         batch.close()  # on a full disk the ledger needs the room
-        meanwhile = latest_external_change(context, task.table, progress)  # between the check and the commit
+        meanwhile = progress.external_change_version
+        if not batch.snapshot or outcome.version > batch.snapshot.version + 1:  # one came between
+            meanwhile = latest_external_change(context, task.table, progress)
         diagnostics = [*batch.diagnostics]
         for file, matches in zip(batch.files, outcome.matches, strict=False):
             place = f"{task.table.folder}/{file.path}"
@@ -314,6 +316,13 @@ class Replayer:
         committed = BatchCommitted(task.table, outcome.version, tuple(applied.files), rows, time.monotonic() - started)
         self._context.emit(committed)
         return committed
+
+    def _external_change(self, table: TableName, known: Progress, state: TableSnapshot | None) -> int | None:
+        """Return the newest version of a snapshot in which another program changed rows or columns; None for none."""
+        if state is None or state.log is None:
+            return latest_external_change(self._context, table, known)
+        found: int = state.log.latest_external_change(known.delta_version)
+        return found if found >= 0 else known.external_change_version
 
     def _note(self, task: TableTask, batch: ChangeBatch, known: Progress) -> None:
         """Record files that hold no row and no type (LZ-5.13): the first commit names them, too."""

@@ -9,7 +9,7 @@ from shop import Shop, name, row
 from slow_store import REQUEST_SECONDS, SlowLogs, slow_store
 
 from mirror_engine import Mirror
-from mirror_engine.events import FileRead
+from mirror_engine.events import BatchCommitted, CommitStarted, FileRead
 from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE, refuse_fabrics
 from mirror_engine.storage import base
 from mirror_engine.storage.base import PAGE
@@ -102,6 +102,24 @@ def test_logs_are_read_at_once_to_learn_whether_fabric_mirrors(shop):
     shop.writer.requests.seconds = REQUEST_SECONDS
     refuse_fabrics(shop.root, store, shop.writer)
     assert AT_ONCE / 2 <= shop.writer.requests.most <= AT_ONCE
+
+
+def test_commit_looks_once_for_other_programs(shop):
+    """What was committed as the next version of the snapshot cannot have another's before it."""
+    orders = shop.orders()
+    orders.upsert(row(1))
+    shop.sync()
+    looks = []
+
+    def count(event):
+        if isinstance(event, (CommitStarted, BatchCommitted)):
+            looks.append(shop.writer.requests.by_kind().get("list", 0))
+
+    orders.upsert(row(2))
+    with Mirror(shop.root, shop.config, writer=shop.writer, listeners=[count]) as mirror:
+        mirror.sync()
+    before, after = looks
+    assert after == before + 1
 
 
 @pytest.mark.parametrize("in_batch", [1, 3])
