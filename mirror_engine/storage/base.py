@@ -86,25 +86,44 @@ class ReadOnly:
         raise StorageUnavailable(f"{path}: opened for reading only")
 
 
-def at_once(storage: Storage, call: Callable[[T], R], items: Iterable[T]) -> Generator[R, None, None]:
+def at_once(
+    storage: Storage,
+    call: Callable[[T], R],
+    items: Iterable[T],
+    weight: Callable[[T], int] = lambda _: 0,
+    most: int = 0,
+) -> Generator[R, None, None]:
     """Call for each item and yield the results in order; with a store up to `REQUESTS` calls run at once.
 
-    No call begins before the first result is asked for, and at most `REQUESTS` are ahead of the results. An error is
-    raised where its result would come. When the iterator is closed, calls that have not begun are not made.
+    No call begins before the first result is asked for. At most `REQUESTS` are ahead of the results, and of them only
+    as many as weigh `most` together, or one: what a call holds in memory. An error is raised where its result would
+    come. When the iterator is closed, calls that have not begun are not made.
     """
     if not storage.is_store:
         for item in items:
             yield call(item)
         return
-    ahead: deque[Future[R]] = deque()
+    ahead: deque[tuple[Future[R], int]] = deque()
+    held = 0
+
+    def first() -> R:
+        nonlocal held
+        future, taken = ahead.popleft()
+        held -= taken
+        return future.result()
+
     pool = ThreadPoolExecutor(REQUESTS, "requests")
     try:
         for item in items:
-            ahead.append(pool.submit(call, item))
+            taken = weight(item)
+            while ahead and held + taken > most:
+                yield first()
+            ahead.append((pool.submit(call, item), taken))
+            held += taken
             if len(ahead) == REQUESTS:
-                yield ahead.popleft().result()
+                yield first()
         while ahead:
-            yield ahead.popleft().result()
+            yield first()
     finally:
         pool.shutdown(cancel_futures=True)
 

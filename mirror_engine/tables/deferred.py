@@ -65,9 +65,10 @@ class DeferredWriter(TablesFolder, DeltaWriter):
     maintain = _real(DeltaWriter.maintain)
 
     def latest_external_change(self, table: str, since: int) -> int:
-        with suppress(OSError):  # the real writer raises the error that names the table
-            if not any(commits_from(self.path(table), since + 1)):
-                return -1
+        if self._made is None:
+            with suppress(OSError):  # the real writer raises the error that names the table
+                if not any(commits_from(self.path(table), since + 1)):
+                    return -1
         return self.real.latest_external_change(table, since)
 
     def close(self) -> None:

@@ -45,7 +45,7 @@ from mirror_engine.tables.log.snapshot import (
     read_rows,
     reading_log,
 )
-from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath
+from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, for_each
 from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
 from mirror_engine.tables.passthrough import count_duplicates
 
@@ -139,12 +139,13 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         apply = self._add_files if batch.passthrough else self._apply_rows
         since = log.version if log else -1
         applied_by, matches = apply(table, batch, record, log)
-        # commits of other programs since the last one are not known to be on disk
-        self.make_durable(table, min(record.progress.delta_version, since))
         wanted = record.application, record.progress.batch, record.files
-        for version, commit in commits_after(folder, since):
+        for version, commit in commits_after(log.folder if log else folder, since):
             made = from_metadata(commit.metadata)
             if made and (made.application, made.progress.batch, made.files) == wanted:
+                # commits of other programs since the last one are not known to be on disk; a store answered for ours
+                until = since if isinstance(folder, StorePath) else None
+                make_durable(folder, min(record.progress.delta_version, since), until)
                 if log:
                     self.tidy(table, log, version)
                     last = max(version, log.version)
@@ -292,7 +293,10 @@ def _sweep(folder: TablePath, retention_hours: float) -> None:
         for file in folder.rglob("*#[0-9]*")
         if file.name.rpartition("#")[0].endswith((".parquet", ".json", "_last_checkpoint"))
     )
-    for file in [*unfinished, *(folder / "_change_data").rglob("*.parquet")]:
+
+    def remove(file: TablePath) -> None:
         with suppress(OSError):
             if time.time() - file.stat().st_mtime_ns / 1e9 >= retention_hours * 3600:
                 file.unlink()
+
+    list(for_each(folder, remove, [*unfinished, *(folder / "_change_data").rglob("*.parquet")]))

@@ -39,6 +39,23 @@ def test_no_more_are_ahead_than_may_run_at_once(store):
     assert len(begun) <= REQUESTS
 
 
+@pytest.mark.parametrize("weights", [[1] * 20, [9, 1, 1, 9, 9, 1, 1, 1], [4, 4, 4], [0] * 40])
+def test_calls_ahead_of_results_are_bounded_by_weight(store, weights):
+    begun = []
+    for number, _ in enumerate(at_once(store, begun.append, range(len(weights)), weights.__getitem__, 4)):
+        ahead = [weights[each] for each in begun if each > number]
+        assert sum(ahead) <= 4
+        assert len(ahead) < REQUESTS
+    assert sorted(begun) == list(range(len(weights)))
+
+
+@pytest.mark.parametrize(("weight", "at_once_here"), [(1, 4), (9, 1)])
+def test_as_many_calls_run_at_once_as_their_weight_allows(store, weight, at_once_here):
+    all_here = threading.Barrier(at_once_here, timeout=20)
+    calls = at_once(store, lambda _: all_here.wait(), range(4), lambda _: weight, 4)
+    assert len(list(calls)) == 4
+
+
 @pytest.mark.parametrize("is_store", [False, True])
 @pytest.mark.parametrize("error", [StorageUnavailable("gone"), StopIteration()])
 def test_an_error_comes_where_its_result_would(store, is_store, error):

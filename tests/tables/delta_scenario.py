@@ -176,6 +176,10 @@ class Scenario:
         """Apply one file with all columns of the table."""
         return self.apply(self.file(self.schema.names, *rows))
 
+    def change_after_snapshot(self, *rows):
+        """The same on a log that is kept open, as the engine does it."""
+        return self.apply(self.file(self.schema.names, *rows), snapshot=self.writer.snapshot(self.table))
+
     def found(self, version=None):
         rows = self.writer.rows(self.table, version=version)
         return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)

@@ -28,8 +28,10 @@ from mirror_engine.tables.changes.net_changes import (
     matched_rows,
     net_changes,
 )
-from mirror_engine.tables.log.snapshot import marks, scan_file
+from mirror_engine.tables.log.data_files import FILE_ROWS
+from mirror_engine.tables.log.snapshot import marks, scan_file, whole_files
 from mirror_engine.tables.log.statistics import bounds_of
+from mirror_engine.tables.log.table_path import StorePath, for_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,6 +50,7 @@ _COUNTING, _SCANNING = ThreadPoolExecutor(1, "match-counts"), ThreadPoolExecutor
 _GROUP_BYTES = 16 * 1024 * 1024  # in memory
 _BATCH_ROWS = 524_288  # of the table's keys; each batch is filtered by all keys of the changes
 _MANY_ROWS = 200_000  # of a table or a batch: for fewer no thread is started
+_ROWS_AT_ONCE = FILE_ROWS  # of data files in a store: one large one, or many small ones
 _DENSE = 1 << 23  # whole numbers between the lowest and the highest: 32 MiB of codes
 _SPAN_PER_KEY = 64  # with fewer keys, a hash of them takes less than a table
 _NOTHING = np.empty(0, dtype=np.int64)
@@ -132,14 +135,21 @@ def held_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog, index: KeyIndex | 
     if numbers is None:
         parts = list(_by_value(log, files, wanted))
     else:
-        found = in_threads(partial(_by_number, log, index, wanted.column_names[0], _Lookup(numbers)), files)
+        found = in_threads(log, partial(_by_number, log, index, wanted.column_names[0], _Lookup(numbers)), files)
         parts = [(codes, np.full(len(codes), place), rows) for place, (codes, rows) in enumerate(found)]
     columns = zip(*parts, strict=True) if parts else ([], [], [])
     return HeldRows(files, *(np.concatenate([_NOTHING, *column]) for column in columns))
 
 
-def in_threads(call: Callable[[DataFile], T], files: Sequence[DataFile]) -> Iterator[T]:
-    """Call for each data file, on all cores where there is much to read; yield the results in order."""
+def in_threads(log: DeltaLog, call: Callable[[DataFile], T], files: Sequence[DataFile]) -> Iterator[T]:
+    """Call for each data file and yield the results in order: on all cores where there is much to read.
+
+    In a store so many at once as requests may be, but no more rows than `_ROWS_AT_ONCE`: each call holds a row group.
+    """
+    if isinstance(log.folder, StorePath):
+        return for_each(
+            log.folder, call, files, lambda file: file.size if file.rows is None else file.rows, _ROWS_AT_ONCE
+        )
     if len(files) < 2 or sum(file.rows or 0 for file in files) < _MANY_ROWS:  # noqa: PLR2004 - one needs no threads
         return map(call, files)
     return iter(list(_SCANNING.map(call, files)))
@@ -252,8 +262,8 @@ def _possible_rows(log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table) -
                 yield pa.RecordBatch.from_arrays(cells, names=list(map(str, range(len(cells)))))
 
     if chosen is None:  # all rows are possible: one batch at a time
-        return chain.from_iterable(map(possible, files))
-    return chain.from_iterable(in_threads(lambda file: list(possible(file)), files))
+        return chain.from_iterable(map(possible, whole_files(log, files, wanted.column_names)))
+    return chain.from_iterable(in_threads(log, lambda file: list(possible(file)), files))
 
 
 def tables_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

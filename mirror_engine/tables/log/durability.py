@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.tables.log.record import commits_after, last_checkpoint
-from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER
+from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, for_each
 from mirror_engine.tables.log.vectors import vector_file
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ def make_durable(folder: TablePath, since: int, until: int | None = None) -> Non
         TableDamaged: a data file that the log names is not there in full: power was lost before it was written.
         StorageUnavailable: an fsync failed.
     """
+    if until is not None and until <= since:
+        return
     sizes: dict[str, int] = {}
     versions: list[int] = []
     vectors: set[str] = set()
@@ -67,14 +69,17 @@ def _checked_files(folder: TablePath, sizes: Mapping[str, int]) -> Sequence[Any]
     """The files that a log names within its table's folder, each there in full; other programs may name others."""
     inside = {path: size for path, size in sizes.items() if "://" not in path and not path.startswith(("/", "file:"))}
     files = {folder / unquote(path): size for path, size in inside.items()}
-    for file, size in files.items():
+
+    def check(named: tuple[TablePath, int]) -> TablePath:
+        file, size = named
         state = "is not there"
         with suppress(FileNotFoundError):
             if (found := file.stat().st_size) == size:
-                continue
+                return file
             state = f"has {found} bytes of {size}"
         raise TableDamaged(folder, f"{file.name}, which the Delta log names, {state}")
-    return list(files)
+
+    return list(for_each(folder, check, files.items()))
 
 
 def _sync_commits(folder: Path, since: int, versions: Sequence[int], data: Sequence[Path]) -> None:

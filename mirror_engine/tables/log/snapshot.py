@@ -14,6 +14,7 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -34,6 +35,7 @@ from mirror_engine.errors import (
     is_panic,
 )
 from mirror_engine.landing_zone.schema import Column, TableSchema
+from mirror_engine.storage.remote import FIRST_BYTES
 from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_schema
 from mirror_engine.tables.base import TableSnapshot
@@ -50,7 +52,7 @@ from mirror_engine.tables.log.record import (
     stamp,
 )
 from mirror_engine.tables.log.statistics import may_hold
-from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, for_each, parquet_source
+from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, for_each, parquet_source, read_range
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, is_table, plain_folder
 from mirror_engine.tables.log.vectors import read_vector
 from mirror_engine.tables.log.vectors_in_use import VectorsInUse
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import Chosen, HistoryEntry, RecordHead
     from mirror_engine.tables.changes.net_changes import Integers
     from mirror_engine.tables.log.statistics import Bounds
-    from mirror_engine.tables.log.table_path import TablePath
+    from mirror_engine.tables.log.table_path import FileStatus, TablePath
     from mirror_engine.tables.log.vectors import Descriptor
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -131,6 +133,7 @@ class DataFile:
     spelled: str  # its path as the log has it
     modified_ms: int  # milliseconds since 1970
     vector: Descriptor | None = None  # which of its rows are gone; None where none is
+    content: pa.Buffer | None = field(default=None, compare=False, repr=False)  # all of it; None where it is not read
 
 
 # writer features that ask nothing of this engine, or what it does; those of columns and properties only where used
@@ -208,7 +211,7 @@ class DeltaLog:
             vectors = self.vectors.at(self.folder, self.version) if self.has_vectors else {}
         return [
             DataFile(
-                self.folder / unquote(action["path"]),
+                _data_path(self.folder, action),
                 action["size_bytes"],
                 action["num_records"],
                 action.get("partition") or {},
@@ -261,6 +264,12 @@ class DeltaLog:
         return None, -1, ""
 
 
+def _data_path(folder: TablePath, action: Mapping[str, Any]) -> TablePath:
+    """Where a data file is; the log says how large it is, so a store is not asked for that."""
+    path = folder / unquote(action["path"])
+    return path.sized(action["size_bytes"], action["modification_time"]) if isinstance(path, StorePath) else path
+
+
 def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
     """A table's log at its newest version, or at another; None where there is no table.
 
@@ -300,11 +309,11 @@ class KeptLogs:
             log, known = self._logs.pop(str(folder), (None, ""))
         if log and not (isinstance(folder, StorePath) and time.monotonic() - log.opened >= _KEPT_SECONDS):
             with contextlib.suppress(TransientError), reading_log(folder):
-                found = [of_commit for _, of_commit in commits_from(folder, log.version)]
-                if found[:1] == [known]:  # the same commit, so the same log up to it
+                found = dict(commits_from(folder, log.version))
+                if found.get(log.version) == known:  # the same commit, so the same log up to it
                     if len(found) > 1:
                         log.table.update_incremental()
-                    return replace(log, folder=_as_of_now(folder))
+                    return replace(log, folder=_as_of_now(folder, log.folder, found))
         return open_log(folder)
 
     def keep(self, log: DeltaLog) -> None:
@@ -318,9 +327,22 @@ class KeptLogs:
                         del self._logs[next(iter(self._logs))]
 
 
-def _as_of_now(folder: TablePath) -> TablePath:
-    """The folder of a log that is looked at as it is now: what is read of it is kept."""
-    return replace(folder, commits={}) if isinstance(folder, StorePath) else folder
+def _as_of_now(
+    folder: TablePath, before: TablePath | None = None, stamps: Mapping[int, str] = MappingProxyType({})
+) -> TablePath:
+    """The folder of a log that is looked at as it is now: what is read of it is kept.
+
+    So is what was kept `before` of commits that still have these stamps.
+    """
+    if not isinstance(folder, StorePath):
+        return folder
+    commits: dict[str, tuple[bytes, FileStatus]] = {}
+    if isinstance(before, StorePath) and before.commits:
+        for version, of_commit in stamps.items():
+            file = commit_file(before, version)
+            if (kept := before.commits.get("/".join(file.parts))) and stamp(file) == of_commit:
+                commits["/".join(file.parts)] = kept
+    return replace(folder, commits=commits)
 
 
 def open_delta(folder: TablePath, version: int | None = None) -> DeltaTable:
@@ -362,6 +384,7 @@ def first_line(error: BaseException) -> str:
 
 
 _BATCH_ROWS = 65_536
+_AHEAD_BYTES = 16 * 1024 * 1024  # of data files in a store that are read before they are asked for
 _KEPT_LOGS = 8  # each holds the names and statistics of its table's files in memory
 _KEPT_SECONDS = 120.0  # in a store: a token that azure-identity gives lives five minutes at least
 
@@ -369,9 +392,10 @@ _KEPT_SECONDS = 120.0  # in a store: a token that azure-identity gives lives fiv
 def read_rows(log: DeltaLog, limit: int | None = None, where: Chosen | None = None) -> pa.Table:
     """All rows of a version, or those chosen; all of them, or the first that come."""
     found, rows = [], 0
-    for batch in scan(log, log.data_files(), log.schema.names):
-        if limit is not None and rows >= limit:
-            break
+    files, names = log.data_files(), log.schema.names
+    groups = [files] if limit is None else [[file] for file in files]  # none is read that need not be
+    batches = itertools.chain.from_iterable(scan(log, group, names) for group in groups)
+    while (limit is None or rows < limit) and (batch := next(batches, None)) is not None:
         found.append(batch if where is None else batch.filter(where(batch)))
         rows += found[-1].num_rows
     return pa.Table.from_batches(found, arrow_schema(log.schema.columns)).slice(0, limit)
@@ -393,16 +417,37 @@ def count_rows(log: DeltaLog) -> int:
         known = pa.table(log.table.get_add_actions()).column("num_records")
         gone = log.vectors.at(log.folder, log.version) if log.has_vectors else {}
     if known.null_count:
-        return sum(_count(file) for file in log.data_files())
+        return sum(for_each(log.folder, _count, log.data_files()))
     return int(pc.sum(known).as_py() or 0) - sum(int(vector["cardinality"]) for vector in gone.values())
 
 
 def scan(log: DeltaLog, files: Iterable[DataFile], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The named columns of every row of data files that is not gone, file by file."""
-    for file in files:
-        gone = marks(log, file)
+    files = list(files)
+    gone_rows = for_each(log.folder, partial(marks, log), files)
+    for file, gone in zip(whole_files(log, files, names), gone_rows, strict=True):
         for first, rows in scan_file(log, file, names):
             yield rows if gone is None else rows.filter(rows_left(gone, first, rows.num_rows))
+
+
+def whole_files(log: DeltaLog, files: Iterable[DataFile], names: Sequence[str]) -> Iterator[DataFile]:
+    """Data files, in order, of which the named columns of all rows will be read.
+
+    In a store small files are read before they are asked for: each whole by one request, several at once, and at most
+    `_AHEAD_BYTES`. Larger ones are left to `scan_file`, which reads them by row groups.
+    """
+    largest = _AHEAD_BYTES if set(names) >= set(log.schema.names) else FIRST_BYTES
+
+    def weight(file: DataFile) -> int:
+        return file.size if 0 < file.size <= largest else 0
+
+    def read(file: DataFile) -> DataFile:
+        if not (isinstance(file.path, StorePath) and weight(file)):
+            return file
+        with _reading_file(file.path):
+            return replace(file, content=pa.py_buffer(read_range(file.path, 0, file.size)))
+
+    return for_each(log.folder, read, files, weight, _AHEAD_BYTES)
 
 
 def marks(log: DeltaLog, file: DataFile) -> Integers | None:
@@ -434,14 +479,14 @@ def scan_file(
     schema = arrow_schema(tuple(columns[name] for name in names if name in columns))
     known = log.physical_names
     physical = [known[name] for name in schema.names]
-    pre_buffer = isinstance(file.path, StorePath)
+    is_remote = isinstance(file.path, StorePath) and file.content is None
     with (
         _reading_file(file.path),
-        parquet_source(file.path) as source,
-        pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=pre_buffer) as parquet,
+        parquet_source(file.path) if file.content is None else pa.BufferReader(file.content) as source,
+        pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=is_remote) as parquet,
     ):
         present = [name for name in physical if name in parquet.schema_arrow.names]
-        for first, groups in _row_groups(parquet.metadata, only):
+        for first, groups in _row_groups(parquet.metadata, only, one_by_one=is_remote):
             at = first
             for batch in parquet.iter_batches(batch_rows, columns=present, row_groups=groups):
                 arrays = [_values(batch, name, file, field) for name, field in zip(physical, schema, strict=True)]
@@ -449,15 +494,21 @@ def scan_file(
                 at += batch.num_rows
 
 
-def _row_groups(footer: pq.FileMetaData, only: Integers | None) -> Iterator[tuple[int, list[int] | None]]:
-    """Row groups to read together, each time with the number of their first row; None for all."""
-    if only is None:
+def _row_groups(
+    footer: pq.FileMetaData, only: Integers | None, *, one_by_one: bool
+) -> Iterator[tuple[int, list[int] | None]]:
+    """Row groups to read together, each time with the number of their first row; None for all.
+
+    `one_by_one`: Arrow reads them ahead (`pre_buffer`), and holds in memory whatever it is asked for together.
+    """
+    if only is None and not one_by_one:
         yield 0, None
         return
     first = 0
     for group in range(footer.num_row_groups):
-        low, end = np.searchsorted(only, first), first + footer.row_group(group).num_rows
-        if low < len(only) and only[low] < end:
+        end = first + footer.row_group(group).num_rows
+        low = 0 if only is None else np.searchsorted(only, first)
+        if only is None or (low < len(only) and only[low] < end):
             yield first, [group]
         first = end
 
@@ -474,6 +525,10 @@ def _reading_file(data_file: TablePath) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise TableDamaged(data_file, "the Delta log names this file, and it is not there") from None
+    except StorageUnavailable:
+        if isinstance(data_file, StorePath) and data_file.listed and not data_file.is_as_listed():
+            raise TableDamaged(data_file, "the Delta log names this file, and it is not there in full") from None
+        raise
     except pa.ArrowInvalid as error:
         raise TableDamaged(data_file, f"no Parquet file: {str(error).splitlines()[0]}") from None
     except OSError as error:

@@ -6,6 +6,7 @@ What the two do differently is here: how a commit gets its name, a data file its
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 LOG_FOLDER = "_delta_log"
 HINT = "_last_checkpoint"  # names the newest checkpoint
-MAX_KEPT = 4  # commits of a log that are read more than once: the newest
+MAX_KEPT = 4  # commits of a log that are kept: the newest
 
 
 class FileStatus(NamedTuple):
@@ -58,7 +59,7 @@ class StorePath:
     storage: Storage = field(compare=False, repr=False)  # of the same files
     # what is known of the file; `stat` does not ask again
     listed: FileStatus | None = field(default=None, compare=False, repr=False)
-    # of a log that is looked at as it is at one moment, what was read of it; None keeps nothing
+    # of a log that is looked at as it is at one moment, what was read or written of it; None keeps nothing
     commits: dict[str, tuple[bytes, FileStatus]] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -92,6 +93,10 @@ class StorePath:
     def stem(self) -> str:
         return Path(self.name).stem
 
+    def sized(self, size: int, modified_ms: int) -> Self:
+        """The file as a log describes it, in bytes and milliseconds since 1970: the store is not asked for it."""
+        return replace(self, listed=FileStatus(size, modified_ms * 1_000_000, ""))
+
     def errors(self, operation: str, *, is_conditional: bool = False) -> AbstractContextManager[None]:
         """Errors of obstore and deltalake in the error tree's words; as `store_errors`."""
         from mirror_engine.storage.object_store import store_errors  # noqa: PLC0415 - imports an optional library
@@ -107,10 +112,17 @@ class StorePath:
             return _status(self.store.head(self.path))
 
     def exists(self) -> bool:
+        return self._now() is not None
+
+    def is_as_listed(self) -> bool:
+        """Whether the file is there, as large as it was listed; asks the store."""
+        found = self._now()
+        return bool(found and self.listed and found.st_size == self.listed.st_size)
+
+    def _now(self) -> FileStatus | None:
         with suppress(FileNotFoundError):
-            replace(self, listed=None, commits=None).stat()
-            return True
-        return False
+            return replace(self, listed=None, commits=None).stat()
+        return None
 
     def read_bytes(self) -> bytes:
         if self.commits and self.path in self.commits:
@@ -118,18 +130,25 @@ class StorePath:
         with self.errors("read"):
             found = self.store.get(self.path)
             content = bytes(found.bytes())
-        if self.commits is not None and len(self.commits) < MAX_KEPT and self.name.endswith(".json"):
-            self.commits[self.path] = content, _status(found.meta)
+        self._keep(content, _status(found.meta))
         return content
+
+    def _keep(self, content: bytes, status: FileStatus) -> None:
+        """Keep what a commit holds, so that it is not read again."""
+        if self.commits is not None and self.name.endswith(".json"):
+            self.commits[self.path] = content, status
+            for oldest in sorted(self.commits)[:-MAX_KEPT]:
+                self.commits.pop(oldest, None)
 
     def open(self) -> BinaryIO:
         """A seekable reader that asks for ranges of the file, which nothing replaces."""
+        return RangedReader(self.stat().st_size, self.read_range).buffered()
 
-        def fetch(start: int, end: int) -> bytes:
-            with self.errors("read"):
-                return bytes(self.store.get_range(self.path, start=start, end=end))
-
-        return RangedReader(self.stat().st_size, fetch).buffered()
+    def read_range(self, start: int, end: int) -> bytes:
+        """Bytes of the file; fewer where it ends before."""
+        with suppress(EOFError), self.errors("read"):
+            return bytes(self.store.get_range(self.path, start=start, end=end))
+        return b""
 
     def iterdir(self) -> Iterator[Self]:
         """Files and folders in a folder, in no order; none where it is absent."""
@@ -159,7 +178,9 @@ class StorePath:
         """As `create_file`; an answer that was lost is found in what is there."""
         try:
             with self.errors("write", is_conditional=True):
-                self.store.put(self.path, content, mode="create", use_multipart=False)
+                made = self.store.put(self.path, content, mode="create", use_multipart=False)
+            if etag := (made["e_tag"] or "").strip('"'):
+                self._keep(content, FileStatus(len(content), time.time_ns(), etag))
         except (FileExistsError, StorageUnavailable):
             with suppress(FileNotFoundError):
                 if self.read_bytes() == content:
@@ -193,9 +214,17 @@ def table_path(place: Place) -> TablePath:
     return place.absolute()
 
 
-def for_each(folder: TablePath, call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+def for_each(
+    folder: TablePath,
+    call: Callable[[T], R],
+    items: Iterable[T],
+    weight: Callable[[T], int] = lambda _: 0,
+    most: int = 0,
+) -> Iterator[R]:
     """Call for each item and yield the results in order; in a store several calls run at once (`at_once`)."""
-    return at_once(folder.storage, call, items) if isinstance(folder, StorePath) else map(call, items)
+    if isinstance(folder, StorePath):
+        return at_once(folder.storage, call, items, weight, most)
+    return map(call, items)
 
 
 def remove_folder(folder: StorePath) -> None:
@@ -256,8 +285,7 @@ def parquet_source(file: TablePath) -> AbstractContextManager[Path | BinaryIO]:
 def read_range(file: TablePath, start: int, length: int) -> bytes:
     """Bytes of a file from an offset on; fewer where it ends before. In a store one request."""
     if isinstance(file, StorePath):
-        with file.errors("read"):
-            return bytes(file.store.get_range(file.path, start=start, length=length))
+        return file.read_range(start, start + length)
     with file.open("rb") as opened:
         opened.seek(start)
         return opened.read(length)

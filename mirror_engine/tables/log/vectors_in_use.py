@@ -6,13 +6,14 @@ import json
 import re
 from collections import defaultdict
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
 from mirror_engine.tables.log.record import Removed, read_commit
-from mirror_engine.tables.log.table_path import LOG_FOLDER, parquet_source
+from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each, parquet_source
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,8 +42,8 @@ class VectorsInUse:
             newest, adds = _in_checkpoint(folder, "add", {"path", "deletionVector"}, version)
             self._by_path = {action["path"]: vector for action in adds if (vector := _described(action))}
             self._version = newest
-        for following in range(self._version + 1, version + 1):
-            commit = read_commit(folder, following)
+        versions = range(self._version + 1, version + 1)
+        for following, commit in zip(versions, for_each(folder, partial(read_commit, folder), versions), strict=True):
             for path in (*commit.removed, *commit.added):
                 self._by_path.pop(path, None)
             self._by_path.update(commit.vectors)
@@ -79,8 +80,8 @@ def removed_since(folder: TablePath, version: int, oldest: float) -> Sequence[Re
 
     def by(versions: Iterable[int]) -> Iterator[Removed]:
         with suppress(FileNotFoundError):  # cleaned up meanwhile
-            for each in versions:
-                yield from (file for file in read_commit(folder, each).removed.values() if is_recent(file))
+            for commit in for_each(folder, partial(read_commit, folder), versions):
+                yield from filter(is_recent, commit.removed.values())
 
     def is_recent(file: Removed) -> bool:
         return file.deleted_ms is None or file.deleted_ms / 1000 >= oldest

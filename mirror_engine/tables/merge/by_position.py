@@ -17,7 +17,8 @@ from mirror_engine.tables.changes.counted import in_schema, taken_rows
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.log.commit import VECTORS_FROM_ROWS, add_action, marked_action, remove_action
 from mirror_engine.tables.log.data_files import CHANGE_TYPE, DataFiles
-from mirror_engine.tables.log.snapshot import count_rows, marks, read_footer, rows_left, scan_file
+from mirror_engine.tables.log.snapshot import count_rows, marks, read_footer, rows_left, scan_file, whole_files
+from mirror_engine.tables.log.table_path import for_each
 from mirror_engine.tables.log.vectors import new_vectors
 
 if TYPE_CHECKING:
@@ -89,8 +90,10 @@ class Merge:
     def actions(self) -> Sequence[Json]:
         """Write the new files into the scratch folder; the actions that put them in the table."""
         with closing(self._data), closing(self._fed):
-            for file in self._touched:
-                self._carry_over(file)
+            carried = [file for file in self._touched if self._feeds or file.is_rewritten]
+            whole = whole_files(self._log, [file.file for file in carried], self._batch.schema.names)
+            for file, data in zip(carried, whole, strict=True):
+                self._carry_over(file, data)
             for rows, kinds in self._coming_rows():
                 self._data.add(rows)
                 self._feed_rows(rows, kinds)
@@ -100,23 +103,24 @@ class Merge:
         marked = [file for file in self._touched if file.is_marked]
         self.vectors = [new_vectors([file.gone for file in marked])] if marked else []
         descriptors = self.vectors[0].descriptors if marked else ()
-        stay = zip(marked, descriptors, strict=True)
+        stay = for_each(
+            self._log.folder,
+            lambda pair: marked_action(self._log, pair[0].file, pair[1], columns),
+            zip(marked, descriptors, strict=True),
+        )
         return [
             *({"cdc": {**file.action, "dataChange": False}} for file in fed),
             *(remove_action(self._log, file.file) for file in self._touched),
-            *(marked_action(self._log, file.file, vector, columns) for file, vector in stay),
+            *stay,
             *(add_action(file, columns) for file in added),
         ]
 
-    def _carry_over(self, file: TouchedFile) -> None:
+    def _carry_over(self, file: TouchedFile, data: DataFile) -> None:
         """Write what is left of a file that does not stay, and what goes of it to the change data feed."""
-        is_rewritten = not (file.is_marked or file.is_emptied)
-        if not (is_rewritten or self._feeds):
-            return
-        only = None if is_rewritten else file.going
-        for first, rows in scan_file(self._log, file.file, self._batch.schema.names, only=only):
+        only = None if file.is_rewritten else file.going
+        for first, rows in scan_file(self._log, data, self._batch.schema.names, only=only):
             whole = in_schema(rows, self._batch.schema)
-            if is_rewritten:
+            if file.is_rewritten:
                 self._data.add(whole.filter(rows_left(file.gone, first, rows.num_rows)))
             if self._feeds:
                 low, high = np.searchsorted(file.going, (first, first + rows.num_rows))
@@ -171,6 +175,11 @@ class TouchedFile:
         return len(self.gone) == self._rows
 
     @property
+    def is_rewritten(self) -> bool:
+        """Whether the file does not stay, and rows of it are left."""
+        return not (self.is_marked or self.is_emptied)
+
+    @property
     def may_be_marked(self) -> bool:
         """Whether a vector costs less than what is left of the file, in a table that is large enough.
 
@@ -185,10 +194,12 @@ def touched_files(log: DeltaLog, changes: CountedChanges, vectors: DeletionVecto
     goes = np.flatnonzero(changes.fate[held.code] != Role.INSERT)
     order = goes[np.lexsort((held.position[goes], held.file[goes]))]
     file, position, code = held.file[order], held.position[order], held.code[order]
-    found = []
-    for place in np.unique(file):
+
+    def touched(place: int) -> TouchedFile:
         low, high = np.searchsorted(file, (place, place + 1))
-        found.append(TouchedFile(log, held.files[place], position[low:high], code[low:high]))
+        return TouchedFile(log, held.files[place], position[low:high], code[low:high])
+
+    found = list(for_each(log.folder, touched, np.unique(file).tolist()))
     if vectors == "auto" and any(file.may_be_marked for file in found) and count_rows(log) >= VECTORS_FROM_ROWS:
         for each in found:
             each.is_marked = each.may_be_marked
