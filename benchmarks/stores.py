@@ -1,6 +1,7 @@
-"""How long a ROOT in a store takes at 20 ms a request: each small file, and `status` of many tables.
+"""How long a ROOT in a store takes at 20 ms a request, and its requests: small files, and `status` of many tables.
 
-The store is the emulator behind a proxy that delays what clients send. `--before FOLDER` measures that checkout, too.
+The store is the emulator behind a proxy that delays what clients send. `--before FOLDER` measures that checkout, too,
+and `--one-by-one` this one with a request after the other. All see the same tables.
 """
 
 from __future__ import annotations
@@ -9,28 +10,37 @@ import argparse
 import asyncio
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from measure import machine
+from mirror_engine import Config, Mirror
+from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 REQUEST_SECONDS = 0.02
+MAX_SECONDS = 600.0
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # everybody's
 HERE = Path(__file__).resolve().parents[1]
+SEQUENTIAL = "from mirror_engine.storage import base; base.REQUESTS = 1; "
+COMMAND = "import sys; {}from mirror_engine.cli.main import main; sys.exit(main())"
+_COUNT = re.compile(r"^mirror_engine_emulator_requests_total\{.*\} (\d+)", re.MULTILINE)
 WORKSPACE, KIND = "Workspace", "MountedRelationalDatabase"
 
 
@@ -55,6 +65,21 @@ def delayed(port: int) -> int:
     return int(server.sockets[0].getsockname()[1])
 
 
+class Code(NamedTuple):
+    """A checkout, and whether it sends one request after the other."""
+
+    name: str
+    folder: Path
+    is_sequential: bool = False
+
+
+class Cost(NamedTuple):
+    """Of a command."""
+
+    seconds: float
+    requests: int
+
+
 class Store:
     """The emulator's items, and commands on them: near, or `REQUEST_SECONDS` away."""
 
@@ -66,60 +91,81 @@ class Store:
         (self.folder / "store" / WORKSPACE / item / "Files/LandingZone").mkdir(parents=True)
         return LandingZoneWriter(self.folder / "store" / WORKSPACE / item)
 
-    def seconds(self, command: str, item: str, port: int, code: Path) -> float:
-        """How long a command of a checkout takes, which must succeed."""
+    @property
+    def requests(self) -> int:
+        """All that the emulator answered so far."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.near}/metrics", timeout=MAX_SECONDS) as answer:
+            return sum(map(int, _COUNT.findall(answer.read().decode())))
+
+    def run(self, command: str, item: str, port: int, code: Code, state: str) -> Cost:
+        """Seconds and requests of a command of a checkout, which must succeed."""
         environment = {
             **os.environ,
-            "PYTHONPATH": str(code),
+            "PYTHONPATH": str(code.folder),
             "AZURE_STORAGE_ACCOUNT": ACCOUNT,
             "AZURE_STORAGE_KEY": KEY,
             "AZURE_STORAGE_ENDPOINT": f"http://127.0.0.1:{port}",
-            "MIRROR_ENGINE_STATE": str(self.folder / "state"),
+            "MIRROR_ENGINE_STATE": str(self.folder / state),
         }
         url = f"abfss://{WORKSPACE}@{ACCOUNT}.dfs.core.windows.net/{item}.{KIND}"
         options = ["--merge-engine", "arrow"] if command == "sync" else []
-        began = time.monotonic()
+        before, began = self.requests, time.monotonic()
         done = subprocess.run(  # noqa: S603 - our own commands
-            [sys.executable, "-m", "mirror_engine.cli.main", command, url, *options],
+            [sys.executable, "-c", COMMAND.format(SEQUENTIAL if code.is_sequential else ""), command, url, *options],
             env=environment,
             cwd=self.folder,
             stdout=subprocess.DEVNULL,
             check=False,
         )
+        seconds = time.monotonic() - began
         if done.returncode:
             sys.exit(f"failed: {command} {url}")
-        return time.monotonic() - began
+        return Cost(seconds, self.requests - before)
 
 
-def per_file(store: Store, files: int, name: str, code: Path) -> float:
-    """Seconds for each small file of one batch: read, checked, committed and moved."""
-    item = f"files-{name}"
+def per_file(store: Store, files: int, code: Code) -> dict[str, float]:
+    """What each small file of one batch costs: read, checked, committed and moved."""
+    item = f"files-{code.name.replace(' ', '-')}"
     table = store.new(item).table("Orders", keys=["Id"])
     table.upsert({"Id": 0})
-    store.seconds("sync", item, store.near, code)
-    idle = store.seconds("sync", item, store.far, code)
+    store.run("sync", item, store.near, code, item)
+    idle = store.run("sync", item, store.far, code, item)
     for number in range(files):
         table.upsert({"Id": number})
-    return (store.seconds("sync", item, store.far, code) - idle) / files
+    busy = store.run("sync", item, store.far, code, item)
+    return {
+        "seconds a file": round((busy.seconds - idle.seconds) / files, 3),
+        "requests a file": round((busy.requests - idle.requests) / files, 1),
+    }
 
 
-def of_tables(store: Store, tables: int, name: str, code: Path) -> dict[str, float]:
-    """Seconds of commands on many tables with a file each, all applied by the same checkout."""
-    item = f"tables-{name}"
+def of_tables(store: Store, tables: int, codes: Sequence[Code]) -> Iterator[tuple[str, str, Cost]]:
+    """What commands on many tables with an applied file each cost: checkout, command and machine, cost.
+
+    One machine never saw them; the other one's ledger knows them.
+    """
+    item = f"tables-{tables}"
     writer = store.new(item)
     for number in range(tables):
         writer.table(f"T{number:04}", keys=["Id"]).upsert({"Id": number})
-    store.seconds("sync", item, store.near, code)
-    commands = ("status", "sync")
-    return {f"seconds of {each}": round(store.seconds(each, item, store.far, code), 1) for each in commands}
+    with Mirror(writer.root, Config(merge_engine="arrow")) as mirror:  # far quicker on the disk
+        assert mirror.sync().commits == tables
+    shutil.rmtree(writer.root / ENGINE)
+    for code in codes:
+        yield code.name, "status, not in the ledger", store.run("status", item, store.far, code, f"new-{code.name}")
+    store.run("sync", item, store.near, codes[-1], item)
+    for code in codes:
+        for command in ("status", "sync"):
+            yield code.name, command, store.run(command, item, store.far, code, item)
 
 
-def measured(store: Store, options: argparse.Namespace, codes: Sequence[tuple[str, Path]]) -> dict[str, object]:
+def measured(store: Store, options: argparse.Namespace, codes: Sequence[Code]) -> dict[str, object]:
     """By checkout, what each work took."""
-    told: dict[str, dict[str, float]] = {name: {} for name, _ in codes}
-    for name, code in codes:
-        told[name]["seconds a file"] = round(per_file(store, options.files, name, code), 3)
-        told[name] |= of_tables(store, options.tables, name, code)
+    told: dict[str, dict[str, float]] = {code.name: per_file(store, options.files, code) for code in codes}
+    for tables in (1, options.tables):  # with one table it is the program's start, mostly
+        for name, command, cost in of_tables(store, tables, codes):
+            told[name][f"{command}: {tables} tables: seconds"] = round(cost.seconds, 1)
+            told[name][f"{command}: {tables} tables: requests"] = cost.requests
     return {"tables": options.tables, "files": options.files, **told}
 
 
@@ -129,10 +175,13 @@ def main() -> None:
     given.add_argument("--tables", type=int, default=1000)
     given.add_argument("--files", type=int, default=200)
     given.add_argument("--before", type=Path)
+    given.add_argument("--one-by-one", action="store_true")
     options = given.parse_args()
-    codes = [("after", HERE)]
+    codes = [Code("after", HERE)]
     if options.before:
-        codes.insert(0, ("before", options.before.resolve()))
+        codes.insert(0, Code("before", options.before.resolve()))
+    if options.one_by_one:
+        codes.insert(0, Code("one by one", HERE, is_sequential=True))
     with tempfile.TemporaryDirectory(prefix="mirror-engine-bench-") as home:
         plan = ServerPlan(Path(home) / "store", workspace=WORKSPACE, has_engines=False)
         with Server(plan, on_error=print) as server:
