@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -314,9 +314,11 @@ class Mirror:
             TransientError: a table cannot be maintained, and `failed` is None.
         """
         hours, done = self.config.vacuum_retention_days * 24.0, {}
-        with self._lock() as check_lock, closing(Ledger.open(state_folder(self.root) / LEDGER)) as ledger:
+        with self._lock() as check_lock, ExitStack() as opened:
+            folders = [self.delta_folder(table) for table in tables] or self.tables()
+            ledger = opened.enter_context(closing(Ledger.open(state_folder(self.root) / LEDGER)))
             context = self._context(ledger, self._emit, check_lock)
-            for folder in [self.delta_folder(table) for table in tables] or self.tables():
+            for folder in folders:
                 try:
                     check_lock()
                     done[folder] = foreseen(partial(self._writer.maintain, folder, hours))
