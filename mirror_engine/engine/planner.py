@@ -13,8 +13,14 @@ from mirror_engine.engine.root_identity import FolderChange, RootIdentityCheck
 from mirror_engine.errors import StorageUnavailable, TableDamaged, TransientError
 from mirror_engine.landing_zone.detection import detect
 from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, diagnose, tally
-from mirror_engine.landing_zone.listing import MetadataAbsent, MetadataUnusable, MetadataUsable, TableListing
-from mirror_engine.landing_zone.metadata import Metadata, forbidden_change
+from mirror_engine.landing_zone.listing import (
+    MetadataAbsent,
+    MetadataUnusable,
+    MetadataUsable,
+    TableListing,
+    size_of,
+)
+from mirror_engine.landing_zone.metadata import Metadata, Strategy, forbidden_change
 from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, SCHEMA_SUFFIX, TableName, conflicts
 from mirror_engine.landing_zone.progress import Applied, FolderProgress, Progress, Rejection
 from mirror_engine.landing_zone.states import (
@@ -103,6 +109,7 @@ class Circumstances:
     refusal: Diagnostic | None = None
     change: FolderChange = FolderChange.NONE  # of the folder; by its identity where that is not known
     is_lasting: bool = False  # whether the engine goes on: what may still be arriving is not reported yet
+    lead_seconds: float = 0.0  # of `now` over the times of files
 
 
 def plan_missing(table: TableName, progress: Progress, circumstances: Circumstances) -> Plan:
@@ -157,6 +164,7 @@ class _TablePlanner:
         self._config = circumstances.config
         self._now = circumstances.now
         self._is_lasting = circumstances.is_lasting
+        self._now_of_files = circumstances.now - circumstances.lead_seconds
         self._files = {file.path: file for file in listing.files}
         self._diagnostics = [*listing.diagnostics]
         self._steps: list[Step] = []
@@ -192,7 +200,7 @@ class _TablePlanner:
             case MetadataUsable(_, metadata, diagnostics):
                 self._diagnostics += diagnostics
                 return self._configured(metadata)
-            case MetadataUnusable(etag) if self._is_lasting and self._may_be_arriving(etag):  # all stays as it is
+            case MetadataUnusable(etag) if self._may_be_arriving(etag):  # all stays as it is
                 rejection, notes = self._current_rejection()
                 self._diagnostics += notes
                 missing = Unconfigured(diagnose("ME008", self._folder, count=len(self._files)), len(self._files))
@@ -211,9 +219,9 @@ class _TablePlanner:
                 return self._without_metadata(diagnose("ME008", self._folder, count=len(self._files)), "")
 
     def _may_be_arriving(self, etag: str) -> bool:
-        """Whether a file is empty and was just created (LZ-2.6)."""
-        _, size, modified_ns = etag.rsplit(":", 2)
-        return size == "0" and 0 <= self._now - int(modified_ns) / 1e9 < ARRIVAL_SECONDS
+        """Whether a file is empty and was just created, for an engine that goes on (LZ-2.6, LZ-3.10)."""
+        age = self._now_of_files - int(etag.rpartition(":")[2]) / 1e9  # a store's clock may be ahead
+        return self._is_lasting and not size_of(etag) and -ARRIVAL_SECONDS < age < ARRIVAL_SECONDS
 
     def _without_metadata(self, fault: Diagnostic, etag: str) -> Plan:
         """Plan a folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
@@ -235,7 +243,7 @@ class _TablePlanner:
         rejection, notes = self._current_rejection()
         self._diagnostics += notes
         error = rejection.diagnostic if rejection else next(filter(is_error, self._diagnostics), None)
-        batch = ApplyBatch(detection.ready, metadata)
+        batch = ApplyBatch(self._arrived(detection.ready, metadata), metadata)
         if error:
             state = Halted(error, len(detection.ready) + len(detection.later))
             work = () if rejection else self._before(error, batch)
@@ -245,10 +253,22 @@ class _TablePlanner:
             return self._planned(state, rejection or found, detection, work)
         if detection.ready:
             count = len(detection.ready)
-            return self._planned(Behind(count) if self._has_table else Loading(count), None, detection, (batch,))
+            work = (batch,) if batch.files else ()
+            return self._planned(Behind(count) if self._has_table else Loading(count), None, detection, work)
         if detection.missing_file:
             return self._planned(Blocked(detection.missing_file, len(detection.later)), None, detection)
         return self._planned(CaughtUp() if self._has_files else self._empty(), None, detection)
+
+    def _arrived(self, ready: Sequence[Entry], metadata: Metadata) -> tuple[Entry, ...]:
+        """Return the files that may be read: none that may still be arriving, nor what a number orders after it."""
+        waiting: set[str] = set()  # partitions
+        arrived = []
+        for file in ready:
+            if self._may_be_arriving(file.etag):
+                waiting.add(file.partition)
+            elif file.partition not in waiting or metadata.strategy is not Strategy.SEQUENTIAL:
+                arrived.append(file)
+        return tuple(arrived)
 
     def _empty(self) -> Empty:
         """State of a table without data: in Fabric `Snapshotting`, after 14 days `Failed` (LZ-7.1)."""
@@ -267,8 +287,9 @@ class _TablePlanner:
         for file in self._listing.files:
             before = known.pending.get(file.path)
             is_lost = file.replaced and before is None and file.path not in known.applied
+            is_changed = before and before != file.etag and size_of(before)  # an empty file has nothing to lose
             is_rejected = progress and progress.rejection and progress.rejection.path == file.path
-            if (is_lost or (before and before != file.etag)) and not is_rejected:
+            if (is_lost or is_changed) and not is_rejected:
                 code = "ME071" if before and file.has_grown_since(before) else "ME025"
                 yield diagnose(code, f"{self._folder}/{file.path}", strict=self._config.strict)
 
@@ -276,8 +297,9 @@ class _TablePlanner:
         """Return the rejection of a file if it still holds (LZ-3.11), and its diagnostics."""
         known = self._progress.rejection if self._progress else None
         file = self._files.get(known.path) if known else None
-        if not known or not file or file.identity != known.identity:
+        if not known or not file or not file.is_file_of(known.identity):
             return None, ()
+        known = replace(known, identity=file.identity)
         if known.diagnostic.code == REFUSED_COMMIT:  # another file or other metadata may do (LZ-4.20)
             return (known, (known.diagnostic,)) if known.etag == attempt_of(self._listing, file.etag) else (None, ())
         if file.etag == known.etag:
@@ -349,7 +371,8 @@ class ZonePlanner:
         """Return the plan of every table there is or was, but for those whose Delta folder overlaps one in progress."""
         context, listings = self._context, {listing.name: listing for listing in self._zone.tables}
         known = context.ledger.tables()
-        circumstances = Circumstances(context.config, context.clock(), is_lasting=context.is_lasting)
+        lead = context.clock.lead_seconds
+        circumstances = Circumstances(context.config, context.clock(), is_lasting=context.is_lasting, lead_seconds=lead)
         refusals = ownership_conflicts(context, self._folders.foreign, [*listings])
         left_out = overlapping_tables(context, {*known, *listings}, except_for)
         planned = [table for table in listings if table not in left_out]

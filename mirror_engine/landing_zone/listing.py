@@ -27,6 +27,11 @@ class Kind(str, Enum):
     OTHER = "other"  # a symbolic link, a socket, a device: listed, never followed
 
 
+def size_of(etag: str) -> int:
+    """Return the size in bytes that an `Entry.etag` holds."""
+    return int(etag.rsplit(":", 2)[1])
+
+
 @dataclass(frozen=True)
 class Entry:
     """One file or folder, as it was listed."""
@@ -40,6 +45,8 @@ class Entry:
     identity: str
     replaced: str = ""  # identity of the file whose place it took; `""` where the storage does not know
     kind: Kind = Kind.FILE
+    # Former identities of this same file, where the storage replaces a file to write more to it (a flush, LZ-3.13)
+    continues: tuple[str, ...] = ()
 
     def is_same(self, other: Entry) -> bool:
         """Whether both are one file with one content, whatever its name."""
@@ -55,10 +62,14 @@ class Entry:
         """A value that changes whenever the content may have changed."""
         return f"{self.identity}:{self.size}:{self.modified_ns}"
 
+    def is_file_of(self, identity: str) -> bool:
+        """Whether this file is the one that had an identity, whatever was written to it since (LZ-3.11)."""
+        return identity == self.identity or identity in self.continues
+
     def has_grown_since(self, etag: str) -> bool:
         """Whether more was written to the file with this etag; False for another file in its place (ME071)."""
-        identity, size, _ = etag.rsplit(":", 2)
-        return identity == self.identity and int(size) < self.size
+        identity, _, _ = etag.rsplit(":", 2)
+        return self.is_file_of(identity) and size_of(etag) < self.size
 
     @property
     def partition(self) -> str:

@@ -252,7 +252,7 @@ class Lake:
             source_conditions.check_source(present)
             replaced = self.find(target)
             conditions.check_write(replaced)
-            is_lost = replaced is not None and source.path != target.path and conditions == NONE
+            is_lost = replaced is not None and replaced.size > 0 and source.path != target.path and conditions == NONE
             is_lost = is_lost and not target.path.rpartition("/")[2].startswith("_")  # as `_metadata.json` does
             if replaced and is_lost:  # before the engine can see it
                 self.options.delays.note_replaced(target.path, replaced.identity, present.identity)
@@ -315,6 +315,7 @@ class Lake:
             if (now.identity, now.size) != (before.identity, before.size):
                 message = "The file was replaced during the flush."
                 raise StorageApiError(StorageErrorCode.PathNotFound, message)
+            self.options.delays.note_continued(now.identity, staged.identity)  # before the engine can see it
             return Properties.of(self.storage.publish(staged, address.path, self._now()))
 
     def put_block(self, address: Address, block_id: str, body: StagedFile) -> None:

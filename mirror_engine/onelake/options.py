@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LISTS, HEAD, ENGINE = "lists", "head", "engine"
 CHANNELS = (LISTS, HEAD, ENGINE)
+MAX_CONTINUED = 10_000  # files whose former identities are remembered: an engine sees them long before
 
 # Makes the Last-Modified of a change in this request of the true time, both in nanoseconds
 TIME_SHIFT: ContextVar[Callable[[int], int]] = ContextVar("time_shift", default=lambda true_ns: true_ns)
@@ -71,6 +72,7 @@ class VisibilityDelays:
         self._hidden: dict[str, tuple[float, Collection[str]]] = {}
         self._deleted: dict[str, tuple[float, DeletedFolder]] = {}
         self._replaced: dict[tuple[str, str], str] = {}
+        self._continued: dict[str, tuple[str, ...]] = {}
 
     def hide(self, path: str, channels: Collection[str], seconds: float = math.inf) -> None:
         """Hide a new name from these channels; for 0 seconds shows it."""
@@ -84,9 +86,16 @@ class VisibilityDelays:
         """Let the engine know which file another one, by its identity, takes the place of."""
         self._replaced[path, by] = identity
 
-    def with_replaced(self, path: str, entry: Entry) -> Entry:
-        identity = self._replaced.get((path, entry.identity))
-        return replace(entry, replaced=identity) if identity else entry
+    def note_continued(self, identity: str, by: str) -> None:
+        """Let the engine know that a file goes on under another identity, as after a flush."""
+        self._continued[by] = (*self._continued.pop(identity, ()), identity)
+        if len(self._continued) > MAX_CONTINUED:
+            del self._continued[next(iter(self._continued))]
+
+    def with_history(self, path: str, entry: Entry) -> Entry:
+        """An entry with what it replaced or continues."""
+        replaced, continues = self._replaced.get((path, entry.identity), ""), self._continued.get(entry.identity, ())
+        return replace(entry, replaced=replaced, continues=continues) if replaced or continues else entry
 
     def keep_visible(self, folder: DeletedFolder, seconds: float) -> None:
         """Let the engine see a deleted folder for some time; for 0 seconds shows the deletion."""
@@ -115,7 +124,7 @@ class EngineView:
         if entries is None:
             return None
         shown = {
-            each.name: self.delays.with_replaced(f"{path}/{each.name}", each)
+            each.name: self.delays.with_history(f"{path}/{each.name}", each)
             for each in entries
             if not self.delays.is_hidden(f"{path}/{each.name}", ENGINE)
         }
@@ -127,7 +136,7 @@ class EngineView:
         if deleted := self._deleted(path):
             return deleted.entries.get(joined(self.item, path))
         entry = None if self._is_hidden(path) else self.storage.stat(path)
-        return entry and self.delays.with_replaced(joined(self.item, path), entry)
+        return entry and self.delays.with_history(joined(self.item, path), entry)
 
     def open(self, path: str, only: Entry | None = None) -> BinaryIO:
         if deleted := self._deleted(path):

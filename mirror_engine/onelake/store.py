@@ -58,6 +58,8 @@ class StagedFile:
         self._account = account
         self._accounted_bytes = 0
         self._file = self._open(CREATE_FLAGS, "wb")
+        with os_errors("open", STAGING):
+            self.identity = stat_entry("", self._file.fileno()).identity  # it keeps it when it is published
 
     def write(self, content: bytes | memoryview) -> None:
         """Append, until it is sealed; what `account` raises."""

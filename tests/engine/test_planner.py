@@ -34,7 +34,7 @@ from mirror_engine.landing_zone.listing import (
     MetadataUsable,
     TableListing,
 )
-from mirror_engine.landing_zone.metadata import FileFormat, Metadata
+from mirror_engine.landing_zone.metadata import FileFormat, Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import AppliedFile, FolderProgress, Progress, Rejection
 from mirror_engine.landing_zone.schema import Column
@@ -91,6 +91,14 @@ BAD, OTHER_ONE = numbered(2, "bad"), numbered(1, "other")
 REJECTED = Rejection(diagnose("ME024", "x", reason="cut"), BAD.path, "bad", BAD.etag)
 CREATED = MetadataUnusable(f"m:0:{NOW * 10**9:.0f}", (diagnose("ME010", "x", line=1, char=1, fault="empty", help=""),))
 WATCHED = Circumstances(Config(), NOW + 59, is_lasting=True)
+AHEAD = replace(WATCHED, now=NOW + 86_400, lead_seconds=86_400)
+ARRIVING_ONE, ARRIVING, EMPTY_THREE = (
+    replace(numbered(number, size=0), modified_ns=int(NOW) * 10**9) for number in (1, 2, 3)
+)
+AT_FIRST = numbered(2, "other", size=0)
+FLUSHED = replace(numbered(2, "flushed", size=99), continues=("before", TWO.identity))
+COMPLETED = replace(numbered(2, "flushed", size=99), continues=(BAD.identity,))
+BY_TIME = MetadataUsable("m1", Metadata(key_columns=("Id",), strategy=Strategy.LAST_UPDATE_TIME))
 COLUMNS = (Column("Id", "string", nullable=False), Column("N", "integer"))
 EMPTY = progress(configured_at=NOW)
 
@@ -153,7 +161,15 @@ PLANS = {
     "and of a new folder": (folder(metadata=CREATED), None, Unconfigured, [], [START, RECORD], WATCHED),
     "for a minute": (folder(metadata=CREATED), KNOWN, Halted, ["ME010"], None, replace(WATCHED, now=NOW + 60)),
     "but not for metadata that is wrong": (UNREADABLE, KNOWN, Halted, ["ME010"], [RECORD], WATCHED),
-    "or from another time": (folder(metadata=CREATED), KNOWN, Halted, ["ME010"], None, replace(WATCHED, now=NOW - 1)),
+    "or from another time": (folder(metadata=CREATED), KNOWN, Halted, ["ME010"], None, replace(WATCHED, now=NOW - 60)),
+    "a store's clock may be ahead": (
+        folder(metadata=CREATED),
+        KNOWN,
+        Behind(0),
+        [],
+        [],
+        replace(WATCHED, now=NOW - 59),
+    ),
     "another engine reports it at once": (folder(metadata=CREATED), KNOWN, Halted, ["ME010"], None),
     "an empty folder is nothing to report yet": (folder(metadata=ABSENT), None, Unconfigured, [], None, WATCHED),
     "files in it are": (BARE, None, Unconfigured, ["ME008"], None, WATCHED),
@@ -180,6 +196,38 @@ PLANS = {
         ["ME019", "ME071"],
         [RECORD],
     ),
+    "a file with content after 0 bytes lost nothing": (
+        folder(ONE, TWO),
+        pending(ARRIVING),
+        Behind(1),
+        [],
+        [RECORD, ApplyBatch],
+    ),
+    "nor did one without content at first": (folder(ONE, TWO), pending(AT_FIRST), Behind(1), [], [RECORD, ApplyBatch]),
+    "a flush continues the file": (folder(ONE, FLUSHED), pending(TWO), Behind(1), ["ME071"], [RECORD, ApplyBatch]),
+    "and keeps it rejected": (folder(ONE, COMPLETED), REFUSED, Halted, ["ME024", "ME027"], [RECORD]),
+    "an empty file that was just created is not read": (folder(ONE, ARRIVING), KNOWN, Behind(1), [], [RECORD], WATCHED),
+    "nor are numbers after it": (folder(ONE, ARRIVING, THREE), KNOWN, Behind(2), [], [RECORD], WATCHED),
+    "those before it are": (folder(ONE, TWO, EMPTY_THREE), KNOWN, Behind(2), [], [RECORD, ApplyBatch], WATCHED),
+    "so are others where times order them": (
+        folder(ONE, ARRIVING, THREE, metadata=BY_TIME),
+        KNOWN,
+        Behind(2),
+        [],
+        [RECORD, ApplyBatch],
+        WATCHED,
+    ),
+    "an empty file of a new table is not read": (folder(ARRIVING_ONE), None, Loading(1), [], [START, RECORD], WATCHED),
+    "after a minute it is": (
+        folder(ONE, ARRIVING),
+        KNOWN,
+        Behind(1),
+        [],
+        [RECORD, ApplyBatch],
+        replace(WATCHED, now=NOW + 60),
+    ),
+    "a minute of the files' clock": (folder(ONE, ARRIVING), KNOWN, Behind(1), [], [RECORD], AHEAD),
+    "another engine reads it at once": (folder(ONE, ARRIVING), KNOWN, Behind(1), [], [RECORD, ApplyBatch]),
     "one that a file took the place of unseen is lost, too": (
         folder(ONE, replace(TWO, replaced="lost")),
         KNOWN,
@@ -265,6 +313,19 @@ def test_a_batch_has_its_files_in_order_and_the_metadata_in_force():
     """LZ-2.1."""
     assert plan(folder(TWO, ONE), *NEW, HERE).steps[-1] == ApplyBatch((ONE, TWO), KEYED.metadata)
     assert plan(folder(ONE, metadata=ABSENT), *NEW, OPTIONAL).steps[-1] == ApplyBatch((ONE,), Metadata())
+
+
+def test_batch_leaves_out_a_file_that_may_be_arriving():
+    """LZ-3.10: in a sequence all after it wait, too."""
+    (*_, batch) = plan(folder(ONE, TWO, EMPTY_THREE, FOUR), *KNOWN, WATCHED).steps
+    assert batch.files == (TWO,)
+    (*_, batch) = plan(folder(ONE, ARRIVING, THREE, metadata=BY_TIME), *KNOWN, WATCHED).steps
+    assert batch.files == (THREE,)
+
+
+def test_rejection_follows_a_file_that_a_flush_continued():
+    (recorded,) = plan(folder(ONE, COMPLETED), *REFUSED, HERE).records(RECORD)
+    assert (recorded.rejection.identity, recorded.rejection.etag) == (COMPLETED.identity, BAD.etag)
 
 
 def test_pending_files_without_metadata_are_counted():

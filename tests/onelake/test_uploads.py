@@ -1,0 +1,174 @@
+"""Uploads by create, append and flush, seen by a running engine at every moment: nothing is lost or halted."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from lakes import refused
+from wire import until
+
+from mirror_engine.config import Config
+from mirror_engine.landing_zone.detection import numbered_name
+from mirror_engine.onelake.engine_pool import EnginePool
+from mirror_engine.onelake.errors import StorageErrorCode
+from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.lake import Lake
+from mirror_engine.onelake.options import ServerPlan
+from mirror_engine.onelake.requests import Conditions
+from mirror_engine.onelake.store import LocalStore
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+
+pytestmark = pytest.mark.slow
+
+METADATA = json.dumps({"keyColumns": ["id"]}).encode()
+
+
+def content_of(*ids):
+    """A change file that inserts rows."""
+    table = pa.table({"id": pa.array(ids, pa.int64()), "__rowMarker__": pa.array([0] * len(ids), pa.int32())})
+    pq.write_table(table, file := io.BytesIO())
+    return file.getvalue()
+
+
+class Emulator:
+    """A lake with an engine on its only item."""
+
+    def __init__(self, folder):
+        self.zone = folder / "ws/db/Files/LandingZone"
+        self.writer = MemoryDeltaWriter()
+        plan = ServerPlan(folder, config=Config(poll_interval_seconds=0.02), new_writer=lambda _: self.writer)
+        storage = LocalStore(folder)
+        items = Items(storage, allow_bare_names=True)
+        self.item = items.ensure("ws", "db")
+        self.lake = Lake(storage, items, plan.options)
+        self.pool = EnginePool(plan, items)
+        self.pool.start_all()
+
+    def at(self, path):
+        return self.lake.items.address(f"/ws/db/Files/LandingZone/{path}".encode())
+
+    def append(self, path, position, content):
+        with self.lake.receive() as body:
+            body.write(content)
+            self.lake.append(self.at(path), position, body)
+
+    def flush(self, path, content, position=0, condition=None):
+        self.append(path, position, content)
+        conditions = Conditions.of({"if-match": condition}) if condition else Conditions()
+        self.lake.flush(self.at(path), position + len(content), conditions)
+
+    def upload(self, path, content):
+        """As `upload_data(overwrite=True)` of Azure's library."""
+        created = self.lake.create_file(self.at(path))
+        half = len(content) // 2
+        self.append(path, 0, content[:half])
+        self.flush(path, content[half:], half, created.etag)
+
+    def publish(self, table, count):
+        self.upload(f"{table}/_metadata.json", METADATA)
+        for number in range(1, count + 1):
+            self.upload(f"{table}/{numbered_name(number)}", content_of(number))
+
+    def poll(self):
+        assert self.pool.poll(self.item)
+
+    def said(self):
+        """All codes about the item, and what keeps it from being caught up."""
+        with self.pool.shown()[0].view() as mirror:
+            found = mirror.status()
+        of_tables = [each for table in found.tables for each in table.diagnostics]
+        codes = [each.code for each, _ in (*found.diagnostics, *of_tables)]
+        return codes, [str(each) for each in self.pool.unmet_conditions(self.item)]
+
+    def rows(self, table):
+        found = self.writer.rows(f"dbo/{table}")
+        return [] if found is None else sorted(found["id"].to_pylist())
+
+    def until_applied(self, *tables, count):
+        until(lambda: all(self.rows(table) == [*range(1, count + 1)] for table in tables), self.said)
+        assert self.said() == ([], [])
+
+
+@pytest.fixture
+def emulator(tmp_path):
+    emulator = Emulator(tmp_path)
+    yield emulator
+    emulator.pool.end()
+
+
+def test_uploads_seen_between_create_and_flush_lose_nothing(emulator):
+    emulator.upload("T/_metadata.json", METADATA)
+    for number in (2, 1):  # the first is pending, as 1 is missing
+        path = f"T/{numbered_name(number)}"
+        emulator.lake.create_file(emulator.at(path))
+        emulator.poll()
+        emulator.append(path, 0, content_of(number))
+        emulator.poll()
+        emulator.flush(path, content_of(number))
+        emulator.poll()
+    emulator.until_applied("T", count=2)
+
+
+def test_flush_that_adds_to_a_pending_file_is_told_as_growth(emulator):
+    emulator.upload("T/_metadata.json", METADATA)
+    path, content = f"T/{numbered_name(2)}", content_of(2)
+    emulator.upload(path, content[:50])
+    emulator.poll()
+    emulator.flush(path, content[50:], 50)
+    emulator.poll()
+    emulator.upload(f"T/{numbered_name(1)}", content_of(1))
+    until(lambda: emulator.rows("T") == [1, 2], emulator.said)
+    assert emulator.said() == (["ME071"], [])
+
+
+def test_rejected_file_that_a_flush_completes_stays_rejected(emulator):
+    """LZ-3.11; a file that is created anew goes on."""
+    emulator.upload("T/_metadata.json", METADATA)
+    path, content = f"T/{numbered_name(1)}", content_of(1)
+    emulator.upload(path, content[:50])
+    emulator.poll()
+    emulator.flush(path, content[50:], 50)
+    emulator.poll()
+    codes, unmet = emulator.said()
+    assert codes == ["ME024", "ME027"]
+    assert len(unmet) == 1
+    emulator.upload(path, content)
+    emulator.until_applied("T", count=1)
+
+
+def test_file_that_stays_empty_for_a_minute_halts(emulator):
+    """LZ-3.10."""
+    emulator.upload("T/_metadata.json", METADATA)
+    emulator.lake.create_file(emulator.at(f"T/{numbered_name(1)}"))
+    emulator.poll()
+    assert emulator.said()[0] == []
+    os.utime(emulator.zone / "T" / numbered_name(1), (0, 0))
+    emulator.poll()
+    assert "ME023" in emulator.said()[0]
+
+
+def test_rename_over_a_file_without_content_loses_nothing(emulator):
+    emulator.lake.on_lost_file = pytest.fail
+    emulator.upload("T/_metadata.json", METADATA)
+    path = f"T/{numbered_name(1)}"
+    emulator.lake.create_file(emulator.at(path))
+    emulator.upload("T/_1", content_of(1))
+    with refused(StorageErrorCode.PathAlreadyExists):
+        emulator.lake.rename(emulator.at("T/_1"), emulator.at(path), Conditions.of({"if-none-match": "*"}))
+    emulator.lake.rename(emulator.at("T/_1"), emulator.at(path))
+    until(lambda: emulator.rows("T") == [1], emulator.said)
+
+
+@pytest.mark.parametrize("publishers", [1, 20])
+def test_200_uploads_of_healthy_publishers_say_nothing(emulator, publishers):
+    tables = [f"T{number}" for number in range(publishers)]
+    with ThreadPoolExecutor(publishers) as pool:
+        for published in [pool.submit(emulator.publish, table, 200 // publishers) for table in tables]:
+            published.result()
+    emulator.until_applied(*tables, count=200 // publishers)
