@@ -43,6 +43,7 @@ class StorageErrorCode(Enum):
     InvalidXmlDocument = (400, "The XML of the request is not valid.")
     BadRequest = (400, "The request is not understood.")
     Unauthorized = (401, "The request carries no token that is accepted here.")
+    AuthenticationFailed = (403, "OneLake gives no properties of a path that ends with a slash: leave the slash out.")
     UnsupportedHttpVerb = (405, "The method is not supported here.")
     RequestBodyTooLarge = (413, "The request body is too large.")
     InvalidRange = (416, "The range is outside the file.")

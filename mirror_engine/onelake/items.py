@@ -270,12 +270,15 @@ def display_name(segment: str) -> str:
 def segments_of(raw_path: bytes) -> tuple[str, ...]:
     """The names of a request's path from the workspace on, at least one, each decoded once.
 
-    `%2F` separates names, too: Java's and Go's SDKs encode the whole path so. It makes no empty name.
+    `%2F` separates names, too: Java's and Go's SDKs encode the whole path so. It makes no empty name, but may end the
+    path, as a slash may.
     """
     try:
         decoded = [unquote_to_bytes(segment).decode() for segment in raw_path.split(b"/") if segment]
     except UnicodeDecodeError as problem:
         raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is not UTF-8.") from problem
+    if decoded and not raw_path.endswith(b"/"):
+        decoded[-1] = decoded[-1].removesuffix("/")
     names = [_checked(name) for segment in decoded for name in segment.split("/")]
     if names[:1] == [PREFIX]:
         del names[0]

@@ -161,6 +161,19 @@ class Lake:
                 return properties, reader
             reader.close()
 
+    def read_source(self, source: Address, conditions: Conditions) -> tuple[Properties, BinaryIO]:
+        """As `read`, of the source of a copy: SourcePathNotFound, SourceConditionNotMet."""
+        try:
+            properties, reader = self.read(source)
+        except StorageApiError as problem:
+            raise StorageApiError(StorageErrorCode.SourcePathNotFound) from problem
+        try:
+            conditions.check_source(properties)
+        except StorageApiError:
+            reader.close()
+            raise
+        return properties, reader
+
     # Whole files and folders
 
     def destination(self, raw_path: bytes) -> Address:
@@ -213,12 +226,8 @@ class Lake:
     ) -> Properties:
         """Copy a file in one step, with parents; a folder becomes an empty folder. SOURCE_… errors, PathConflict."""
         self._check_open(target, creates=True)
-        try:
-            properties, reader = self.read(source)
-        except StorageApiError as problem:
-            raise StorageApiError(StorageErrorCode.SourcePathNotFound) from problem
+        properties, reader = self.read_source(source, source_conditions)
         with reader:
-            source_conditions.check_source(properties)
             if properties.is_folder:
                 return self.create_folder(target, conditions)
             with assemble(self.storage, [], reader) as staged:

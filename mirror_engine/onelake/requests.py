@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.onelake.items import Address, Items
+    from mirror_engine.onelake.store import StagedFile
 
 NANOSECONDS = 1_000_000_000
 ANY = frozenset("*")
@@ -316,6 +317,14 @@ async def read_bounded(body: AsyncIterator[bytes], max_bytes: int = MAX_TEXT_BYT
         if len(content) > max_bytes:
             raise StorageApiError(StorageErrorCode.RequestBodyTooLarge)
     return bytes(content)
+
+
+def copy_part(file: IO[bytes], start: int, end: int, target: StagedFile) -> None:
+    """Copy part of a file."""
+    file.seek(start)
+    while start < end and (chunk := file.read(min(end - start, CHUNK_BYTES))):
+        start += len(chunk)
+        target.write(chunk)
 
 
 async def file_chunks(file: IO[bytes], start: int, length: int) -> AsyncIterator[bytes]:

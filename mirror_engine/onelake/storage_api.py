@@ -11,7 +11,7 @@ from email.policy import compat32
 from http import HTTPStatus
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Literal, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote_to_bytes
 from uuid import uuid4
 from xml.etree import ElementTree as ET
 
@@ -50,6 +50,7 @@ _FILESYSTEM = {  # Azure always sends all of these; its C++ library aborts where
     "x-ms-deny-encryption-scope-override": "false",
 }
 DELIMITER = "/"
+COPY_SOURCE = "x-ms-copy-source"
 MAX_PARTS = 256
 _ECHOED = {"prefix": "Prefix", "marker": "Marker", "maxresults": "MaxResults", "delimiter": "Delimiter"}
 _BLOCK_KINDS = frozenset({"Latest", "Uncommitted", "Committed"})
@@ -137,8 +138,10 @@ def _path_json(name: str, properties: Properties) -> dict[str, str]:
 
 
 def _get_properties(lake: Lake, request: LakeRequest) -> Response:
-    """Path Get Properties, Get Blob Properties: `HEAD`."""
+    """Path Get Properties, Get Blob Properties: `HEAD`; of no path with a slash at its end (dlt #3866, #4301)."""
     address = lake.items.address(request.raw_path)
+    if address.item and unquote_to_bytes(request.raw_path).endswith(b"/"):
+        raise StorageApiError(StorageErrorCode.AuthenticationFailed)
     if lake.options.delays.is_hidden(address.path, HEAD):
         raise StorageApiError(StorageErrorCode.PathNotFound)
     properties = lake.properties(address)
@@ -253,9 +256,19 @@ def _put(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
 
 
 def _put_block(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
+    """Put Block, and Put Block From URL: `PUT ?comp=block`, with `x-ms-copy-source` and a range of it."""
     if not request.query.get("blockid"):
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "blockid is missing.")
-    lake.put_block(lake.destination(request.raw_path), request.query["blockid"], body)
+    target = lake.destination(request.raw_path)
+    if COPY_SOURCE in request.headers:
+        _check_no_body(request)
+        source, conditions = request.source(lake.items, COPY_SOURCE), Conditions.of(request.headers, SOURCE)
+        properties, reader = lake.read_source(source, conditions)
+        with reader:
+            asked = {"x-ms-range": request.headers.get("x-ms-source-range", "")}
+            start, end = requests.requested_range(asked, properties.size) or (0, properties.size)
+            requests.copy_part(reader, start, end, body)
+    lake.put_block(target, request.query["blockid"], body)
     return Response(status_code=201, headers={"x-ms-request-server-encrypted": "true"})
 
 
@@ -300,7 +313,7 @@ def _user_delegation_key(_: Lake, __: LakeRequest, document: bytes) -> Response:
 
 def _copy(lake: Lake, request: LakeRequest) -> Response:
     """Copy Blob, and Put Blob From URL: `PUT` with `x-ms-copy-source`; complete when it is answered."""
-    source, target = request.source(lake.items, "x-ms-copy-source"), lake.destination(request.raw_path)
+    source, target = request.source(lake.items, COPY_SOURCE), lake.destination(request.raw_path)
     properties = lake.copy(source, target, request.conditions, Conditions.of(request.headers, SOURCE))
     status = 201 if "x-ms-blob-type" in request.headers else 202
     return changed(properties, status, {"x-ms-copy-id": str(uuid4()), "x-ms-copy-status": "success"})
@@ -406,7 +419,7 @@ _OPERATIONS = (  # the first counts
     _Operation("PUT", "?comp=metadata ?comp=properties", _set_properties, "metadata"),
     _Operation("PUT", "?comp=lease", _lease, "lease"),
     _Operation("PUT DELETE", "?comp", _UNSUPPORTED),
-    _Operation("PUT", "x-ms-copy-source", _copy, "copy"),
+    _Operation("PUT", COPY_SOURCE, _copy, "copy"),
     _Operation("PUT", "x-ms-blob-type", _put, "put", "staged"),
     _Operation("PUT", "", _UNMARKED),
     _Operation("PATCH", "", _UNSUPPORTED),

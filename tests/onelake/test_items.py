@@ -196,6 +196,8 @@ def places(tmp_path_factory):
         b"/my%20ws/db.MirroredDatabase/Files/LandingZone/T",
         b"/my%20ws/db%2FFiles%2fLandingZone%2FT",
         b"/onelake%2Fmy%20ws%2Fdb/Files/LandingZone%2FT",
+        b"/my%20ws/db/Files%2FLandingZone%2fT%2F",
+        b"/my%20ws%2Fdb%2FFiles%2FLandingZone%2FT%2f",
     ],
 )
 def test_all_spellings_of_a_path_are_one_place(path, places):
@@ -223,7 +225,7 @@ def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw, name, places):
     "segment",
     [
         *(b".", b"..", b"%2e%2e", b"%2E.", b"a%5Cb", b"..\\x", b"a%00b", b"%FF", b"a" * 256),
-        *(b"%2F", b"%2Fa", b"a%2F", b"a%2F%2Fb", b"..%2f..", b"a%2F%2e%2E%2Fb", b"a%2F.%2Fb", b"a%2Fb%5C"),
+        *(b"%2F", b"%2Fa", b"a%2F%2F", b"a%2F%2Fb", b"..%2f..", b"a%2F%2e%2E%2Fb", b"a%2F.%2Fb", b"a%2Fb%5C"),
     ],
 )
 @pytest.mark.parametrize(
@@ -232,6 +234,12 @@ def test_each_segment_is_decoded_once_and_a_plus_is_a_plus(raw, name, places):
 def test_a_segment_that_is_no_name_is_refused_and_never_dropped(place, segment, places):
     with refused(StorageErrorCode.InvalidUri):
         places.address(place % segment)
+
+
+@pytest.mark.parametrize("path", [b"/my%20ws%2F/db/Files", b"/my%20ws/db/a%2F/b", b"/my%20ws/db/a%2F/"])
+def test_encoded_slash_ends_a_path_but_no_name_in_it(path, places):
+    with refused(StorageErrorCode.InvalidUri):
+        places.address(path)
 
 
 @pytest.mark.parametrize("deep", [b"/a" * 512, b"/a" * 60, b"%2Fa" * 60, (b"/" + b"a" * 250) * 4])

@@ -386,6 +386,66 @@ def test_a_copy_is_done_when_it_is_answered(client):
     assert code(elsewhere) == (400, "InvalidSourceUri")
 
 
+def test_blocks_are_put_from_urls_and_ranges(client):
+    """As rclone and azcopy copy beyond one block."""
+    put(client, "T/x", b"abcdefgh")
+    source = {"x-ms-copy-source": f"{BLOBS}/T/x?sig=secret"}
+    for block, bounds in (("QQ==", "bytes=0-4"), ("Qg==", "bytes=5-7"), ("Qw==", None)):
+        headers = source | ({"x-ms-source-range": bounds} if bounds else {})
+        assert client.put(f"{BLOBS}/U/y?comp=block&blockid={block}", headers=headers).status_code == 201
+    listed = "".join(f"<Latest>{block}</Latest>" for block in ("Qw==", "Qg==", "QQ=="))
+    done = client.put(f"{BLOBS}/U/y?comp=blocklist", content=f"<BlockList>{listed}</BlockList>")
+    assert done.status_code == 201
+    assert client.get(f"{BLOBS}/U/y").content == b"abcdefghfghabcde"
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"x-ms-copy-source": f"{BLOBS}/T/none"}, (404, "BlobNotFound")),
+        ({"x-ms-copy-source": f"https://else.example/{LANDING}/T/x"}, (400, "InvalidSourceUri")),
+        ({"x-ms-source-range": "bytes=8-9"}, (416, "InvalidRange")),
+        ({"x-ms-source-if-match": '"0x8D0"'}, (412, "SourceConditionNotMet")),
+        ({"x-ms-copy-source": f"{BLOBS}/T/empty"}, (400, "InvalidHeaderValue")),
+    ],
+)
+def test_block_from_url_is_rejected(client, headers, expected):
+    put(client, "T/x", b"abcdefgh")
+    put(client, "T/empty", b"")
+    source = {"x-ms-copy-source": f"{BLOBS}/T/x"}
+    assert code(client.put(f"{BLOBS}/U/y?comp=block&blockid=QQ==", headers=source | headers)) == expected
+
+
+def test_block_from_url_has_no_body(client):
+    put(client, "T/x", b"abcdefgh")
+    headers = {"x-ms-copy-source": f"{BLOBS}/T/x"}
+    answer = client.put(f"{BLOBS}/U/y?comp=block&blockid=QQ==", headers=headers, content=b"x")
+    assert code(answer) == (400, "ContentLengthMustBeZero")
+
+
+@pytest.mark.parametrize("at", [URL, BLOBS])
+@pytest.mark.parametrize("end", ["/", "%2F", "%2f", "//"])
+def test_properties_of_a_path_with_a_slash_at_its_end_are_rejected(client, at, end):
+    """As OneLake does, though the path without it is there: dlt #3866, #4301; duckdb-azure #174."""
+    client.put(f"{URL}/T?resource=directory")
+    for place in (f"{at}/T", at, f"{at}/none"):
+        answer = client.head(f"{place}{end}")
+        assert (answer.status_code, answer.headers["x-ms-error-code"]) == (403, "AuthenticationFailed")
+    assert client.head(f"{at}/T").status_code == 200
+    assert client.get(f"{URL}/T{end}?resource=filesystem&recursive=false").status_code == 200
+    assert client.head(f"{DFS}/shop/?resource=filesystem").status_code == 200
+    assert client.head(f"{BLOB}/shop/?restype=container").status_code == 200
+
+
+def test_rename_that_may_not_replace_is_rejected(client):
+    for name in ("_1", "1"):
+        upload(client, f"{URL}/T/{name}", name.encode())
+    headers = {"x-ms-rename-source": f"/{LANDING}/T/_1", "If-None-Match": "*"}
+    assert code(client.put(f"{URL}/T/1", headers=headers)) == (409, "PathAlreadyExists")
+    assert client.get(f"{URL}/T/1").content == b"1"
+    assert client.put(f"{URL}/T/2", headers=headers).status_code == 201
+
+
 def test_a_user_delegation_key_is_given(client):
     client.lake.options.add([FaultRule("throttle", path="shop/*")])  # paths of the account itself are no reason to fail
     url = f"{BLOB}/?restype=service&comp=userdelegationkey"

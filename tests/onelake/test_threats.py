@@ -53,7 +53,7 @@ def attacked(tmp_path_factory):
         yield Attacked(folder / "store", *ports, reported, rejected)
 
 
-@pytest.mark.parametrize("way", ["..", ".", "..%5c..%5csecret", "%2e%2e", "%2e", "..%2f..%2f..%2f..%2fsecret", "a%2f"])
+@pytest.mark.parametrize("way", ["..", ".", "..%5c..%5csecret", "%2e%2e", "%2e", "..%2f..%2f..%2f..%2fsecret", "a%2f%2f"])
 def test_no_spelling_of_a_way_out_leads_anywhere(attacked, way):
     for method, query in (("PUT", "?resource=file"), ("GET", ""), ("DELETE", "?recursive=true"), ("PUT", "")):
         for target in (f"/{ZONE}/{way}/secret{query}", f"/{ZONE}/{way}{query}"):
