@@ -312,16 +312,12 @@ def _server(
     def log_fault(fault: str, method: str, path: str) -> None:
         writer.write("warning", "fault_injected", {"fault": fault, "method": method, "path": path})
 
-    def log_event(item: Any, event: Any) -> None:
-        level, name, fields = log.log_record(event)
-        writer.write(level, name, {"mirror": item.path, **fields})
-
     options = EmulatorOptions(on_fault=log_fault, **_taken(EmulatorOptions, served))
     served |= {"has_engines": not storage_only, "resumes": on_restart == "resume", "config": config}
     return Server(
         ServerPlan(store, options=options, **served),
         on_error=lambda message: writer.write("error", "emulator_error", {"message": message}),
-        on_event=log_event,
+        on_event=lambda item, event: writer(event, item.path),
         on_rejected=lambda request: writer.write(*request.record()),
     )
 

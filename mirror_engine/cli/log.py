@@ -21,7 +21,8 @@ import click
 from mirror_engine import events
 from mirror_engine.cli.options import Choice
 from mirror_engine.cli.output import diagnostic_lines, line, short_span, stderr, verbosity, with_help
-from mirror_engine.landing_zone.diagnostics import Severity, count, printable
+from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, count, printable
+from mirror_engine.landing_zone.names import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mirror_engine.events import Event, Listener
-    from mirror_engine.landing_zone.names import TableName
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[LogLevel, ...] = ("debug", "info", "warning", "error")
@@ -81,16 +81,40 @@ def level_of(name: str) -> LogLevel:
 
 
 class Log:
-    """Listener that writes events; may be called from any thread."""
+    """Listener that writes events; may be called from any thread.
+
+    A halt is an error once: of the two events about it the second is an info.
+    """
 
     def __init__(self, log_format: str = "text", level: LogLevel = "info", stream: TextIO | None = None) -> None:
         self._is_json = log_format == "json"
         self._levels = LEVELS[LEVELS.index(level) :]
         self._stream = stream or sys.stderr
         self._lock = threading.Lock()
+        self._halts: dict[tuple[str, TableName], Diagnostic] = {}  # with one event of two
 
-    def __call__(self, event: Event) -> None:
-        self.write(*log_record(event))
+    def __call__(self, event: Event, mirror: str = "") -> None:
+        """Write an event, of one of several mirrors by its name."""
+        level, name, fields = log_record(event)
+        fields = {"mirror": mirror, **fields} if mirror else fields
+        self.write("info" if self._is_repeated(event, mirror) else level, name, fields)
+
+    def _is_repeated(self, event: Event, mirror: str) -> bool:
+        """Whether an event tells a second time that a table is halted, and why."""
+        match event:
+            case events.TableHalted(table, diagnostic):
+                pass
+            case events.DiagnosticRaised(TableName() as table, diagnostic) if diagnostic.severity is Severity.ERROR:
+                pass
+            case events.TableResumed(table) | events.TableDropped(table):
+                self._halts.pop((mirror, table), None)
+                return False
+            case _:
+                return False
+        is_repeated = self._halts.pop((mirror, table), None) == diagnostic
+        if not is_repeated:
+            self._halts[mirror, table] = diagnostic
+        return is_repeated
 
     def write(self, level: LogLevel, name: str, fields: dict[str, Any]) -> None:
         """Write one line, if its level is logged."""

@@ -220,12 +220,20 @@ class _TablePlanner:
 
     def _may_be_arriving(self, etag: str) -> bool:
         """Whether a file is empty and was just created, for an engine that goes on (LZ-2.6, LZ-3.10)."""
-        age = self._now_of_files - int(etag.rpartition(":")[2]) / 1e9  # a store's clock may be ahead
-        return self._is_lasting and not size_of(etag) and -ARRIVAL_SECONDS < age < ARRIVAL_SECONDS
+        return self._is_lasting and not size_of(etag) and self._is_recent(int(etag.rpartition(":")[2]))
+
+    def _is_recent(self, modified_ns: int) -> bool:
+        """Whether a file was written less than a minute ago; a store's clock may be ahead."""
+        return abs(self._now_of_files - modified_ns / 1e9) < ARRIVAL_SECONDS
 
     def _without_metadata(self, fault: Diagnostic, etag: str) -> Plan:
         """Plan a folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
-        if self._files or self._is_known or not self._is_lasting:  # publishers begin with an empty folder
+        may_follow = (
+            self._is_lasting
+            and not self._is_known
+            and all(self._is_recent(file.modified_ns) for file in self._files.values())
+        )
+        if not may_follow:  # publishers begin with an empty folder, some with data
             self._diagnostics.append(fault)
         if not self._is_known:
             return self._planned(Unconfigured(fault, len(self._files)))

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from starlette.requests import ClientDisconnect, Request
 
 from mirror_engine.onelake.entra import carries
-from mirror_engine.onelake.errors import ALLOWED_BY, ConnectionReset, fabric_error
+from mirror_engine.onelake.errors import ALLOWED_BY, ConnectionReset, StorageErrorCode, fabric_error
 from mirror_engine.onelake.hosts import FABRIC, LOOPBACK_HOSTS, host_of, is_served
 from mirror_engine.onelake.requests import LakeRequest, error_response
 
@@ -33,7 +33,8 @@ BODY_SECONDS = 60.0  # between two chunks of a body
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
 _CODE_HEADERS = (b"x-ms-error-code", b"x-ms-public-api-error-code")
 _LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
-_FIRST_ERROR, _NOT_FOUND, _LENGTH_REQUIRED = 400, 404, 411
+_FIRST_ERROR, _NOT_FOUND, _CONFLICT, _LENGTH_REQUIRED = 400, 404, 409, 411
+_ALREADY_THERE = frozenset({StorageErrorCode.PathAlreadyExists.dfs_code, StorageErrorCode.PathAlreadyExists.blob_code})
 
 
 def rejection(scope: Scope, status: int, code: str, message: str, **headers: str) -> Response:
@@ -54,12 +55,13 @@ class RejectedRequest:
     code: str  # OneLake's or Fabric's error code; `""` where the answer has none
     allowed_by: str = ""  # the option with which it would not be rejected; `""` where there is none
     is_tolerated: bool = False  # it was served here, but Fabric would reject it
+    is_answer: bool = False  # the client asked whether a path is there: nothing is wrong
 
     def record(self) -> tuple[Literal["info", "warning"], str, dict[str, Any]]:
-        """Level, name and fields of its log event; to look for what is not there is nothing wrong."""
+        """Level, name and fields of its log event."""
         fields = {name: value for name, value in asdict(self).items() if name != "allowed_by" or value}
         name = "request_tolerated" if fields.pop("is_tolerated") else "request_rejected"
-        return "info" if (self.method, self.status) == ("GET", _NOT_FOUND) else "warning", name, fields
+        return "info" if fields.pop("is_answer") else "warning", name, fields
 
 
 def observed(send: Send, on_start: Callable[[Message], object]) -> Send:
@@ -145,10 +147,23 @@ class Gate:
             if (method, status) != ("HEAD", _NOT_FOUND):
                 headers = {name: value.decode("latin-1") for name, value in start["headers"]}
                 code = next((headers[name] for name in _CODE_HEADERS if name in headers), "")
-                self.on_rejected(RejectedRequest(*request, status, code, headers.get(ALLOWED_BY.encode(), "")))
+                is_answer = _is_answer(scope, status, code)
+                allowed_by = headers.get(ALLOWED_BY.encode(), "")
+                self.on_rejected(RejectedRequest(*request, status, code, allowed_by, is_answer=is_answer))
         elif method in {"PUT", "PATCH"} and _LENGTH_HEADERS.isdisjoint(name for name, _ in scope["headers"]):
             length_is_missing = RejectedRequest(*request, _LENGTH_REQUIRED, "MissingContentLengthHeader", "", True)
             self.on_rejected(length_is_missing)
+
+
+def _is_answer(scope: Scope, status: int, code: str) -> bool:
+    """Whether a rejection says what a client asks: a path to read or delete is absent, or one to create is there.
+
+    The latter with a condition (`If-None-Match: *`), and for folders, which clients create before they use them.
+    """
+    if status == _CONFLICT and code in _ALREADY_THERE:
+        is_conditional = any(name == b"if-none-match" for name, _ in scope["headers"])
+        return is_conditional or b"resource=directory" in scope["query_string"].lower()
+    return status == _NOT_FOUND and scope["method"] in {"GET", "DELETE"}
 
 
 def _carries(scope: Scope, secret: str) -> bool:

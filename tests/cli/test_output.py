@@ -252,6 +252,32 @@ def test_on_a_terminal_every_event_has_lines_or_a_bar():
     assert texts[TableMaintained] == ["Sales.Orders: files added 1, files removed 9, files deleted 0 (1.5s)"]
 
 
+def test_halt_is_logged_once_as_an_error():
+    said, halted, resumed = DiagnosticRaised(ORDERS, EMPTY), TableHalted(ORDERS, EMPTY), TableResumed(ORDERS)
+    other = diagnose("ME024", "Sales.schema/Orders/2.parquet", reason="cut")
+    for stream, written in (
+        ((halted, said), "error info"),
+        ((said, halted), "error info"),
+        ((said,), "error"),
+        ((halted, said, resumed, halted, said), "error info info error info"),
+        ((halted, said, TableHalted(ORDERS, other), DiagnosticRaised(ORDERS, other)), "error info error info"),
+        ((DiagnosticRaised(None, EMPTY), DiagnosticRaised(None, EMPTY)), "error error"),
+    ):
+        file = io.StringIO()
+        log = Log("json", stream=file)
+        for event in stream:
+            log(event)
+        assert " ".join(json.loads(line)["level"] for line in file.getvalue().splitlines()) == written
+    file = io.StringIO()
+    log = Log("json", stream=file)
+    for mirror in ("ws/a", "ws/b"):
+        log(halted, mirror)
+    assert [json.loads(line)["mirror"] for line in file.getvalue().splitlines() if '"error"' in line] == [
+        "ws/a",
+        "ws/b",
+    ]
+
+
 def test_details_and_idle_cycles_are_not_logged():
     assert [json.loads(line)["event"] for line in logged("json")] == [
         "cycle_finished",

@@ -95,6 +95,7 @@ AHEAD = replace(WATCHED, now=NOW + 86_400, lead_seconds=86_400)
 ARRIVING_ONE, ARRIVING, EMPTY_THREE = (
     replace(numbered(number, size=0), modified_ns=int(NOW) * 10**9) for number in (1, 2, 3)
 )
+FRESH, LATE = replace(ONE, modified_ns=int(NOW) * 10**9), replace(WATCHED, now=NOW + 60)
 AT_FIRST = numbered(2, "other", size=0)
 FLUSHED = replace(numbered(2, "flushed", size=99), continues=("before", TWO.identity))
 COMPLETED = replace(numbered(2, "flushed", size=99), continues=(BAD.identity,))
@@ -173,6 +174,11 @@ PLANS = {
     "another engine reports it at once": (folder(metadata=CREATED), KNOWN, Halted, ["ME010"], None),
     "an empty folder is nothing to report yet": (folder(metadata=ABSENT), None, Unconfigured, [], None, WATCHED),
     "files in it are": (BARE, None, Unconfigured, ["ME008"], None, WATCHED),
+    "but not files that just came": (folder(FRESH, metadata=ABSENT), None, Unconfigured, [], None, WATCHED),
+    "unless they came a minute ago": (folder(FRESH, metadata=ABSENT), None, Unconfigured, ["ME008"], None, LATE),
+    "or some did": (folder(FRESH, TWO, metadata=ABSENT), None, Unconfigured, ["ME008"], None, WATCHED),
+    "for another engine": (folder(FRESH, metadata=ABSENT), None, Unconfigured, ["ME008"], None),
+    "of a known table they are": (folder(FRESH, metadata=ABSENT), KNOWN, Halted, ["ME009"], None, WATCHED),
     "usable metadata again releases the halt": (
         folder(ONE, TWO),
         progress(ONE, rejection=Rejection(diagnose("ME009", "x"), "_metadata.json", "", "")),

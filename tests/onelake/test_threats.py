@@ -53,7 +53,9 @@ def attacked(tmp_path_factory):
         yield Attacked(folder / "store", *ports, reported, rejected)
 
 
-@pytest.mark.parametrize("way", ["..", ".", "..%5c..%5csecret", "%2e%2e", "%2e", "..%2f..%2f..%2f..%2fsecret", "a%2f%2f"])
+@pytest.mark.parametrize(
+    "way", ["..", ".", "..%5c..%5csecret", "%2e%2e", "%2e", "..%2f..%2f..%2f..%2fsecret", "a%2f%2f"]
+)
 def test_no_spelling_of_a_way_out_leads_anywhere(attacked, way):
     for method, query in (("PUT", "?resource=file"), ("GET", ""), ("DELETE", "?recursive=true"), ("PUT", "")):
         for target in (f"/{ZONE}/{way}/secret{query}", f"/{ZONE}/{way}{query}"):
@@ -107,7 +109,7 @@ def test_garbage_instead_of_chunks_commits_nothing(attacked, chunks):
     [
         (
             request("GET", f"/{ZONE}/T/%C3%BC.csv?sv=1&sig=hush", ONELAKE),
-            RejectedRequest("GET", ONELAKE, f"/{ZONE}/T/%C3%BC.csv", 404, "PathNotFound"),
+            RejectedRequest("GET", ONELAKE, f"/{ZONE}/T/%C3%BC.csv", 404, "PathNotFound", is_answer=True),
         ),
         (
             request("DELETE", f"/{FILES}", "localhost:80"),
@@ -121,6 +123,22 @@ def test_garbage_instead_of_chunks_commits_nothing(attacked, chunks):
         (
             request("PUT", f"/{ZONE}?resource=directory"),
             RejectedRequest("PUT", "localhost", f"/{ZONE}", 411, "MissingContentLengthHeader", is_tolerated=True),
+        ),
+        (
+            request("DELETE", f"/{ZONE}/T/none"),
+            RejectedRequest("DELETE", "localhost", f"/{ZONE}/T/none", 404, "PathNotFound", is_answer=True),
+        ),
+        (
+            request("PUT", f"/{ZONE}?resource=directory", "localhost", "Content-Length: 0", "If-None-Match: *"),
+            RejectedRequest("PUT", "localhost", f"/{ZONE}", 409, "PathAlreadyExists", is_answer=True),
+        ),
+        (
+            request("PUT", f"/{FILES}?resource=directory", "localhost", "Content-Length: 0"),
+            RejectedRequest("PUT", "localhost", f"/{FILES}", 409, "PathAlreadyExists", ALLOWING, is_answer=True),
+        ),
+        (
+            request("PATCH", f"/{ZONE}/T/none?action=append&position=0", "localhost", "Content-Length: 1", body=b"x"),
+            RejectedRequest("PATCH", "localhost", f"/{ZONE}/T/none", 404, "PathNotFound"),
         ),
         (request("PUT", f"/{ZONE}?resource=directory", "localhost", "Content-Length: 0"), None),
         (request("HEAD", f"/{ZONE}/x.csv"), None),
