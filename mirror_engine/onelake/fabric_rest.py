@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
@@ -24,7 +25,7 @@ from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.errors import FabricApiError, FabricErrorCode, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, FABRIC
 from mirror_engine.onelake.items import PLAIN, Item, definition_json, payload_of, read_definition
-from mirror_engine.onelake.requests import read_bounded
+from mirror_engine.onelake.requests import Documents
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -39,6 +40,7 @@ DEFAULT_SCHEMA = "dbo"
 TABLES_PER_PAGE = 100
 MAX_NAME, MAX_DESCRIPTION = 123, 256
 SECONDS = 1.5  # of a long-running operation: a publisher that waits for its Retry-After sees it Running once
+MAX_JSON_BYTES = 1 << 20  # of a request: a definition that names a thousand tables has a fifth of that
 MAX_KEPT = 100  # long-running operations
 DOCUMENT = json.loads((files("mirror_engine.onelake") / "openapi.json").read_text(encoding="utf-8"))
 DOCUMENT["info"]["version"] = __version__
@@ -356,9 +358,9 @@ def _schema(payload: bytes) -> str:
 
 def fabric_app(pool: EnginePool) -> Starlette:
     """The ASGI application; its OpenAPI document is at `/v1/openapi.json`."""
-    operations = _Operations(pool)
+    operations, documents = _Operations(pool), Documents()
     routes = [
-        Route(BASE + path, _endpoint(operations, operation), methods=[method.upper()])
+        Route(BASE + path, _endpoint(operations, documents, operation), methods=[method.upper()])
         for path, methods in DOCUMENT["paths"].items()
         for method, operation in methods.items()
     ]
@@ -366,16 +368,20 @@ def fabric_app(pool: EnginePool) -> Starlette:
     return Starlette(routes=[document, *routes], exception_handlers=dict.fromkeys(_EXPECTED, _error_response))
 
 
-def _endpoint(operations: _Operations, operation: Mapping[str, Any]) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(
+    operations: _Operations, documents: Documents, operation: Mapping[str, Any]
+) -> Callable[[Request], Awaitable[Response]]:
     status = min(map(int, filter(str.isdigit, operation["responses"])))
     takes_body = operation.get("requestBody")
     run = partial(operations.run, operation["operationId"], may_defer="202" in operation["responses"])
 
     async def answer(request: Request) -> Response:
-        content = await read_bounded(request.stream())
-        is_read = takes_body and (content or takes_body["required"])
-        values = _object(content) if is_read else {} if takes_body else request.query_params
-        result = await to_thread.run_sync(run, request.path_params, values)
+        async with documents.read(request.stream(), MAX_JSON_BYTES) as content:
+            is_read = takes_body and (content or takes_body["required"])
+            values: Callable[[], Mapping[str, Any]] = partial(_object, content) if is_read else dict
+            if not takes_body:
+                values = lambda: request.query_params  # noqa: E731
+            result = await to_thread.run_sync(lambda: run(request.path_params, values()))
         response: Response = result if isinstance(result, Response) else JSONResponse(result, status)
         if result is None:
             response = Response(b"", media_type="application/octet-stream")  # as Fabric's; clients look at the type
@@ -387,11 +393,12 @@ def _endpoint(operations: _Operations, operation: Mapping[str, Any]) -> Callable
     return answer
 
 
-def _object(content: bytes) -> Mapping[str, Any]:
-    try:
+def _object(content: bytearray) -> Mapping[str, Any]:
+    body = None
+    with suppress(ValueError, RecursionError):  # dropped, as it holds the body
         body = json.loads(content)
-    except (ValueError, RecursionError):
-        raise FabricApiError(FabricErrorCode.InvalidRequest, "The body is not JSON.") from None
+    if body is None:
+        raise FabricApiError(FabricErrorCode.InvalidRequest, "The body is not JSON.")
     if not isinstance(body, dict):
         raise FabricApiError(FabricErrorCode.InvalidRequest, "The body is not a JSON object.")
     return body

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import KW_ONLY, dataclass
+from hashlib import blake2b
 from heapq import heappop, heappush
 from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
@@ -59,7 +60,7 @@ class Lake:
         self._last_ns = 0
         self._lock = threading.RLock()
         self._commits = [threading.Lock() for _ in range(COMMIT_LOCKS)]
-        self._block_lists: deque[tuple[str, tuple[str, ...], str]] = deque(maxlen=MAX_BLOCK_LISTS)
+        self._block_lists: deque[tuple[str, bytes, str]] = deque(maxlen=MAX_BLOCK_LISTS)
         self.storage.remove_stale()
 
     # Reading
@@ -340,19 +341,20 @@ class Lake:
 
         A list repeated because its response was lost changes nothing.
         """
+        digest = blake2b(repr(block_ids).encode(errors="surrogatepass"), digest_size=16).digest()
         with self._commit_lock(address):
             present = self.find(address)
             conditions.check_write(present)
             with self._uploads.taken(address.path) as blocks:
                 with self._lock:
-                    if present and not blocks and (address.path, tuple(block_ids), present.etag) in self._block_lists:
+                    if present and not blocks and (address.path, digest, present.etag) in self._block_lists:
                         return present
                 if not blocks.keys() >= set(block_ids):
                     raise StorageApiError(StorageErrorCode.InvalidBlockList)
                 with assemble(self.storage, [blocks[block_id] for block_id in block_ids]) as staged:
                     properties = self.put(address, staged, conditions)
             with self._lock:
-                self._block_lists.append((address.path, tuple(block_ids), properties.etag))
+                self._block_lists.append((address.path, digest, properties.etag))
         return properties
 
     # Steps

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 import hmac
+import time
 import traceback
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 RESET_EXTENSION = "mirror_engine.reset"  # of the ASGI scope: its `now` aborts the connection
 MAX_BODY_BYTES = 4 << 30  # of one request
-BODY_SECONDS = 60.0  # between two chunks of a body
+BODY_SECONDS = 60.0  # between two chunks of a body; and in all, beyond what its bytes take at the least rate
+LEAST_BYTES_PER_SECOND = 1024  # of a body, after `BODY_SECONDS`
+LONGEST_BODY_SECONDS = 3600.0  # of waiting for one body
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
 _CODE_HEADERS = (b"x-ms-error-code", b"x-ms-public-api-error-code")
 _LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
@@ -189,16 +192,20 @@ def _is_same_origin(scope: Scope) -> bool:
 
 
 def _limited(receive: Receive) -> Receive:
-    left, has_more = MAX_BODY_BYTES, True
+    """Bound a body in size and in the time that the client takes for it; time of the server's own does not count."""
+    received, waited, has_more = 0, 0.0, True
 
     async def receive_bounded() -> Message:
-        nonlocal left, has_more
+        nonlocal received, waited, has_more
         if not has_more:
             return await receive()
-        message = await asyncio.wait_for(receive(), BODY_SECONDS)
-        left -= len(message.get("body", b""))
+        allowed = min(BODY_SECONDS + received / LEAST_BYTES_PER_SECOND, LONGEST_BODY_SECONDS)
+        began = time.monotonic()
+        message = await asyncio.wait_for(receive(), min(BODY_SECONDS, allowed - waited))
+        waited += time.monotonic() - began
+        received += len(message.get("body", b""))
         has_more = message.get("more_body", False)
-        if left < 0:
+        if received > MAX_BODY_BYTES:
             raise BodyTooLarge
         return message
 

@@ -131,6 +131,7 @@ async def grant_tunnel(
     connection: socket.socket,
     on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
     passed: Sequence[PassedHost] = (),
+    on_relay: Callable[[], None] = lambda: None,
 ) -> bool:
     """Read and answer a proxy request; whether TLS to the emulator may follow.
 
@@ -151,6 +152,7 @@ async def grant_tunnel(
         status = UNREACHABLE
     else:
         if upstream:
+            on_relay()
             await _relay(connection, *upstream)
         else:
             await asyncio.get_running_loop().sock_sendall(connection, GRANTED)
@@ -221,7 +223,11 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, move
 Kind = Literal["proxy", "http", "https"]  # in the order of their ports
 MAX_HEADERS = 100
 MAX_CONNECTIONS = 256
-HEAD_SECONDS = 10.0
+MAX_PIPELINED = 16  # requests of a connection that wait for an earlier one
+HEAD_SECONDS = 10.0  # for a head, and for the rest of a body that nobody reads
+READ_SECONDS = 600.0  # in which a client must read some megabytes of an answer: what the system buffers
+SLOW_BYTES_PER_SECOND = 64 * 1024  # of a body: a slower one may be ended when there are too many connections
+SLOW_SECONDS = 1.0  # after which a connection counts as slow
 HANDSHAKE_SECONDS = 10.0
 IDLE_SECONDS = 120  # between two requests of a connection
 SHUTDOWN_SECONDS = 3  # for responses in progress
@@ -232,20 +238,31 @@ logging.getLogger("uvicorn").addHandler(logging.NullHandler())  # the emulator l
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """HTTP with heads of bounded length and time, whose target names no other host; else 400, as IIS answers."""
+    """HTTP in which all that a client sends is bounded, and whose target names no other host; else 400, as IIS answers.
 
-    _head_bytes = 0
+    Bounded are heads, trailers and what frames a body, in length, number and time; requests that wait for the answer
+    to an earlier one; and how long an answer waits for its reader. `Gate` bounds bodies that are read.
+    """
+
+    _framing_bytes = 0  # since the last part of a message began: of a head, of trailers, between two chunks
+    _has_begun_part = False
+    _header_count = _header_bytes = 0  # of a head, then of the trailers
     _is_in_head = True
-    _head_timer: asyncio.TimerHandle | None = None
+    _is_complete = True  # the last request has come whole
+    _body_bytes = 0
+    _timer: asyncio.TimerHandle | None = None  # of a head, or of a body that nobody reads
+    _write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.access_log = False  # it would write queries, which may hold signatures
         self.lost = asyncio.Event()  # set when the connection has ended
-        self._start_head()
+        self._since = self.loop.time()
+        self._start_timer(HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_head()
+        self._stop_timer()
+        self.resume_writing()
         super().connection_lost(exc)
         self.transport.close()  # Python 3.10's TLS transport needs it
         self.lost.set()
@@ -258,39 +275,125 @@ class LimitedProtocol(HttpToolsProtocol):
         else:
             super().shutdown()
 
+    @property
+    def waiting_seconds(self) -> float:
+        """For how long the client has been silent, or slow; 0 where it waits for an answer."""
+        seconds = self.loop.time() - self._since
+        if not self._is_complete and not self._is_in_head:
+            return seconds if self._body_bytes < SLOW_BYTES_PER_SECOND * seconds else 0.0
+        is_answered = self.cycle is None or self.cycle.response_complete
+        return seconds if is_answered or self._write_timer else 0.0
+
     def data_received(self, data: bytes) -> None:
+        self._has_begun_part = False
         super().data_received(data)
-        if self._is_in_head:  # it may never end
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response("The request's head is too long.")
+        self._framing_bytes = 0 if self._has_begun_part else self._framing_bytes + len(data)
+        if self._framing_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():  # it may never end
+            self.send_400_response("The request's head or trailers are too long.")
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer 400; where another answer is on its way, or this request's has begun, end the connection alone."""
+        is_answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        if is_answering or self.pipeline or (not self._is_in_head and self.cycle and self.cycle.response_started):
+            self.transport.abort()
+        else:
+            super().send_400_response(msg)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = {RESET_EXTENSION: {"now": self.transport.abort}}
-        self._start_head()
+        self._has_begun_part = True
+        self._is_in_head, self._is_complete = True, False
+        self._header_count = self._header_bytes = self._body_bytes = 0
+        self._since = self.loop.time()
+        if self._timer is None:
+            self._start_timer(HEAD_SECONDS)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_count += 1
+        self._header_bytes += len(name) + len(value) + 4
+        if self._header_count > MAX_HEADERS or self._header_bytes > MAX_HEAD_BYTES:
+            raise ValueError(self._header_bytes)  # the parser's caller answers 400
+        if self._is_in_head:  # trailers are of no use
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._end_head()
+        self._stop_timer()
         if _QUICKACK:  # urllib3 sends no body to a proxy before the head is acknowledged, which may take 40 ms
             self.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
-        length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        length = len(self.url) + self._header_bytes
         authority = httptools.parse_url(self.url).host  # of an absolute-form target
         is_foreign = authority is not None and authority.decode("latin-1").lower() != host_of(self.headers)
-        if is_foreign or length > MAX_HEAD_BYTES or len(self.headers) > MAX_HEADERS:
-            raise ValueError(length)  # the parser's caller answers 400
+        if is_foreign or length > MAX_HEAD_BYTES or len(self.pipeline) >= MAX_PIPELINED:
+            raise ValueError(length)
         super().on_headers_complete()
+        self._has_begun_part, self._is_in_head = True, False
+        self._header_count = self._header_bytes = 0
 
-    def _start_head(self) -> None:
-        self._is_in_head, self._head_bytes = True, 0
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+    def on_chunk_header(self) -> None:
+        self._has_begun_part = True
 
-    def _end_head(self) -> None:
-        self._is_in_head = False
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def on_body(self, body: bytes) -> None:
+        self._has_begun_part = True
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._stop_timer()
+        self._has_begun_part = self._is_complete = True
+        self._since = self.loop.time()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._since = self.loop.time()
+        if self.cycle.response_complete and not self._is_complete:  # nobody reads the rest of its body
+            self._start_timer(HEAD_SECONDS)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._write_timer = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+        super().resume_writing()
+
+    def _start_timer(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(seconds, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+@dataclass
+class _Connection:
+    """An accepted connection."""
+
+    socket: socket.socket
+    since: float  # by the loop's clock
+    protocol: LimitedProtocol | None = None  # once HTTP has begun
+    is_relayed: bool = False  # to a passed host: such a tunnel may be silent for longer
+
+    def waiting_seconds(self, now: float) -> float:
+        """For how long the client has been silent, or slow; 0 where it waits for an answer."""
+        if self.is_relayed:
+            return 0.0
+        return self.protocol.waiting_seconds if self.protocol else now - self.since
+
+    def relay(self) -> None:
+        self.is_relayed = True
+
+    def end(self) -> None:
+        if self.protocol:
+            self.protocol.transport.abort()
+        else:
+            with suppress(OSError):  # the client has gone
+                self.socket.shutdown(socket.SHUT_RDWR)
 
 
 class Listeners:
@@ -310,7 +413,7 @@ class Listeners:
         on_rejected: Callable[[RejectedRequest], None] = lambda _: None,
     ) -> None:
         self._app, self._tls, self._listening, self._on_rejected = app, tls, listening, on_rejected
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], _Connection] = {}
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="emulator", daemon=True)
 
@@ -375,24 +478,37 @@ class Listeners:
             except OSError:  # no descriptors left, or the client has disconnected already
                 await asyncio.sleep(0.05)
                 continue
-            if len(self._connections) >= MAX_CONNECTIONS:
+            if len(self._connections) >= MAX_CONNECTIONS and not self._end_slowest():
                 connection.close()
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a body waits for no acknowledgement
-            task = loop.create_task(self._connect(connection, kind))
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
+            state = _Connection(connection, loop.time())
+            task = loop.create_task(self._connect(connection, kind, state))
+            self._connections[task] = state
+            task.add_done_callback(lambda task: self._connections.pop(task, None))
 
-    async def _connect(self, connection: socket.socket, kind: Kind | None) -> None:
+    def _end_slowest(self) -> bool:
+        """End the connection that its client has kept waiting for the longest; False where none has, for a second."""
+        now = asyncio.get_running_loop().time()
+        task, state = max(self._connections.items(), key=lambda each: each[1].waiting_seconds(now))
+        if state.waiting_seconds(now) < SLOW_SECONDS:
+            return False
+        del self._connections[task]
+        state.end()
+        return True
+
+    async def _connect(self, connection: socket.socket, kind: Kind | None, state: _Connection) -> None:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError), contextlib.closing(connection):  # clients may disconnect at any time
             kind = kind or await _kind_of(connection)
-            if kind == "proxy" and not await grant_tunnel(connection, self._on_rejected, self._listening.pass_through):
+            proxied = connection, self._on_rejected, self._listening.pass_through, state.relay
+            if kind == "proxy" and not await grant_tunnel(*proxied):
                 return
             tls = None if kind == "http" else self._tls
             protocol = LimitedProtocol(self._server.config, self._server.server_state, {})
             handshake = HANDSHAKE_SECONDS if tls else None
             await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=handshake)
+            state.protocol = protocol
             await protocol.lost.wait()
 
 

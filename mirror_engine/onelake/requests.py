@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from email.utils import formatdate, parsedate_to_datetime
 from hashlib import blake2b
@@ -150,6 +152,8 @@ def requested_range(headers: Mapping[str, str], size: int) -> tuple[int, int] | 
 VERSION = "2021-06-08"
 CONTENT_TYPE = "application/octet-stream"
 MAX_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, batches
+MAX_HELD_BYTES = 64 * 1024**2  # of all such bodies at once
+SMALL_BYTES = 64 * 1024  # of a body that waits for no other
 CHUNK_BYTES = 1 << 20
 MAX_LISTED = 5000
 _OVERRIDABLE = frozenset({"PUT", "POST", "PATCH", "DELETE"})
@@ -171,10 +175,11 @@ class LakeRequest:
     query: Mapping[str, str]  # decoded, by name in lower case; a plus is a blank, as Azure reads it
     headers: Mapping[str, str]  # by name in lower case
     body: AsyncIterator[bytes]  # its chunks as they arrive
+    documents: Documents  # reads a body as a whole
     id: str = field(default_factory=lambda: str(uuid4()))  # a GUID for the answer
 
     @staticmethod
-    def of(request: Request) -> LakeRequest:
+    def of(request: Request, documents: Documents | None = None) -> LakeRequest:
         scope = request.scope
         headers = {name.lower(): value for name, value in request.headers.items()}
         override = next((headers[name].upper() for name in _OVERRIDES if name in headers), "")
@@ -186,6 +191,7 @@ class LakeRequest:
             query={name.lower(): value for name, value in reversed(query)},
             headers=headers,
             body=request.stream(),
+            documents=documents or Documents(),
         )
 
     @property
@@ -309,14 +315,40 @@ def is_dfs(request: LakeRequest) -> bool:
     return not is_blob and "application/xml" not in request.headers.get("accept", "")
 
 
-async def read_bounded(body: AsyncIterator[bytes], max_bytes: int = MAX_TEXT_BYTES) -> bytes:
+class Documents:
+    """Bodies that are read as a whole: bounded each and in all, and the larger ones understood one after the other.
+
+    A document may take a hundred times its size once it is parsed, and a parser lets no other thread run.
+    """
+
+    def __init__(self) -> None:
+        self._held_bytes = 0
+        self._turn = asyncio.Semaphore()
+
+    @asynccontextmanager
+    async def read(self, body: AsyncIterator[bytes], max_bytes: int = MAX_TEXT_BYTES) -> AsyncIterator[bytearray]:
+        """A body, whose turn it is until the block ends and empties it; RequestBodyTooLarge, ServerBusy."""
+        content = bytearray()
+        try:
+            async for chunk in body:
+                content += chunk
+                self._held_bytes += len(chunk)
+                if len(content) > max_bytes:
+                    raise StorageApiError(StorageErrorCode.RequestBodyTooLarge)
+                if self._held_bytes > MAX_HELD_BYTES and len(content) > SMALL_BYTES:
+                    message = "Too many large documents at once; try again later."
+                    raise StorageApiError(StorageErrorCode.ServerBusy, message, {"Retry-After": "1"})
+            async with self._turn if len(content) > SMALL_BYTES else nullcontext():
+                yield content
+        finally:
+            self._held_bytes -= len(content)
+            content.clear()  # an error that holds it may live on
+
+
+async def read_bounded(body: AsyncIterator[bytes], max_bytes: int) -> bytes:
     """A small body as a whole; RequestBodyTooLarge."""
-    content = bytearray()
-    async for chunk in body:
-        content += chunk
-        if len(content) > max_bytes:
-            raise StorageApiError(StorageErrorCode.RequestBodyTooLarge)
-    return bytes(content)
+    async with Documents().read(body, max_bytes) as content:
+        return bytes(content)
 
 
 def copy_part(file: IO[bytes], start: int, end: int, target: StagedFile) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from contextlib import suppress
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import compat32
@@ -51,7 +52,10 @@ _FILESYSTEM = {  # Azure always sends all of these; its C++ library aborts where
 }
 DELIMITER = "/"
 COPY_SOURCE = "x-ms-copy-source"
-MAX_PARTS = 256
+MAX_PARTS, MAX_LINES = 256, 16_384  # of a batch
+MAX_DEPTH, MAX_ELEMENTS, MAX_QUOTES = 2, 50_000, 1000  # of an XML document; a block list has as many blocks in Azure
+FED_CHARACTERS = 16 * 1024  # of an XML document at once
+MAX_BLOCK_ID_BYTES = 64  # Azure's limit
 _ECHOED = {"prefix": "Prefix", "marker": "Marker", "maxresults": "MaxResults", "delimiter": "Delimiter"}
 _BLOCK_KINDS = frozenset({"Latest", "Uncommitted", "Committed"})
 _DELETED = {"x-ms-delete-type-permanent": "true"}
@@ -257,8 +261,7 @@ def _put(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
 
 def _put_block(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     """Put Block, and Put Block From URL: `PUT ?comp=block`, with `x-ms-copy-source` and a range of it."""
-    if not request.query.get("blockid"):
-        raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "blockid is missing.")
+    _check_block_id(request.query.get("blockid", ""))
     target = lake.destination(request.raw_path)
     if COPY_SOURCE in request.headers:
         _check_no_body(request)
@@ -272,35 +275,83 @@ def _put_block(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     return Response(status_code=201, headers={"x-ms-request-server-encrypted": "true"})
 
 
-def _put_block_list(lake: Lake, request: LakeRequest, document: bytes) -> Response:
+def _check_block_id(text: str) -> None:
+    try:
+        is_valid = 0 < len(base64.b64decode(text, validate=True)) <= MAX_BLOCK_ID_BYTES
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        message = "blockid is not Base64 of 1 to 64 bytes."
+        raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, message)
+
+
+def _put_block_list(lake: Lake, request: LakeRequest, document: _Document) -> Response:
     """Put Block List: `PUT ?comp=blocklist`; InvalidXmlDocument."""
-    root = _parsed(document)
-    if root.tag != "BlockList" or any(block.tag not in _BLOCK_KINDS for block in root):
+    if document.root != "BlockList" or any(kind not in _BLOCK_KINDS for kind, _ in document.texts):
         raise StorageApiError(StorageErrorCode.InvalidXmlDocument, "It is not a block list.")
-    block_ids = [(block.text or "").strip() for block in root]
+    block_ids = [text.strip() for _, text in document.texts]
     return changed(lake.put_block_list(lake.destination(request.raw_path), block_ids, request.conditions))
 
 
-def _parsed(document: bytes) -> ET.Element:
-    try:
-        text = document.decode("utf-8-sig")
-        if "<!" in text:  # a DOCTYPE could declare entities
-            raise StorageApiError(StorageErrorCode.InvalidXmlDocument)
-        return ET.fromstring(text)  # noqa: S314 - without a DOCTYPE there are no entities
-    except (ET.ParseError, ValueError) as problem:
-        raise StorageApiError(StorageErrorCode.InvalidXmlDocument) from problem
+class _Document:
+    """An XML document of two levels, the deepest that clients send: its root and the texts of the elements in it."""
+
+    def __init__(self) -> None:
+        self.root = ""
+        self.texts: list[tuple[str, str]] = []  # each element's name and text
+        self._depth = 0
+        self._text: list[str] = []
+
+    def start(self, name: str, _: object) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH or len(self.texts) >= MAX_ELEMENTS:
+            raise ValueError(name)
+        self.root = self.root or name
+        self._text.clear()
+
+    def data(self, text: str) -> None:
+        self._text.append(text)
+
+    def end(self, name: str) -> None:
+        self._depth -= 1
+        if self._depth:
+            self.texts.append((name, "".join(self._text)))
+        self._text.clear()
 
 
-def _user_delegation_key(_: Lake, __: LakeRequest, document: bytes) -> Response:
+def _parsed(document: bytearray) -> _Document:
+    """Parse XML; InvalidXmlDocument, also where it is deeper or has more elements or attributes than clients send."""
+    parsed = None
+    with suppress(ET.ParseError, ValueError):  # dropped, as it holds the document
+        parsed = _document(document.decode("utf-8-sig"))
+    if parsed is None:
+        raise StorageApiError(StorageErrorCode.InvalidXmlDocument)
+    return parsed
+
+
+def _document(text: str) -> _Document:
+    """Parse XML; ValueError, ParseError."""
+    # a DOCTYPE could declare entities; attributes take far more memory than their bytes
+    if "<!" in text or text.count('"') + text.count("'") > MAX_QUOTES:
+        raise ValueError
+    parsed = _Document()
+    parser = ET.XMLParser(target=parsed)  # noqa: S314 - without a DOCTYPE there are no entities
+    for start in range(0, len(text), FED_CHARACTERS):  # what is refused ends with the piece, not with the text
+        parser.feed(text[start : start + FED_CHARACTERS])
+    parser.close()
+    return parsed
+
+
+def _user_delegation_key(_: Lake, __: LakeRequest, document: _Document) -> Response:
     """Get User Delegation Key: `POST /?restype=service&comp=userdelegationkey`; no signature is checked."""
-    asked = _parsed(document)
-    if asked.tag != "KeyInfo" or not asked.findtext("Expiry"):
+    asked = dict(document.texts)
+    if document.root != "KeyInfo" or not asked.get("Expiry"):
         raise StorageApiError(StorageErrorCode.InvalidXmlDocument, "It is not a KeyInfo with an Expiry.")
     values = {
         "SignedOid": str(uuid4()),
         "SignedTid": str(uuid4()),
-        "SignedStart": asked.findtext("Start") or "",
-        "SignedExpiry": asked.findtext("Expiry") or "",
+        "SignedStart": asked.get("Start", ""),
+        "SignedExpiry": asked["Expiry"],
         "SignedService": "b",
         "SignedVersion": requests.VERSION,
         "Value": base64.b64encode(token_bytes(32)).decode(),
@@ -332,13 +383,15 @@ def _account_properties(_: Lake, __: LakeRequest) -> Response:
     return Response(headers=headers)
 
 
-def _batch(lake: Lake, request: LakeRequest, body: bytes) -> Response:
+def _batch(lake: Lake, request: LakeRequest, body: bytearray) -> Response:
     """Blob Batch: `POST ?comp=batch`; rejected as OneLake does, unless `blob_batch` is `accept`."""
     if lake.options.blob_batch != "accept":
         code = StorageErrorCode.ArtifactIdMissing
         rejection = json.dumps({"error": {"code": code.blob_code, "message": code.message}})
         headers = {"x-ms-error-code": code.blob_code, ALLOWED_BY: "--blob-batch accept"}
         return Response(rejection, code.status, headers, media_type="application/json")
+    if body.count(b"\n") + body.count(b"\r") > MAX_LINES:
+        raise StorageApiError(StorageErrorCode.BadRequest, "A batch holds 1 to 256 requests.")
     head = f"Content-Type: {request.headers.get('content-type', '')}\r\n\r\n".encode("latin-1", "replace")
     try:
         message = BytesParser(policy=compat32).parsebytes(head + body)  # newer policies reject a `/` in a boundary
@@ -378,13 +431,21 @@ class _Operation(NamedTuple):
     marks: str  # headers, query parameters, or some with their values, of which it has one; "" for any
     run: Callable[..., Response]  # gets lake, request, and the body where it takes one
     name: str = ""  # in fault rules; "" where none names it
-    takes: Literal["", "bytes", "staged"] = ""  # the form of the body: none, all its bytes, or a staged file
+    takes: Literal["", "bytes", "xml", "staged"] = (
+        ""  # the form of the body: none, all its bytes, XML, or a staged file
+    )
 
     async def __call__(self, lake: Lake, request: LakeRequest) -> Response:
-        if not self.takes:
-            return await run_in_threadpool(self.run, lake, request)
-        if self.takes == "bytes":
-            return await run_in_threadpool(self.run, lake, request, await requests.read_bounded(request.body))
+        match self.takes:
+            case "":
+                return await run_in_threadpool(self.run, lake, request)
+            case "bytes":
+                async with request.documents.read(request.body) as content:
+                    return await run_in_threadpool(self.run, lake, request, content)
+            case "xml":
+                async with request.documents.read(request.body) as content:
+                    document = await run_in_threadpool(_parsed, content)
+                return await run_in_threadpool(self.run, lake, request, document)
         with await run_in_threadpool(lake.receive) as body:
             async for chunk in request.body:
                 await run_in_threadpool(body.write, chunk)
@@ -404,7 +465,7 @@ _FABRIC_S = _refusal(StorageErrorCode.ArtifactIdMissing)  # only Fabric creates 
 _UNMARKED = _refusal(StorageErrorCode.MissingRequiredHeader, "Neither resource nor x-ms-blob-type is there.")
 _OPERATIONS = (  # the first counts
     _Operation("POST", "?comp=batch", _batch, "batch", "bytes"),
-    _Operation("POST", "?comp=userdelegationkey", _user_delegation_key, takes="bytes"),
+    _Operation("POST", "?comp=userdelegationkey", _user_delegation_key, takes="xml"),
     _Operation("POST", "x-ms-lease-action", _lease, "lease"),
     _Operation("PUT", "x-ms-rename-source", _rename, "rename"),
     _Operation("PUT", "?resource", _create, "create"),
@@ -415,7 +476,7 @@ _OPERATIONS = (  # the first counts
     _Operation("PUT DELETE", "?restype=container ?restype=account", _FABRIC_S),
     _Operation("DELETE", "?resource=filesystem", _FABRIC_S),
     _Operation("PUT", "?comp=block", _put_block, "block", "staged"),
-    _Operation("PUT", "?comp=blocklist", _put_block_list, "blocklist", "bytes"),
+    _Operation("PUT", "?comp=blocklist", _put_block_list, "blocklist", "xml"),
     _Operation("PUT", "?comp=metadata ?comp=properties", _set_properties, "metadata"),
     _Operation("PUT", "?comp=lease", _lease, "lease"),
     _Operation("PUT DELETE", "?comp", _UNSUPPORTED),
@@ -447,9 +508,10 @@ def _operation_of(request: LakeRequest) -> _Operation:
 
 def onelake_app(lake: Lake) -> ASGIApp:
     """The ASGI application for OneLake: both dialects over one lake."""
+    documents = requests.Documents()
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        response = await _response(lake, LakeRequest.of(Request(scope, receive)))
+        response = await _response(lake, LakeRequest.of(Request(scope, receive), documents))
         await response(scope, receive, send)
 
     return answer

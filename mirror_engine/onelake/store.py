@@ -257,6 +257,7 @@ def _kind(name: str, folder: int) -> Kind | None:
 
 
 STAGING_BYTES = 64 << 30  # at most, of all bodies that are arriving or uncommitted
+MAX_PARTS = 100_000  # of all uploads: Azure's limit of uncommitted blocks of one
 EXPIRY_SECONDS = 24 * 3600.0  # after which an upload without new parts is dropped
 COPY_BYTES = 1 << 20
 RETRY_AFTER_SECONDS = 30
@@ -277,6 +278,7 @@ class Uploads:
 
     def __init__(self, storage: LocalStore, clock: Clock) -> None:
         self.used_bytes = 0  # on the disk, arriving or uncommitted
+        self.part_count = 0  # uncommitted
         self._storage = storage
         self._now = clock.monotonic
         self._uploads: dict[str, _Upload] = {}
@@ -292,12 +294,16 @@ class Uploads:
         return StagedFile(self._storage, self._account)
 
     def keep(self, key: str, name: int | str, body: StagedFile) -> None:
-        """Add a body to an upload, which owns it from now on."""
+        """Add a body to an upload, which owns it from now on; ServerBusy where there are too many."""
         with self._lock:
-            upload = self._uploads.setdefault(key, _Upload(0.0))
-            upload.touched_seconds = self._now()
+            upload = self._uploads.get(key) or _Upload(0.0)
             replaced = upload.parts.get(name)
+            if not replaced and self.part_count >= MAX_PARTS:
+                raise _too_much()
+            self._uploads[key] = upload
+            upload.touched_seconds = self._now()
             upload.parts[name] = body
+            self.part_count += not replaced
             body.is_kept = True
         if replaced:
             replaced.discard()
@@ -316,6 +322,8 @@ class Uploads:
                 parts = {name: body for name, body in parts.items() if kept.setdefault(name, body) is not body}
             raise
         finally:
+            with self._lock:
+                self.part_count -= len(parts)
             for body in parts.values():
                 body.discard()
 
@@ -326,9 +334,13 @@ class Uploads:
     def _account(self, size: int) -> None:
         with self._lock:
             if size > 0 and self.used_bytes + size > STAGING_BYTES:
-                message = "Too much is uncommitted; flush, or wait until it is dropped."
-                raise StorageApiError(StorageErrorCode.ServerBusy, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
+                raise _too_much()
             self.used_bytes += size
+
+
+def _too_much() -> StorageApiError:
+    message = "Too much is uncommitted; flush, or wait until it is dropped."
+    return StorageApiError(StorageErrorCode.ServerBusy, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
 def contiguous_parts(position: int, parts: Mapping[int, StagedFile], length: int) -> list[StagedFile]:

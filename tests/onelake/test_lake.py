@@ -333,6 +333,27 @@ def test_a_repeated_block_list_changes_nothing_unless_the_file_changed(zone, mon
         zone.lake.put_block_list(zone.at("a"), ["x"])
 
 
+def test_uncommitted_parts_are_counted(zone, monkeypatch):
+    monkeypatch.setattr(store, "MAX_PARTS", 3)
+    zone.create("T/f")
+    zone.append("T/f", 0, b"a")
+    for block in "12":
+        zone.put_block("T/g", block, b"b")
+    zone.put_block("T/g", "2", b"c")  # again
+    with refused(Code.ServerBusy):
+        zone.append("T/f", 1, b"d")
+    with refused(Code.ServerBusy):
+        zone.put_block("T/h", "1", b"d")
+    with refused(Code.InvalidBlockList):
+        zone.lake.put_block_list(zone.at("T/g"), ["3"])
+    with refused(Code.ServerBusy):
+        zone.append("T/f", 1, b"d")
+    zone.lake.put_block_list(zone.at("T/g"), ["1", "2"])
+    zone.append("T/f", 1, b"d")
+    zone.put_block("T/h", "1", b"d")
+    assert zone.flush("T/f", 2).size == 2
+
+
 def test_a_copy_is_a_file_of_its_own_and_a_copied_folder_is_empty(zone):
     source = zone.put("T/f", b"abc")
     assert zone.lake.copy(zone.at("T/f"), zone.at("U/g")).etag != source.etag

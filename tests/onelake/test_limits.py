@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import time
 
 import pytest
@@ -137,13 +138,144 @@ def test_a_body_that_does_not_go_on_is_given_up(small):
     assert status_of(exchange(small.http_port, head + b"a" * 50)) == 408
 
 
-def test_a_body_that_goes_on_slowly_is_waited_for(small):
+def test_a_body_that_goes_on_slowly_is_waited_for(small, monkeypatch):
+    monkeypatch.setattr(middleware, "LEAST_BYTES_PER_SECOND", 100)
     with connected(small.http_port) as connection:
         connection.sendall(request("PUT", "/", "localhost", "Content-Length: 100"))
         for _ in range(10):
             connection.sendall(b"a" * 10)
             time.sleep(0.06)
         assert body_of(rest_of(connection)) == b"3\r\n100\r\n0\r\n\r\n"
+
+
+def test_body_slower_than_the_least_rate_is_given_up(small):
+    with connected(small.http_port) as connection, contextlib.suppress(ConnectionError):
+        connection.sendall(request("PUT", "/", "localhost", "Content-Length: 100"))
+        started = time.monotonic()
+        for _ in range(100):
+            connection.sendall(b"a")
+            time.sleep(0.02)
+    assert time.monotonic() - started < 1.5
+    with connected(small.http_port) as connection:
+        connection.sendall(request("PUT", "/", "localhost", "Content-Length: 100") + b"a" * 10)
+        assert status_of(rest_of(connection)) == 408
+
+
+def test_body_may_not_take_longer_than_the_longest_time(small, monkeypatch):
+    monkeypatch.setattr(middleware, "LONGEST_BODY_SECONDS", 0.4)
+    monkeypatch.setattr(middleware, "LEAST_BYTES_PER_SECOND", 1)
+    with connected(small.http_port) as connection:
+        connection.sendall(request("PUT", "/", "localhost", "Content-Length: 100"))
+        with contextlib.suppress(ConnectionError):
+            for _ in range(10):
+                connection.sendall(b"a" * 5)
+                time.sleep(0.1)
+        assert status_of(rest_of(connection)) in {0, 408}
+
+
+CHUNKED = request("PUT", "/", "localhost", "Transfer-Encoding: chunked")
+
+
+def test_trailers_are_read_and_forgotten(emulator):
+    assert status_of(exchange(emulator.http_port, CHUNKED, b"3\r\nabc\r\n0\r\nExpires: never\r\n\r\n")) == 200
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        b"0\r\n" + b"a:b\r\n" * 200,
+        b"0\r\n" + b"a:b\r\n" * 500_000,
+        b"0\r\nx: " + b"a" * 2_000_000,
+        b"0\r\n" + b"x" * 2_000_000,
+        b"3;" + b"x" * 2_000_000,
+        b"0" * 2_000_000,
+        b"1\r\na\r\n0\r\n" + (b"x: " + b"a" * 4000 + b"\r\n") * 500,
+    ],
+)
+@pytest.mark.parametrize("method", ["PUT", "GET"])
+def test_trailers_and_framing_are_bounded(emulator, method, flood):
+    started = time.monotonic()
+    answer = exchange(emulator.http_port, CHUNKED.replace(b"PUT", method.encode()), flood)
+    assert time.monotonic() - started < server.HEAD_SECONDS / 2
+    assert status_of(answer) in {0, 400}
+
+
+def test_small_chunks_without_number_are_a_body(emulator):
+    answer = exchange(emulator.http_port, CHUNKED, b"1\r\na\r\n" * 50_000, b"0\r\n\r\n")
+    assert body_of(answer) == b"5\r\n50000\r\n0\r\n\r\n"
+
+
+def test_rest_of_a_body_that_nobody_reads_is_cut(monkeypatch):
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with running(Response()) as emulator, connected(emulator.http_port) as connection:
+        connection.sendall(head)
+        assert status_of(connection.recv(65536)) == 200
+        started = time.monotonic()
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() - started < 10:
+                connection.sendall(b"1\r\na\r\n")
+                time.sleep(0.05)
+        assert time.monotonic() - started < 5
+
+
+def test_requests_that_wait_for_an_answer_are_counted(emulator):
+    ask = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with connected(emulator.http_port) as connection:
+        connection.sendall(ask * (server.MAX_PIPELINED // 2))
+        connection.sendall(request())
+        assert rest_of(connection).count(b"HTTP/1.1 200") == 1  # this application closes after its first answer
+    assert exchange(emulator.http_port, ask * 10_000) == b""
+
+
+def size_of_rest(connection):
+    size = 0
+    with contextlib.suppress(ConnectionError):
+        while piece := connection.recv(1 << 20):
+            size += len(piece)
+    return size
+
+
+def test_answer_that_nobody_reads_is_cut(monkeypatch):
+    monkeypatch.setattr(server, "READ_SECONDS", 0.3)
+
+    async def long(scope, receive, send):  # noqa: ARG001 - an ASGI application
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(500):
+            await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    with running(long) as emulator, connected(emulator.http_port) as connection:
+        connection.sendall(request())
+        assert len(connection.recv(1000)) > 0
+        time.sleep(1.0)
+        assert size_of_rest(connection) < 50_000_000
+    monkeypatch.undo()
+    with running(long) as emulator, connected(emulator.http_port) as connection:
+        connection.sendall(request())
+        assert size_of_rest(connection) > 50_000_000
+
+
+def test_slowest_connections_make_room_for_others(monkeypatch):
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(server, "SLOW_SECONDS", 0.1)
+    with running(counting) as emulator, contextlib.ExitStack() as held:
+        silent = [
+            held.enter_context(connected(port))
+            for port in (emulator.https_port, emulator.proxy_port, emulator.http_port, emulator.http_port)
+        ]
+        silent[2].sendall(b"GET / HT")
+        silent[3].sendall(request("PUT", "/", "localhost", "Content-Length: 9") + b"a")
+        time.sleep(0.3)
+        for _ in range(8):
+            assert status_of(exchange(emulator.http_port, request())) == 200
+        ended, _, _ = select.select(silent, [], [], 0)
+        assert len(ended) == 1  # each of the others made room for the next
+        more = [held.enter_context(connected(emulator.http_port)) for _ in range(4)]
+        time.sleep(0.3)
+        assert status_of(exchange(emulator.http_port, request())) == 200
+        ended, _, _ = select.select([*silent, *more], [], [], 0)
+        assert len(ended) == 5
 
 
 def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch):

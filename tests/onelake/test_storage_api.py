@@ -359,6 +359,10 @@ LAUGHS = """<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a "aaaaaaaaaa"><!ENTITY b
         b"<Other/>",
         b"<BlockList><Odd>1</Odd></BlockList>",
         b"<BlockList>" + b"<a>" * 10_000,
+        b"<BlockList><Latest><Latest>QQ==</Latest></Latest></BlockList>",
+        b"<BlockList>" + b"<Latest>QQ==</Latest>" * 50_001 + b"</BlockList>",
+        b"<BlockList " + b"".join(b'a%d="" ' % number for number in range(501)) + b"/>",
+        b"<a>" * 1_390_000,
         LAUGHS.encode(),
         LAUGHS.replace("?>", ' encoding="utf-16"?>').encode("utf-16"),
         b'<!DOCTYPE l [<!ENTITY x SYSTEM "file:///etc/passwd">]><BlockList><Latest>&x;</Latest></BlockList>',
@@ -367,6 +371,22 @@ LAUGHS = """<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a "aaaaaaaaaa"><!ENTITY b
 )
 def test_what_is_no_block_list_or_unfolds_is_refused(client, document):
     assert code(client.put(f"{BLOBS}/T/x?comp=blocklist", content=document)) == (400, "InvalidXmlDocument")
+
+
+def test_block_list_has_as_many_blocks_as_in_azure(client):
+    assert client.put(f"{BLOBS}/T/x?comp=block&blockid=QQ==", content=b"a").status_code == 201
+    content = b"<BlockList xmlns='x'>" + b"<Latest>QQ==</Latest>" * 50_000 + b"</BlockList>"
+    assert code(client.put(f"{BLOBS}/T/x?comp=blocklist", content=content)) == (400, "InvalidXmlDocument")  # its name
+    content = content.replace(b" xmlns='x'", b"")
+    assert client.put(f"{BLOBS}/T/x?comp=blocklist", content=content).status_code == 201
+    assert client.put(f"{BLOBS}/T/x?comp=blocklist", content=content).status_code == 201  # its answer was lost
+    assert client.head(f"{BLOBS}/T/x").headers["content-length"] == "50000"
+
+
+@pytest.mark.parametrize("block", ["", "no base64", "QQ", base64.b64encode(b"a" * 65).decode()])
+def test_block_id_is_base64_of_at_most_64_bytes(client, block):
+    answer = client.put(f"{BLOBS}/T/x", params={"comp": "block", "blockid": block}, content=b"a")
+    assert code(answer) == (400, "InvalidQueryParameterValue")
 
 
 def test_a_block_list_is_read_up_to_a_limit(client):
@@ -555,6 +575,8 @@ NESTED = [b"--b%d\r\nContent-Type: multipart/mixed; boundary=b%d\r\n\r\n" % (n, 
     [
         (PART % b"/x" * 300 + b"--b--", {400}),
         (b"--b\r\n" + b"x" * (5 << 20), {413}),
+        (b"--b\n" * 800_000, {400}),
+        (b"--b\r\n" + b"a:b\r" * 900_000 + b"\r\n\r\n--b--", {400}),
         (b"".join(NESTED).replace(b"--b0\r\n", b"--b\r\n", 1), {202, 400}),
     ],
 )

@@ -1,0 +1,145 @@
+"""Fifty clients of each hostile kind at once: the emulator stays small, and answers others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from wire import connected, exchange, request, status_of
+
+from mirror_engine.onelake.connection import StateFolder
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc"),
+]
+
+CLIENTS = 50
+SECONDS = 1.5  # of each kind: 50 clients saturate a core
+MAX_MIB = 1024
+ZONE = "Workspace/Mirror.MountedRelationalDatabase/Files/LandingZone"
+BLOB = "onelake.blob.fabric.microsoft.com"
+MIB = 1 << 20
+
+
+def put(target, length, host=BLOB):
+    return f"PUT /{target} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n".encode()
+
+
+def document(content, target=f"{ZONE}/T/x?comp=blocklist"):
+    return put(target, len(content)) + content
+
+
+def json_of(content):
+    target = "v1/workspaces/w/mirroredDatabases"
+    return put(target, len(content), "api.fabric.microsoft.com").replace(b"PUT", b"POST") + content
+
+
+CHUNKED = f"PUT /{ZONE}/T/y HTTP/1.1\r\nHost: {BLOB}\r\nx-ms-blob-type: BlockBlob\r\nTransfer-Encoding: chunked\r\n\r\n"
+HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+FULL = 4 * MIB
+KINDS = {  # what a client sends first, and then again and again
+    "many trailers": (CHUNKED.encode() + b"0\r\n", b"a:b\r\n" * 10_000),
+    "trailers of a GET": (CHUNKED.replace("PUT", "GET").encode() + b"0\r\n", b"a:b\r\n" * 10_000),
+    "long trailers": (CHUNKED.encode() + b"0\r\n", b"x: " + b"a" * 60_000 + b"\r\n"),
+    "an endless trailer": (CHUNKED.encode() + b"0\r\nx: ", b"a" * 60_000),
+    "an endless chunk header": (CHUNKED.encode() + b"1;", b"a" * 60_000),
+    "many headers": (HEAD, b"a:b\r\n" * 10_000),
+    "pipelined requests": (b"", (HEAD + b"\r\n") * 2000),
+    "deep XML": (b"", document((b"<a>" * (FULL // 3))[:FULL])),
+    "flat XML": (b"", document(b"<BlockList>" + b"<Latest/>" * 460_000)),
+    "attributes": (b"", document(b"<BlockList " + b"".join(b"a%d='' " % n for n in range(380_000)))),
+    "long text": (b"", document(b"<BlockList><Latest>" + "\U0001f600".encode() * 1_000_000)),
+    "JSON of arrays": (b"", json_of(b'{"displayName":[' + b"[]," * 340_000 + b"0]}")),
+    "JSON of objects": (b"", json_of(b'{"displayName":[' + b'{"a":0},' * 130_000 + b"0]}")),
+    "deep JSON": (b"", json_of(b"[" * MIB)),
+    "long JSON": (b"", json_of(b"[" * FULL)),
+    "documents that stop": (document(b"<BlockList>" + b" " * (FULL - 20))[:-1], b""),
+    "a byte now and then": (put(f"{ZONE}/T/z", 10**6), b"a"),
+    "heads that stop": (HEAD, b""),
+    "requests that nobody reads": (b"", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 8),
+}
+
+
+def attack(port, first, again, ends):
+    """One client: connects anew where it is cut off."""
+    while time.monotonic() < ends:
+        with contextlib.suppress(OSError), connected(port) as client:
+            client.settimeout(max(0.1, ends - time.monotonic()))
+            client.sendall(first)
+            while time.monotonic() < ends:
+                if again:
+                    client.sendall(again)
+                    if len(again) < 10:
+                        time.sleep(0.2)
+                readable, _, _ = select.select([client], [], [], 0 if again else 0.2)
+                if readable and not client.recv(65536):
+                    break
+
+
+class Emulator:
+    """A process of its own, without engines."""
+
+    def __init__(self, store):
+        self.store = store
+        command = [sys.executable, "-m", "mirror_engine", "emulator", "start", str(store), "--storage-only"]
+        self.process = subprocess.Popen([*command, "-q", "-q"], stderr=subprocess.DEVNULL)
+        self.state = StateFolder(store)
+        while (info := self.state.read_info()) is None:
+            assert self.process.poll() is None
+            time.sleep(0.05)
+        self.port = urlsplit(info.http).port
+
+    def peak_mib(self):
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
+
+    def answered_in(self):
+        """Seconds until a healthy client has its answer."""
+        started = time.monotonic()
+        asked = request("GET", f"/{ZONE}?resource=filesystem&recursive=false", "localhost")
+        assert status_of(exchange(self.port, asked)) == 200
+        return time.monotonic() - started
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def emulator(tmp_path_factory):
+    with Emulator(tmp_path_factory.mktemp("store")) as emulator:
+        yield emulator
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_clients_cost_others_nothing(emulator, kind):
+    ends = time.monotonic() + SECONDS
+    threads = [threading.Thread(target=attack, args=(emulator.port, *KINDS[kind], ends)) for _ in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    taken = [emulator.answered_in()]
+    while time.monotonic() < ends - 0.3:
+        taken.append(emulator.answered_in())
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join()
+    peak, median, longest = emulator.peak_mib(), statistics.median(taken), max(taken)
+    said = f"{kind}: peak {peak:.0f} MiB, answered in {median:.3f} s, at most {longest:.3f} s"
+    print(said)
+    assert peak < MAX_MIB, said
+    assert median < max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), said
