@@ -10,14 +10,14 @@ import os
 import signal
 import sys
 import threading
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
 from mirror_engine.errors import InternalError, MirrorError, RootLocked, TableDamaged, TransientError, UsageError
-from mirror_engine.landing_zone.diagnostics import RejectedFile
+from mirror_engine.landing_zone.diagnostics import CONTROLS, RejectedFile, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,16 +87,26 @@ def run_command(call: Callable[[], int], words: Sequence[str], command: str | No
     return code
 
 
+# As JSON has them, so that its values stay
+_ESCAPED = {code: f"\\u{code:04x}" for code in CONTROLS if chr(code) not in "\t\n\r"}
+_STYLED = {code: text for code, text in _ESCAPED.items() if chr(code) != "\x1b"}
+
+
 class Output:
-    """Stdout or stderr: what cannot be written goes nowhere, and `failure` is why; a reader that left is raised."""
+    """Stdout or stderr, through which all text goes: no control character of a name or message reaches the reader.
+
+    What cannot be written goes nowhere, and `failure` is why; a reader that left is raised. Escapes of colours and bars
+    pass where these are shown; names have none, since `printable` writes them.
+    """
 
     def __init__(self, stream: TextIO, *, is_result: bool = False) -> None:
         self.failure: OSError | None = None
         self._stream = stream
         self._is_result = is_result
+        self._escaped = _STYLED if _is_styled(stream) else _ESCAPED
 
     def write(self, text: str) -> int:
-        self._attempt(self._stream.write, text)
+        self._attempt(self._stream.write, text.translate(self._escaped))
         return len(text)
 
     def flush(self) -> None:
@@ -113,6 +123,15 @@ class Output:
                 raise
             self.failure = error
             _write_nowhere(self._stream)
+
+
+def _is_styled(stream: TextIO) -> bool:
+    """Whether colours and bars may be written: on a terminal, and where the environment asks for them."""
+    if not {"FORCE_COLOR", "TTY_COMPATIBLE"}.isdisjoint(os.environ):
+        return True
+    with suppress(ValueError):  # it is closed
+        return stream.isatty()
+    return False
 
 
 def _write_nowhere(stream: TextIO) -> None:
@@ -153,8 +172,9 @@ def _print_error(found: Error, code: int, words: Sequence[str], command: str | N
 
 def error_text(message: str, help: str | None) -> str:
     """`error: message` and `help: …`, a line each."""
-    lines = "\n        ".join((help or "").splitlines())
-    return f"error: {message}\n" + (f"  help: {lines}\n" if help else "")
+    first, *rest = map(printable, message.split("\n"))
+    lines = "\n        ".join(map(printable, (help or "").splitlines()))
+    return "\n".join([f"error: {first}", *rest]) + "\n" + (f"  help: {lines}\n" if help else "")
 
 
 def _usage(error: click.ClickException) -> Error:

@@ -81,7 +81,7 @@ def github(*reports: ValidationReport) -> str:
     lines = []
     for report in reports:
         for found, times, number in _located(report):
-            properties = {"file": _encodable(report.path_of(found)), "line": str(number or ""), "title": found.code}
+            properties = {"file": printable(report.path_of(found)), "line": str(number or ""), "title": found.code}
             shown = ",".join(f"{name}={value.translate(_IN_A_PROPERTY)}" for name, value in properties.items() if value)
             message = _message(found, times).translate(_IN_A_MESSAGE)
             lines.append(f"::{_GITHUB_COMMANDS[_severity(found)]} {shown}::{message}\n")

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 PAGES = Path(__file__).parents[1] / "explain"  # importlib.resources would cost every start 8 ms
 _CODE = re.compile(r"ME\d{3}")
-UNSAFE = {ord(c): repr(c)[1:-1] for c in map(chr, [*range(32), *range(127, 160), *range(0xD800, 0xE000)])}
+# Control characters, those that change the direction of text, and those that break a line
+_BIDIRECTIONAL = [0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+CONTROLS = [*range(32), *range(127, 160), *_BIDIRECTIONAL, 0x2028, 0x2029]
+UNSAFE = {code: repr(chr(code))[1:-1] for code in (*CONTROLS, *range(0xD800, 0xE000))}
 
 
 class Severity(str, Enum):
@@ -100,7 +103,7 @@ CATALOG: Mapping[str, DiagnosticDefinition] = _Catalog()
 
 
 def printable(text: str) -> str:
-    """A name on one line of a terminal or log: control characters and lone surrogates are escaped."""
+    """A name on one line of a terminal, log or page: `UNSAFE` characters are escaped."""
     return text if text.isprintable() else text.translate(UNSAFE)
 
 

@@ -34,8 +34,8 @@ class Shop:
     faults: dict[int, Fault]
 
     def halt(self):
-        """Land an empty file for Items."""
-        self.items.land(b"")
+        """Land an empty file for Items, of which no upload may still be going on (LZ-3.10)."""
+        self.items.land(b"", modified_ns=1)
 
     def block(self):
         """Leave out a number of Sales.Orders."""

@@ -19,9 +19,44 @@ from mirror_engine.cli import exits
 from mirror_engine.cli.exits import Stopping
 from mirror_engine.cli.main import main
 from mirror_engine.engine.cycle import RunResult
-from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
+from mirror_engine.errors import UsageError
+from mirror_engine.landing_zone.diagnostics import CONTROLS, RejectedFile, diagnose
 
 FULL = Path("/dev/full")
+
+
+def test_no_control_character_leaves_by_stdout_or_stderr(capsys):
+    """Whatever wrote it: a name, a header, an error of a library; what is JSON stays so, with its value."""
+    everything = "".join(map(chr, CONTROLS))
+
+    def call():
+        print(json.dumps({"name": everything}, ensure_ascii=False))
+        print(everything.replace("\n", "").replace("\r", "").replace("\t", ""), file=sys.stderr)
+        raise UsageError(f"{everything}: wrong", f"mend {everything}")
+
+    assert exits.run_command(call, [], "x") == exits.USAGE
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"name": everything}
+    assert not set(printed.out + printed.err) & {chr(code) for code in CONTROLS if code != 10}
+    assert r"\u202e" in printed.err
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "a\x9bb", "a\u202eb", "\x1b]0;pwn\x07"])
+def test_no_command_writes_a_name_of_control_characters(name, tmp_path, cli):
+    """Of a table, of a file, of a column."""
+    folder = tmp_path / "LandingZone" / name
+    folder.mkdir(parents=True)
+    (folder / "_metadata.json").write_text(json.dumps({"keyColumns": ["id"], "fileFormat": "CSV", name: 1}))
+    (folder / f"{1:020}.csv").write_text(f"{name},x\n1,2\n", encoding="utf-8")
+    (folder / f"{name}.csv").write_text("x")
+    root = tmp_path / "root"
+    (root / "Files").mkdir(parents=True)
+    (tmp_path / "LandingZone").rename(root / "Files/LandingZone")
+    forms = [["validate", root, "--format", form] for form in ("text", "json", "github", "junit", "sarif")]
+    commands = [["sync", root], ["sync", root, "--json"], ["status", root], ["status", root, "--json"], ["plan", root]]
+    for words in (*forms, *commands, ["tables", root], ["show", name, "-C", root], ["history", name, "-C", root]):
+        printed = cli(*map(str, words))
+        assert not set(printed.out + printed.err) & {chr(code) for code in CONTROLS if code != 10}, words
 
 
 def every_error(tree=errors.MirrorError):

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from mirror_engine.cli.reports import github, junit, line_of, sarif
-from mirror_engine.landing_zone.diagnostics import CATALOG, Diagnostic, Severity, diagnose
+from mirror_engine.landing_zone.diagnostics import CATALOG, CONTROLS, Diagnostic, Severity, diagnose, printable
 from mirror_engine.publisher.validate import TableReport, ValidationReport
 
 SECOND = "Items/00000000000000000002.csv"
@@ -50,6 +50,13 @@ def test_an_annotation_names_file_line_and_code():
         f"::error file=out/LandingZone/{SECOND},line=4,title=ME037::{SECOND}, row 3: row marker is 3, "
         "expected 0, 1, 2 or 4 [ME037]; help: delete the file and land a corrected one under the same name\n"
     )
+
+
+@pytest.mark.parametrize("render", [github, junit, sarif])
+def test_no_control_character_of_a_name_reaches_the_log(render):
+    name = "".join(map(chr, CONTROLS))
+    report = zone(TableReport(name, "halted", (f"{name}/x.csv",), 0, ((diagnose("ME023", f"{name}/x.csv"), 1),)))
+    assert not set(render(report)) & {chr(code) for code in CONTROLS if code != 10}
 
 
 def test_a_row_of_parquet_has_no_line_and_is_in_the_message():
@@ -189,7 +196,7 @@ def test_no_name_breaks_out_of_its_place(name):
     text = github(report)
     assert (text.encode().count(b"\n"), "\r" in text) == (1, False)
     ((command, words, _),) = annotations(text)
-    assert (command, set(words), words["file"]) == ("notice", {"file", "title"}, f"out/LandingZone/{shown}")
+    assert (command, set(words), words["file"]) == ("notice", {"file", "title"}, f"out/LandingZone/{printable(name)}")
     (suite,) = suites(junit(report))
     assert len(suite.findall("testcase")) == 1
     (result,) = scanned(report)["results"]

@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -240,6 +241,15 @@ def table_url(item: ShownItem, table: TableStatus) -> str:
     return f"/tables/{item.id}/{quote(table.name.folder, errors='replace')}"
 
 
+class _FolderConvertor(PathConvertor):
+    """The rest of a path, whatever characters a name in it has (LZ-1.10)."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("folder", _FolderConvertor())
+
+
 def templates() -> Environment:
     """The templates of all pages, with their functions and limits."""
     environment = Environment(
@@ -387,7 +397,7 @@ class Web:
         self._ended = threading.Event()
         routes = [
             Route("/", self._live(self._overview)),
-            Route("/tables/{item}/{folder:path}", self._live(self._table)),
+            Route("/tables/{item}/{folder:folder}", self._live(self._table)),
             Route("/explain/{code}", self._live(self._explain)),
             Route("/metrics", self._metrics),
             Route("/healthz", PlainTextResponse("ok\n")),

@@ -19,7 +19,8 @@ from starlette.testclient import TestClient
 from wire import until
 
 from mirror_engine.explain.pages import explanation
-from mirror_engine.landing_zone.diagnostics import CATALOG
+from mirror_engine.landing_zone.diagnostics import CATALOG, CONTROLS
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.monitoring.words import URGENCY, help_for
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.engine_pool import DatabaseStatus
@@ -261,6 +262,19 @@ def test_names_that_no_encoding_knows_or_that_would_break_a_line_of_the_stream_a
     assert r"a\r\ndata: b" in page.text
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\n", "\n", "a\r\nb", "a?b#c%d", "\x1b[2J\u202e", "a\u2028b"])
+def test_every_listed_table_has_a_page(window, visitor, name):
+    """LZ-1.10: names keep their newlines."""
+    (window.folder / SHOP / ZONE / name).mkdir()
+    links = re.findall(r'href="(/tables/[^"]*)"', visitor.get("/").text)
+    assert links
+    for link in links:
+        page = visitor.get(link.replace("&amp;", "&"))
+        assert page.status_code == 200, link
+        assert not UNWRITTEN.intersection(page.text.replace("\n", ""))
+
+
+UNWRITTEN = frozenset(map(chr, CONTROLS))
 PAGE_CSS = Path(web.__file__).with_name("templates").joinpath("page.css").read_text(encoding="utf-8")
 LIGHT, DARK = (dict(re.findall(r"--([\w-]+): #(\w+);", part)) for part in PAGE_CSS.partition("* {")[0].split("@media"))
 TONES = ("well", "busy", "idle", "stuck")
