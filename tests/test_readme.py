@@ -42,7 +42,7 @@ def python_block(first_line):
 
 
 def test_every_block_is_run_by_a_test_of_this_file():
-    marked = "".join(part(name) for name in ("fresh", "install", "check", "publish", "session", "onelake"))
+    marked = "".join(part(name) for name in ("fresh", "install", "check", "publish", "shell", "session", "onelake"))
     programs = [python_block("import my_publisher"), python_block("from mirror_engine import Mirror")]
     assert [code for _, code in FENCED.findall(TEXT) if code not in marked and code not in programs] == []
 
@@ -86,12 +86,14 @@ def test_the_extras_that_are_installed_exist(tmp_path):
 def test_the_lines_that_point_a_publisher_here_work_when_they_are_pasted(tmp_path):
     """In the same shell, the lines that ask a real OneLake ask the emulator."""
     install, *lines = pasted("publish")
+    start, unset, stop = pasted("shell")
+    lines += [start, *pasted("onelake"), unset, 'test -z "$HTTPS_PROXY$AZURE_CLIENT_ID"', stop]
     assert install == "pip install --quiet '.[emulator]'"
     (tmp_path / "docs").symlink_to(README.parent / "docs")
     try:
-        done = run("\n".join(["set -e", *lines[:-1], *pasted("onelake"), lines[-1]]), tmp_path)
+        done = run("\n".join(["set -e", *lines]), tmp_path)
     finally:
-        run(lines[-1], tmp_path)
+        run(stop, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "id  city\n2   Wien\n1 row\n" in done.stdout
     assert "Sales.Stores  caught up" in done.stdout

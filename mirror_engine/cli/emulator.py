@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import time
 from contextlib import suppress
 from dataclasses import fields
-from functools import reduce
+from functools import partial, reduce
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from mirror_engine.config import Config
-    from mirror_engine.onelake.connection import Listening
+    from mirror_engine.monitoring.wait_conditions import UnmetCondition
+    from mirror_engine.onelake.connection import ConnectionInfo, Listening
     from mirror_engine.onelake.serving import Server
 
 CHECK_SECONDS = 0.2
@@ -193,6 +196,9 @@ def stop(store: Path) -> None:
         out.report({"store": str(store), "stopped": stopped is not None}, ())
     else:
         out.note(f"Stopped the emulator of {shown}." if stopped else f"No emulator is running for {shown}.")
+        if stopped and stopped.environment["HTTPS_PROXY"] == os.environ.get("HTTPS_PROXY"):
+            undo = f'eval "$(mirror-engine emulator env {shlex.quote(str(store))} --unset)"'
+            out.stderr().print(out.bullet("help:", f"this shell's programs still look for it; undo that: {undo}"))
 
 
 @command(root="own")
@@ -238,18 +244,38 @@ def exec_(
 ) -> int:
     """Run one command in that environment.
 
-    The emulator starts before it and stops after it. FABRIC_WORKSPACE_ID and FABRIC_MIRRORED_DATABASE_ID tell the
+    The emulator starts before it and stops after it, unless one is running for STORE: the command uses that one, and
+    it goes on. FABRIC_WORKSPACE_ID and FABRIC_MIRRORED_DATABASE_ID tell the
     command where to publish. The engines stop, too: the last files are applied only with --wait, or by a later sync
     of STORE/WORKSPACE/ITEM.
 
     Example: mirror-engine emulator exec ./onelake --wait 120s -- python publish.py
 
     Exit codes: 0 the command's own, as all others · 2 usage error · 3 a table is halted or blocked, with --wait · 4
-    timed out, or an emulator is already running for STORE · 130 interrupted
+    timed out · 130 interrupted
     """
     _check_packages()
+    from mirror_engine.onelake.connection import running
+    from mirror_engine.onelake.engine_pool import unfinished
+
+    if info := running(store):
+        _check_no_options(store, info)
+        return _run(program, info.around(os.environ)) or _finish(partial(unfinished, store, config), wait)
     with _server(store, config, log.Log(), listening=_listening(served), **served) as server:
-        return _run(program, server.connection.around(os.environ)) or _finish(server, wait)
+        return _run(program, server.connection.around(os.environ)) or _finish(server.unfinished, wait)
+
+
+def _check_no_options(store: Path, info: ConnectionInfo) -> None:
+    """UsageError for an option of an emulator or its engines, which has no effect on one that is running."""
+    context = click.get_current_context()
+    own = {"store", "program", "wait", "verbose", "quiet"}
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name not in own and source is ParameterSource.COMMANDLINE:
+            raise UsageError(
+                f"{option.opts[-1]}: the emulator of {store} is already running (pid {info.pid}), without it",
+                f"leave the option out, or stop that one: mirror-engine emulator stop {shlex.quote(str(store))}",
+            )
 
 
 def _run(program: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -262,6 +288,8 @@ def _run(program: Sequence[str], environment: Mapping[str, str]) -> int:
         signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),  # a terminal sends it to the command, too
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: child.terminate()),
     }
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: child.send_signal(signal.SIGHUP))
     try:
         code = None
         while code is None:  # a signal that another thread took does not wake this one
@@ -273,17 +301,17 @@ def _run(program: Sequence[str], environment: Mapping[str, str]) -> int:
     return code if code >= 0 else SIGNAL_EXIT - code
 
 
-def _finish(server: Server, seconds: float | None) -> int:
+def _finish(unfinished: Callable[[], Sequence[tuple[str, UnmetCondition]]], seconds: float | None) -> int:
     """After a command that succeeded: wait for the tables, or say that they are behind; the exit code."""
     ends = time.monotonic() + (seconds or 0.0)
     with exits.Stopping() as stopping:
         while True:
-            behind = server.unfinished()
+            behind = unfinished()
             is_final = all(unmet.needs_attention for _, unmet in behind)
             if is_final or time.monotonic() >= ends or stopping.stop.wait(CHECK_SECONDS):
                 break
-    for item, unmet in behind:
-        out.note(f"{item.path}: {unmet.message}")
+    for path, unmet in behind:
+        out.note(f"{path}: {unmet.message}")
     if behind and seconds is not None:
         return stopping.exit_code(exits.NEEDS_ATTENTION if is_final else exits.RETRY)
     if behind:

@@ -1,6 +1,6 @@
 """Ends of a command: exit codes; errors, each as a message, help and an exit code, never a traceback; and signals.
 
-Of Ctrl+C and SIGTERM the first ends the work after the current commit, the second ends the process.
+Of Ctrl+C, SIGTERM and SIGHUP the first ends the work after the current commit, the second ends the process.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Stopping:
 
     Attributes:
         stop: set by the first signal.
-        interrupted: whether that was Ctrl+C, not SIGTERM.
+        interrupted: whether that was Ctrl+C, not SIGTERM or SIGHUP.
     """
 
     def __init__(self) -> None:
@@ -223,7 +223,10 @@ class Stopping:
         self._is_stopping = False
 
     def __enter__(self) -> Self:
-        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` lets a terminal's end pass
+            numbers.append(signal.SIGHUP)
+        self._before = {number: signal.signal(number, self._handle) for number in numbers}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import os
+import threading
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +20,6 @@ from mirror_engine.storage.roots import check_place, state_folder
 from mirror_engine.tables.log.durability import sync_folder
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterator
 
     from mirror_engine.events import Listener
@@ -44,29 +45,59 @@ def lock_root(
     """
     check_place(root)
     state = state_folder(root)
-    lock = FileLock(state / LOCK, timeout=LOCK_TIMEOUT_SECONDS)
-    try:
+    with ExitStack() as stack:
+        lock = _LockFile(root, state / LOCK, stack)
         if isinstance(root, Path):
-            (root / TABLES).mkdir(exist_ok=True)
-            sync_folder(root)  # makes the folder of all tables durable
-            (root / LOCK).parent.mkdir(exist_ok=True)
+            with lock.errors():
+                (root / TABLES).mkdir(exist_ok=True)
+                sync_folder(root)  # makes the folder of all tables durable
         else:
-            (state / LOCK).parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise RootLocked(f"{root}: another engine is running here", "Stop it first, or wait for it.") from None
-    except OSError as error:
-        message = f"{state}: cannot be written: {error.strerror or error}"
-        raise StorageUnavailable(message, "An engine needs a ROOT it can write to.") from error
-    try:
+            with lock.errors():
+                state.mkdir(parents=True, exist_ok=True)
+        lock.check()
         if isinstance(root, Path):
-            yield lambda: None
+            yield lock.check
             return
         discard = partial(Ledger.discard, state / LEDGER)
         with hold_lease(lease_file(root), state / LEASE_ID, discard, emit, stop) as lease:
-            yield lease.check
-    finally:
-        lock.release()
+
+            def check() -> None:
+                lock.check()
+                lease.check()
+
+            yield check
+
+
+class _LockFile:
+    """The locked file of a ROOT; thread-safe. One that was removed is locked anew, unless another engine was first."""
+
+    def __init__(self, root: Place, path: Path, stack: ExitStack) -> None:
+        self._root, self._path, self._stack = root, path, stack
+        self._held: os.stat_result | None = None  # its inode is not used again while it is open
+        self._mutex = threading.Lock()
+
+    def check(self) -> None:
+        """Hold the file that is there; RootLocked, StorageUnavailable."""
+        with self._mutex, self.errors():
+            with suppress(FileNotFoundError):
+                if self._held and os.path.samestat(self._path.stat(), self._held):
+                    return
+            self._path.parent.mkdir(exist_ok=True)
+            lock = FileLock(self._path, timeout=LOCK_TIMEOUT_SECONDS, thread_local=False)
+            lock.acquire()
+            self._stack.callback(lock.release)
+            self._held = self._path.stat()
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Timeout:
+            help_text = "Stop it first, or wait for it."
+            raise RootLocked(f"{self._root}: another engine is running here", help_text) from None
+        except OSError as error:
+            message = f"{self._path.parents[1]}: cannot be written: {error.strerror or error}"
+            raise StorageUnavailable(message, "An engine needs a ROOT it can write to.") from error
 
 
 def is_locked(root: Place) -> bool:

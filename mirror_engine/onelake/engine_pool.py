@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
-from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.layout import ENGINE, ZONE
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring import fabric_files
 from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
@@ -104,6 +104,26 @@ class _Engine:
             mirror.wake()
 
 
+def unfinished(store: Path, config: Config) -> list[tuple[str, UnmetCondition]]:
+    """What each item of an emulator in another process waits for, by its path; nothing for those that are stopped."""
+    roots = sorted(folder.parents[1] for folder in store.glob(f"[!.]*/[!.]*/{ZONE}"))
+    found = []
+    for root in roots:
+        if not (root / _MARKER).exists():
+            with Mirror(root, config) as mirror:
+                path = root.relative_to(store).as_posix()
+                found += [(path, condition) for condition in _unmet(mirror, DatabaseStatus.RUNNING)]
+    return found
+
+
+def _unmet(mirror: Mirror, status: DatabaseStatus) -> Sequence[UnmetCondition]:
+    try:
+        unmet = tables_not_caught_up(mirror.status(), (), mirror.config.delta_default_schema)
+    except TransientError as problem:
+        return [UnmetCondition("", status.value, problem.message, problem.help)]
+    return [condition for condition in unmet if condition.table]  # a zone without tables misses nothing
+
+
 @dataclass(eq=False)
 class EnginePool:
     """Starts and stops replication of items; thread-safe, and all but `end`, `poll` and `forget` return soon."""
@@ -162,11 +182,7 @@ class EnginePool:
         if status not in _ACTIVE or not self.plan.has_engines:
             return []
         with self._mirror(item) as mirror:
-            try:
-                unmet = tables_not_caught_up(mirror.status(), (), mirror.config.delta_default_schema)
-            except TransientError as problem:
-                return [UnmetCondition("", status.value, problem.message, problem.help)]
-        return [condition for condition in unmet if condition.table]  # a zone without tables misses nothing
+            return _unmet(mirror, status)
 
     def add(self, item: Item) -> None:
         """Register an item that the REST API created: Initializing for some time, then Initialized."""

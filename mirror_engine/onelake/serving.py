@@ -148,9 +148,10 @@ class Server:
         """Let the default item's engine scan its landing zone, and wait for it; False where none runs, or it waits."""
         return self._engines.poll(self.item)
 
-    def unfinished(self) -> list[tuple[Item, UnmetCondition]]:
+    def unfinished(self) -> list[tuple[str, UnmetCondition]]:
+        """What each item waits for, by its path."""
         items = self._engines.items.all()
-        return [(item, condition) for item in items for condition in self._engines.unmet_conditions(item)]
+        return [(item.path, condition) for item in items for condition in self._engines.unmet_conditions(item)]
 
     def _open(self) -> Lake:
         plan = self.plan

@@ -205,6 +205,41 @@ def test_exec_wait_returns_when_everything_is_applied(cli, tmp_path, writers):
     assert writers["Mirror"].rows("Sales/Stores").to_pylist() == [{"id": 2, "city": "Wien"}]
 
 
+@pytest.fixture
+def detached(tmp_path):
+    """An emulator in a process of its own, on the merge engine `arrow`."""
+    store = tmp_path / "store"
+    environment = {**os.environ, "MIRROR_ENGINE_MERGE_ENGINE": "arrow"}
+    subprocess.run([*PROGRAM, "emulator", "start", store, "-d", "-q"], check=True, env=environment)
+    yield store
+    connection.stop(store)
+
+
+def test_exec_uses_the_emulator_that_is_running(cli, detached):
+    pid = connection.running(detached).pid
+    printed = cli("emulator", "exec", detached, "--wait", "60", "--", PYTHON, PUBLISHER)
+    assert printed.code == 0, printed.err
+    assert connection.running(detached).pid == pid
+    shown = cli("show", "Sales.Stores", "-C", detached / "Workspace/Mirror")
+    assert "Wien" in shown.out
+    program = PUBLISHER.read_text().replace("00002.csv", "00004.csv").replace("00001.csv", "00005.csv")
+    printed = cli("emulator", "exec", detached, "--wait", "60", "--", PYTHON, "-c", program)
+    assert (printed.code, "Workspace/Mirror: Sales.Stores is blocked" in printed.err) == (3, True)
+
+
+@pytest.mark.parametrize("option", [["--inject-fault", "paused"], ["--storage-only"], ["--poll-interval", "5s"]])
+def test_exec_rejects_options_that_a_running_emulator_does_not_have(cli, detached, option):
+    printed = cli("emulator", "exec", detached, *option, "--", "true")
+    assert printed.code == 2
+    assert option[0] in printed.err
+    assert "emulator stop" in printed.err
+
+
+def test_stop_says_how_to_undo_the_environment(cli, detached, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", connection.running(detached).environment["HTTPS_PROXY"])
+    assert "--unset" in cli("emulator", "stop", detached).err
+
+
 @pytest.mark.usefixtures("writers")
 @pytest.mark.parametrize(
     ("words", "ends_with", "code", "said"),

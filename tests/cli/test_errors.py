@@ -190,6 +190,24 @@ def test_a_closed_pipe_ends_it_silently(tmp_path):
 
 
 @pytest.mark.timeout(20)
+def test_hangup_ends_the_work_as_sigterm_does():
+    with Stopping() as stopping:
+        signal.raise_signal(signal.SIGHUP)
+        stopping.wait()
+    assert not stopping.interrupted
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_hangup_is_ignored_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Stopping() as stopping:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stopping.stop.wait(0.1)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_signal_in_the_midst_of_a_wait_is_not_lost():
     with Stopping() as stopping:
         with stopping.stop._cond:  # what `wait` holds while it looks whether it has to wait

@@ -1,0 +1,70 @@
+"""Who holds a ROOT on this machine, whatever becomes of the locked file."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+
+import pytest
+
+from mirror_engine.engine.lock import is_locked, lock_root
+from mirror_engine.errors import RootLocked, StorageUnavailable
+from mirror_engine.landing_zone.layout import LOCK
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "shop/Files").mkdir(parents=True)
+    return tmp_path / "shop"
+
+
+def remove_lock(root):
+    (root / LOCK).unlink()
+
+
+def remove_folder(root):
+    shutil.rmtree((root / LOCK).parent)
+
+
+@pytest.mark.parametrize("remove", [remove_lock, remove_folder])
+def test_removed_lock_is_held_anew(root, remove):
+    with lock_root(root) as check:
+        check()
+        remove(root)
+        check()
+        assert is_locked(root)
+        check()
+        with pytest.raises(RootLocked, match="another engine is running here"), lock_root(root):
+            pass
+    assert not is_locked(root)
+
+
+def test_removed_lock_that_another_engine_took_ends_the_first(root):
+    with lock_root(root) as check:
+        remove_lock(root)
+        with lock_root(root) as other:
+            with pytest.raises(RootLocked, match="another engine is running here"):
+                check()
+            other()
+        check()
+    assert not is_locked(root)
+
+
+def test_removed_lock_is_held_anew_from_any_thread(root):
+    with lock_root(root) as check:
+        remove_lock(root)
+        thread = threading.Thread(target=check)
+        thread.start()
+        thread.join()
+        assert is_locked(root)
+    assert not is_locked(root)
+
+
+def test_moved_root_is_not_made_again(root):
+    with lock_root(root) as check:
+        root.rename(root.with_name("moved"))
+        with pytest.raises(StorageUnavailable):
+            check()
+        assert not root.exists()
+        root.with_name("moved").rename(root)
+        check()
