@@ -19,6 +19,7 @@ from mirror_engine.landing_zone.listing import (
     MetadataUsable,
     TableListing,
     size_of,
+    time_of,
 )
 from mirror_engine.landing_zone.metadata import Metadata, Strategy, forbidden_change
 from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, SCHEMA_SUFFIX, TableName, conflicts
@@ -200,7 +201,7 @@ class _TablePlanner:
             case MetadataUsable(_, metadata, diagnostics):
                 self._diagnostics += diagnostics
                 return self._configured(metadata)
-            case MetadataUnusable(etag) if self._may_be_arriving(etag):  # all stays as it is
+            case MetadataUnusable(etag) if self._may_be_arriving(size_of(etag), time_of(etag)):  # all stays as it is
                 rejection, notes = self._current_rejection()
                 self._diagnostics += notes
                 missing = Unconfigured(diagnose("ME008", self._folder, count=len(self._files)), len(self._files))
@@ -218,9 +219,9 @@ class _TablePlanner:
                     return self._without_metadata(diagnose("ME009", f"{self._folder}/{METADATA_FILE}"), "")
                 return self._without_metadata(diagnose("ME008", self._folder, count=len(self._files)), "")
 
-    def _may_be_arriving(self, etag: str) -> bool:
+    def _may_be_arriving(self, size: int, modified_ns: int) -> bool:
         """Whether a file is empty and was just created, for an engine that goes on (LZ-2.6, LZ-3.10)."""
-        return self._is_lasting and not size_of(etag) and self._is_recent(int(etag.rpartition(":")[2]))
+        return self._is_lasting and not size and self._is_recent(modified_ns)
 
     def _is_recent(self, modified_ns: int) -> bool:
         """Whether a file was written less than a minute ago; a store's clock may be ahead."""
@@ -272,7 +273,7 @@ class _TablePlanner:
         waiting: set[str] = set()  # partitions
         arrived = []
         for file in ready:
-            if self._may_be_arriving(file.etag):
+            if self._may_be_arriving(file.size, file.modified_ns):
                 waiting.add(file.partition)
             elif file.partition not in waiting or metadata.strategy is not Strategy.SEQUENTIAL:
                 arrived.append(file)

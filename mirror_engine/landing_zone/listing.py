@@ -32,6 +32,11 @@ def size_of(etag: str) -> int:
     return int(etag.rsplit(":", 2)[1])
 
 
+def time_of(etag: str) -> int:
+    """Return the LastModified in nanoseconds since 1970 that an `Entry.etag` holds."""
+    return int(etag.rpartition(":")[2])
+
+
 @dataclass(frozen=True)
 class Entry:
     """One file or folder, as it was listed."""

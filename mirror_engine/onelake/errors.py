@@ -72,7 +72,10 @@ class FabricErrorCode(Enum):
     CorruptedPayload = (400, "The definition is corrupted.")
     MirroringDefinitionMissing = (400, "The item has no definition.")
     MirroredDatabaseNotReady = (400, "The mirrored database is still being initialized.", True)
-    OperationNotAllowed = (400, "The default schema changes only while mirroring is Initialized or Stopped.")
+    OperationNotAllowed = (
+        400,
+        "The default schema and the source's connection change only while mirroring is Initialized or Stopped.",
+    )
     TokenExpired = (401, "The access token has expired; send a new one.")
     RequestBodyTooLarge = (413, "The request's body is too large.")
     TooManyRequests = (429, "Too many requests.", True)

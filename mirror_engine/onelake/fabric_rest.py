@@ -192,7 +192,7 @@ class _Operations:
 
     def update_item_definition(self, item: Item, body: Mapping[str, Any]) -> None:
         payload = payload_of(body.get("definition"))
-        is_same = item.definition is not None and _schema(item.definition) == _schema(payload)
+        is_same = item.definition is not None and _fixed(item.definition) == _fixed(payload)
         if not is_same and self._pool.status(item)[0] not in {DatabaseStatus.INITIALIZED, DatabaseStatus.STOPPED}:
             raise FabricApiError(FabricErrorCode.OperationNotAllowed)
         self._replace(item, replace(item, definition=payload))
@@ -236,6 +236,9 @@ class _Operations:
     def start_mirroring(self, item: Item, _: object) -> None:
         self._check_ready(item)
         _definition(item)
+        if self._pool.status(item)[0] is DatabaseStatus.STARTING:
+            message = "The mirrored database is already starting."
+            raise FabricApiError(FabricErrorCode.MirroredDatabaseNotReady, message)
         self._pool.start(item)
 
     def stop_mirroring(self, item: Item, _: object) -> None:
@@ -354,6 +357,13 @@ def _text(body: Mapping[str, Any], name: str, max_length: int, default: str | No
 
 def _schema(payload: bytes) -> str:
     return str(read_definition(payload).get("default_schema", DEFAULT_SCHEMA))
+
+
+def _fixed(payload: bytes) -> tuple[str, object]:
+    """What a `mirroring.json` may change only while nothing runs: default schema and the source's connection."""
+    schema = _schema(payload)
+    typed = json.loads(payload)["properties"]["source"].get("typeProperties")
+    return schema, typed.get("connection") if isinstance(typed, dict) else None
 
 
 def fabric_app(pool: EnginePool) -> Starlette:

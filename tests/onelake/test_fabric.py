@@ -203,6 +203,32 @@ def test_a_definition_comes_back_as_it_was_given(client):
     assert refused(while_running) == (400, "OperationNotAllowed")
 
 
+def test_connection_changes_only_while_nothing_runs(client):
+    def connected(to):
+        source = {"type": "GenericMirror", "typeProperties": {"connection": to}}
+        target = {"type": "MountedRelationalDatabase", "typeProperties": OPTIONS}
+        return {"definition": definition({"properties": {"source": source, "target": target}})}
+
+    at = f"{client.items}/{create(client)['id']}"
+    client.post(f"{at}/getMirroringStatus")
+    assert client.post(f"{at}/updateDefinition", json=connected("a")).status_code == 200
+    client.post(f"{at}/startMirroring")
+    assert refused(client.post(f"{at}/updateDefinition", json=connected("b"))) == (400, "OperationNotAllowed")
+    assert client.post(f"{at}/updateDefinition", json=connected("a")).status_code == 200
+    client.post(f"{at}/stopMirroring")
+    assert client.post(f"{at}/updateDefinition", json=connected("b")).status_code == 200
+
+
+def test_database_that_is_starting_is_not_started_again(client, pool):
+    at = f"{client.items}/{create(client)['id']}"
+    client.post(f"{at}/getMirroringStatus")
+    [item] = [item for item in pool.items.all() if item.name == "sales"]
+    pool._engine(item).status = DatabaseStatus.STARTING
+    assert refused(client.post(f"{at}/startMirroring")) == (400, "MirroredDatabaseNotReady")
+    pool._engine(item).status = DatabaseStatus.RUNNING
+    assert client.post(f"{at}/startMirroring").status_code == 200
+
+
 def test_items_not_created_by_rest_can_be_started(client):
     [found] = client.get(client.items).json()["value"]
     at = f"{client.items}/{found['id']}"
