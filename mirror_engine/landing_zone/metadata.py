@@ -299,7 +299,7 @@ def forbidden_change(table: TableName, progress: Progress | None, metadata: Meta
         if not old or not new or old.name != new.name:
             return diagnose("ME063", path, column=(old or new).name)
         if old != new:
-            return diagnose("ME044", path, column=new.name, reason=type_mismatch(new, old))
+            return diagnose("ME044", path, column=new.name, reason=type_mismatch(new, old), hint="")
     return None
 
 

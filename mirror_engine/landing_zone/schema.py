@@ -212,10 +212,25 @@ def _differences(known: Column, column: Column, incoming: Incoming) -> list[Diag
     if column.name != known.name:
         said.append(incoming.say("ME052", column=column.name, other=known.name))
     if column.type != known.type and not {column.type, known.type} <= _TIMES:
-        said.append(incoming.say("ME044", column=known.name, reason=type_mismatch(column, known)))
+        said.append(
+            incoming.say(
+                "ME044", column=known.name, reason=type_mismatch(column, known), hint=_way_out(known, incoming)
+            )
+        )
     elif known.nullable and not column.nullable:
         said.append(incoming.say("ME047", column=known.name))
     return said
+
+
+def _way_out(known: Column, incoming: Incoming) -> str:
+    """What helps where a type is that of a column of NULLs (LZ-5.9)."""
+    if incoming.untyped_nulls:
+        return ""
+    if any(column.type == VOID and folded(column.name) == folded(known.name) for column in incoming.columns):
+        return "use `--all-null-columns untyped`, or "
+    if known.type == _VOID_TYPE:
+        return "if it held only NULL so far (ME045), rebuild the table with `--all-null-columns untyped`; otherwise "
+    return ""
 
 
 def type_mismatch(column: Column, known: Column) -> str:

@@ -109,6 +109,23 @@ def refused(current, incoming):
     return caught.value.diagnostic
 
 
+@pytest.mark.parametrize(
+    ("known", "comes", "untyped", "begins"),
+    [
+        ("string", VOID, False, "use `--all-null-columns untyped`, or land"),
+        ("integer", "string", False, "if it held only NULL so far (ME045), rebuild the table with `--all-null-columns"),
+        ("integer", "string", True, "land"),
+        ("long", "string", False, "land"),
+    ],
+)
+def test_changed_type_names_the_option_where_it_is_the_way_out(known, comes, untyped, begins):
+    incoming = replace(FILE, columns=(ID, Column("V", comes)), untyped_nulls=untyped)
+    with pytest.raises(RejectedFile) as rejected:
+        merge(TableSchema((ID, Column("V", known))), incoming)
+    assert rejected.value.diagnostic.code == "ME044"
+    assert rejected.value.diagnostic.help.startswith(begins)
+
+
 @pytest.mark.parametrize(("table", "after", "said", "absent", "incoming"), MERGES.values(), ids=MERGES)
 def test_schemas_merge_as_the_protocol_says(table, after, said, absent, incoming):
     if isinstance(after, str):

@@ -179,7 +179,7 @@ LONG_ID = type_mismatch(Column("Id", "long", nullable=False), Column("Id", "inte
             id="E4, metadata that is not JSON",
         ),
         pytest.param(
-            diagnose("ME044", f"{FOLDER}/2.parquet", column="Id", reason=LONG_ID),
+            diagnose("ME044", f"{FOLDER}/2.parquet", column="Id", reason=LONG_ID, hint=""),
             "ErrorCode: SchemaMergeFailure, Message: Failed to write table 'Sales\\Stores' due to schema mismatch. "
             "Schema merge failure due to potential invalid input. Cause: Type mismatch for column 'Id'. Incoming type: "
             "'long' (Nullable: False), existing type: 'integer' (Nullable: True). ArtifactId: G",
@@ -198,7 +198,7 @@ def test_a_rejection_has_fabrics_message(diagnostic: Diagnostic, text: str) -> N
 
 @pytest.mark.parametrize(("default", "name"), [("dbo", "'dbo\\Items'"), ("", "'Items'")])
 def test_e5_names_a_table_without_schema_folder_by_its_delta_schema(default: str, name: str) -> None:
-    code, text = fabric_message(diagnose("ME044", "Items/1", reason="r"), ITEMS, "G", default_schema=default)
+    code, text = fabric_message(diagnose("ME044", "Items/1", reason="r", hint=""), ITEMS, "G", default_schema=default)
     assert name in text
     assert code == "SchemaMergeFailure"
 
