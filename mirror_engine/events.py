@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
+
+DropReason = Literal["deleted", "recreated", "rebuild"]
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,10 @@ class BatchCommitted:
 
 @dataclass(frozen=True)
 class TableDropped:
-    """A Delta table was dropped, with its progress."""
+    """A Delta table was dropped, with its progress: its folder was deleted or recreated, or it is rebuilt (LZ-7)."""
 
     table: TableName
-    reason: str
+    reason: DropReason
 
 
 @dataclass(frozen=True)

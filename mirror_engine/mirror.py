@@ -228,7 +228,9 @@ class Mirror:
             if holder is None:
                 context = as_fabric_has_it(context, zone)
             found = for_readers(context, recover(context, intact_logs(context)))
-            yield MirrorSnapshot(context, zone, ZonePlanner(context, found, zone).plans(), holder)
+            planner = ZonePlanner(context, found, zone)
+            plans = planner.plans()
+            yield MirrorSnapshot(context, planner.zone, plans, holder)
         finally:
             ledger.close()
 

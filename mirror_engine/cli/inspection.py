@@ -15,7 +15,7 @@ from mirror_engine.cli import output as out
 from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command
 from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.states import CaughtUp, Halted
+from mirror_engine.landing_zone.states import CaughtUp, Halted, Unlisted
 from mirror_engine.monitoring.words import as_json, cell, fields_json, iso
 
 if TYPE_CHECKING:
@@ -339,6 +339,8 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False) -> out.Li
 
 
 def _is_noted(table: TableStatus) -> bool:
+    if isinstance(table.state, Unlisted) and not table.last_failure:
+        return False  # the zone's own diagnostics say why
     has_notes = table.pending_files or table.ignored or table.diagnostics or table.last_failure
     return bool(has_notes) or not isinstance(table.state, CaughtUp)
 

@@ -22,6 +22,7 @@ from mirror_engine import events
 from mirror_engine.cli.options import Choice
 from mirror_engine.cli.output import diagnostic_lines, line, short_span, stderr, verbosity, with_help
 from mirror_engine.landing_zone.diagnostics import Severity, count, printable
+from mirror_engine.monitoring.words import DROPPED_BECAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -193,8 +194,8 @@ def lines(event: Event) -> Iterator[RenderableType]:
             yield line(f"{table.normalized} is halted.", "bold red")
         case events.TableResumed(table):
             yield line(f"{table.normalized} goes on.", "green")
-        case events.TableDropped(_, reason):
-            yield line(reason, "yellow")
+        case events.TableDropped(table, reason):
+            yield line(f"{table.normalized} was dropped: {DROPPED_BECAUSE[reason]}", "yellow")
         case events.ProgressRebuilt(table, version):
             yield line(f"{table.normalized}: progress was rebuilt from its Delta log (v{version})", "yellow")
         case events.RetryScheduled(table, message, seconds):

@@ -18,11 +18,11 @@ from mirror_engine.cli.options import ALL, DROPPING, DURATION, LISTING, Value, c
 from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives
-from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted
+from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unlisted
 from mirror_engine.monitoring.words import START_ENGINE, as_json, describe, fields_json, help_for, notes, table_json
-from mirror_engine.storage.roots import has_zone
+from mirror_engine.storage.roots import has_zone, zone_alike
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,8 @@ def _misses_zone(root: Place) -> bool:
     """Whether there is no landing zone yet, which is noted."""
     if has_zone(root):
         return False
-    out.note(f"{root}: no landing zone yet; land files in {root / ZONE}")
+    near = f"; did you mean {printable(alike)}? Rename it" if (alike := zone_alike(root)) else ""
+    out.note(f"{root}: no landing zone yet; land files in {root / ZONE}{near}")
     return True
 
 
@@ -97,11 +98,17 @@ def report_text(done: SyncReport) -> str:
         files = f"{count(done.files_applied, 'file')} ({count(done.rows_applied, 'row')})"
         applied = f"Applied {files} to {count(done.tables_applied, 'table')} in {count(done.commits, 'commit')}"
     applied = f"{applied} ({out.short_span(done.duration_seconds)})."
-    caught_up = sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values())
+    caught_up, is_whole = (
+        sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values()),
+        None not in done.failures,
+    )
+    but = ignored_data(sum(map(len, done.ignored.values())))
     if not done.states:
-        return f"{applied} There are no tables yet."
-    all_or_some = "All" if caught_up == len(done.states) else f"{caught_up} of {len(done.states)}"
-    return f"{applied} {all_or_some} tables have caught up{ignored_data(sum(map(len, done.ignored.values())))}."
+        return f"{applied} {'There are no tables yet' if is_whole else 'Nothing is known of the tables'}{but}."
+    all_or_some = f"{caught_up} of {len(done.states)}"
+    if caught_up == len(done.states):
+        all_or_some = "All" if is_whole else "All other"
+    return f"{applied} {all_or_some} tables have caught up{but}."
 
 
 def ignored_data(paths: int) -> str:
@@ -123,7 +130,7 @@ def _attention(done: SyncReport) -> out.Lines:
                 yield from out.with_help(f"error: {failure.message}", failure.help, "bold red")
             case CaughtUp() | Empty() if table in done.ignored:
                 yield out.line(f"{describe(table, state)}{notes(done.ignored[table])}.", "yellow")
-            case CaughtUp() | Empty():
+            case CaughtUp() | Empty() | Unlisted():  # the failure of the whole names unlisted ones
                 continue
             case Halted(diagnostic, files):
                 yield from out.diagnostic_lines(diagnostic)

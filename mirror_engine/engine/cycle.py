@@ -23,7 +23,8 @@ from mirror_engine.engine.scheduler import Backoff, TableScheduler
 from mirror_engine.errors import InternalError, StorageUnavailable, TableDamaged, TransientError
 from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, DiagnosticRaised, RetryScheduled
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
-from mirror_engine.landing_zone.diagnostics import diagnose, printable
+from mirror_engine.landing_zone.diagnostics import count, printable
+from mirror_engine.landing_zone.listing import UNLISTED, unlisted
 from mirror_engine.landing_zone.states import CaughtUp, needs_attention
 
 if TYPE_CHECKING:
@@ -305,6 +306,7 @@ class Engine:
             folders = self._scan_delta_folders(earlier)
             planner = ZonePlanner(self.context, folders, zone, lambda name: self._tables[name].plan)
             plans, self._damaged = planner.plans(except_for=earlier), planner.damaged
+            result.zone = zone = planner.zone
         except StorageUnavailable as error:
             return self._without_plans(result.zone, error)
         is_due = partial(self._is_due, is_called, earlier, started, time.monotonic()) if is_called else None
@@ -366,7 +368,7 @@ class Engine:
     def _without_plans(self, zone: ZoneListing | None, error: StorageUnavailable) -> CycleResult:
         """End a cycle in which the zone could not be listed, or the tables not be planned."""
         if zone is None:
-            self._report(None, [diagnose("ME070", "")])
+            self._report(None, [unlisted("", "the landing zone cannot be listed")])
         self.last = CycleResult(failures={None: self._retry(None, error)})
         self._give_up_retries(())
         self._leave_failures()
@@ -389,10 +391,8 @@ class Engine:
                 result.failures[name] = self._retry(name, unread)
             elif failure := self._tables[name].failure(is_waiting=True):
                 result.failures[name] = failure
-        if names := ", ".join(sorted(map(printable, zone.unlisted))):
-            # the zone may not have caught up, whatever its tables say
-            error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
-            result.failures[None] = self._retry(None, error)
+        if zone.unlisted:  # the zone may not have caught up, whatever its tables say
+            result.failures[None] = self._retry(None, _not_listed(zone))
 
     @contextmanager
     def _retried(self, result: CycleResult) -> Iterator[None]:
@@ -400,7 +400,7 @@ class Engine:
         try:
             yield
         except StorageUnavailable as error:
-            result.failures[None] = self._retry(None, error)
+            result.failures.setdefault(None, self._retry(None, error))
 
     def _give_up_retries(self, planned: Collection[TableName]) -> None:
         """Forget retries that are due of tables that could not be planned: else they would be due at once, for ever."""
@@ -519,3 +519,13 @@ class Engine:
             self.context.emit(RetryScheduled(name, str(error), retry.failed(error)))
         self._retried_names.add(name)
         return error
+
+
+def _not_listed(zone: ZoneListing) -> StorageUnavailable:
+    """Why folders of the zone are not listed: those of the first reason, and how many others there are."""
+    found = [diagnostic for diagnostic in zone.diagnostics if diagnostic.code == UNLISTED]
+    alike = [each for each in found if (each.message, each.help) == (found[0].message, found[0].help)]
+    others = len(found) - len(alike)
+    names = ", ".join(sorted(printable(each.path) for each in alike if each.path))
+    more = f"; and {count(others, 'more folder')}, see status" if others else ""
+    return StorageUnavailable(f"{names}{': ' if names else ''}{found[0].message}{more}", found[0].help)

@@ -23,7 +23,7 @@ from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, TableName
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, FolderProgress, Progress
 from mirror_engine.landing_zone.schema import TableSchema
-from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unconfigured
+from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unconfigured, Unlisted
 from mirror_engine.storage.base import at_once
 from mirror_engine.storage.zone_view import RestoredView
 from mirror_engine.tables.base import DeltaReader, RecordHead, TableSnapshot
@@ -242,9 +242,10 @@ class MonitoringFiles:
         Raises `StorageUnavailable`, and `RootLocked` where ROOT was lost to another engine, whose files they are now.
         """
         context, ledger = self._context, self._context.ledger
-        tables = [FabricTable(table, plan.state, ledger.progress(table)) for table, plan in plans.items()]
+        listed = {table: plan.state for table, plan in plans.items() if not isinstance(plan.state, Unlisted)}
+        tables = [FabricTable(table, state, ledger.progress(table)) for table, state in listed.items()]
         for table, progress in ledger.tables().items():
-            if table not in plans and progress.configured_at:  # its folder could not be listed: it may still be there
+            if table not in listed and progress.configured_at:  # its folder may still be there
                 rejected = progress.rejection and Halted(progress.rejection.diagnostic, 0)
                 tables.append(FabricTable(table, rejected or CaughtUp(), progress))
         now = context.clock.monotonic()

@@ -12,7 +12,8 @@ from mirror_engine.engine.recovery import intact_rows
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import DIGITS, IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, needs_attention
+from mirror_engine.landing_zone.listing import UNLISTED
+from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, Unlisted, needs_attention
 from mirror_engine.monitoring.fabric_files import FabricTable, FabricTables, fabric_error, fabric_status, last_heartbeat
 from mirror_engine.monitoring.words import (
     URGENCY,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.lease import Holder
     from mirror_engine.storage.store_url import Place
 
-LOST_FILE, NOT_LISTED = "ME025", "ME070"
+LOST_FILE = "ME025"
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class MirrorStatus:
     @property
     def unlisted(self) -> tuple[Diagnostic, ...]:
         """A diagnostic for each folder that could not be listed or read: nothing is known of its tables."""
-        return tuple(found for found in self.diagnostics if found.code == NOT_LISTED)
+        return tuple(found for found in self.diagnostics if found.code == UNLISTED)
 
     @property
     def is_worked_on(self) -> bool:
@@ -299,7 +300,7 @@ def table_status(
         fabric_error=fabric_error(fabric, context.ledger.mirror, now, schema)[1] or None,
         watermarks={place: mark.watermark for place, mark in marks.items() if mark.watermark},
         next_files=next_files,
-        blocked_by=plan.state.diagnostic.path if isinstance(plan.state, (Halted, Unconfigured)) else missing,
+        blocked_by=plan.state.diagnostic.path if isinstance(plan.state, (Halted, Unconfigured, Unlisted)) else missing,
         files=(
             *(_unapplied(file, plan, later) for file in pending),
             *(_applied(path, file, replaced.get(f"{folder}/{path}", "")) for path, file in sorted(applied.items())),
@@ -325,6 +326,8 @@ def _unapplied(file: Entry, plan: Plan, later: AbstractSet[str]) -> FileStatus:
             return FileStatus(file.path, "pending", f"the table is halted at {diagnostic.path}")
         case Unconfigured():
             return FileStatus(file.path, "pending", "the folder has no usable _metadata.json")
+        case Unlisted():
+            return FileStatus(file.path, "pending", "the table's own folder may be hidden")
         case _ if plan.detection and file.path in later:
             missing = plan.detection.next_files.get(file.partition, plan.detection.missing_file)
             return FileStatus(file.path, "pending", f"{missing} is missing")

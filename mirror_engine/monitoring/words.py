@@ -17,21 +17,37 @@ from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.names import METADATA_FILE
-from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Empty, Halted, Loading, Unconfigured
+from mirror_engine.landing_zone.states import (
+    Behind,
+    Blocked,
+    CaughtUp,
+    Deleted,
+    Empty,
+    Halted,
+    Loading,
+    Unconfigured,
+    Unlisted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mirror_engine.events import DropReason
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.states import TableState
 
 START_ENGINE = "no engine is running: start `mirror-engine run`, or apply pending files once with `mirror-engine sync`"
+DROPPED_BECAUSE: dict[DropReason, str] = {
+    "deleted": "its folder was deleted",
+    "recreated": "its folder was recreated",
+    "rebuild": "it is rebuilt",
+}
 URGENCY: dict[type[TableState], str] = {  # `stuck` needs attention
     CaughtUp: "well",
-    **dict.fromkeys((Loading, Behind), "busy"),
+    **dict.fromkeys((Loading, Behind, Deleted), "busy"),
     **dict.fromkeys((Unconfigured, Empty), "idle"),
-    **dict.fromkeys((Halted, Blocked), "stuck"),
+    **dict.fromkeys((Halted, Blocked, Unlisted), "stuck"),
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -57,6 +73,10 @@ def describe(table: TableName, state: TableState) -> str:  # noqa: PLR0911 - one
             place = printable(diagnostic.path.rpartition("/")[2])
             row = "" if diagnostic.row is None else f", row {diagnostic.row}"
             return f"{name} is halted: {place}{row}: {diagnostic.coded_message}; {count(files, 'file')} pending"
+        case Deleted(diagnostic):
+            return f"{name}: its {diagnostic.coded_message}"
+        case Unlisted(diagnostic):
+            return f"{name} is not listed: {f'{printable(diagnostic.path)} {diagnostic.coded_message}'.strip()}"
         case _:
             assert_never(state)
 
@@ -71,7 +91,7 @@ def notes(ignored: Iterable[Diagnostic], failure: str = "") -> str:
 def help_for(state: TableState, *, engine_running: bool) -> str:
     """What to do about a state; empty if nothing is to be done."""
     match state:
-        case Unconfigured(diagnostic) | Halted(diagnostic):
+        case Unconfigured(diagnostic) | Halted(diagnostic) | Deleted(diagnostic) | Unlisted(diagnostic):
             return diagnostic.help
         case Blocked(missing):
             return (

@@ -158,7 +158,7 @@ def test_a_bar_follows_reading_and_committing_and_is_full_only_once_all_is_commi
 
 
 @pytest.mark.parametrize(
-    "over", [TableHalted(ORDERS, EMPTY), RetryScheduled(ORDERS, "no", 1.0), TableDropped(ORDERS, "")]
+    "over", [TableHalted(ORDERS, EMPTY), RetryScheduled(ORDERS, "no", 1.0), TableDropped(ORDERS, "deleted")]
 )
 def test_a_table_that_stops_has_no_bar(over):
     listener = log.Progress(is_lasting=True)
@@ -207,7 +207,7 @@ EVENTS = [
     CommitStarted(ORDERS, 2),
     FileRead(ORDERS, "1.parquet", 5),
     BatchCommitted(ORDERS, 3, ("1.parquet", "2.parquet"), 10, 1.5),
-    TableDropped(ORDERS, "folder gone, table dropped"),
+    TableDropped(ORDERS, "deleted"),
     TableMaintained(ORDERS, {"files_added": 1, "files_removed": 9, "files_deleted": 0}, 1.5),
     TableHalted(ORDERS, EMPTY),
     TableResumed(ORDERS),
