@@ -77,6 +77,22 @@ class TableDropped:
 
 
 @dataclass(frozen=True)
+class FilesArchived:
+    """Applied change files were moved out of a table's folder (LZ-8.1)."""
+
+    table: TableName
+    files: int
+
+
+@dataclass(frozen=True)
+class ArchivedFilesDeleted:
+    """Archived change files were deleted: their time was over (LZ-8.3)."""
+
+    table: TableName
+    files: int
+
+
+@dataclass(frozen=True)
 class TableMaintained:
     """A table's files were compacted, and expired ones deleted; `done` has the numbers."""
 
@@ -146,6 +162,8 @@ Event = (
     | CommitStarted
     | BatchCommitted
     | TableDropped
+    | FilesArchived
+    | ArchivedFilesDeleted
     | TableMaintained
     | TableHalted
     | TableResumed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
+from mirror_engine.engine.changes import History, recorded_changes
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine, RunResult, SyncReport
 from mirror_engine.engine.ledger import Ledger
@@ -21,10 +23,10 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.rebuild import TableRebuild, rebuild
 from mirror_engine.engine.recovery import for_readers, intact_logs, note_logs, recover
 from mirror_engine.errors import RootLocked, TransientError, UnknownTable, UsageError, foreseen
-from mirror_engine.events import ignore
-from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES, ZONE
+from mirror_engine.events import TableMaintained, ignore
+from mirror_engine.landing_zone.layout import HISTORY, LEDGER, OPTIONS, TABLES, ZONE
 from mirror_engine.landing_zone.listing import Kind
-from mirror_engine.landing_zone.names import find_table
+from mirror_engine.landing_zone.names import TableName, find_table
 from mirror_engine.monitoring.fabric_files import MonitoringFiles, as_fabric_has_it, heartbeat, refuse_fabrics
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.storage.remote import Requests
@@ -41,11 +43,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
+    from mirror_engine.engine.changes import TableChange
     from mirror_engine.engine.planner import Plan
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.listing import ZoneListing
-    from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.rows import Rows
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
@@ -302,6 +304,13 @@ class Mirror:
         """
         return self._writer.history(self.delta_folder(table), limit=limit)
 
+    def changes(self, *, limit: int | None = None) -> Sequence[TableChange]:
+        """What happened to tables besides their commits, newest first: drops, halts, maintenance, deleted files.
+
+        Recorded by the engines of this machine; moves into the archive are not.
+        """
+        return recorded_changes(state_folder(self.root) / HISTORY, limit=limit)
+
     def maintain(self, tables: Sequence[str] = (), failed: _Failed | None = None) -> dict[str, Mapping[str, Any]]:
         """OPTIMIZE and VACUUM the tables named, or all, under their retention (LZ-8.6).
 
@@ -315,16 +324,18 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
             TransientError: a table cannot be maintained, and `failed` is None.
         """
-        hours, done = self.config.vacuum_retention_days * 24.0, {}
+        hours, done, emit = self.config.vacuum_retention_days * 24.0, {}, self._history
         with self._lock() as check_lock, closing(Ledger.open(state_folder(self.root) / LEDGER)) as ledger:
             context = self._context(ledger, self._emit, check_lock)
             for folder in [self.delta_folder(table) for table in tables] or self.tables():
                 try:
                     check_lock()
+                    started = time.monotonic()
                     done[folder] = foreseen(partial(self._writer.maintain, folder, hours))
                     newest = self._writer.history(folder, limit=1)
                     for name in context.owners(folder) if newest else ():
                         ledger.note_maintained(name, newest[0].version)
+                    emit(TableMaintained(self._owner(folder), dict(done[folder]), time.monotonic() - started))
                 except TransientError as error:  # noqa: PERF203 - one try per folder is the purpose
                     if failed is None:
                         raise
@@ -416,7 +427,7 @@ class Mirror:
         with self._lock(stop) as check_lock:
             write_effective(state / OPTIONS, self.config)
             ledger = Ledger.open(state / LEDGER)
-            context = self._context(ledger, self._emit, check_lock)
+            context = self._context(ledger, self._history, check_lock)
             engine = Engine(context, self._reader, self._passthrough, MonitoringFiles(context).write)
             try:
                 with heartbeat(context):
@@ -425,6 +436,22 @@ class Mirror:
                 engine.close()
                 ledger.close()
 
+    @property
+    def _history(self) -> History:
+        """Where an engine's events go: recorded, and to the listeners."""
+        return History(state_folder(self.root) / HISTORY, self._clock, self._emit)
+
+    def _owner(self, folder: str) -> TableName:
+        """The table of a Delta folder, as its record names it."""
+        state = self._writer.snapshot(folder)
+        return TableName.from_folder(state.record.folder) if state and state.record else TableName(*_parts(folder))
+
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
+
+
+def _parts(folder: str) -> tuple[str, str]:
+    """Schema and table of a Delta folder."""
+    schema, _, table = folder.rpartition("/")
+    return schema, table

@@ -45,6 +45,8 @@ KINDS: dict[type, tuple[LogLevel, str]] = {
     events.CommitStarted: ("debug", "commit_started"),
     events.BatchCommitted: ("info", "commit_finished"),
     events.TableDropped: ("warning", "table_dropped"),
+    events.FilesArchived: ("debug", "files_archived"),
+    events.ArchivedFilesDeleted: ("info", "archived_files_deleted"),
     events.TableMaintained: ("info", "table_maintained"),
     events.TableHalted: ("error", "table_halted"),
     events.TableResumed: ("info", "table_resumed"),
@@ -195,7 +197,10 @@ def lines(event: Event) -> Iterator[RenderableType]:
         case events.TableResumed(table):
             yield line(f"{table.normalized} goes on.", "green")
         case events.TableDropped(table, reason):
-            yield line(f"{table.normalized} was dropped: {DROPPED_BECAUSE[reason]}", "yellow")
+            yield line(f"{table.normalized} was dropped ({DROPPED_BECAUSE[reason]})", "yellow")
+        case events.FilesArchived(table, files) | events.ArchivedFilesDeleted(table, files):
+            done = "archived" if isinstance(event, events.FilesArchived) else "deleted from the archive"
+            yield line(f"{table.normalized}: {count(files, 'file')} {done}", "dim")
         case events.ProgressRebuilt(table, version):
             yield line(f"{table.normalized}: progress was rebuilt from its Delta log (v{version})", "yellow")
         case events.RetryScheduled(table, message, seconds):

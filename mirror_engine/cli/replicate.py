@@ -21,13 +21,24 @@ from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unlisted
-from mirror_engine.monitoring.words import START_ENGINE, as_json, describe, fields_json, help_for, notes, table_json
+from mirror_engine.monitoring.words import (
+    DROPPED_BECAUSE,
+    START_ENGINE,
+    as_json,
+    change_json,
+    describe,
+    fields_json,
+    help_for,
+    notes,
+    table_json,
+)
 from mirror_engine.storage.roots import has_zone, zone_alike
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirror_engine.config import Config
+    from mirror_engine.engine.changes import TableChange
     from mirror_engine.engine.cycle import SyncReport
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
@@ -35,6 +46,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
 
 NOTE_SECONDS = 10.0  # between two lines of `wait`
+MAX_NAMED = 10  # tables in one line
 ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see mirror-engine status"
 
 
@@ -56,7 +68,7 @@ def sync(root: Place, config: Config, progress: str) -> int:
         with exits.Stopping() as stopping:
             done = mirror.sync(stopping.stop)
     code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
-    out.report(sync_json(done, code, config), [*_attention(done), report_text(done)])
+    out.report(sync_json(done, code, config), [*_report_lines(done), report_text(done)])
     return code
 
 
@@ -88,7 +100,8 @@ def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
 def report_json(done: SyncReport, code: int) -> dict[str, Any]:
     """What was applied, as plain values."""
     facts = fields_json(done, "result", "commits", "files_applied", "rows_applied")
-    return {**facts, "exit_code": code, "duration_seconds": round(done.duration_seconds, 3)}
+    seconds, changes = round(done.duration_seconds, 3), [change_json(change) for change in done.changes]
+    return {**facts, "exit_code": code, "duration_seconds": seconds, "changes": changes}
 
 
 def report_text(done: SyncReport) -> str:
@@ -104,11 +117,44 @@ def report_text(done: SyncReport) -> str:
     )
     but = ignored_data(sum(map(len, done.ignored.values())))
     if not done.states:
-        return f"{applied} {'There are no tables yet' if is_whole else 'Nothing is known of the tables'}{but}."
+        none = "There are no tables left" if done.dropped else "There are no tables yet"
+        return f"{applied} {none if is_whole else 'Nothing is known of the tables'}{but}."
     all_or_some = f"{caught_up} of {len(done.states)}"
     if caught_up == len(done.states):
         all_or_some = "All" if is_whole else "All other"
     return f"{applied} {all_or_some} tables have caught up{but}."
+
+
+def _report_lines(done: SyncReport) -> out.Lines:
+    """Dropped tables, then what needs attention, then what else became of tables."""
+    yield from changes_text([change for change in done.changes if change.kind == "dropped"])
+    yield from _attention(done)
+    yield from changes_text([change for change in done.changes if change.kind != "dropped"])
+
+
+def changes_text(changes: Sequence[TableChange]) -> out.Lines:
+    """What became of tables besides the applied rows; files that were archived with `-v` alone."""
+    by_kind = groupby(changes, lambda change: (change.kind, change.reason if change.kind == "dropped" else ""))
+    for (kind, reason), group in by_kind:
+        found = [*group]
+        names = ", ".join(printable(each.table.normalized) for each in found[:MAX_NAMED])
+        more = f" and {count(len(found) - MAX_NAMED, 'more table')}" if len(found) > MAX_NAMED else ""
+        tables, files = count(len(found), "table"), sum(change.files for change in found)
+        match kind:
+            case "dropped":
+                yield out.line(f"Dropped {tables} ({DROPPED_BECAUSE[reason]}): {names}{more}.", "yellow")
+            case "halted":
+                pass  # each is named with its reason, if it is halted still
+            case "resumed":
+                yield f"{tables} resumed: {names}{more}."
+            case "progress_rebuilt":
+                yield out.line(f"Progress of {tables} was rebuilt from the Delta log: {names}{more}.", "yellow")
+            case "maintained":
+                yield f"Maintained {tables}: {names}{more}."
+            case "archived_files_deleted":
+                yield f"Deleted {count(files, 'archived file')} of {tables}: {names}{more}."
+            case "files_archived" if out.verbosity() > 0:
+                yield f"Archived {count(files, 'applied file')} of {tables}: {names}{more}."
 
 
 def ignored_data(paths: int) -> str:
@@ -180,9 +226,10 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     code = stopping.exit_code(exits.SUCCESS)
     facts = report_json(done, code)
     if writer:
-        writer.write("info", "stopped", {name: value for name, value in facts.items() if name != "exit_code"})
+        own = {"exit_code", "changes"}  # each change was logged
+        writer.write("info", "stopped", {name: value for name, value in facts.items() if name not in own})
     elif not is_quiet:
-        for part in (*_attention(done), out.line(report_text(done))):
+        for part in (*_report_lines(done), out.line(report_text(done))):
             out.stderr().print(part)
     if out.wants_json():
         out.print_json(facts)

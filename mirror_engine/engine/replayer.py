@@ -24,10 +24,12 @@ from mirror_engine.engine.planner import (
 from mirror_engine.engine.recovery import is_as_recorded, latest_external_change, reconcile
 from mirror_engine.errors import CommitConflict, CommitFailed, ConcurrentModification, ScratchFailed
 from mirror_engine.events import (
+    ArchivedFilesDeleted,
     BatchCommitted,
     BatchStarted,
     CommitStarted,
     DiagnosticRaised,
+    FilesArchived,
     TableDropped,
     TableHalted,
     TableResumed,
@@ -171,7 +173,11 @@ class Replayer:
             progress = self._context.ledger.progress(task.table)
             if self.can_clean(task) and task.listing and progress:
                 known = self._context.ledger.folder(task.table, [file.path for file in task.listing.files])
-                self._janitor.clean(task.zone, task.listing, progress, known)
+                archived, deleted = self._janitor.clean(task.zone, task.listing, progress, known)
+                if archived:
+                    self._context.emit(FilesArchived(task.table, archived))
+                if deleted:
+                    self._context.emit(ArchivedFilesDeleted(task.table, deleted))
             task.end_phase()
             return None
         try:

@@ -32,16 +32,17 @@ from mirror_engine.landing_zone.states import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mirror_engine.engine.changes import TableChange
     from mirror_engine.events import DropReason
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.states import TableState
 
 START_ENGINE = "no engine is running: start `mirror-engine run`, or apply pending files once with `mirror-engine sync`"
-DROPPED_BECAUSE: dict[DropReason, str] = {
-    "deleted": "its folder was deleted",
-    "recreated": "its folder was recreated",
-    "rebuild": "it is rebuilt",
+DROPPED_BECAUSE: dict[DropReason | str, str] = {
+    "deleted": "folder deleted",
+    "recreated": "folder recreated",
+    "rebuild": "to be rebuilt",
 }
 URGENCY: dict[type[TableState], str] = {  # `stuck` needs attention
     CaughtUp: "well",
@@ -171,6 +172,12 @@ def fields_json(value: object, *names: str, **renamed: str) -> dict[str, Any]:
 def table_json(name: TableName, delta_folder: str) -> dict[str, Any]:
     """How JSON refers to a table: its name, its folder in the landing zone, its Delta table from ROOT."""
     return {"table": name.normalized, "landing_folder": name.folder, "delta_path": f"{TABLES}/{delta_folder}"}
+
+
+def change_json(change: TableChange) -> dict[str, Any]:
+    """A change of a table as plain values."""
+    facts = fields_json(change, "kind", "reason", "files", "times")
+    return {"table": change.table.normalized, "change": facts.pop("kind"), **facts, "last_at": iso(change.at)}
 
 
 def counted_json(diagnostics: Iterable[tuple[Diagnostic, int]]) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from mirror_engine.cli.log import LEVELS, Log, level_of, lines
 from mirror_engine.cli.output import PIPE_WIDTH, Grid, bullet, report, short_span
 from mirror_engine.cli.schema import schema_of
 from mirror_engine.events import (
+    ArchivedFilesDeleted,
     BatchCommitted,
     BatchStarted,
     CommitStarted,
@@ -28,6 +29,7 @@ from mirror_engine.events import (
     DiagnosticRaised,
     Event,
     FileRead,
+    FilesArchived,
     ProgressRebuilt,
     RetryScheduled,
     SetupProgress,
@@ -216,6 +218,8 @@ EVENTS = [
     ProgressRebuilt(ORDERS, 4),
     SetupProgress("the Spark session"),
     SetupProgress("jars", 3, 33),
+    FilesArchived(ORDERS, 2),
+    ArchivedFilesDeleted(ORDERS, 3),
 ]
 
 
@@ -264,6 +268,7 @@ def test_details_and_idle_cycles_are_not_logged():
         "retry_scheduled",
         "progress_rebuilt",
         "setup_progress",
+        "archived_files_deleted",
     ]
 
 
