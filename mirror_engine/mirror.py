@@ -15,6 +15,7 @@ from mirror_engine.config import Config, write_effective
 from mirror_engine.engine.changes import History, recorded_changes
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine, RunResult, SyncReport
+from mirror_engine.engine.known_time import KnownTime
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.lock import is_locked, lease_of, lock_root
 from mirror_engine.engine.maintenance import MaintenanceScheduler
@@ -398,7 +399,8 @@ class Mirror:
     ) -> EngineContext:
         parts = self._storage, self._writer, ledger, self.config, self._clock, emit
         requests = None if isinstance(self.root, Path) else self._requests
-        return EngineContext(*parts, self._is_lasting, check_lock, requests)
+        known_time = KnownTime(self._clock, ledger, is_stored=emit is not ignore)
+        return EngineContext(*parts, self._is_lasting, check_lock, requests, known_time)
 
     def _lock(self, stop: threading.Event | None = None) -> AbstractContextManager[Callable[[], None]]:
         """Hold ROOT; one in a store that has no lease or ledger of this engine may be one that Fabric mirrors."""

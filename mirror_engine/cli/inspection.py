@@ -385,7 +385,9 @@ def _headline(status: MirrorStatus, now: float) -> Text:
         engine += "" if seen is None else f" (last seen {out.short_span(max(0.0, now - seen))} ago)"
     elif not status.engine_running:
         seen = status.last_heartbeat_at
-        engine = f"no engine is running{'' if seen is None else f' (last seen {out.short_span(now - seen)} ago)'}"
+        engine = (
+            f"no engine is running{'' if seen is None else f' (last seen {out.short_span(max(0.0, now - seen))} ago)'}"
+        )
         engine += f"; expired is the lease of {lease}" if lease and not lease.is_over else ""
     elif lease and status.next_scan_at is None:
         engine = f"engine running on {lease}"

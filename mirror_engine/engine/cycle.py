@@ -179,7 +179,8 @@ class Engine:
         self.context = context = replace(context, emit=self._changes)
         self.last = CycleResult()
         self.poller = Poller(context.storage, context.config, context.requests)
-        self._janitor = Janitor(context.storage, context.ledger, context.config, context.clock, context.check_lock)
+        clock = context.known_time or context.clock
+        self._janitor = Janitor(context.storage, context.ledger, context.config, clock, context.check_lock)
         self._publish = publish
         self._replayer = Replayer(context, self._janitor, reader, passthrough)
         self._scheduler = TableScheduler(context.config.workers, self._replayer.run)

@@ -166,7 +166,7 @@ class Janitor:
         listed = {f"{archive}/{path}" for path in self._listed(f"{folder}/{archive}", "")}
         known = {path for path in self.ledger.archived(name) if path.startswith(f"{archive}/")}
         now, since = self.clock(), self._info(f"{folder}/{archive}") if listed - known else {}
-        ready = {path: min(since.get(path, now), now) for path in listed - known}
+        ready = {path: since.get(path, now) for path in listed - known}  # a clock that is back replaces none
         self.ledger.archive(name, ready, known - listed)
 
     def _write_info(self, name: TableName, folder: str, archive: str) -> None:

@@ -103,7 +103,8 @@ class Circumstances:
     """What a plan depends on, besides the table folder and its progress."""
 
     config: Config
-    now: float  # seconds since 1970
+    now: float  # seconds since 1970, of what waits from one run to the next
+    lead: float = 0.0  # of `now` over the clock, which files and people have
     # Why the zone has no room for this table (ME004, ME007 under strict); None mostly
     refusal: Diagnostic | None = None
     change: FolderChange = FolderChange.NONE  # of the folder; by its identity where that is not known
@@ -161,7 +162,7 @@ class _TablePlanner:
         self._folder = listing.name.folder
         self._listing = listing
         self._config = circumstances.config
-        self._now = circumstances.now
+        self._now, self._lead = circumstances.now, circumstances.lead
         self._is_lasting = circumstances.is_lasting
         self._files = {file.path: file for file in listing.files}
         self._diagnostics = [*listing.diagnostics]
@@ -219,7 +220,7 @@ class _TablePlanner:
     def _may_be_arriving(self, etag: str) -> bool:
         """Whether a file is empty and was just created (LZ-2.6)."""
         _, size, modified_ns = etag.rsplit(":", 2)
-        return size == "0" and 0 <= self._now - int(modified_ns) / 1e9 < ARRIVAL_SECONDS
+        return size == "0" and 0 <= self._now - self._lead - int(modified_ns) / 1e9 < ARRIVAL_SECONDS
 
     def _without_metadata(self, fault: Diagnostic, etag: str) -> Plan:
         """Plan a folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
@@ -263,7 +264,7 @@ class _TablePlanner:
         if expired:
             self._diagnostics.append(diagnose("ME068", self._folder, time=f"{int((self._now - since) // 86_400)} days"))
         elif self._now - since >= QUIET_SECONDS:
-            failed_at = datetime.fromtimestamp(since + FAILED_AFTER_SECONDS, tz=timezone.utc)
+            failed_at = datetime.fromtimestamp(since + FAILED_AFTER_SECONDS - self._lead, tz=timezone.utc)
             self._diagnostics.append(diagnose("ME067", self._folder, date=failed_at.date().isoformat()))
         return Empty(expired=expired)
 
@@ -361,7 +362,8 @@ class ZonePlanner:
         """Return the plan of every table there is or was, but for those whose Delta folder overlaps one in progress."""
         context, listings = self._context, {listing.name: listing for listing in self.zone.tables}
         known = context.ledger.tables()
-        circumstances = Circumstances(context.config, context.clock(), is_lasting=context.is_lasting)
+        now, lead = context.known_time.and_lead() if context.known_time else (context.clock(), 0.0)
+        circumstances = Circumstances(context.config, now, lead, is_lasting=context.is_lasting)
         refusals = ownership_conflicts(context, self._folders.foreign, [*listings])
         left_out = overlapping_tables(context, {*known, *listings}, except_for)
         planned = [table for table in listings if table not in left_out]

@@ -131,15 +131,23 @@ def fabric_status(state: TableState, progress: Progress | None) -> str | None:
     return "Replicating" if progress.has_table or progress.files_processed else "Snapshotting"
 
 
-def write(
-    storage: Storage, tables: Sequence[FabricTable], *, mirror: str, now: float, default_schema: str = "dbo"
+def write(  # noqa: PLR0913 - independent facts
+    storage: Storage,
+    tables: Sequence[FabricTable],
+    *,
+    mirror: str,
+    now: float,
+    known: float | None = None,
+    default_schema: str = "dbo",
 ) -> None:
     """Rewrite both files, each atomically (LZ-9.1); of all table folders, unconfigured ones are left out (LZ-9.6).
 
-    `mirror` is this ROOT's mirror id, `now` in seconds since 1970. Raises `StorageUnavailable`.
+    `mirror` is this ROOT's mirror id, `now` in seconds since 1970, `known` the time since which tables wait where it is
+    another. Raises `StorageUnavailable`.
     """
+    known = now if known is None else known
     entries = [
-        _entry(table, mirror, now, default_schema) for table in tables if not isinstance(table.state, Unconfigured)
+        _entry(table, mirror, known, default_schema) for table in tables if not isinstance(table.state, Unconfigured)
     ]
     _write_json(storage, TABLES_FILE, {"tables": entries})
     _write_json(storage, REPLICATOR_FILE, replicator(now, table_count=len(entries)))
@@ -254,7 +262,9 @@ class MonitoringFiles:
         self._written = None
         context.check_lock()
         schema = context.config.delta_default_schema
-        write(context.storage, tables, mirror=ledger.mirror, now=context.clock(), default_schema=schema)
+        write(
+            context.storage, tables, mirror=ledger.mirror, now=context.clock(), known=context.now, default_schema=schema
+        )
         self._written, self._written_at = tables, now
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -274,7 +275,7 @@ def table_status(
     context: EngineContext, plan: Plan, files: Sequence[Entry], also: str | int | None = ""
 ) -> TableStatus:
     """Status of one table, from its plan and all files of one listing; see `TableStatus` and `mirror_status`."""
-    progress, now, schema = context.ledger.progress(plan.table), context.clock(), context.config.delta_default_schema
+    progress, now, schema = context.ledger.progress(plan.table), context.now, context.config.delta_default_schema
     folder, detection = plan.table.folder, plan.detection
     if any(plan.records("start_generation")):
         progress = None  # the ledger's progress belongs to the folder's former generation (LZ-7.3)
@@ -313,7 +314,7 @@ def table_status(
         row_count=_row_count(context, plan.table),
         delta_version=committed.delta_version if committed else None,
         last_commit_at=committed.last_commit_at if committed else None,
-        lag_seconds=max(0.0, now - min((file.modified_ns / 1e9 for file in pending), default=now)),
+        lag_seconds=max(0.0, context.clock() - min((file.modified_ns / 1e9 for file in pending), default=math.inf)),
     )
 
 
