@@ -31,7 +31,7 @@ from mirror_engine.landing_zone.names import TableName, find_table
 from mirror_engine.monitoring.fabric_files import MonitoringFiles, as_fabric_has_it, heartbeat, refuse_fabrics
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.storage.remote import Requests
-from mirror_engine.storage.roots import check_place, root_of, state_folder
+from mirror_engine.storage.roots import check_place, check_root, root_of, state_folder
 from mirror_engine.storage.store_url import parse_place
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.deferred import DeferredWriter, TablesReadOnce
@@ -87,7 +87,7 @@ class Mirror:
         clock: of all that waits; one of its own by default.
 
     Raises:
-        UsageError: `root` is no folder, or its URL holds a credential.
+        UsageError: `root` is no folder, its URL holds a credential, or `config` is no `Config`.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
@@ -108,6 +108,8 @@ class Mirror:
                 f"{self.root}: no such folder",
                 f'use an existing folder, or create an example with "mirror-engine init {root}"',
             )
+        if not isinstance(config, Config | None):
+            raise UsageError(f"config: {type(config).__name__}, expected Config", "Use Config(strict=True, …).")
         self.config = config or Config()
         if not isinstance(self.root, Path):
             self.config = self.config.in_store()
@@ -153,6 +155,7 @@ class Mirror:
         """Apply all that can be applied now.
 
         Raises:
+            UsageError: `root` is no ROOT: it has no landing zone.
             RootLocked: another engine holds this ROOT.
             SetupError: this machine cannot run Spark.
         """
@@ -426,6 +429,8 @@ class Mirror:
     def _engine(self, stop: threading.Event | None = None) -> Iterator[Engine]:
         self._found = frozenset()
         state = state_folder(self.root)
+        if isinstance(self.root, Path):
+            check_root(self.root, may_be_empty=self._is_lasting)
         with self._lock(stop) as check_lock:
             write_effective(state / OPTIONS, self.config)
             ledger = Ledger.open(state / LEDGER)

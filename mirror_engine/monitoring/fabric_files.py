@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID, uuid5
 
+from mirror_engine.engine.ledger import MIRROR
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import RootLocked, StorageUnavailable, TransientError, UsageError
 from mirror_engine.landing_zone.detection import detect, marks_after, number_of
@@ -342,12 +343,15 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
     """Return the context with Fabric's progress where Fabric mirrors this mirrored database; else as it is.
 
     Fabric does where its monitoring files are there, and this engine has left progress in no ledger and no Delta table.
-    Of a table that cannot be read, the ledger gets the progress that its archive shows. Raises `StorageUnavailable`.
+    On this machine a copy of it has tables: an engine of ours writes such files, too. Of a table that cannot be read,
+    the ledger gets the progress that its archive shows. Raises `StorageUnavailable`.
     """
-    if context.ledger.tables() or not (found := _read_json(context.storage, REPLICATOR_FILE)):
+    is_ours = context.ledger.tables() or context.ledger.get_property(MIRROR)
+    if is_ours or not (found := _read_json(context.storage, REPLICATOR_FILE)):
         return context
     snapshots, unread = _snapshots(context.storage, context.writer)
-    if any(snapshot.record for snapshot in snapshots.values()):
+    is_bare = not (snapshots or unread or zone.tables or context.storage.is_store)
+    if is_bare or any(snapshot.record for snapshot in snapshots.values()):
         return context
     entries = {
         TableName(str(entry.get("sourceSchemaName") or ""), str(entry.get("sourceTableName") or "")): entry

@@ -183,6 +183,7 @@ class LocalStorage:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._is_new = not root.exists()  # one that is moved away is not made again
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         with os_errors("list", folder), self._folder(parts_of(folder)) as opened:
@@ -303,7 +304,9 @@ class LocalStorage:
         parts = parts_of(path)
         if not parts:
             raise no_file_path(path)
-        self._root.mkdir(parents=True, exist_ok=True)
+        if self._is_new:
+            self._root.mkdir(parents=True, exist_ok=True)
+            self._is_new = False
         opened = open_folder(self._root, parts[:-1], ensure_folder)
         try:
             yield opened, parts[-1]
