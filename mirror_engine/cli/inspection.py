@@ -344,7 +344,8 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False) -> out.Li
     yield _headline(status, now)
     if status.partner and (partner := _partner(status.partner)):
         yield out.line(partner, "dim")
-    if failure := status.last_failure:
+    failure = status.last_failure
+    if failure and not any(found.message in failure["message"] for found in status.unlisted):
         yield from out.with_help(f"last failure: {failure['message']}", failure["help"], "bold red")
     for diagnostic in status.diagnostics[: out.MAX_LINES]:
         yield ""

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 MOUNTS = "mounts"  # property of the ledger: identities of mounted folders in the zone, by path, as JSON
 LINK, FILE = "is a symbolic link or special file, which is not followed", "is a file, not a folder"
 _STRAYS = {"ME074": LINK, "ME002": FILE}  # by the diagnostic of what is where a folder is to be
-GIVE_UP = "`mirror-engine rebuild --yes --lose-rows` gives up tables that are gone, --table some of them"
-RESTORE = f"mount or restore the former folder; {GIVE_UP}"
+RESTORE = "mount or restore the former folder; `mirror-engine rebuild --table {} --yes --lose-rows` gives a table up"
 REPLACE = "put the folder itself in its place, or remove what is there to drop the table"
 
 
@@ -60,7 +59,7 @@ class HiddenFolders:
         for place in _places(table):
             if now.get(place) != before.get(place):
                 finding = "has another file system mounted at it" if place in now else "has lost its mount"
-                return unlisted(place, finding, RESTORE)
+                return unlisted(place, finding, RESTORE.format(table.normalized))
         return None
 
     def remember(self) -> None:
@@ -90,7 +89,7 @@ class HiddenFolders:
         if self.root.now.zone == self.root.before.zone:
             return None
         finding = f"`{self.zone.folder}` is another folder than before"
-        return unlisted("", f"{finding}{'' if self.zone.tables else ', and empty'}", RESTORE)
+        return unlisted("", f"{finding}{'' if self.zone.tables else ', and empty'}", RESTORE.format("TABLE"))
 
     @cached_property
     def _by_folded_name(self) -> Mapping[str, TableListing]:
@@ -126,4 +125,4 @@ def _absent(storage: Storage, zone: str) -> Diagnostic:
         if found.kind is not Kind.FOLDER:
             finding = f"`{place}` {LINK if found.kind is Kind.OTHER else FILE}"
             return unlisted("", finding, "put the folder itself in its place")
-    return unlisted("", f"`{zone}` is missing", RESTORE)
+    return unlisted("", f"`{zone}` is missing", RESTORE.format("TABLE"))

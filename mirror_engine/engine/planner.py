@@ -382,8 +382,11 @@ class ZonePlanner:
     def _leave_out(self, plans: Iterable[Plan]) -> None:
         """Note in the listing which tables are unlisted, and once each reason."""
         states = {plan.table.folder: plan.state for plan in plans if isinstance(plan.state, Unlisted)}
-        reasons = dict.fromkeys((*self.zone.diagnostics, *(state.diagnostic for state in states.values())))
-        self.zone = replace(self.zone, unlisted=self.zone.unlisted | states.keys(), diagnostics=tuple(reasons))
+        reasons = dict.fromkeys(state.diagnostic for state in states.values())
+        places = {reason.path for reason in reasons if reason.path}
+        others = (found for found in self.zone.diagnostics if found.path not in places)  # a link is said once
+        diagnostics = (*others, *reasons)
+        self.zone = replace(self.zone, unlisted=self.zone.unlisted | states.keys(), diagnostics=diagnostics)
 
     def remember_root(self, plans: Iterable[Plan], in_progress: Iterable[str]) -> None:
         """Store the identity of ROOT as the known one, once the listing is certain and all moved folders are recorded.
