@@ -382,6 +382,8 @@ class ZonePlanner:
     def _leave_out(self, plans: Iterable[Plan]) -> None:
         """Note in the listing which tables are unlisted, and once each reason."""
         states = {plan.table.folder: plan.state for plan in plans if isinstance(plan.state, Unlisted)}
+        if not states:
+            return
         reasons = dict.fromkeys(state.diagnostic for state in states.values())
         places = {reason.path for reason in reasons if reason.path}
         others = (found for found in self.zone.diagnostics if found.path not in places)  # a link is said once
