@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
 
-DropReason = Literal["deleted", "recreated", "rebuild"]
+DropReason = Literal["deleted", "recreated", "rebuild", "removed"]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,10 @@ class BatchCommitted:
 
 @dataclass(frozen=True)
 class TableDropped:
-    """A Delta table was dropped, with its progress: its folder was deleted or recreated, or it is rebuilt (LZ-7)."""
+    """A Delta table was dropped, with its progress: its folder was deleted or recreated, or it is rebuilt (LZ-7).
+
+    Or the table was removed by others, and its progress was forgotten.
+    """
 
     table: TableName
     reason: DropReason

@@ -143,6 +143,8 @@ def changes_text(changes: Sequence[TableChange]) -> out.Lines:
         match kind:
             case "dropped":
                 yield out.line(f"Dropped {tables} ({DROPPED_BECAUSE[reason]}): {names}{more}.", "yellow")
+                if reason == "removed":
+                    yield out.bullet("help:", "archived change files are read again by mirror-engine rebuild --replay")
             case "halted":
                 pass  # each is named with its reason, if it is halted still
             case "resumed":

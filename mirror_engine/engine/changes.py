@@ -39,7 +39,8 @@ class TableChange:
     """A change to one table, besides its rows.
 
     Attributes:
-        reason: of a drop `deleted` or `recreated` (its folder) or `rebuild`; of a halt its code; else `""`.
+        reason: of a drop `deleted` or `recreated` (its folder), `rebuild` or `removed` (the Delta table, by others); of
+            a halt its code; else `""`.
         files: change files that were archived or deleted, data files that maintenance removed.
         times: how often it happened.
         at: when it happened last, in seconds since 1970.

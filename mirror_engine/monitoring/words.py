@@ -43,6 +43,7 @@ DROPPED_BECAUSE: dict[DropReason | str, str] = {
     "deleted": "folder deleted",
     "recreated": "folder recreated",
     "rebuild": "to be rebuilt",
+    "removed": "Delta table removed by others",
 }
 URGENCY: dict[type[TableState], str] = {  # `stuck` needs attention
     CaughtUp: "well",

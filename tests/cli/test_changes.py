@@ -48,6 +48,10 @@ def lose_ledger(shop):
         file.unlink()
 
 
+def remove_table(shop):
+    shop.writer.drop("dbo/Items")
+
+
 def update(shop):
     shop.items.upsert({"Id": 9, "Name": "nine"})
 
@@ -62,6 +66,12 @@ CASES = {
         "Dropped 2 tables (folder deleted): Items, Sales.Orders.",
     ),
     "recreated": (recreate, (), [("Items", "dropped", "recreated", 0)], "Dropped 1 table (folder recreated): Items."),
+    "removed": (
+        remove_table,
+        (),
+        [("Items", "dropped", "removed", 0)],
+        "Dropped 1 table (Delta table removed by others): Items.",
+    ),
     "halted": (halt, (), [("Items", "halted", "ME023", 0)], "Items is halted"),
     "ledger lost": (
         lose_ledger,
