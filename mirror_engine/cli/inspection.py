@@ -41,7 +41,9 @@ MAX_CHARACTERS = 100  # of one value of the partner events, which may be any tex
 
 @command(config=(*READING, *DROPPING), reads_engine=True, at_once=True)
 @click.option(
-    "--check", is_flag=True, help="End with 3 if a table needs attention, else with 4 if a folder cannot be listed."
+    "--check",
+    is_flag=True,
+    help="End with 3 if a table needs attention, else with 4 if a folder is not listed (ME070).",
 )
 @click.option(
     "--watch",

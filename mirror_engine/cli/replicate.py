@@ -58,8 +58,8 @@ def sync(root: Place, config: Config, progress: str) -> int:
     Example: mirror-engine sync ./shop --max-batch-files 1
 
     Exit codes: 0 all tables have caught up · 1 missing prerequisite or internal error · 2 usage error · 3 a table is
-    halted or blocked; all others were applied · 4 temporary: storage, conflict or another engine; retry · 130
-    interrupted, after the current commit
+    halted or blocked; all others were applied · 4 temporary: storage, unlisted table, conflict or another engine;
+    retry · 130 interrupted, after the current commit
     """
     from mirror_engine.publisher.mirror import Mirror
 
