@@ -36,9 +36,10 @@ def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_sch
     """
     unmet: list[UnmetCondition] = []
     if not names:
-        listed = [table for table in status.tables if not isinstance(table.state, Unlisted)]  # the others come below
-        unmet = [_unfinished(table, status) for table in listed if not _is_done(table)]
-        unmet += [UnmetCondition("", "", found.full_message, found.help) for found in status.unlisted]
+        unmet = [_unfinished(table, status) for table in status.tables if not _is_done(table)]
+        said = {table.state.diagnostic for table in status.tables if isinstance(table.state, Unlisted)}
+        others = (found for found in status.unlisted if found not in said)
+        unmet += [UnmetCondition("", "", found.full_message, found.help) for found in others]
         if not (status.tables or unmet):
             unmet = [UnmetCondition("", "", "the landing zone has no table folder yet")]
     for name in names:

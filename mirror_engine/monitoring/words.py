@@ -78,7 +78,8 @@ def describe(table: TableName, state: TableState) -> str:  # noqa: PLR0911 - one
         case Deleted(diagnostic):
             return f"{name}: its {diagnostic.coded_message}"
         case Unlisted(diagnostic):
-            return f"{name} is not listed: {f'{printable(diagnostic.path)} {diagnostic.coded_message}'.strip()}"
+            place = "its folder" if diagnostic.path == table.folder else printable(diagnostic.path)
+            return f"{name}: {f'{place} {diagnostic.coded_message}'.strip()}"
         case _:
             assert_never(state)
 

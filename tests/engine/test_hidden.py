@@ -157,7 +157,9 @@ def test_hidden_folder_drops_nothing_and_goes_on_once_it_is_back(shop, hide, pat
         assert {table for table, state in states(shop).items() if isinstance(state, Unlisted)} == {*tables}
         with shop.mirror() as mirror:
             status = mirror.status()
-            assert any(unmet.message.startswith(found) for unmet in tables_not_caught_up(status, (), "dbo"))
+            unmet = {each.table: each for each in tables_not_caught_up(status, (), "dbo")}
+            assert all(found.partition(": ")[2] in unmet[table].message for table in tables)
+            assert all(unmet[table].state == "unlisted" and unmet[table].help for table in tables)
             assert all(isinstance(state, Unlisted) for state in map(states(shop).get, tables))
         assert found in " ".join(each.full_message for each in status.unlisted)
     assert not {*TABLES} & {*dropped(shop)}

@@ -55,7 +55,7 @@ STATES: list[tuple[TableState, str, str]] = [
     ),
     (
         Unlisted(unlisted(ORDERS.folder)),
-        f"is not listed: {ORDERS.folder} cannot be listed or read; no table is dropped [ME070]",
+        ": its folder cannot be listed or read; no table is dropped [ME070]",
         "stuck",
     ),
 ]
