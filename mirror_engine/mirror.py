@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -329,9 +329,12 @@ class Mirror:
             TransientError: a table cannot be maintained, and `failed` is None.
         """
         hours, done, emit = self.config.vacuum_retention_days * 24.0, {}, self._history
-        with self._lock() as check_lock, closing(Ledger.open(state_folder(self.root) / LEDGER)) as ledger:
+        with ExitStack() as held:
+            check_lock = held.enter_context(self._lock())
+            folders = [self.delta_folder(table) for table in tables] or self.tables()  # before anything is written
+            ledger = held.enter_context(closing(Ledger.open(state_folder(self.root) / LEDGER)))
             context = self._context(ledger, self._emit, check_lock)
-            for folder in [self.delta_folder(table) for table in tables] or self.tables():
+            for folder in folders:
                 try:
                     check_lock()
                     started = time.monotonic()
