@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
+
+DropReason = Literal["deleted", "recreated", "rebuild", "removed"]
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,29 @@ class BatchCommitted:
 
 @dataclass(frozen=True)
 class TableDropped:
-    """A Delta table was dropped, with its progress."""
+    """A Delta table was dropped, with its progress: its folder was deleted or recreated, or it is rebuilt (LZ-7).
+
+    Or the table was removed by others, and its progress was forgotten.
+    """
 
     table: TableName
-    reason: str
+    reason: DropReason
+
+
+@dataclass(frozen=True)
+class FilesArchived:
+    """Applied change files were moved out of a table's folder (LZ-8.1)."""
+
+    table: TableName
+    files: int
+
+
+@dataclass(frozen=True)
+class ArchivedFilesDeleted:
+    """Archived change files were deleted: their time was over (LZ-8.3)."""
+
+    table: TableName
+    files: int
 
 
 @dataclass(frozen=True)
@@ -144,6 +165,8 @@ Event = (
     | CommitStarted
     | BatchCommitted
     | TableDropped
+    | FilesArchived
+    | ArchivedFilesDeleted
     | TableMaintained
     | TableHalted
     | TableResumed

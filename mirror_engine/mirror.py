@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
+from mirror_engine.engine.changes import History, recorded_changes
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine, RunResult, SyncReport
+from mirror_engine.engine.known_time import KnownTime
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.lock import is_locked, lease_of, lock_root
 from mirror_engine.engine.maintenance import MaintenanceScheduler
@@ -21,14 +24,14 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.rebuild import TableRebuild, rebuild
 from mirror_engine.engine.recovery import for_readers, intact_logs, note_logs, recover
 from mirror_engine.errors import RootLocked, TransientError, UnknownTable, UsageError, foreseen
-from mirror_engine.events import ignore
-from mirror_engine.landing_zone.layout import LEDGER, OPTIONS, TABLES, ZONE
+from mirror_engine.events import TableMaintained, ignore
+from mirror_engine.landing_zone.layout import HISTORY, LEDGER, OPTIONS, TABLES, ZONE
 from mirror_engine.landing_zone.listing import Kind
-from mirror_engine.landing_zone.names import find_table
+from mirror_engine.landing_zone.names import TableName, find_table
 from mirror_engine.monitoring.fabric_files import MonitoringFiles, as_fabric_has_it, heartbeat, refuse_fabrics
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.storage.remote import Requests
-from mirror_engine.storage.roots import check_place, root_of, state_folder
+from mirror_engine.storage.roots import check_place, check_root, root_of, state_folder
 from mirror_engine.storage.store_url import parse_place
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.deferred import DeferredWriter, TablesReadOnce
@@ -41,11 +44,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from typing_extensions import Self
 
+    from mirror_engine.engine.changes import TableChange
     from mirror_engine.engine.planner import Plan
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.listing import ZoneListing
-    from mirror_engine.landing_zone.names import TableName
     from mirror_engine.monitoring.rows import Rows
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
@@ -84,7 +87,7 @@ class Mirror:
         clock: of all that waits; one of its own by default.
 
     Raises:
-        UsageError: `root` is no folder, or its URL holds a credential.
+        UsageError: `root` is no folder, its URL holds a credential, or `config` is no `Config`.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
@@ -105,6 +108,8 @@ class Mirror:
                 f"{self.root}: no such folder",
                 f'use an existing folder, or create an example with "mirror-engine init {root}"',
             )
+        if not isinstance(config, Config | None):
+            raise UsageError(f"config: {type(config).__name__}, expected Config", "Use Config(strict=True, …).")
         self.config = config or Config()
         if not isinstance(self.root, Path):
             self.config = self.config.in_store()
@@ -150,6 +155,7 @@ class Mirror:
         """Apply all that can be applied now.
 
         Raises:
+            UsageError: `root` is no ROOT: it has no landing zone.
             RootLocked: another engine holds this ROOT.
             SetupError: this machine cannot run Spark.
         """
@@ -228,7 +234,9 @@ class Mirror:
             if holder is None:
                 context = as_fabric_has_it(context, zone)
             found = for_readers(context, recover(context, intact_logs(context)))
-            yield MirrorSnapshot(context, zone, ZonePlanner(context, found, zone).plans(), holder)
+            planner = ZonePlanner(context, found, zone)
+            plans = planner.plans()
+            yield MirrorSnapshot(context, planner.zone, plans, holder)
         finally:
             ledger.close()
 
@@ -300,6 +308,13 @@ class Mirror:
         """
         return self._writer.history(self.delta_folder(table), limit=limit)
 
+    def changes(self, *, limit: int | None = None) -> Sequence[TableChange]:
+        """What happened to tables besides their commits, newest first: drops, halts, maintenance, deleted files.
+
+        Recorded by the engines of this machine; moves into the archive are not.
+        """
+        return recorded_changes(state_folder(self.root) / HISTORY, limit=limit)
+
     def maintain(self, tables: Sequence[str] = (), failed: _Failed | None = None) -> dict[str, Mapping[str, Any]]:
         """OPTIMIZE and VACUUM the tables named, or all, under their retention (LZ-8.6).
 
@@ -313,18 +328,21 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
             TransientError: a table cannot be maintained, and `failed` is None.
         """
-        hours, done = self.config.vacuum_retention_days * 24.0, {}
-        with self._lock() as check_lock, ExitStack() as opened:
-            folders = [self.delta_folder(table) for table in tables] or self.tables()
-            ledger = opened.enter_context(closing(Ledger.open(state_folder(self.root) / LEDGER)))
+        hours, done, emit = self.config.vacuum_retention_days * 24.0, {}, self._history
+        with ExitStack() as held:
+            check_lock = held.enter_context(self._lock())
+            folders = [self.delta_folder(table) for table in tables] or self.tables()  # before anything is written
+            ledger = held.enter_context(closing(Ledger.open(state_folder(self.root) / LEDGER)))
             context = self._context(ledger, self._emit, check_lock)
             for folder in folders:
                 try:
                     check_lock()
+                    started = time.monotonic()
                     done[folder] = foreseen(partial(self._writer.maintain, folder, hours))
                     newest = self._writer.history(folder, limit=1)
                     for name in context.owners(folder) if newest else ():
                         ledger.note_maintained(name, newest[0].version)
+                    emit(TableMaintained(self._owner(folder), dict(done[folder]), time.monotonic() - started))
                 except TransientError as error:  # noqa: PERF203 - one try per folder is the purpose
                     if failed is None:
                         raise
@@ -387,7 +405,8 @@ class Mirror:
     ) -> EngineContext:
         parts = self._storage, self._writer, ledger, self.config, self._clock, emit
         requests = None if isinstance(self.root, Path) else self._requests
-        return EngineContext(*parts, self._is_lasting, check_lock, requests)
+        known_time = KnownTime(self._clock, ledger, is_stored=emit is not ignore)
+        return EngineContext(*parts, self._is_lasting, check_lock, requests, known_time)
 
     def _lock(self, stop: threading.Event | None = None) -> AbstractContextManager[Callable[[], None]]:
         """Hold ROOT; one in a store that has no lease or ledger of this engine may be one that Fabric mirrors."""
@@ -413,10 +432,12 @@ class Mirror:
     def _engine(self, stop: threading.Event | None = None) -> Iterator[Engine]:
         self._found = frozenset()
         state = state_folder(self.root)
+        if isinstance(self.root, Path):
+            check_root(self.root, may_be_empty=self._is_lasting)
         with self._lock(stop) as check_lock:
             write_effective(state / OPTIONS, self.config)
             ledger = Ledger.open(state / LEDGER)
-            context = self._context(ledger, self._emit, check_lock)
+            context = self._context(ledger, self._history, check_lock)
             engine = Engine(context, self._reader, self._passthrough, MonitoringFiles(context).write)
             try:
                 with heartbeat(context):
@@ -425,6 +446,22 @@ class Mirror:
                 engine.close()
                 ledger.close()
 
+    @property
+    def _history(self) -> History:
+        """Where an engine's events go: recorded, and to the listeners."""
+        return History(state_folder(self.root) / HISTORY, self._clock, self._emit)
+
+    def _owner(self, folder: str) -> TableName:
+        """The table of a Delta folder, as its record names it."""
+        state = self._writer.snapshot(folder)
+        return TableName.from_folder(state.record.folder) if state and state.record else TableName(*_parts(folder))
+
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
+
+
+def _parts(folder: str) -> tuple[str, str]:
+    """Schema and table of a Delta folder."""
+    schema, _, table = folder.rpartition("/")
+    return schema, table

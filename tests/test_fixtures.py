@@ -106,7 +106,7 @@ class RaisedDiagnostics(set):
             case DiagnosticRaised(_, diagnostic) | TableHalted(_, diagnostic):
                 self.add(diagnostic)
             case TableDropped(table, _):
-                self.add(diagnose("ME065", table.folder))
+                self.add(diagnose("ME065", table.folder, effect=""))
 
 
 def standing(status):

@@ -19,9 +19,20 @@ from mirror_engine.cli.options import CONTEXT, WIDTH, default_text
 from mirror_engine.config import ENVIRONMENT_PREFIX, flag_of, option_name, options
 from mirror_engine.explain.pages import explanation, rules_in
 from mirror_engine.landing_zone.diagnostics import CATALOG, diagnose
+from mirror_engine.landing_zone.listing import unlisted
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Progress
-from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Empty, Halted, Loading, Unconfigured
+from mirror_engine.landing_zone.states import (
+    Behind,
+    Blocked,
+    CaughtUp,
+    Deleted,
+    Empty,
+    Halted,
+    Loading,
+    Unconfigured,
+    Unlisted,
+)
 from mirror_engine.monitoring import words
 from mirror_engine.monitoring.fabric_files import fabric_status
 
@@ -189,6 +200,8 @@ def states() -> str:
         ("", CaughtUp(), committed),
         ("", Blocked(file, 2), committed),
         ("", Halted(diagnose("ME037", f"Sales.schema/Orders/{file}", row=1, value="7", meant=""), 2), committed),
+        ("", Deleted(diagnose("ME065", "Sales.schema/Orders", effect="its Delta table will be dropped")), committed),
+        ("", Unlisted(unlisted("Sales.schema/Orders", "is a symbolic link")), committed),
     ]
     sections: dict[str, dict[str, str]] = {}
     for when, state, progress in examples:

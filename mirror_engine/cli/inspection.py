@@ -15,19 +15,21 @@ from mirror_engine.cli import output as out
 from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command
 from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.states import CaughtUp, Halted
-from mirror_engine.monitoring.words import as_json, cell, fields_json, iso
+from mirror_engine.landing_zone.states import CaughtUp, Halted, Unlisted
+from mirror_engine.monitoring.words import DROPPED_BECAUSE, as_json, cell, change_json, fields_json, iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mirror_engine.cli.options import Downloads
+    from mirror_engine.engine.changes import TableChange
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
     from mirror_engine.publisher.diff import Difference
     from mirror_engine.publisher.mirror import Mirror
     from mirror_engine.tables.base import HistoryEntry
 
+NO_CHANGES = "Nothing is recorded: no table was dropped, halted or maintained."
 NO_TABLES = "There are no Delta tables yet."
 NO_FOLDERS = "The landing zone has no table folders."
 ROWS_HELP = "Maximum number of rows to show of each kind; 0 for all."
@@ -39,7 +41,9 @@ MAX_CHARACTERS = 100  # of one value of the partner events, which may be any tex
 
 @command(config=(*READING, *DROPPING), reads_engine=True, at_once=True)
 @click.option(
-    "--check", is_flag=True, help="End with 3 if a table needs attention, else with 4 if a folder cannot be listed."
+    "--check",
+    is_flag=True,
+    help="End with 3 if a table needs attention, else with 4 if a folder is not listed (ME070).",
 )
 @click.option(
     "--watch",
@@ -168,17 +172,24 @@ def show(mirror: Mirror, table: str, at_version: int | None, limit: int, downloa
 
 
 @command(root="option", config=("default_schema",))
-@click.argument("table", help=TABLE_HELP)
-@click.option("--limit", type=COUNT, default=20, help="Maximum number of commits; 0 for all.")
-def history(mirror: Mirror, table: str, limit: int) -> None:
-    """Show a table's commits and their change files.
+@click.argument("table", required=False, help=f"{TABLE_HELP} Without it: what happened to all tables.")
+@click.option("--limit", type=COUNT, default=20, help="Maximum number of commits or changes; 0 for all.")
+def history(mirror: Mirror, table: str | None, limit: int) -> None:
+    """Show a table's commits and their change files, or what else happened to all tables.
 
-    Newest first. Starts no Java.
+    Newest first. Without TABLE: drops, halts, resumes, maintenance, deleted archived files and rebuilt progress, as the
+    engines of this machine recorded them in .mirror-engine/history.jsonl. Starts no Java.
 
     Example: mirror-engine history -C ./shop Sales.Orders --limit 5
 
     Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
     """
+    changes = [*mirror.changes(limit=None if table or not limit else limit)]
+    if table is None:
+        nothing = {"table": None, "landing_folder": None, "delta_path": None}
+        document = {**nothing, "changes": [change_json(change) for change in changes], "commits": []}
+        out.report(document, [_changes_grid(changes) if changes else NO_CHANGES])
+        return
     folder = mirror.delta_folder(table)
     commits = mirror.history(folder, limit=limit or None)
     reference = out.delta_table_json(mirror, folder)
@@ -187,7 +198,22 @@ def history(mirror: Mirror, table: str, limit: int) -> None:
         {**fields_json(entry, *names, merge_plan="plan"), "committed_at": iso(entry.timestamp_ms / 1000)}
         for entry in commits
     ]
-    out.report({**reference, "commits": documents}, [history_grid(commits)])
+    own = [change_json(change) for change in changes if change.table.normalized == reference["table"]]
+    out.report({**reference, "changes": own[: limit or None], "commits": documents}, [history_grid(commits)])
+
+
+def _changes_grid(changes: Sequence[TableChange]) -> out.Grid:
+    rows = [
+        (
+            out.moment(iso(change.at)),
+            change.table.normalized,
+            change.kind.replace("_", " "),
+            DROPPED_BECAUSE.get(change.reason, change.reason) or "-",
+            f"{change.files:,}" if change.files else "-",
+        )
+        for change in changes
+    ]
+    return out.Grid(["Time (UTC)", "Table", "Change", "Reason", ">Files"], rows)
 
 
 def history_grid(commits: Sequence[HistoryEntry]) -> out.Grid:
@@ -320,7 +346,8 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False) -> out.Li
     yield _headline(status, now)
     if status.partner and (partner := _partner(status.partner)):
         yield out.line(partner, "dim")
-    if failure := status.last_failure:
+    failure = status.last_failure
+    if failure and not any(found.message in failure["message"] for found in status.unlisted):
         yield from out.with_help(f"last failure: {failure['message']}", failure["help"], "bold red")
     for diagnostic in status.diagnostics[: out.MAX_LINES]:
         yield ""
@@ -339,6 +366,8 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False) -> out.Li
 
 
 def _is_noted(table: TableStatus) -> bool:
+    if isinstance(table.state, Unlisted) and not table.last_failure:
+        return False  # the zone's own diagnostics say why
     has_notes = table.pending_files or table.ignored or table.diagnostics or table.last_failure
     return bool(has_notes) or not isinstance(table.state, CaughtUp)
 
@@ -359,7 +388,9 @@ def _headline(status: MirrorStatus, now: float) -> Text:
         engine += "" if seen is None else f" (last seen {out.short_span(max(0.0, now - seen))} ago)"
     elif not status.engine_running:
         seen = status.last_heartbeat_at
-        engine = f"no engine is running{'' if seen is None else f' (last seen {out.short_span(now - seen)} ago)'}"
+        engine = (
+            f"no engine is running{'' if seen is None else f' (last seen {out.short_span(max(0.0, now - seen))} ago)'}"
+        )
         engine += f"; expired is the lease of {lease}" if lease and not lease.is_over else ""
     elif lease and status.next_scan_at is None:
         engine = f"engine running on {lease}"

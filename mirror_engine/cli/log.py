@@ -23,6 +23,7 @@ from mirror_engine.cli.options import Choice
 from mirror_engine.cli.output import diagnostic_lines, line, short_span, stderr, verbosity, with_help
 from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, count, printable
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.monitoring.words import DROPPED_BECAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,6 +45,8 @@ KINDS: dict[type, tuple[LogLevel, str]] = {
     events.CommitStarted: ("debug", "commit_started"),
     events.BatchCommitted: ("info", "commit_finished"),
     events.TableDropped: ("warning", "table_dropped"),
+    events.FilesArchived: ("debug", "files_archived"),
+    events.ArchivedFilesDeleted: ("info", "archived_files_deleted"),
     events.TableMaintained: ("info", "table_maintained"),
     events.TableHalted: ("error", "table_halted"),
     events.TableResumed: ("info", "table_resumed"),
@@ -217,8 +220,11 @@ def lines(event: Event) -> Iterator[RenderableType]:
             yield line(f"{table.normalized} is halted.", "bold red")
         case events.TableResumed(table):
             yield line(f"{table.normalized} goes on.", "green")
-        case events.TableDropped(_, reason):
-            yield line(reason, "yellow")
+        case events.TableDropped(table, reason):
+            yield line(f"{table.normalized} was dropped ({DROPPED_BECAUSE[reason]})", "yellow")
+        case events.FilesArchived(table, files) | events.ArchivedFilesDeleted(table, files):
+            done = "archived" if isinstance(event, events.FilesArchived) else "deleted from the archive"
+            yield line(f"{table.normalized}: {count(files, 'file')} {done}", "dim")
         case events.ProgressRebuilt(table, version):
             yield line(f"{table.normalized}: progress was rebuilt from its Delta log (v{version})", "yellow")
         case events.RetryScheduled(table, message, seconds):

@@ -18,16 +18,27 @@ from mirror_engine.cli.options import ALL, DROPPING, DURATION, LISTING, Value, c
 from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives
-from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted
-from mirror_engine.monitoring.words import START_ENGINE, as_json, describe, fields_json, help_for, notes, table_json
-from mirror_engine.storage.roots import has_zone
+from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unlisted
+from mirror_engine.monitoring.words import (
+    DROPPED_BECAUSE,
+    START_ENGINE,
+    as_json,
+    change_json,
+    describe,
+    fields_json,
+    help_for,
+    notes,
+    table_json,
+)
+from mirror_engine.storage.roots import has_zone, zone_alike
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirror_engine.config import Config
+    from mirror_engine.engine.changes import TableChange
     from mirror_engine.engine.cycle import SyncReport
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
@@ -35,6 +46,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
 
 NOTE_SECONDS = 10.0  # between two lines of `wait`
+MAX_NAMED = 10  # tables in one line
 ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see mirror-engine status"
 
 
@@ -46,8 +58,8 @@ def sync(root: Place, config: Config, progress: str) -> int:
     Example: mirror-engine sync ./shop --max-batch-files 1
 
     Exit codes: 0 all tables have caught up · 1 missing prerequisite or internal error · 2 usage error · 3 a table is
-    halted or blocked; all others were applied · 4 temporary: storage, conflict or another engine; retry · 130
-    interrupted, after the current commit
+    halted or blocked; all others were applied · 4 temporary: storage, unlisted table, conflict or another engine;
+    retry · 130 interrupted, after the current commit
     """
     from mirror_engine.publisher.mirror import Mirror
 
@@ -56,7 +68,7 @@ def sync(root: Place, config: Config, progress: str) -> int:
         with exits.Stopping() as stopping:
             done = mirror.sync(stopping.stop)
     code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
-    out.report(sync_json(done, code, config), [*_attention(done), report_text(done)])
+    out.report(sync_json(done, code, config), [*_report_lines(done), report_text(done)])
     return code
 
 
@@ -64,7 +76,8 @@ def _misses_zone(root: Place) -> bool:
     """Whether there is no landing zone yet, which is noted."""
     if has_zone(root):
         return False
-    out.note(f"{root}: no landing zone yet; land files in {root / ZONE}")
+    near = f"; did you mean {printable(alike)}? Rename it" if (alike := zone_alike(root)) else ""
+    out.note(f"{root}: no landing zone yet; land files in {root / ZONE}{near}")
     return True
 
 
@@ -87,7 +100,8 @@ def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
 def report_json(done: SyncReport, code: int) -> dict[str, Any]:
     """What was applied, as plain values."""
     facts = fields_json(done, "result", "commits", "files_applied", "rows_applied")
-    return {**facts, "exit_code": code, "duration_seconds": round(done.duration_seconds, 3)}
+    seconds, changes = round(done.duration_seconds, 3), [change_json(change) for change in done.changes]
+    return {**facts, "exit_code": code, "duration_seconds": seconds, "changes": changes}
 
 
 def report_text(done: SyncReport) -> str:
@@ -97,11 +111,52 @@ def report_text(done: SyncReport) -> str:
         files = f"{count(done.files_applied, 'file')} ({count(done.rows_applied, 'row')})"
         applied = f"Applied {files} to {count(done.tables_applied, 'table')} in {count(done.commits, 'commit')}"
     applied = f"{applied} ({out.short_span(done.duration_seconds)})."
-    caught_up = sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values())
+    caught_up, is_whole = (
+        sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values()),
+        None not in done.failures,
+    )
+    but = ignored_data(sum(map(len, done.ignored.values())))
     if not done.states:
-        return f"{applied} There are no tables yet."
-    all_or_some = "All" if caught_up == len(done.states) else f"{caught_up} of {len(done.states)}"
-    return f"{applied} {all_or_some} tables have caught up{ignored_data(sum(map(len, done.ignored.values())))}."
+        none = "There are no tables left" if done.dropped else "There are no tables yet"
+        return f"{applied} {none if is_whole else 'Nothing is known of the tables'}{but}."
+    all_or_some = f"{caught_up} of {len(done.states)}"
+    if caught_up == len(done.states):
+        all_or_some = "All" if is_whole else "All other"
+    return f"{applied} {all_or_some} tables have caught up{but}."
+
+
+def _report_lines(done: SyncReport) -> out.Lines:
+    """Dropped tables, then what needs attention, then what else became of tables."""
+    yield from changes_text([change for change in done.changes if change.kind == "dropped"])
+    yield from _attention(done)
+    yield from changes_text([change for change in done.changes if change.kind != "dropped"])
+
+
+def changes_text(changes: Sequence[TableChange]) -> out.Lines:
+    """What became of tables besides the applied rows; files that were archived with `-v` alone."""
+    by_kind = groupby(changes, lambda change: (change.kind, change.reason if change.kind == "dropped" else ""))
+    for (kind, reason), group in by_kind:
+        found = [*group]
+        names = ", ".join(printable(each.table.normalized) for each in found[:MAX_NAMED])
+        more = f" and {count(len(found) - MAX_NAMED, 'more table')}" if len(found) > MAX_NAMED else ""
+        tables, files = count(len(found), "table"), sum(change.files for change in found)
+        match kind:
+            case "dropped":
+                yield out.line(f"Dropped {tables} ({DROPPED_BECAUSE[reason]}): {names}{more}.", "yellow")
+                if reason == "removed":
+                    yield out.bullet("help:", "archived change files are read again by mirror-engine rebuild --replay")
+            case "halted":
+                pass  # each is named with its reason, if it is halted still
+            case "resumed":
+                yield f"{tables} resumed: {names}{more}."
+            case "progress_rebuilt":
+                yield out.line(f"Progress of {tables} was rebuilt from the Delta log: {names}{more}.", "yellow")
+            case "maintained":
+                yield f"Maintained {tables}: {names}{more}."
+            case "archived_files_deleted":
+                yield f"Deleted {count(files, 'archived file')} of {tables}: {names}{more}."
+            case "files_archived" if out.verbosity() > 0:
+                yield f"Archived {count(files, 'applied file')} of {tables}: {names}{more}."
 
 
 def ignored_data(paths: int) -> str:
@@ -123,7 +178,7 @@ def _attention(done: SyncReport) -> out.Lines:
                 yield from out.with_help(f"error: {failure.message}", failure.help, "bold red")
             case CaughtUp() | Empty() if table in done.ignored:
                 yield out.line(f"{describe(table, state)}{notes(done.ignored[table])}.", "yellow")
-            case CaughtUp() | Empty():
+            case CaughtUp() | Empty() | Unlisted():  # the failure of the whole names unlisted ones
                 continue
             case Halted(diagnostic, files):
                 yield from out.diagnostic_lines(diagnostic)
@@ -173,9 +228,10 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     code = stopping.exit_code(exits.SUCCESS)
     facts = report_json(done, code)
     if writer:
-        writer.write("info", "stopped", {name: value for name, value in facts.items() if name != "exit_code"})
+        own = {"exit_code", "changes"}  # each change was logged
+        writer.write("info", "stopped", {name: value for name, value in facts.items() if name not in own})
     elif not is_quiet:
-        for part in (*_attention(done), out.line(report_text(done))):
+        for part in (*_report_lines(done), out.line(report_text(done))):
             out.stderr().print(part)
     if out.wants_json():
         out.print_json(facts)

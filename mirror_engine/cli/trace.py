@@ -351,10 +351,10 @@ def _plan_text(
         yield "  nothing to do"
     for number, step in enumerate(steps, start=1):
         yield out.bullet(f"{number}.", step.message)
-    if left or facts["help"]:
+    if left:
         yield "  Not included:"
-        yield from out.bullets([("pending:", f"{file.path}: {file.reason}") for file in left])
-        yield from [out.bullet("help:", facts["help"])] if facts["help"] else []
+    yield from out.bullets([("pending:", f"{file.path}: {file.reason}") for file in left])
+    yield from [out.bullet("help:", facts["help"])] if facts["help"] else []
     yield from out.bullets(out.ignored_paths(status.ignored))
     yield from out.bullets(next_files(status.next_files, left))
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.clock import Clock
     from mirror_engine.config import Config
+    from mirror_engine.engine.known_time import KnownTime
     from mirror_engine.engine.ledger import Ledger
     from mirror_engine.events import Listener
     from mirror_engine.landing_zone.progress import Progress
@@ -34,8 +35,14 @@ class EngineContext:
     # Makes certain that ROOT is still held, before anything is written to it: see `lock_root`
     check_lock: Callable[[], None] = lambda: None
     requests: Requests | None = None  # counts those of a store; None on this machine
+    known_time: KnownTime | None = None  # of what waits from one run to the next; None: the clock
     # For commits of other programs, the last by Delta folder: after which version, when, and what it found
     looks: dict[str, tuple[int, float, int]] = field(default_factory=dict)
+
+    @property
+    def now(self) -> float:
+        """The time of what waits from one run to the next, in seconds since 1970."""
+        return self.known_time() if self.known_time else self.clock()
 
     def owners(self, folder: str) -> Mapping[TableName, Progress]:
         """Return the known tables whose Delta table is in a folder, from `ROOT/Tables`: at most two (LZ-1.5)."""

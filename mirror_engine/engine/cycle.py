@@ -13,6 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from mirror_engine.engine.changes import Changes
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.planner import REFUSED_COMMIT, ApplyBatch, DropTable, RecordProgress, ZonePlanner
@@ -21,15 +22,25 @@ from mirror_engine.engine.recovery import DeltaFolders, recover, rescan, unchang
 from mirror_engine.engine.replayer import Phase, Replayer, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
 from mirror_engine.errors import InternalError, StorageUnavailable, TableDamaged, TransientError
-from mirror_engine.events import BatchCommitted, CycleEnded, CycleStarted, DiagnosticRaised, RetryScheduled
+from mirror_engine.events import (
+    BatchCommitted,
+    CycleEnded,
+    CycleStarted,
+    DiagnosticRaised,
+    RetryScheduled,
+    TableHalted,
+    TableResumed,
+)
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
-from mirror_engine.landing_zone.diagnostics import diagnose, printable
-from mirror_engine.landing_zone.states import CaughtUp, needs_attention
+from mirror_engine.landing_zone.diagnostics import count, printable
+from mirror_engine.landing_zone.listing import UNLISTED, unlisted
+from mirror_engine.landing_zone.states import CaughtUp, Halted, needs_attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from mirror_engine.clock import Clock
+    from mirror_engine.engine.changes import TableChange
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.maintenance import MaintenanceScheduler
     from mirror_engine.engine.planner import Plan
@@ -67,6 +78,7 @@ class SyncReport:
         states: of every table after the last cycle.
         failures: by table, why it was to be tried again after the last cycle; None is the landing zone as a whole.
         ignored: the same way, why data that landed is never read.
+        changes: what became of tables besides the applied rows: drops, halts, archived and deleted files.
     """
 
     result: RunResult
@@ -78,6 +90,12 @@ class SyncReport:
     states: Mapping[TableName, TableState] = field(default_factory=dict)
     failures: Failures = field(default_factory=dict)
     ignored: Mapping[TableName | None, Sequence[Diagnostic]] = field(default_factory=dict)
+    changes: Sequence[TableChange] = ()
+
+    @property
+    def dropped(self) -> tuple[TableName, ...]:
+        """Tables that were dropped; some are there again, rebuilt."""
+        return tuple(sorted({change.table for change in self.changes if change.kind == "dropped"}))
 
 
 @dataclass
@@ -118,6 +136,7 @@ class _Table:
         retries: of its plan, and of its cleaning: a table that cannot be cleaned can be read.
         carried_out: the plan that the last cycle carried out: the same one is not repeated without a pause.
         reported: diagnostics that were emitted and still hold.
+        is_refused: whether it was reported as halted for a reason that is not recorded.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -126,6 +145,7 @@ class _Table:
         self.retries = {phase: Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, clock) for phase in phases}
         self.carried_out: Plan | None = None
         self.reported: frozenset[Diagnostic] = frozenset()
+        self.is_refused = False
 
     @property
     def failed(self) -> bool:
@@ -155,10 +175,12 @@ class Engine:
         passthrough: Callable[[], PassthroughReader] | None = None,
         publish: Callable[[Mapping[TableName, Plan]], None] = lambda _: None,
     ) -> None:
-        self.context = context
+        self._changes = Changes(context.clock, context.emit)
+        self.context = context = replace(context, emit=self._changes)
         self.last = CycleResult()
         self.poller = Poller(context.storage, context.config, context.requests)
-        self._janitor = Janitor(context.storage, context.ledger, context.config, context.clock, context.check_lock)
+        clock = context.known_time or context.clock
+        self._janitor = Janitor(context.storage, context.ledger, context.config, clock, context.check_lock)
         self._publish = publish
         self._replayer = Replayer(context, self._janitor, reader, passthrough)
         self._scheduler = TableScheduler(context.config.workers, self._replayer.run)
@@ -262,7 +284,7 @@ class Engine:
         }
         states = {table: plan.state for table, plan in self.last.plans.items()}
         numbers = self._commits, self._files, self._rows, len(self._applied), seconds
-        return SyncReport(self.last.run_result, *numbers, states, self.last.failures, ignored)
+        return SyncReport(self.last.run_result, *numbers, states, self.last.failures, ignored, self._changes.all())
 
     @property
     def idle_tables(self) -> list[TableName]:
@@ -305,6 +327,7 @@ class Engine:
             folders = self._scan_delta_folders(earlier)
             planner = ZonePlanner(self.context, folders, zone, lambda name: self._tables[name].plan)
             plans, self._damaged = planner.plans(except_for=earlier), planner.damaged
+            result.zone = zone = planner.zone
         except StorageUnavailable as error:
             return self._without_plans(result.zone, error)
         is_due = partial(self._is_due, is_called, earlier, started, time.monotonic()) if is_called else None
@@ -366,7 +389,7 @@ class Engine:
     def _without_plans(self, zone: ZoneListing | None, error: StorageUnavailable) -> CycleResult:
         """End a cycle in which the zone could not be listed, or the tables not be planned."""
         if zone is None:
-            self._report(None, [diagnose("ME070", "")])
+            self._report(None, [unlisted("", "the landing zone cannot be listed")])
         self.last = CycleResult(failures={None: self._retry(None, error)})
         self._give_up_retries(())
         self._leave_failures()
@@ -376,11 +399,25 @@ class Engine:
         """Keep the plans, and report their diagnostics; forget tables that are gone."""
         self._report(None, zone.diagnostics)
         for name, plan in plans.items():
+            self._note_halt(name, plan)
             self._tables[name].plan = plan
             self._report(name, plan.diagnostics)
         known = {None, *plans, *self.in_progress, *self.context.ledger.tables()}
         for gone in () if zone.unlisted else self._tables.keys() - known:
             del self._tables[gone]
+
+    def _note_halt(self, name: TableName, plan: Plan) -> None:
+        """Report that a table is halted, or resumes, where no rejection is recorded: ME004, ME007, ME081."""
+        table, progress = self._tables[name], self.context.ledger.progress(name)
+        is_recorded = progress is not None and progress.rejection is not None
+        is_recorded = is_recorded or any(noted.rejection for noted in plan.records("record_folder_state"))
+        if isinstance(plan.state, Halted) and not is_recorded:
+            if table.plan and not isinstance(table.plan.state, Halted):
+                self.context.emit(TableHalted(name, plan.state.diagnostic))
+                table.is_refused = True
+        elif table.is_refused:
+            table.is_refused = False
+            self.context.emit(TableResumed(name))
 
     def _note_failures(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:
         """Note the tables that wait for their next try, and what of the zone and of Delta logs could not be read."""
@@ -389,10 +426,8 @@ class Engine:
                 result.failures[name] = self._retry(name, unread)
             elif failure := self._tables[name].failure(is_waiting=True):
                 result.failures[name] = failure
-        if names := ", ".join(sorted(map(printable, zone.unlisted))):
-            # the zone may not have caught up, whatever its tables say
-            error = StorageUnavailable(f"{names}: cannot be listed or read", "Check path and rights.")
-            result.failures[None] = self._retry(None, error)
+        if zone.unlisted:  # the zone may not have caught up, whatever its tables say
+            result.failures[None] = self._retry(None, _not_listed(zone))
 
     @contextmanager
     def _retried(self, result: CycleResult) -> Iterator[None]:
@@ -400,7 +435,7 @@ class Engine:
         try:
             yield
         except StorageUnavailable as error:
-            result.failures[None] = self._retry(None, error)
+            result.failures.setdefault(None, self._retry(None, error))
 
     def _give_up_retries(self, planned: Collection[TableName]) -> None:
         """Forget retries that are due of tables that could not be planned: else they would be due at once, for ever."""
@@ -519,3 +554,14 @@ class Engine:
             self.context.emit(RetryScheduled(name, str(error), retry.failed(error)))
         self._retried_names.add(name)
         return error
+
+
+def _not_listed(zone: ZoneListing) -> StorageUnavailable:
+    """Why folders of the zone are not listed: those of the first reason, and how many others there are."""
+    found = [diagnostic for diagnostic in zone.diagnostics if diagnostic.code == UNLISTED]
+    found = found or [unlisted(folder) for folder in sorted(zone.unlisted)]
+    alike = [each for each in found if (each.message, each.help) == (found[0].message, found[0].help)]
+    others = len(found) - len(alike)
+    names = ", ".join(sorted(printable(each.path) for each in alike if each.path))
+    more = f"; and {count(others, 'more folder')}, see status" if others else ""
+    return StorageUnavailable(f"{names}{': ' if names else ''}{found[0].message}{more}", found[0].help)

@@ -86,11 +86,12 @@ class Janitor:
             if name not in names:
                 self._cleaned.pop(name, None)
 
-    def clean(self, zone: str, listing: TableListing, progress: Progress, known: FolderProgress) -> None:
-        """Archive applied files, and delete expired ones from the archive.
+    def clean(self, zone: str, listing: TableListing, progress: Progress, known: FolderProgress) -> tuple[int, int]:
+        """Archive applied files, and delete expired ones from the archive; returns how many.
 
         `known` is what is known of the listed files. After a `StorageUnavailable` the next call does the rest.
         """
+        archived, expired = 0, dict[str, float]()
         name, folder, now = listing.name, f"{zone}/{listing.name.folder}", self.clock()
         table = self._cleaned.setdefault(name, _Cleaned())
         (first, last), expired_at = _WAYS[self.config.cleanup], now - self.config.delete_processed_after_seconds
@@ -111,8 +112,8 @@ class Janitor:
                 before = [(f"{first}/{path}", f"{last}/{path}", None) for path in self._listed(f"{folder}/{first}", "")]
                 self._move(name, folder, before, is_ready=True)
             moves = [(file.path, f"{first}/{file.path}", file) for file in applied]
-            self._move(name, folder, moves, is_ready=first == last)
-            expired = self.ledger.archived(name, before=expired_at)
+            archived = self._move(name, folder, moves, is_ready=first == last)
+            expired = dict(self.ledger.archived(name, before=expired_at))
             self._each(expired, lambda path: self.storage.delete(f"{folder}/{path}"))
             self.ledger.archive(name, {}, expired)
             if is_sweep:
@@ -121,6 +122,7 @@ class Janitor:
         due = [self.ledger.archive_times(name)[0] + now - expired_at]
         table.due_at = min([*due, now + SECONDS_BETWEEN_SWEEPS] if table.is_stale or first != last else due)
         table.listing, table.progress = listing, progress
+        return archived, len(expired)
 
     def _is_sweep_due(self, name: TableName, now: float, *, is_stale: bool) -> bool:
         """Whether to list the archive: where it is not known, or files come and go in it; a long one once an hour."""
@@ -132,8 +134,8 @@ class Janitor:
 
     def _move(
         self, name: TableName, folder: str, moves: Sequence[tuple[str, str, Entry | None]], *, is_ready: bool
-    ) -> None:
-        """Move files of a table folder unless they were replaced meanwhile (LZ-8.5).
+    ) -> int:
+        """Move files of a table folder unless they were replaced meanwhile (LZ-8.5); returns how many were moved.
 
         Where their time begins (`is_ready`), it is noted before the move, so that each archived file has one. It is
         never before the time of an earlier file: the clock may have been set back.
@@ -145,6 +147,7 @@ class Janitor:
         are_moved = self._each(places, lambda each: self.storage.move(*each))
         left = (target for (_, target, _), is_moved in zip(moves, are_moved, strict=True) if not is_moved)
         self.ledger.archive(name, {}, left)
+        return sum(are_moved)
 
     def _each(self, files: Iterable[T], change: Callable[[T], R]) -> list[R]:
         """Move or delete files, each after a check of the lock."""
@@ -163,7 +166,7 @@ class Janitor:
         listed = {f"{archive}/{path}" for path in self._listed(f"{folder}/{archive}", "")}
         known = {path for path in self.ledger.archived(name) if path.startswith(f"{archive}/")}
         now, since = self.clock(), self._info(f"{folder}/{archive}") if listed - known else {}
-        ready = {path: min(since.get(path, now), now) for path in listed - known}
+        ready = {path: since.get(path, now) for path in listed - known}  # a clock that is back replaces none
         self.ledger.archive(name, ready, known - listed)
 
     def _write_info(self, name: TableName, folder: str, archive: str) -> None:

@@ -16,6 +16,7 @@ from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import ignore
 from mirror_engine.landing_zone.layout import LEASE_ID, LEDGER, LOCK, TABLES
 from mirror_engine.storage.lease import hold_lease, holder_of, last_id, lease_file
+from mirror_engine.storage.local import os_errors
 from mirror_engine.storage.roots import check_place, state_folder
 from mirror_engine.tables.log.durability import sync_folder
 
@@ -56,7 +57,13 @@ def lock_root(
                 state.mkdir(parents=True, exist_ok=True)
         lock.check()
         if isinstance(root, Path):
-            yield lock.check
+            place = _place(root)
+
+            def check_here() -> None:
+                _check_place(root, place)  # first: nothing is made where ROOT was
+                lock.check()
+
+            yield check_here
             return
         discard = partial(Ledger.discard, state / LEDGER)
         with hold_lease(lease_file(root), state / LEASE_ID, discard, emit, stop) as lease:
@@ -98,6 +105,23 @@ class _LockFile:
         except OSError as error:
             message = f"{self._path.parents[1]}: cannot be written: {error.strerror or error}"
             raise StorageUnavailable(message, "An engine needs a ROOT it can write to.") from error
+
+
+def _place(root: Path) -> tuple[int, int] | None:
+    """What is at ROOT's path: device and inode; None for nothing."""
+    try:
+        found = root.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _check_place(root: Path, before: tuple[int, int] | None) -> None:
+    """Raise `StorageUnavailable` where ROOT was moved away, or another folder is in its place."""
+    with os_errors("check", str(root)):
+        if _place(root) != before:
+            message = f"{root}: was moved away while the engine was running"
+            raise StorageUnavailable(message, "Move it back, or stop this engine and start one where it is now.")
 
 
 def is_locked(root: Place) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal
 
+from mirror_engine.engine.hidden import HiddenFolders
 from mirror_engine.engine.ledger import ROOT_IDENTITY
 from mirror_engine.engine.recovery import latest_external_change, owner_of
 from mirror_engine.engine.root_identity import FolderChange, RootIdentityCheck
@@ -22,17 +23,19 @@ from mirror_engine.landing_zone.listing import (
     time_of,
 )
 from mirror_engine.landing_zone.metadata import Metadata, Strategy, forbidden_change
-from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, SCHEMA_SUFFIX, TableName, conflicts
+from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, TableName, conflicts
 from mirror_engine.landing_zone.progress import Applied, FolderProgress, Progress, Rejection
 from mirror_engine.landing_zone.states import (
     Behind,
     Blocked,
     CaughtUp,
+    Deleted,
     Empty,
     Halted,
     Loading,
     TableState,
     Unconfigured,
+    Unlisted,
 )
 from mirror_engine.storage.base import at_once
 
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.recovery import DeltaFolders
+    from mirror_engine.events import DropReason
     from mirror_engine.landing_zone.detection import Detection
     from mirror_engine.landing_zone.listing import Entry, ZoneListing
 
@@ -58,6 +62,7 @@ class DropTable:
     """Drop the Delta table and its progress (LZ-7.2, LZ-7.3)."""
 
     diagnostic: Diagnostic
+    reason: DropReason
 
 
 @dataclass(frozen=True)
@@ -105,23 +110,25 @@ class Circumstances:
     """What a plan depends on, besides the table folder and its progress."""
 
     config: Config
-    now: float  # seconds since 1970
+    now: float  # seconds since 1970, of what waits from one run to the next
+    lead: float = 0.0  # of `now` over the clock, which files and people have
     # Why the zone has no room for this table (ME004, ME007 under strict); None mostly
     refusal: Diagnostic | None = None
     change: FolderChange = FolderChange.NONE  # of the folder; by its identity where that is not known
     is_lasting: bool = False  # whether the engine goes on: what may still be arriving is not reported yet
-    lead_seconds: float = 0.0  # of `now` over the times of files
+    lead_seconds: float = 0.0  # by which the clock was moved forward: files have times of before that
 
 
 def plan_missing(table: TableName, progress: Progress, circumstances: Circumstances) -> Plan:
     """Plan a known table whose folder is missing (LZ-7.2, LZ-7.4)."""
-    missing = diagnose("ME065", table.folder)
+    effect = "its Delta table will be dropped" if progress.has_table else "it has no Delta table yet"
+    missing = diagnose("ME065", table.folder, effect=effect)
     known, now = progress.missing_since, circumstances.now
     since = now if known is None or known > now else known  # the clock may have been set back
     if now - since >= circumstances.config.drop_delay(table.folder):
-        return Plan(table, CaughtUp(), (DropTable(missing),), diagnostics=(missing,))
+        return Plan(table, Deleted(missing), (DropTable(missing, "deleted"),), diagnostics=(missing,))
     record = RecordProgress("mark_folder_missing", replace(progress, missing_since=since))
-    return Plan(table, CaughtUp(), () if since == known else (record,))
+    return Plan(table, Deleted(missing), () if since == known else (record,), diagnostics=(missing,))
 
 
 def plan(listing: TableListing, progress: Progress | None, known: FolderProgress, circumstances: Circumstances) -> Plan:
@@ -163,9 +170,9 @@ class _TablePlanner:
         self._folder = listing.name.folder
         self._listing = listing
         self._config = circumstances.config
-        self._now = circumstances.now
+        self._now, self._lead = circumstances.now, circumstances.lead
         self._is_lasting = circumstances.is_lasting
-        self._now_of_files = circumstances.now - circumstances.lead_seconds
+        self._now_of_files = circumstances.now - circumstances.lead - circumstances.lead_seconds
         self._files = {file.path: file for file in listing.files}
         self._diagnostics = [*listing.diagnostics]
         self._steps: list[Step] = []
@@ -190,7 +197,7 @@ class _TablePlanner:
             return moved
         if progress and progress.configured_at > 0:
             rebuilt = diagnose("ME066", self._folder, count=len(self._files))
-            self._steps.append(DropTable(rebuilt))
+            self._steps.append(DropTable(rebuilt, "recreated"))
             self._diagnostics.append(rebuilt)
         self._steps.append(RecordProgress("start_generation", Progress("", identity)))
         self._known = FolderProgress()
@@ -286,7 +293,7 @@ class _TablePlanner:
         if expired:
             self._diagnostics.append(diagnose("ME068", self._folder, time=f"{int((self._now - since) // 86_400)} days"))
         elif self._now - since >= QUIET_SECONDS:
-            failed_at = datetime.fromtimestamp(since + FAILED_AFTER_SECONDS, tz=timezone.utc)
+            failed_at = datetime.fromtimestamp(since + FAILED_AFTER_SECONDS - self._lead, tz=timezone.utc)
             self._diagnostics.append(diagnose("ME067", self._folder, date=failed_at.date().isoformat()))
         return Empty(expired=expired)
 
@@ -360,6 +367,11 @@ class ZonePlanner:
     """Plans all tables of a listing; reads the landing zone and the tables, or raises `StorageUnavailable`.
 
     `before`: gives a table's last plan; that of an idle table is not made again.
+
+    Attributes:
+        zone: the listing; once tables are planned, with the folders that may be hidden among the unlisted ones.
+        root: the identity of ROOT in it.
+        damaged: what was found while planning, by Delta folder.
     """
 
     def __init__(
@@ -372,16 +384,19 @@ class ZonePlanner:
         self._before = before
         self._folders = folders
         self._context = context
-        self._zone = zone
-        self.damaged: dict[str, TableDamaged] = {}  # found while planning, by Delta folder
+        self.zone = zone
+        self.damaged: dict[str, TableDamaged] = {}
         self.root = RootIdentityCheck.at(context, zone)
+        self._hidden = HiddenFolders(context, zone, self.root)
 
     def plans(self, except_for: Collection[TableName] = ()) -> dict[TableName, Plan]:
         """Return the plan of every table there is or was, but for those whose Delta folder overlaps one in progress."""
-        context, listings = self._context, {listing.name: listing for listing in self._zone.tables}
+        context, listings = self._context, {listing.name: listing for listing in self.zone.tables}
         known = context.ledger.tables()
-        lead = context.clock.lead_seconds
-        circumstances = Circumstances(context.config, context.clock(), is_lasting=context.is_lasting, lead_seconds=lead)
+        now, lead = context.known_time.and_lead() if context.known_time else (context.clock(), 0.0)
+        circumstances = Circumstances(
+            context.config, now, lead, is_lasting=context.is_lasting, lead_seconds=context.clock.lead_seconds
+        )
         refusals = ownership_conflicts(context, self._folders.foreign, [*listings])
         left_out = overlapping_tables(context, {*known, *listings}, except_for)
         planned = [table for table in listings if table not in left_out]
@@ -391,10 +406,22 @@ class ZonePlanner:
             planned,
         )
         plans = dict(zip(planned, of_table, strict=True))
-        missing = [
-            table for table in known if table not in listings and table not in left_out and self._is_missing(table)
-        ]
-        return plans | {table: plan_missing(table, known[table], circumstances) for table in missing}
+        for table in (table for table in known if table not in listings and table not in left_out):
+            hidden = self._hidden.missing(table, known[table])
+            plans[table] = Plan(table, Unlisted(hidden)) if hidden else plan_missing(table, known[table], circumstances)
+        self._leave_out(plans.values())
+        return plans
+
+    def _leave_out(self, plans: Iterable[Plan]) -> None:
+        """Note in the listing which tables are unlisted, and once each reason."""
+        states = {plan.table.folder: plan.state for plan in plans if isinstance(plan.state, Unlisted)}
+        if not states:
+            return
+        reasons = dict.fromkeys(state.diagnostic for state in states.values())
+        places = {reason.path for reason in reasons if reason.path}
+        others = (found for found in self.zone.diagnostics if found.path not in places)  # a link is said once
+        diagnostics = (*others, *reasons)
+        self.zone = replace(self.zone, unlisted=self.zone.unlisted | states.keys(), diagnostics=diagnostics)
 
     def remember_root(self, plans: Iterable[Plan], in_progress: Iterable[str]) -> None:
         """Store the identity of ROOT as the known one, once the listing is certain and all moved folders are recorded.
@@ -404,9 +431,10 @@ class ZonePlanner:
         ledger, root = self._context.ledger, self.root
         updates = {(plan.table, moved.identity) for plan in plans for moved in plan.records("update_folder_identity")}
         is_recorded = updates <= {(table, progress.identity) for table, progress in ledger.tables().items()}
-        is_certain = self._zone.identity and not self._zone.unlisted and not root.is_mount_lost
+        is_certain = self.zone.identity and not self.zone.unlisted
         if is_certain and is_recorded and {*in_progress} <= {str(root.now)}:
             ledger.set_property(ROOT_IDENTITY, str(root.now))
+            self._hidden.remember()
 
     def _plan(self, listing: TableListing, circumstances: Circumstances) -> Plan:
         progress, before = self._context.ledger.progress(listing.name), self._before(listing.name)
@@ -418,6 +446,8 @@ class ZonePlanner:
         known = self._context.ledger.folder(listing.name, [file.path for file in listing.files])
         change = self.root.change_of(listing, progress, known)
         circumstances = replace(circumstances, change=change)
+        if change is FolderChange.RECREATED and (hidden := self._hidden.remounted(listing.name)):
+            return Plan(listing.name, Unlisted(hidden))
         if change is FolderChange.RECREATED or circumstances.refusal:
             return plan(listing, progress, known, circumstances)
         diagnostic = self._delta_table_diagnostic(listing.name, progress)
@@ -442,12 +472,6 @@ class ZonePlanner:
         except StorageUnavailable:
             return None  # the next batch fails for the same reason, and reports it
         return None if version is None else diagnose("ME080", table.folder, version=version)
-
-    def _is_missing(self, table: TableName) -> bool:
-        """Whether a folder that is not listed is certainly missing: an unlisted or unmounted zone proves nothing."""
-        if not self._zone.identity or self.root.is_mount_lost:
-            return False
-        return not self._zone.unlisted & {f"{table.schema}{SCHEMA_SUFFIX}", table.folder}
 
 
 def ownership_conflicts(

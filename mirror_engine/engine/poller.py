@@ -19,6 +19,7 @@ from mirror_engine.landing_zone.listing import (
     MetadataUsable,
     TableListing,
     ZoneListing,
+    unlisted,
 )
 from mirror_engine.landing_zone.metadata import MAX_BYTES, PartnerEvents, parse, parse_partner_events
 from mirror_engine.landing_zone.names import (
@@ -139,10 +140,12 @@ class Poller:
         if (count := len(scan.tables)) >= MAX_FABRIC_TABLES:  # Fabric already speaks of the 1,000th (LZ-7.10)
             is_beyond = self._strict and count > MAX_FABRIC_TABLES
             scan.diagnostics.append(diagnose("ME007", scan.zone, strict=is_beyond, count=count))
-        unlisted, diagnostics = frozenset(scan.unlisted), tuple(scan.diagnostics)
+        left_out, diagnostics = frozenset(scan.unlisted), tuple(scan.diagnostics)
         requests = self._requests.since(before) if self._requests else {}
         identity = zone.identity if zone else ""
-        return ZoneListing(scan.zone, identity, tuple(tables), unlisted, diagnostics, scan.partner, requests)
+        return ZoneListing(
+            scan.zone, identity, tuple(tables), left_out, scan.mounts, diagnostics, scan.partner, requests
+        )
 
     def _zone(self) -> tuple[_Scan, Entry | None]:
         """Choose which of the two layouts is read (LZ-1.1)."""
@@ -164,6 +167,7 @@ class Poller:
     def _add(self, scan: _Scan, entry: Entry) -> None:
         """Add an entry of the zone: a schema folder, a table folder or a stray (LZ-1.3, LZ-1.8)."""
         schema = schema_of(entry.name)
+        scan.note_mount(entry.name, entry)
         if entry.kind is Kind.FILE and entry.name == PARTNER_EVENTS_FILE:
             scan.partner = self._partner_events(f"{scan.zone}/{entry.name}", entry)
             if scan.partner is None:
@@ -189,6 +193,7 @@ class Poller:
                 scan.diagnose(code, f"{folder.name}/{entry.name}", first=entry.name[0])
             else:
                 scan.tables[TableName(schema, entry.name)] = entry
+                scan.note_mount(f"{folder.name}/{entry.name}", entry)
 
     def _as_before(self, scan: _Scan, name: TableName) -> TableListing | None:
         """What was found when a table folder was last listed; None if it is another one by now."""
@@ -318,6 +323,7 @@ class _Scan:
     strict: bool
     tables: dict[TableName, Entry] = field(default_factory=dict)
     unlisted: set[str] = field(default_factory=set)
+    mounts: dict[str, str] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     partner: PartnerEvents | None = None
 
@@ -325,7 +331,12 @@ class _Scan:
         """Add a diagnostic about a path from the zone's top."""
         self.diagnostics.append(diagnose(code, path, strict=self.strict, **details))
 
+    def note_mount(self, path: str, folder: Entry) -> None:
+        """Note a folder where a file system is mounted at it."""
+        if folder.is_mount:
+            self.mounts[path] = folder.identity
+
     def leave_out(self, folder: str) -> None:
         """Note a folder that could not be listed."""
-        self.diagnose("ME070", folder)
+        self.diagnostics.append(unlisted(folder))
         self.unlisted.add(folder)

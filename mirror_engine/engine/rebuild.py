@@ -89,7 +89,7 @@ def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's p
     for plan in plans:
         if plan.table in known:
             context.check_lock()
-            drop_table(context, plan.table, diagnose("ME065", plan.table.folder))
+            drop_table(context, plan.table, "rebuild")
     return sorted(plan.table for plan in plans if plan.table in known and known[plan.table].has_table)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.engine.ledger import MIRROR, ROOT_IDENTITY
 from mirror_engine.errors import TableDamaged, TransientError
-from mirror_engine.events import DiagnosticRaised, ProgressRebuilt
+from mirror_engine.events import DiagnosticRaised, ProgressRebuilt, TableDropped
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.storage.base import at_once
@@ -166,6 +166,7 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     """
     known = context.ledger.progress(table)
     if state is None and known and known.has_table:  # it was removed: what is still in its folder is read again
+        context.emit(TableDropped(table, "removed"))
         context.ledger.forget(table)
         if known.rows_processed:
             lost = diagnose("ME069", table.folder, count=known.rows_processed, reason=REMOVED)

@@ -24,10 +24,12 @@ from mirror_engine.engine.planner import (
 from mirror_engine.engine.recovery import is_as_recorded, latest_external_change, reconcile
 from mirror_engine.errors import CommitConflict, CommitFailed, ConcurrentModification, ScratchFailed
 from mirror_engine.events import (
+    ArchivedFilesDeleted,
     BatchCommitted,
     BatchStarted,
     CommitStarted,
     DiagnosticRaised,
+    FilesArchived,
     TableDropped,
     TableHalted,
     TableResumed,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.janitor import Janitor
+    from mirror_engine.events import DropReason
     from mirror_engine.landing_zone.listing import Entry, TableListing
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.tables.base import ChangeBatch, FileRows, TableSnapshot
@@ -89,14 +92,15 @@ def advance(known: Progress, batch: ChangeBatch, now: float) -> Progress:
     )
 
 
-def drop_table(context: EngineContext, table: TableName, reason: Diagnostic) -> None:
+def drop_table(context: EngineContext, table: TableName, reason: DropReason) -> None:
     """Drop a Delta table, then its progress (LZ-7.2); one that another folder owns is kept (LZ-1.5)."""
     context.ledger.check()  # a lost one knows no other owner
-    folder = context.delta_folder(table)
+    folder, known = context.delta_folder(table), context.ledger.progress(table)
     if not any(known.has_table for name, known in context.owners(folder).items() if name != table):
         context.writer.drop(folder, context.check_lock)
+    if known and known.has_table:
+        context.emit(TableDropped(table, reason))
     context.ledger.forget(table)
-    context.emit(TableDropped(table, reason.full_message))
 
 
 class Phase(Enum):
@@ -169,7 +173,11 @@ class Replayer:
             progress = self._context.ledger.progress(task.table)
             if self.can_clean(task) and task.listing and progress:
                 known = self._context.ledger.folder(task.table, [file.path for file in task.listing.files])
-                self._janitor.clean(task.zone, task.listing, progress, known)
+                archived, deleted = self._janitor.clean(task.zone, task.listing, progress, known)
+                if archived:
+                    self._context.emit(FilesArchived(task.table, archived))
+                if deleted:
+                    self._context.emit(ArchivedFilesDeleted(task.table, deleted))
             task.end_phase()
             return None
         try:
@@ -197,7 +205,7 @@ class Replayer:
                 return self._apply(task, step)
             task.steps.popleft()
             if isinstance(step, DropTable):
-                drop_table(self._context, task.table, step.diagnostic)
+                drop_table(self._context, task.table, step.reason)
             else:
                 self._record(task.table, step)
         return None

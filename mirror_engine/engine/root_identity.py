@@ -53,11 +53,6 @@ class RootIdentityCheck:
         known = context.ledger.get_property(ROOT_IDENTITY)
         return cls(context, zone, now, RootIdentity(*known.split("|", 1)) if known else now)
 
-    @property
-    def is_mount_lost(self) -> bool:
-        """Whether the zone may be the empty mount point of the known one: its identity is new, and it is empty."""
-        return self.now.zone != self.before.zone and not self.zone.tables
-
     def change_of(self, listing: TableListing, progress: Progress | None, known: FolderProgress) -> FolderChange:
         """Whether a table folder is the known one: a new identity may mean a copied ROOT, or a recreated folder.
 

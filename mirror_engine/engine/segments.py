@@ -52,11 +52,11 @@ def _extended(
 
     Of files that were applied long ago, it names those that are still `listed`.
     """
-    ledger, now, before = context.ledger, context.clock(), known.segments or ()
+    ledger, now, before = context.ledger, context.now, known.segments or ()
     expired = max((segment.until for segment in before if now - segment.written_at >= KEPT_SECONDS), default=-1)
     stay, applied = _merged(context, table, [segment for segment in before if segment.until > expired], expired)
     if known.segments is None:
-        least = (now - KEPT_SECONDS) * 1e9
+        least = (context.clock() - KEPT_SECONDS) * 1e9
         recent = {path: file for path, file in applied.files.items() if path in listed or file.modified_ns >= least}
         applied = Applied(recent, applied.marks)
     if expired >= 0:

@@ -176,8 +176,8 @@ class Diagnostic:
 
     @property
     def full_message(self) -> str:
-        """`<location>: <message> [MEnnn]`."""
-        return f"{self.location}: {self.coded_message}"
+        """`<location>: <message> [MEnnn]`; about the landing zone as a whole the message alone."""
+        return f"{self.location}: {self.coded_message}" if self.path else self.coded_message
 
     def _filled(self, template: str) -> str:
         return printable(template.format_map({name: _Detail(value) for name, value in self.details}))

@@ -11,6 +11,7 @@ LEDGER = f"{ENGINE}/ledger.sqlite"
 OPTIONS = f"{ENGINE}/options.json"  # effective options of the engine that runs, or ran last
 LOCK = f"{ENGINE}/lock"
 LEASE_ID = f"{ENGINE}/lease"  # of the lease that was last taken from this machine
+HISTORY = f"{ENGINE}/history.jsonl"  # what happened to tables, besides their commits
 LOGS = f"{ENGINE}/logs"
 SCRATCH = f"{ENGINE}/scratch"
 LEASE = "Files/_mirror-engine/lease.json"  # of a ROOT in a store; OneLake takes files below Files only

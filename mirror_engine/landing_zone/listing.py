@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from mirror_engine.landing_zone.diagnostics import diagnose
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -13,10 +15,19 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.metadata import Metadata, PartnerEvents
     from mirror_engine.landing_zone.names import TableName
 
+UNLISTED = "ME070"
+
 
 def partition_of(path: str) -> str:
     """The Hive folder of a file, both from the table folder; `""` at its top."""
     return path.rpartition("/")[0]
+
+
+def unlisted(
+    path: str, finding: str = "cannot be listed or read", help: str = "check path and permissions"
+) -> Diagnostic:
+    """Return ME070 for a folder of which nothing is known: none of its tables is dropped (LZ-7.2)."""
+    return diagnose(UNLISTED, path, finding=finding, help=help)
 
 
 class Kind(str, Enum):
@@ -52,6 +63,7 @@ class Entry:
     kind: Kind = Kind.FILE
     # Former identities of this same file, where the storage replaces a file to write more to it (a flush, LZ-3.13)
     continues: tuple[str, ...] = ()
+    is_mount: bool = False  # whether it is a folder at which a file system is mounted; False where that is not known
 
     def is_same(self, other: Entry) -> bool:
         """Whether both are one file with one content, whatever its name."""
@@ -137,9 +149,11 @@ class ZoneListing:
     folder: str  # the zone, from ROOT: `Files/LandingZone`, or `LandingZone`
     identity: str  # the zone folder's creation stamp; `""` while there is no zone, which is not an emptied one
     tables: tuple[TableListing, ...] = ()  # every table folder, schema folders first, then by name
-    # Schema and table folders that could not be listed, or kept changing during the scan: nothing below is dropped or
-    # applied
+    # Schema and table folders that could not be listed, kept changing during the scan, or may be hidden: nothing below
+    # is dropped or applied. ME070 is among the diagnostics for each, or for the zone as a whole
     unlisted: frozenset[str] = frozenset()
+    # Identities of schema and table folders at which a file system is mounted, by path
+    mounts: Mapping[str, str] = field(default_factory=dict)
     diagnostics: tuple[Diagnostic, ...] = ()  # about the zone itself and files outside tables
     partner: PartnerEvents | None = None  # the publisher's own words; None if it left none
     # To a store that the scan took, by kind; empty on this machine

@@ -69,7 +69,23 @@ class Halted:
     files: int
 
 
-TableState = Unconfigured | Empty | Loading | CaughtUp | Behind | Blocked | Halted
+@dataclass(frozen=True)
+class Deleted:
+    """Its folder was deleted: the next cycle drops the Delta table, or a later one once the delay is over (LZ-7.4)."""
+
+    code: ClassVar[str] = "deleted"
+    diagnostic: Diagnostic
+
+
+@dataclass(frozen=True)
+class Unlisted:
+    """Its folder cannot be listed, or may be hidden: nothing is known of it, applied or dropped (LZ-7.2, ME070)."""
+
+    code: ClassVar[str] = "unlisted"
+    diagnostic: Diagnostic
+
+
+TableState = Unconfigured | Empty | Loading | CaughtUp | Behind | Blocked | Halted | Deleted | Unlisted
 
 
 def needs_attention(state: TableState) -> bool:

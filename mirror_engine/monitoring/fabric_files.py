@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID, uuid5
 
+from mirror_engine.engine.ledger import MIRROR
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import RootLocked, StorageUnavailable, TransientError, UsageError
 from mirror_engine.landing_zone.detection import detect, marks_after, number_of
@@ -23,7 +24,7 @@ from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, TableName
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, FolderProgress, Progress
 from mirror_engine.landing_zone.schema import TableSchema
-from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unconfigured
+from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unconfigured, Unlisted
 from mirror_engine.storage.base import at_once
 from mirror_engine.storage.zone_view import RestoredView
 from mirror_engine.tables.base import DeltaReader, RecordHead, TableSnapshot
@@ -131,15 +132,23 @@ def fabric_status(state: TableState, progress: Progress | None) -> str | None:
     return "Replicating" if progress.has_table or progress.files_processed else "Snapshotting"
 
 
-def write(
-    storage: Storage, tables: Sequence[FabricTable], *, mirror: str, now: float, default_schema: str = "dbo"
+def write(  # noqa: PLR0913 - independent facts
+    storage: Storage,
+    tables: Sequence[FabricTable],
+    *,
+    mirror: str,
+    now: float,
+    known: float | None = None,
+    default_schema: str = "dbo",
 ) -> None:
     """Rewrite both files, each atomically (LZ-9.1); of all table folders, unconfigured ones are left out (LZ-9.6).
 
-    `mirror` is this ROOT's mirror id, `now` in seconds since 1970. Raises `StorageUnavailable`.
+    `mirror` is this ROOT's mirror id, `now` in seconds since 1970, `known` the time since which tables wait where it is
+    another. Raises `StorageUnavailable`.
     """
+    known = now if known is None else known
     entries = [
-        _entry(table, mirror, now, default_schema) for table in tables if not isinstance(table.state, Unconfigured)
+        _entry(table, mirror, known, default_schema) for table in tables if not isinstance(table.state, Unconfigured)
     ]
     _write_json(storage, TABLES_FILE, {"tables": entries})
     _write_json(storage, REPLICATOR_FILE, replicator(now, table_count=len(entries)))
@@ -242,9 +251,10 @@ class MonitoringFiles:
         Raises `StorageUnavailable`, and `RootLocked` where ROOT was lost to another engine, whose files they are now.
         """
         context, ledger = self._context, self._context.ledger
-        tables = [FabricTable(table, plan.state, ledger.progress(table)) for table, plan in plans.items()]
+        listed = {table: plan.state for table, plan in plans.items() if not isinstance(plan.state, Unlisted)}
+        tables = [FabricTable(table, state, ledger.progress(table)) for table, state in listed.items()]
         for table, progress in ledger.tables().items():
-            if table not in plans and progress.configured_at:  # its folder could not be listed: it may still be there
+            if table not in listed and progress.configured_at:  # its folder may still be there
                 rejected = progress.rejection and Halted(progress.rejection.diagnostic, 0)
                 tables.append(FabricTable(table, rejected or CaughtUp(), progress))
         now = context.clock.monotonic()
@@ -253,7 +263,9 @@ class MonitoringFiles:
         self._written = None
         context.check_lock()
         schema = context.config.delta_default_schema
-        write(context.storage, tables, mirror=ledger.mirror, now=context.clock(), default_schema=schema)
+        write(
+            context.storage, tables, mirror=ledger.mirror, now=context.clock(), known=context.now, default_schema=schema
+        )
         self._written, self._written_at = tables, now
 
 
@@ -331,12 +343,15 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
     """Return the context with Fabric's progress where Fabric mirrors this mirrored database; else as it is.
 
     Fabric does where its monitoring files are there, and this engine has left progress in no ledger and no Delta table.
-    Of a table that cannot be read, the ledger gets the progress that its archive shows. Raises `StorageUnavailable`.
+    On this machine a copy of it has tables: an engine of ours writes such files, too. Of a table that cannot be read,
+    the ledger gets the progress that its archive shows. Raises `StorageUnavailable`.
     """
-    if context.ledger.tables() or not (found := _read_json(context.storage, REPLICATOR_FILE)):
+    is_ours = context.ledger.tables() or context.ledger.get_property(MIRROR)
+    if is_ours or not (found := _read_json(context.storage, REPLICATOR_FILE)):
         return context
     snapshots, unread = _snapshots(context.storage, context.writer)
-    if any(snapshot.record for snapshot in snapshots.values()):
+    is_bare = not (snapshots or unread or zone.tables or context.storage.is_store)
+    if is_bare or any(snapshot.record for snapshot in snapshots.values()):
         return context
     entries = {
         TableName(str(entry.get("sourceSchemaName") or ""), str(entry.get("sourceTableName") or "")): entry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -12,7 +13,8 @@ from mirror_engine.engine.recovery import intact_rows
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import DIGITS, IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, needs_attention
+from mirror_engine.landing_zone.listing import UNLISTED
+from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, Unlisted, needs_attention
 from mirror_engine.monitoring.fabric_files import FabricTable, FabricTables, fabric_error, fabric_status, last_heartbeat
 from mirror_engine.monitoring.words import (
     URGENCY,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.lease import Holder
     from mirror_engine.storage.store_url import Place
 
-LOST_FILE, NOT_LISTED = "ME025", "ME070"
+LOST_FILE = "ME025"
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class MirrorStatus:
     @property
     def unlisted(self) -> tuple[Diagnostic, ...]:
         """A diagnostic for each folder that could not be listed or read: nothing is known of its tables."""
-        return tuple(found for found in self.diagnostics if found.code == NOT_LISTED)
+        return tuple(found for found in self.diagnostics if found.code == UNLISTED)
 
     @property
     def is_worked_on(self) -> bool:
@@ -273,7 +275,7 @@ def table_status(
     context: EngineContext, plan: Plan, files: Sequence[Entry], also: str | int | None = ""
 ) -> TableStatus:
     """Status of one table, from its plan and all files of one listing; see `TableStatus` and `mirror_status`."""
-    progress, now, schema = context.ledger.progress(plan.table), context.clock(), context.config.delta_default_schema
+    progress, now, schema = context.ledger.progress(plan.table), context.now, context.config.delta_default_schema
     folder, detection = plan.table.folder, plan.detection
     if any(plan.records("start_generation")):
         progress = None  # the ledger's progress belongs to the folder's former generation (LZ-7.3)
@@ -299,7 +301,7 @@ def table_status(
         fabric_error=fabric_error(fabric, context.ledger.mirror, now, schema)[1] or None,
         watermarks={place: mark.watermark for place, mark in marks.items() if mark.watermark},
         next_files=next_files,
-        blocked_by=plan.state.diagnostic.path if isinstance(plan.state, (Halted, Unconfigured)) else missing,
+        blocked_by=plan.state.diagnostic.path if isinstance(plan.state, (Halted, Unconfigured, Unlisted)) else missing,
         files=(
             *(_unapplied(file, plan, later) for file in pending),
             *(_applied(path, file, replaced.get(f"{folder}/{path}", "")) for path, file in sorted(applied.items())),
@@ -312,7 +314,7 @@ def table_status(
         row_count=_row_count(context, plan.table),
         delta_version=committed.delta_version if committed else None,
         last_commit_at=committed.last_commit_at if committed else None,
-        lag_seconds=max(0.0, now - min((file.modified_ns / 1e9 for file in pending), default=now)),
+        lag_seconds=max(0.0, context.clock() - min((file.modified_ns / 1e9 for file in pending), default=math.inf)),
     )
 
 
@@ -325,6 +327,8 @@ def _unapplied(file: Entry, plan: Plan, later: AbstractSet[str]) -> FileStatus:
             return FileStatus(file.path, "pending", f"the table is halted at {diagnostic.path}")
         case Unconfigured():
             return FileStatus(file.path, "pending", "the folder has no usable _metadata.json")
+        case Unlisted():
+            return FileStatus(file.path, "pending", "the table's own folder may be hidden")
         case _ if plan.detection and file.path in later:
             missing = plan.detection.next_files.get(file.partition, plan.detection.missing_file)
             return FileStatus(file.path, "pending", f"{missing} is missing")

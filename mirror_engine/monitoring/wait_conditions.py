@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.detection import number_of, sequence_of
 from mirror_engine.landing_zone.names import find_table
-from mirror_engine.landing_zone.states import Behind, CaughtUp, Empty, Loading, Unconfigured, needs_attention
+from mirror_engine.landing_zone.states import Behind, CaughtUp, Empty, Loading, Unconfigured, Unlisted, needs_attention
 from mirror_engine.monitoring.words import START_ENGINE
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ def tables_not_caught_up(status: MirrorStatus, names: Sequence[str], default_sch
     unmet: list[UnmetCondition] = []
     if not names:
         unmet = [_unfinished(table, status) for table in status.tables if not _is_done(table)]
-        unmet += [
-            UnmetCondition("", "", f"{found.path}: cannot be listed or read", found.help) for found in status.unlisted
-        ]
+        said = {table.state.diagnostic for table in status.tables if isinstance(table.state, Unlisted)}
+        others = (found for found in status.unlisted if found not in said)
+        unmet += [UnmetCondition("", "", found.full_message, found.help) for found in others]
         if not (status.tables or unmet):
             unmet = [UnmetCondition("", "", "the landing zone has no table folder yet")]
     for name in names:

@@ -17,21 +17,39 @@ from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.names import METADATA_FILE
-from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Empty, Halted, Loading, Unconfigured
+from mirror_engine.landing_zone.states import (
+    Behind,
+    Blocked,
+    CaughtUp,
+    Deleted,
+    Empty,
+    Halted,
+    Loading,
+    Unconfigured,
+    Unlisted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mirror_engine.engine.changes import TableChange
+    from mirror_engine.events import DropReason
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.states import TableState
 
 START_ENGINE = "no engine is running: start `mirror-engine run`, or apply pending files once with `mirror-engine sync`"
+DROPPED_BECAUSE: dict[DropReason | str, str] = {
+    "deleted": "folder deleted",
+    "recreated": "folder recreated",
+    "rebuild": "to be rebuilt",
+    "removed": "Delta table removed by others",
+}
 URGENCY: dict[type[TableState], str] = {  # `stuck` needs attention
     CaughtUp: "well",
-    **dict.fromkeys((Loading, Behind), "busy"),
+    **dict.fromkeys((Loading, Behind, Deleted), "busy"),
     **dict.fromkeys((Unconfigured, Empty), "idle"),
-    **dict.fromkeys((Halted, Blocked), "stuck"),
+    **dict.fromkeys((Halted, Blocked, Unlisted), "stuck"),
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -57,6 +75,11 @@ def describe(table: TableName, state: TableState) -> str:  # noqa: PLR0911 - one
             place = printable(diagnostic.path.rpartition("/")[2])
             row = "" if diagnostic.row is None else f", row {diagnostic.row}"
             return f"{name} is halted: {place}{row}: {diagnostic.coded_message}; {count(files, 'file')} pending"
+        case Deleted(diagnostic):
+            return f"{name}: its {diagnostic.coded_message}"
+        case Unlisted(diagnostic):
+            place = "its folder" if diagnostic.path == table.folder else printable(diagnostic.path)
+            return f"{name}: {f'{place} {diagnostic.coded_message}'.strip()}"
         case _:
             assert_never(state)
 
@@ -71,7 +94,7 @@ def notes(ignored: Iterable[Diagnostic], failure: str = "") -> str:
 def help_for(state: TableState, *, engine_running: bool) -> str:
     """What to do about a state; empty if nothing is to be done."""
     match state:
-        case Unconfigured(diagnostic) | Halted(diagnostic):
+        case Unconfigured(diagnostic) | Halted(diagnostic) | Deleted(diagnostic) | Unlisted(diagnostic):
             return diagnostic.help
         case Blocked(missing):
             return (
@@ -151,6 +174,12 @@ def fields_json(value: object, *names: str, **renamed: str) -> dict[str, Any]:
 def table_json(name: TableName, delta_folder: str) -> dict[str, Any]:
     """How JSON refers to a table: its name, its folder in the landing zone, its Delta table from ROOT."""
     return {"table": name.normalized, "landing_folder": name.folder, "delta_path": f"{TABLES}/{delta_folder}"}
+
+
+def change_json(change: TableChange) -> dict[str, Any]:
+    """A change of a table as plain values."""
+    facts = fields_json(change, "kind", "reason", "files", "times")
+    return {"table": change.table.normalized, "change": facts.pop("kind"), **facts, "last_at": iso(change.at)}
 
 
 def counted_json(diagnostics: Iterable[tuple[Diagnostic, int]]) -> list[dict[str, Any]]:

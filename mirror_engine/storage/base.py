@@ -189,6 +189,14 @@ def no_file_path(path: str) -> StorageUnavailable:
     return StorageUnavailable(f"{printable(path)}: is no file's path below ROOT", "Name a file inside ROOT.")
 
 
+def name_alike(storage: Storage, path: str) -> str:
+    """Return the path whose last part differs in case alone, from ROOT; `""` for none. Raises `StorageUnavailable`."""
+    above, _, name = path.rpartition("/")
+    names = (each.name for each in storage.list(above) or ())
+    alike = next((each for each in names if each != name and each.casefold() == name.casefold()), "")
+    return joined(above, alike) if alike else ""
+
+
 def joined(folder: str, name: str) -> str:
     """Join two relative paths; either may be empty."""
     return f"{folder}/{name}" if folder and name else folder or name

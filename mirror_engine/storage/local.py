@@ -73,8 +73,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _STATX_FLAGS = 0x100 | 0x1000  # AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
 _STATX_BASIC_STATS, _STATX_BTIME = 0x7FF, 0x800
 _NO_STATX = frozenset({errno.ENOSYS, errno.EPERM})  # older sandboxes forbid system calls they do not know
-# struct statx of linux/stat.h: mask, mode, inode, size, then seconds and nanoseconds of birth and modification
-_STATX = struct.Struct("=I24xH2xQQ32xqI20xqI132x")
+_STATX_MOUNT_ROOT = 0x2000
+# struct statx of linux/stat.h: mask, attributes, mode, inode, size; seconds and nanoseconds of birth and modification
+_STATX = struct.Struct("=I4xQ12xH2xQQ32xqI20xqI132x")
 
 
 def stat_entry(name: str, folder: int) -> Entry:
@@ -90,15 +91,17 @@ def stat_entry(name: str, folder: int) -> Entry:
         buffer = ctypes.create_string_buffer(_STATX.size)
         mask = _STATX_BASIC_STATS | _STATX_BTIME
         if _LIBC.statx(folder, os.fsencode(name), _STATX_FLAGS, mask, buffer) == 0:
-            mask, mode, inode, size, born, born_ns, modified, modified_ns = _STATX.unpack(buffer)
+            mask, attributes, mode, inode, size, born, born_ns, modified, modified_ns = _STATX.unpack(buffer)
             born_ns = born * 1_000_000_000 + born_ns if mask & _STATX_BTIME else None
-            return _entry(name, mode, size, modified * 1_000_000_000 + modified_ns, _identity(inode, born_ns))
+            entry = _entry(name, mode, size, modified * 1_000_000_000 + modified_ns, _identity(inode, born_ns))
+            return replace(entry, is_mount=True) if attributes & _STATX_MOUNT_ROOT else entry
         if (code := ctypes.get_errno()) not in _NO_STATX:
             raise OSError(code, os.strerror(code))
     found = os.stat(name, dir_fd=folder, follow_symlinks=False) if name else os.fstat(folder)
     birth = getattr(found, "st_birthtime", None)
     identity = _identity(found.st_ino, None if birth is None else round(birth * 1e9))
-    return _entry(name, found.st_mode, found.st_size, found.st_mtime_ns, identity)
+    entry = _entry(name, found.st_mode, found.st_size, found.st_mtime_ns, identity)
+    return replace(entry, is_mount=True) if name and found.st_dev != os.fstat(folder).st_dev else entry
 
 
 def _entry(name: str, mode: int, size: int, modified_ns: int, identity: str) -> Entry:
@@ -180,6 +183,7 @@ class LocalStorage:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._is_new = not root.exists()  # one that is moved away is not made again
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         with os_errors("list", folder), self._folder(parts_of(folder)) as opened:
@@ -300,7 +304,9 @@ class LocalStorage:
         parts = parts_of(path)
         if not parts:
             raise no_file_path(path)
-        self._root.mkdir(parents=True, exist_ok=True)
+        if self._is_new:
+            self._root.mkdir(parents=True, exist_ok=True)
+            self._is_new = False
         opened = open_folder(self._root, parts[:-1], ensure_folder)
         try:
             yield opened, parts[-1]

@@ -16,6 +16,7 @@ from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, OLDER_ZONE, STORE_ITEMS, TABLES, ZONE
 from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX
+from mirror_engine.storage.base import name_alike
 from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ def has_zone(place: Place) -> bool:
     """Whether a folder has a landing zone, or a folder with the older one's name."""
     found = map(open_storage(place).stat, (ZONE, OLDER_ZONE))
     return any(entry and entry.kind is Kind.FOLDER for entry in found)
+
+
+def zone_alike(place: Place) -> str:
+    """Return the folder whose name is that of the landing zone in another case, from ROOT; `""` for none."""
+    return name_alike(open_storage(place), ZONE)
 
 
 def check_place(folder: Place) -> None:

@@ -20,6 +20,7 @@ from mirror_engine.cli.log import LEVELS, Log, level_of, lines
 from mirror_engine.cli.output import PIPE_WIDTH, Grid, bullet, report, short_span
 from mirror_engine.cli.schema import schema_of
 from mirror_engine.events import (
+    ArchivedFilesDeleted,
     BatchCommitted,
     BatchStarted,
     CommitStarted,
@@ -28,6 +29,7 @@ from mirror_engine.events import (
     DiagnosticRaised,
     Event,
     FileRead,
+    FilesArchived,
     ProgressRebuilt,
     RetryScheduled,
     SetupProgress,
@@ -158,7 +160,7 @@ def test_a_bar_follows_reading_and_committing_and_is_full_only_once_all_is_commi
 
 
 @pytest.mark.parametrize(
-    "over", [TableHalted(ORDERS, EMPTY), RetryScheduled(ORDERS, "no", 1.0), TableDropped(ORDERS, "")]
+    "over", [TableHalted(ORDERS, EMPTY), RetryScheduled(ORDERS, "no", 1.0), TableDropped(ORDERS, "deleted")]
 )
 def test_a_table_that_stops_has_no_bar(over):
     listener = log.Progress(is_lasting=True)
@@ -207,7 +209,7 @@ EVENTS = [
     CommitStarted(ORDERS, 2),
     FileRead(ORDERS, "1.parquet", 5),
     BatchCommitted(ORDERS, 3, ("1.parquet", "2.parquet"), 10, 1.5),
-    TableDropped(ORDERS, "folder gone, table dropped"),
+    TableDropped(ORDERS, "deleted"),
     TableMaintained(ORDERS, {"files_added": 1, "files_removed": 9, "files_deleted": 0}, 1.5),
     TableHalted(ORDERS, EMPTY),
     TableResumed(ORDERS),
@@ -216,6 +218,8 @@ EVENTS = [
     ProgressRebuilt(ORDERS, 4),
     SetupProgress("the Spark session"),
     SetupProgress("jars", 3, 33),
+    FilesArchived(ORDERS, 2),
+    ArchivedFilesDeleted(ORDERS, 3),
 ]
 
 
@@ -290,6 +294,7 @@ def test_details_and_idle_cycles_are_not_logged():
         "retry_scheduled",
         "progress_rebuilt",
         "setup_progress",
+        "archived_files_deleted",
     ]
 
 

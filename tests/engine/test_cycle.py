@@ -69,8 +69,13 @@ def test_a_table_found_damaged_is_halted_by_the_next_cycle_without_a_retry(shop,
         assert running.last.failures == {}
         running.cycle(NO_STOP)
         (plan,) = running.last.plans.values()
-    assert isinstance(plan.state, Halted)
-    assert plan.state.diagnostic.code == "ME081"
+        assert isinstance(plan.state, Halted)
+        assert plan.state.diagnostic.code == "ME081"
+        monkeypatch.undo()
+        for _ in range(2):
+            running.cycle(NO_STOP)
+        changes = [(change.kind, change.reason) for change in running.report().changes]
+    assert changes == [("halted", "ME081"), ("resumed", "")]
 
 
 def test_damaged_tables_are_each_opened_twice_a_cycle(shop, monkeypatch):

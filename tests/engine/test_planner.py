@@ -408,7 +408,8 @@ def test_a_moved_root_is_remembered_once_it_is_certain_and_recorded(tmp_path):
             zone, identity="other", tables=tuple(replace(table, identity="other") for table in zone.tables)
         )
         ZonePlanner(context, DeltaFolders(), replace(elsewhere, unlisted=frozenset({"Orders"}))).remember_root([], [])
-        ZonePlanner(context, DeltaFolders(), replace(elsewhere, tables=())).remember_root([], [])
+        emptied = ZonePlanner(context, DeltaFolders(), replace(elsewhere, tables=()))
+        emptied.remember_root(emptied.plans().values(), [])
         zone_planner = ZonePlanner(context, DeltaFolders(), elsewhere)
         plan = zone_planner.plans()[TOP_ORDERS]
         assert kinds(plan)[0] == MOVE  # byte for byte what was applied

@@ -47,6 +47,7 @@ def status(
         ledger=ledger,
         config=Config(),
         clock=lambda: NOW,
+        now=NOW,
         writer=SimpleNamespace(snapshot=lambda _: SimpleNamespace(count_rows=lambda: 4)),
         delta_folder=lambda _: "Sales/Orders",
     )

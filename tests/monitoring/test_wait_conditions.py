@@ -77,10 +77,10 @@ def test_a_folder_that_cannot_be_listed_may_hold_files(mirror, items, publisher,
     publisher.table("Orders", keys=["Id"], types=TYPES).insert({"Id": 1})
     mirror.sync()
     items.insert({"Id": 1})
-    message = "Items: cannot be listed or read"
+    message = "Items: its folder cannot be listed or read; no table is dropped [ME070]"
     for call in ("list .*Items", "stat .*Items", "open .*Items"):
         broken = Mirror(tmp_path, storage=faulty(LocalStorage(tmp_path), Failing(call)), writer=mirror._writer)
-        assert behind(broken) == [("", "", message)]
+        assert behind(broken) == [("Items", "unlisted", message)]
 
 
 def test_a_table_that_cannot_go_on_needs_attention(mirror, items, publisher) -> None:

@@ -7,16 +7,19 @@ from typing import get_args
 import pytest
 
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.listing import unlisted
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import (
     Behind,
     Blocked,
     CaughtUp,
+    Deleted,
     Empty,
     Halted,
     Loading,
     TableState,
     Unconfigured,
+    Unlisted,
 )
 from mirror_engine.monitoring.words import URGENCY, describe, help_for, iso, span
 
@@ -45,6 +48,16 @@ STATES: list[tuple[TableState, str, str]] = [
         f"is halted: {NAME}, row 7: {INVALID_MARKER.coded_message}; 1 file pending",
         "stuck",
     ),
+    (
+        Deleted(diagnose("ME065", ORDERS.folder, effect="its Delta table will be dropped")),
+        ": its folder was deleted; its Delta table will be dropped [ME065]",
+        "busy",
+    ),
+    (
+        Unlisted(unlisted(ORDERS.folder)),
+        ": its folder cannot be listed or read; no table is dropped [ME070]",
+        "stuck",
+    ),
 ]
 
 
@@ -53,7 +66,8 @@ def test_every_state_has_a_sentence_and_one_that_needs_attention_help() -> None:
     for state, sentence, expected in STATES:
         assert describe(ORDERS, state).removeprefix("Sales.Orders").strip() == sentence
         assert URGENCY[type(state)] == expected
-        assert bool(help_for(state, engine_running=True)) == (expected in {"stuck", "idle"})
+        has_help = expected in {"stuck", "idle"} or isinstance(state, Deleted)
+        assert bool(help_for(state, engine_running=True)) == has_help
 
 
 def test_a_table_that_only_lacks_an_engine_says_so() -> None:

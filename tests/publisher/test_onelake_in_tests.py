@@ -20,6 +20,8 @@ from fsspec import filesystem
 from obstore.store import AzureStore
 
 from mirror_engine.errors import RootLocked, UsageError
+from mirror_engine.events import TableDropped
+from mirror_engine.landing_zone.names import TableName
 from mirror_engine.publisher.testing import onelake as started
 
 pytest_plugins = ["pytester"]
@@ -64,6 +66,24 @@ def test_clients_work_as_they_are_and_each_test_has_an_empty_onelake(onelake, tu
     )
     assert DeltaTable(f"{onelake.url}/Files/copy").count() == 2
     onelake.mirror.assert_no_diagnostics(ignore=["ME082"])  # of `_new`, where a scan came before the rename
+
+
+def test_history_has_a_table_that_the_emulator_dropped(onelake):
+    publish([{"id": 1}])
+    onelake.mirror.sync_until_caught_up()
+    service = DataLakeServiceClient(ACCOUNT, credential=DefaultAzureCredential())
+    workspace = service.get_file_system_client(os.environ["FABRIC_WORKSPACE_ID"])
+    workspace.delete_directory(f"{os.environ['FABRIC_MIRRORED_DATABASE_ID']}/Files/LandingZone/Orders")
+    deadline = time.monotonic() + 20
+    while onelake.mirror.status().tables and time.monotonic() < deadline:
+        onelake.mirror.sync()
+    assert [change.kind for change in onelake.mirror.changes()] == ["dropped"]
+
+
+def test_sync_reports_what_the_emulator_dropped_meanwhile(onelake, monkeypatch):
+    mirror, dropped = onelake.mirror, TableDropped(TableName("", "Orders"), "deleted")
+    monkeypatch.setattr(mirror._server, "poll", lambda: mirror.note_event(mirror._server.item, dropped) is None)
+    assert mirror.sync().dropped == (TableName("", "Orders"),)
 
 
 def test_the_environment_is_that_of_exec_and_ends_with_it(tmp_path):

@@ -29,7 +29,7 @@ from mirror_engine.errors import MirrorError
 from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, count, printable
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.states import Blocked, Halted, TableState, Unconfigured
+from mirror_engine.landing_zone.states import Blocked, Deleted, Halted, TableState, Unconfigured, Unlisted
 from mirror_engine.monitoring.words import URGENCY, cell, iso, span
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.engine_pool import DatabaseStatus
@@ -214,7 +214,7 @@ def _cut(value: object) -> str:
 
 def last_diagnostic(table: TableStatus) -> Diagnostic | None:
     """The diagnostic that stops a table; else the last one."""
-    if isinstance(table.state, (Halted, Unconfigured)):
+    if isinstance(table.state, (Halted, Unconfigured, Deleted, Unlisted)):
         return table.state.diagnostic
     if isinstance(table.state, Blocked):
         return next((found for found, _ in table.diagnostics if found.code == MISSING_FILE), None)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from mirror_engine.config import Config
+from mirror_engine.engine.changes import Changes
 from mirror_engine.engine.cycle import RunResult, SyncReport
-from mirror_engine.events import BatchCommitted, CycleEnded, RetryScheduled
+from mirror_engine.events import BatchCommitted, CycleEnded, RetryScheduled, ignore
 from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS
 from mirror_engine.landing_zone.states import Behind, Loading, needs_attention
 from mirror_engine.onelake.connection import Listening
@@ -50,6 +51,7 @@ class EmulatedMirror(MirrorInTest):
         super().__init__(plan.store / server.item.path, plan.config, clock=plan.options.clock)
         self._server = server
         self._commits: list[BatchCommitted] = []
+        self._changes = Changes(time.time, ignore)
         self._last_batches = 0
         self._has_failed = False
         self._rejected: list[str] = []
@@ -69,6 +71,7 @@ class EmulatedMirror(MirrorInTest):
                 self._last_batches = batches
             case RetryScheduled():
                 self._has_failed = True
+        self._changes(event)
         self._record(event)
 
     def note_failure(self, message: str) -> None:
@@ -83,7 +86,7 @@ class EmulatedMirror(MirrorInTest):
     def _apply(self, stop: threading.Event | None) -> SyncReport:
         """Wake the engine until it has nothing more to do, does not run, fails, or has taken `SYNC_SECONDS`."""
         started, first = time.monotonic(), len(self._commits)
-        self._has_failed = False
+        self._has_failed, self._changes = False, Changes(time.time, ignore)
         while True:
             is_running = self._server.poll()
             tables = self.status().tables
@@ -103,6 +106,7 @@ class EmulatedMirror(MirrorInTest):
             len({commit.table for commit in commits}),
             seconds,
             states,
+            changes=self._changes.all(),
         )
 
 

@@ -19,7 +19,7 @@ from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.progress import FolderProgress
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.landing_zone.states import Blocked, Halted
-from mirror_engine.monitoring.words import describe
+from mirror_engine.monitoring.words import DROPPED_BECAUSE, describe
 from mirror_engine.publisher.diff import compare
 from mirror_engine.publisher.trace.replay import file_state, read_pending, replay_start, replay_table
 from mirror_engine.storage.zone_view import Source, ZoneView
@@ -157,8 +157,8 @@ def planned_steps(planned: plan.Plan, config: Config) -> tuple[PlannedStep, ...]
 
 def _planned(step: plan.Step, config: Config) -> PlannedStep:
     match step:
-        case plan.DropTable(diagnostic):
-            return PlannedStep("drop_table", f"drop the Delta table: {diagnostic.coded_message}")
+        case plan.DropTable(diagnostic, reason):
+            return PlannedStep("drop_table", f"drop the Delta table: {DROPPED_BECAUSE[reason]} [{diagnostic.code}]")
         case plan.RecordProgress("record_folder_state" as kind, progress, _, pending):
             more = "" if progress.configured_at else "; the folder is not configured yet"
             if progress.rejection:

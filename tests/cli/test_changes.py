@@ -1,0 +1,234 @@
+"""Every change that a command makes to a table is in its report, in all forms, and in the history of ROOT."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import threading
+
+import pyarrow as pa
+import pytest
+
+from mirror_engine import Config
+from mirror_engine.engine.changes import MAX_HISTORY_BYTES, UNRECORDED, ChangeKind, recorded_changes
+from mirror_engine.landing_zone.layout import ENGINE, HISTORY, LEDGER, ZONE
+from mirror_engine.publisher.mirror import Mirror
+
+
+def delete(shop):
+    shop.publisher.remove("Items")
+
+
+def delete_all(shop):
+    for path in ("Items", "Sales.schema"):
+        shop.publisher.remove(path)
+
+
+def recreate(shop):
+    """Land the folder again, with its metadata alone."""
+    metadata = (shop.root / ZONE / "Items/_metadata.json").read_bytes()
+    shop.publisher.remove("Items")
+    (shop.root / ZONE / "Items").mkdir()
+    (shop.root / ZONE / "Items/_metadata.json").write_bytes(metadata)
+
+
+def halt(shop):
+    shop.halt()
+
+
+def resume(shop):
+    for file in (shop.root / ZONE / "Items").glob("*2.parquet"):
+        file.unlink()
+
+
+def lose_ledger(shop):
+    for file in shop.root.glob(f"{LEDGER}*"):
+        file.unlink()
+
+
+def remove_table(shop):
+    shop.writer.drop("dbo/Items")
+
+
+def update(shop):
+    shop.items.upsert({"Id": 9, "Name": "nine"})
+
+
+# what is done, the options of `sync`, and the changes: table, kind, reason and files
+CASES = {
+    "deleted": (delete, (), [("Items", "dropped", "deleted", 0)], "Dropped 1 table (folder deleted): Items."),
+    "all deleted": (
+        delete_all,
+        (),
+        [("Items", "dropped", "deleted", 0), ("Sales.Orders", "dropped", "deleted", 0)],
+        "Dropped 2 tables (folder deleted): Items, Sales.Orders.",
+    ),
+    "recreated": (recreate, (), [("Items", "dropped", "recreated", 0)], "Dropped 1 table (folder recreated): Items."),
+    "removed": (
+        remove_table,
+        (),
+        [("Items", "dropped", "removed", 0)],
+        "Dropped 1 table (Delta table removed by others): Items.",
+    ),
+    "halted": (halt, (), [("Items", "halted", "ME023", 0)], "Items is halted"),
+    "ledger lost": (
+        lose_ledger,
+        (),
+        [("Items", "progress_rebuilt", None, 0), ("Sales.Orders", "progress_rebuilt", None, 0)],
+        "Progress of 2 tables was rebuilt from the Delta log: Items, Sales.Orders.",
+    ),
+    "archived": (update, ("-v",), [("Items", "files_archived", None, 1)], "Archived 1 applied file of 1 table: Items."),
+}
+
+
+def found(changes):
+    return [(each["table"], each["change"], each["reason"], each["files"]) for each in changes]
+
+
+@pytest.fixture
+def synced(shop, cli):
+    assert cli("sync", shop.root).code == 0
+    (shop.root / HISTORY).unlink(missing_ok=True)
+    return shop
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_sync_reports_a_change_in_text(synced, cli, case):
+    act, options, _, text = CASES[case]
+    act(synced)
+    printed = cli("sync", synced.root, *options)
+    assert text in printed.out
+    if "dropped" in text.lower():
+        assert printed.out.startswith(text)
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_sync_reports_a_change_in_json_and_the_history_has_it(synced, cli, case):
+    act, _, changes, _ = CASES[case]
+    act(synced)
+    assert found(json.loads(cli("sync", synced.root, "--json").out)["changes"]) == changes
+    recorded = [change for change in changes if change[1] not in UNRECORDED]
+    shown = json.loads(cli("history", "-C", synced.root, "--json").out)
+    assert sorted(found(shown["changes"])) == recorded
+    assert found(json.loads(cli("sync", synced.root, "--json").out)["changes"]) == []
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_sync_report_of_python_has_a_change(synced, case):
+    act, _, changes, _ = CASES[case]
+    act(synced)
+    with Mirror(synced.root, Config(), writer=synced.writer) as mirror:
+        report = mirror.sync()
+        assert [(str(change.table.normalized), change.kind) for change in report.changes] == [
+            (table, kind) for table, kind, _, _ in changes
+        ]
+        assert [table.normalized for table in report.dropped] == [
+            name for name, kind, *_ in changes if kind == "dropped"
+        ]
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_run_logs_a_change_and_reports_it_at_its_end(synced, cli, case):
+    act, _, changes, _ = CASES[case]
+    act(synced)
+    timer = threading.Timer(2.0, os.kill, (os.getpid(), signal.SIGTERM))
+    timer.start()
+    printed = cli("run", synced.root, "--log-format", "json", "--json", "-v", "--auto-maintain", "off")
+    logged = [json.loads(line) for line in printed.err.splitlines()]
+    names = {"dropped": "table_dropped", "halted": "table_halted"}
+    for table, kind, reason, _ in changes:
+        (event,) = [each for each in logged if each["event"] == names.get(kind, kind) and each["table"] == table]
+        assert event.get("reason", reason) == reason
+    assert found(json.loads(printed.out)["changes"]) == changes
+
+
+def test_resume_is_reported_in_all_forms(synced, cli):
+    halt(synced)
+    assert cli("sync", synced.root).code == 3
+    resume(synced)
+    assert "1 table resumed: Items." in cli("sync", synced.root).out
+    kinds = [change.kind for change in recorded_changes(synced.root / HISTORY)]
+    assert kinds == ["resumed", "halted"]
+
+
+def test_archived_files_that_expire_are_reported(synced, cli):
+    for number in range(2):
+        synced.items.upsert({"Id": number, "Name": "x"})
+    cli("sync", synced.root)
+    printed = cli("sync", synced.root, "--delete-processed-after", "0s")
+    assert "Deleted 2 archived files of 1 table: Items." in printed.out
+    assert recorded_changes(synced.root / HISTORY)[0].files == 2
+
+
+def test_status_before_says_that_a_table_will_be_dropped(synced, cli):
+    delete(synced)
+    printed = cli("status", synced.root)
+    assert "will be dropped" in printed.out
+    assert "Items has caught up" not in printed.out
+    assert "its folder was deleted" in cli("plan", synced.root).out
+
+
+def test_folder_landed_again_with_metadata_alone_is_said_before(synced, cli):
+    recreate(synced)
+    assert "drop the Delta table: folder recreated [ME066]" in cli("plan", synced.root).out
+
+
+def test_rebuild_is_in_the_history(synced, cli):
+    assert "Dropped Items" in cli("rebuild", synced.root, "--yes", "--lose-rows", "--table", "Items").out
+    printed = cli("history", "-C", synced.root)
+    assert "to be rebuilt" in printed.out
+    (change,) = json.loads(cli("history", "-C", synced.root, "--json").out)["changes"]
+    assert (change["table"], change["change"], change["reason"]) == ("Items", "dropped", "rebuild")
+
+
+def test_maintenance_is_in_the_history(tmp_path, cli):
+    from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter  # noqa: PLC0415 - this test's own zone
+
+    items = LandingZoneWriter(tmp_path).table("Items", keys=["Id"], types={"Id": pa.int64()})
+    with Mirror(tmp_path, Config(merge_engine="arrow")) as mirror:
+        for number in range(3):
+            items.insert({"Id": number})
+            mirror.sync()
+        assert mirror.maintain()["dbo/Items"]["files_removed"] == 3
+        (change,) = mirror.changes()
+    assert (change.table.normalized, change.kind, change.files) == ("Items", "maintained", 3)
+    assert "maintained" in cli("history", "-C", tmp_path).out
+
+
+def test_history_of_a_root_without_any_says_so(shop, cli):
+    assert cli("history", "-C", shop.root).out == "Nothing is recorded: no table was dropped, halted or maintained.\n"
+
+
+def test_history_of_a_table_has_its_own_changes(synced, cli):
+    halt(synced)
+    cli("sync", synced.root)
+    for table, kinds in (("Items", ["halted"]), ("Sales.Orders", [])):
+        document = json.loads(cli("history", "-C", synced.root, table, "--json").out)
+        assert [change["change"] for change in document["changes"]] == kinds
+        assert document["commits"]
+
+
+def test_history_is_bounded_and_a_cut_line_is_left_out(synced, cli):
+    path = synced.root / HISTORY
+    line = '[1.0, "Items", "halted", "ME023", 0]\n'
+    path.write_text(line * (MAX_HISTORY_BYTES // len(line) + 1) + '[2.0, "It')
+    delete(synced)
+    cli("sync", synced.root)
+    assert path.stat().st_size < 100
+    newest, second, *_ = recorded_changes(path)
+    assert (newest.kind, second.kind) == ("dropped", "halted")
+
+
+def test_history_that_cannot_be_written_stops_no_table(synced, cli):
+    (synced.root / HISTORY).mkdir()
+    delete(synced)
+    assert cli("sync", synced.root).code == 0
+    shutil.rmtree(synced.root / ENGINE)
+
+
+def test_every_kind_of_change_is_tried():
+    tried = {kind for _, _, changes, _ in CASES.values() for _, kind, _, _ in changes}
+    others = {"resumed", "maintained", "archived_files_deleted"}  # each has a test of its own
+    assert tried | others == {*ChangeKind.__args__}

@@ -1,0 +1,121 @@
+"""What people and programs are told where the folder of a known table may only be hidden (LZ-7.2)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from scripted_faults import Failing, faulty
+
+from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.publisher.mirror import Mirror
+from mirror_engine.storage.local import LocalStorage
+
+pytestmark = [pytest.mark.usefixtures("one_attempt"), pytest.mark.slow]
+
+
+def link(shop):
+    folder = shop.root / ZONE / "Items"
+    folder.rename(shop.root.with_name("away"))
+    folder.symlink_to(shop.root.with_name("away"))
+
+
+def rename_zone(shop):
+    (shop.root / ZONE).rename(shop.root / "Files/Landingzone")
+
+
+def empty_zone(shop):
+    (shop.root / ZONE).rename(shop.root.with_name("away"))
+    (shop.root / ZONE).mkdir()
+
+
+# what is done, and what is said; of a zone no table has caught up
+CASES = {
+    "link": (link, "Items: is a symbolic link", "put the folder itself in its place", 1),
+    "renamed zone": (rename_zone, "is missing, but `Files/Landingzone` is there", "rename `Files/Landingzone`", 0),
+    "empty zone": (empty_zone, "is another folder than before, and empty", "mount or restore the former folder", 0),
+}
+
+
+@pytest.fixture
+def synced(shop, cli):
+    assert cli("sync", shop.root).code == 0
+    return shop
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_sync_ends_with_4_and_says_what_is_there(synced, cli, case):
+    act, found, help, caught_up = CASES[case]
+    act(synced)
+    printed = cli("sync", synced.root)
+    assert (printed.code, printed.out.count(found), printed.out.count(f"help: {help}")) == (4, 1, 1)
+    assert "no table is dropped" in printed.out
+    assert f"{caught_up} of 2 tables have caught up." in printed.out
+    document = json.loads(cli("sync", synced.root, "--json").out)
+    assert (document["result"], document["exit_code"], found in document["last_failure"]["message"]) == (
+        "retry",
+        4,
+        True,
+    )
+    assert sum(table["state"] == "unlisted" for table in document["tables"]) == 2 - caught_up
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_status_says_it_once_and_its_check_ends_with_4(synced, cli, case):
+    act, found, help, _ = CASES[case]
+    act(synced)
+    cli("sync", synced.root)
+    printed = cli("status", synced.root, "--check")
+    assert (printed.code, printed.out.count(found.removeprefix("Items: ")), printed.out.count(help)) == (4, 1, 1)
+    assert printed.out.count("symbolic link") == (case == "link")
+    assert "unlisted" in printed.out
+    document = json.loads(cli("status", synced.root, "--json").out)
+    assert {table["state"] for table in document["tables"]} <= {"unlisted", "caught_up"}
+    assert [each["code"] for each in document["diagnostics"]].count("ME070") == 1
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_wait_and_plan_name_it(synced, cli, case):
+    act, found, _, _ = CASES[case]
+    act(synced)
+    waited = cli("wait", synced.root, "--timeout", "0")
+    assert (waited.code, found.removeprefix("Items: ") in waited.err) == (4, True)
+    assert found.removeprefix("Items: ") in cli("plan", synced.root).out
+
+
+def test_unreadable_folder_and_all_tables_are_not_in_one_output(synced, cli, monkeypatch):
+    storage = faulty(LocalStorage(synced.root), Failing(f"list {ZONE}/Items$"))
+    monkeypatch.setattr(
+        "mirror_engine.publisher.mirror.Mirror",
+        lambda root, config, **_: Mirror(root, config, writer=synced.writer, storage=storage),
+    )
+    printed = cli("sync", synced.root)
+    assert (printed.code, "1 of 2 tables have caught up." in printed.out) == (4, True)
+    assert "Items" in cli("status", synced.root).out.split("Table", 1)[1]
+
+
+def test_unreadable_folder_that_is_new_leaves_all_other_tables(synced, cli, monkeypatch):
+    (synced.root / ZONE / "New").mkdir()
+    storage = faulty(LocalStorage(synced.root), Failing(f"list {ZONE}/New$"))
+    monkeypatch.setattr(
+        "mirror_engine.publisher.mirror.Mirror",
+        lambda root, config, **_: Mirror(root, config, writer=synced.writer, storage=storage),
+    )
+    printed = cli("sync", synced.root)
+    assert (printed.code, "All other tables have caught up." in printed.out) == (4, True)
+
+
+def test_zone_that_cannot_be_listed_is_no_zone_without_tables(synced, cli, monkeypatch):
+    storage = faulty(LocalStorage(synced.root), Failing(f"list {ZONE}$"))
+    monkeypatch.setattr(
+        "mirror_engine.publisher.mirror.Mirror",
+        lambda root, config, **_: Mirror(root, config, writer=synced.writer, storage=storage),
+    )
+    printed = cli("sync", synced.root)
+    assert (printed.code, "Nothing is known of the tables." in printed.out) == (4, True)
+
+
+def test_new_root_with_a_misspelled_zone_gets_a_hint(tmp_path, cli):
+    (tmp_path / "Files/Landingzone/Items").mkdir(parents=True)
+    printed = cli("sync", tmp_path)
+    assert "did you mean Files/Landingzone? Rename it" in printed.err

@@ -1,0 +1,316 @@
+"""A table folder that is not there, but may only be hidden, drops nothing and is reported (LZ-7.2, ME070)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from scripted_faults import Failing, faulty
+from shop import Shop, name, row
+
+from mirror_engine import RunResult
+from mirror_engine.engine.poller import Poller
+from mirror_engine.events import TableDropped
+from mirror_engine.landing_zone.layout import ENGINE, ZONE
+from mirror_engine.landing_zone.listing import Kind
+from mirror_engine.landing_zone.states import CaughtUp, Deleted, Halted, Unlisted
+from mirror_engine.monitoring.wait_conditions import tables_not_caught_up
+from mirror_engine.storage.local import LocalStorage
+
+pytestmark = [pytest.mark.usefixtures("one_attempt"), pytest.mark.slow]
+TABLES = ("Orders", "Sales.Items")
+
+
+@contextmanager
+def moved(shop, path):
+    """A folder of ROOT is elsewhere meanwhile."""
+    away = shop.root.with_name("away")
+    (shop.root / path).rename(away)
+    try:
+        yield away
+    finally:
+        if (shop.root / path).is_dir():  # made again meanwhile
+            shutil.rmtree(shop.root / path)
+        away.rename(shop.root / path)
+
+
+@contextmanager
+def linked(shop, path, *, is_dangling=False):
+    with moved(shop, path) as away:
+        place = shop.root / path
+        place.symlink_to(away.with_name("nowhere") if is_dangling else away)
+        yield
+        place.unlink()
+
+
+@contextmanager
+def dangling(shop, path):
+    with linked(shop, path, is_dangling=True):
+        yield
+
+
+@contextmanager
+def replaced_by_file(shop, path):
+    with moved(shop, path):
+        (shop.root / path).write_bytes(b"")
+        yield
+        (shop.root / path).unlink()
+
+
+@contextmanager
+def replaced_by_empty_folder(shop, path):
+    with moved(shop, path):
+        (shop.root / path).mkdir()
+        yield
+
+
+@contextmanager
+def replaced_by_other_zone(shop, path):
+    with replaced_by_empty_folder(shop, path):
+        shop.orders("Other").insert(row(1))
+        yield
+
+
+@contextmanager
+def in_other_case(shop, path):
+    place = shop.root / path
+    other = place.with_name(place.name.swapcase())
+    place.rename(other)
+    yield
+    other.rename(place)
+
+
+@contextmanager
+def mounted_over(shop, path):
+    """An empty folder of the same file system is mounted at a folder."""
+    empty = shop.root.with_name("empty")
+    empty.mkdir()
+    done = subprocess.run(["mount", "--bind", empty, shop.root / path], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("nothing can be mounted here: that takes root")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", shop.root / path], check=True)
+
+
+def gone(shop, path):
+    return moved(shop, path)
+
+
+HIDINGS = [
+    (linked, f"{ZONE}/Orders", ["Orders"], "Orders: is a symbolic link"),
+    (dangling, f"{ZONE}/Orders", ["Orders"], "Orders: is a symbolic link"),
+    (replaced_by_file, f"{ZONE}/Orders", ["Orders"], "Orders: is a file"),
+    (in_other_case, f"{ZONE}/Orders", ["Orders"], "Orders: was renamed to `oRDERS`"),
+    (mounted_over, f"{ZONE}/Orders", ["Orders"], "Orders: has another file system mounted at it"),
+    (linked, f"{ZONE}/Sales.schema", ["Sales.Items"], "Sales.schema: is a symbolic link"),
+    (replaced_by_file, f"{ZONE}/Sales.schema", ["Sales.Items"], "Sales.schema: is a file"),
+    (in_other_case, f"{ZONE}/Sales.schema", ["Sales.Items"], "Sales.schema/Items: was renamed to `sALES.SCHEMA`"),
+    (mounted_over, f"{ZONE}/Sales.schema", ["Sales.Items"], "Sales.schema: has another file system mounted at it"),
+    (linked, f"{ZONE}/Sales.schema/Items", ["Sales.Items"], "Sales.schema/Items: is a symbolic link"),
+    (linked, ZONE, TABLES, f"`{ZONE}` is a symbolic link"),
+    (dangling, ZONE, TABLES, f"`{ZONE}` is a symbolic link"),
+    (linked, "Files", TABLES, "`Files` is a symbolic link"),
+    (replaced_by_file, ZONE, TABLES, f"`{ZONE}` is a file"),
+    (in_other_case, ZONE, TABLES, f"`{ZONE}` is missing, but `Files/lANDINGzONE` is there"),
+    (gone, ZONE, TABLES, f"`{ZONE}` is missing"),
+    (gone, "Files", TABLES, f"`{ZONE}` is missing"),
+    (replaced_by_empty_folder, ZONE, TABLES, f"`{ZONE}` is another folder than before, and empty"),
+    (replaced_by_other_zone, ZONE, TABLES, f"`{ZONE}` is another folder than before"),
+    (mounted_over, ZONE, TABLES, f"`{ZONE}` is another folder than before, and empty"),
+]
+
+
+@pytest.fixture
+def shop(tmp_path):
+    shop = Shop(tmp_path / "shop")
+    for table in TABLES:
+        for number in (1, 2):
+            shop.orders(table).insert(row(number), name=name(number))
+    shop.sync()
+    shop.events.clear()
+    return shop
+
+
+def states(shop):
+    with shop.mirror() as mirror:
+        status = mirror.status()
+    return {table.name.normalized: table.state for table in status.tables}
+
+
+def dropped(shop):
+    return sorted(event.table.normalized for event in shop.events if isinstance(event, TableDropped))
+
+
+@pytest.mark.parametrize(("hide", "path", "tables", "found"), HIDINGS)
+def test_hidden_folder_drops_nothing_and_goes_on_once_it_is_back(shop, hide, path, tables, found):
+    with hide(shop, path):
+        for _ in range(3):
+            report = shop.sync()
+            assert report.result is RunResult.RETRY
+            assert found in report.failures[None].message
+            assert report.failures[None].help
+        assert {table for table, state in states(shop).items() if isinstance(state, Unlisted)} == {*tables}
+        with shop.mirror() as mirror:
+            status = mirror.status()
+            unmet = {each.table: each for each in tables_not_caught_up(status, (), "dbo")}
+            assert all(found.partition(": ")[2] in unmet[table].message for table in tables)
+            assert all(unmet[table].state == "unlisted" and unmet[table].help for table in tables)
+            assert all(isinstance(state, Unlisted) for state in map(states(shop).get, tables))
+        assert found in " ".join(each.full_message for each in status.unlisted)
+    assert not {*TABLES} & {*dropped(shop)}
+    for table in TABLES:
+        shop.orders(table).insert(row(3), name=name(3))
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert [shop.ids(table) for table in TABLES] == [[1, 2, 3]] * 2
+    assert not {*TABLES} & {*dropped(shop)}
+
+
+@pytest.mark.parametrize(("hide", "path", "tables", "found"), HIDINGS[:1] + HIDINGS[15:16] + HIDINGS[17:19])
+def test_hidden_folder_drops_nothing_without_a_ledger(shop, hide, path, tables, found):
+    with hide(shop, path):
+        shutil.rmtree(shop.root / ENGINE)
+        report = shop.sync()
+        assert (report.result, found in report.failures[None].message) == (RunResult.RETRY, True)
+        assert {each.normalized for each, state in report.states.items() if isinstance(state, Unlisted)} == {*tables}
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert not {*TABLES} & {*dropped(shop)}
+
+
+def test_unmounted_table_folder_drops_nothing(tmp_path):
+    shop = Shop(tmp_path / "shop")
+    (shop.publisher.path / "Orders").mkdir(parents=True)
+    with mounted_over(shop, f"{ZONE}/Orders"):
+        for number in (1, 2):
+            shop.orders().insert(row(number), name=name(number))
+        assert shop.sync().result is RunResult.CAUGHT_UP
+    report = shop.sync()
+    assert (report.result, report.failures[None].message) == (
+        RunResult.RETRY,
+        "Orders: has lost its mount; no table is dropped",
+    )
+    assert shop.ids() == [1, 2]
+
+
+def test_mount_that_stays_drops_what_is_deleted_in_it(tmp_path):
+    shop = Shop(tmp_path / "shop")
+    (shop.publisher.path / "Sales.schema").mkdir(parents=True)
+    with mounted_over(shop, f"{ZONE}/Sales.schema"):
+        for table in ("Sales.Items", "Sales.Orders"):
+            shop.orders(table).insert(row(1))
+        shop.sync()
+        shop.publisher.remove("Sales.schema/Items")
+        shop.publisher.remove("Sales.schema/Orders")
+        shop.orders("Sales.Orders").insert(row(2))
+        assert shop.sync().result is RunResult.CAUGHT_UP
+        assert (dropped(shop), shop.ids("Sales.Orders")) == (["Sales.Items", "Sales.Orders"], [2])
+
+
+def test_all_folders_deleted_drop_all_tables(shop):
+    """The zone itself is the known one: that is no lost mount."""
+    for folder in ("Orders", "Sales.schema"):
+        shutil.rmtree(shop.publisher.path / folder)
+    assert {type(state) for state in states(shop).values()} == {Deleted}
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert dropped(shop) == [*TABLES]
+    assert shop.writer.tables() == []
+
+
+def test_deleted_folder_has_not_caught_up_until_its_table_is_dropped(tmp_path):
+    shop = Shop(tmp_path, drop_delay_seconds=60.0)
+    shop.orders().insert(row(1))
+    shop.sync()
+    shop.publisher.remove("Orders")
+    for _ in range(2):
+        state = shop.status().state
+        assert isinstance(state, Deleted)
+        assert state.diagnostic.message == "folder was deleted; its Delta table will be dropped"
+        with shop.mirror() as mirror:
+            (unmet,) = tables_not_caught_up(mirror.status(), (), "dbo")
+            assert "will be dropped" in unmet.message
+        shop.sync()
+    shop.now += 60
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert dropped(shop) == ["Orders"]
+
+
+def test_folder_deleted_and_made_in_another_case_is_a_new_table(shop):
+    """LZ-7.6."""
+    shop.publisher.remove("Orders")
+    shop.orders("ORDERS").insert(row(7))
+    shop.sync()
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert (dropped(shop), shop.ids("ORDERS")) == (["Orders"], [7])
+
+
+def test_renamed_in_case_halts_the_new_name_until_it_is_renamed_back(shop):
+    with in_other_case(shop, f"{ZONE}/Orders"):
+        assert isinstance(states(shop)["oRDERS"], Halted)
+        shop.sync()
+    assert shop.sync().result is RunResult.CAUGHT_UP
+
+
+def test_table_in_another_zone_is_given_up_by_a_rebuild(shop):
+    with replaced_by_empty_folder(shop, ZONE):
+        shop.sync()
+        with shop.mirror() as mirror:
+            mirror.rebuild(lose_rows=True)
+        assert shop.sync().result is RunResult.CAUGHT_UP
+        assert shop.writer.tables() == []
+        shop.orders().insert(row(9))
+        assert shop.sync().result is RunResult.CAUGHT_UP
+        assert shop.ids() == [9]
+
+
+def test_zone_made_again_rebuilds_what_is_there_and_keeps_the_rest(shop):
+    with replaced_by_empty_folder(shop, ZONE):
+        shop.orders().insert(row(9))
+        for _ in range(2):
+            report = shop.sync()
+            assert report.result is RunResult.RETRY
+        assert (shop.ids(), shop.ids("Sales.Items")) == ([9], [1, 2])
+
+
+def test_empty_prefix_of_a_store_drops_nothing(shop):
+    """Without folders, nothing tells a zone whose last file was deleted from one that is gone."""
+    store = Shop(shop.root.with_name("store"))
+    for number in (1, 2):
+        store.orders().insert(row(number), name=name(number))
+    store.sync(storage=store.without_folders())
+    shutil.rmtree(store.publisher.path)
+    report = store.sync(storage=store.without_folders())
+    assert (report.result, report.failures[None].message) == (
+        RunResult.RETRY,
+        f"`{ZONE}` is missing; no table is dropped",
+    )
+    assert store.ids() == [1, 2]
+
+
+@pytest.mark.parametrize("call", [f"list {ZONE}/Orders$", f"list {ZONE}/Sales.schema$"])
+def test_unreadable_folder_is_no_table_that_has_caught_up(shop, call):
+    storage = faulty(LocalStorage(shop.root), Failing(call))
+    report = shop.sync(storage=storage)
+    unlisted = [table for table, state in report.states.items() if isinstance(state, Unlisted)]
+    assert (report.result, len(unlisted), len(report.states)) == (RunResult.RETRY, 1, 2)
+    assert "cannot be listed or read" in report.failures[None].message
+
+
+def test_link_that_never_was_a_table_is_only_ignored(shop):
+    (shop.publisher.path / "Latest").symlink_to(shop.publisher.path / "Orders")
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert isinstance(shop.status().state, CaughtUp)
+
+
+def test_scan_notes_where_a_file_system_is_mounted(shop):
+    zone = Poller(LocalStorage(shop.root), shop.config).scan()
+    assert zone.mounts == {}
+    with mounted_over(shop, f"{ZONE}/Sales.schema/Items"):
+        zone = Poller(LocalStorage(shop.root), shop.config).scan()
+        assert list(zone.mounts) == ["Sales.schema/Items"]
+        entry = LocalStorage(shop.root).stat(f"{ZONE}/Sales.schema/Items")
+        assert (entry.kind, entry.is_mount) == (Kind.FOLDER, True)
+        assert replace(entry, is_mount=False) != entry

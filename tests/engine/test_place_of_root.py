@@ -1,0 +1,136 @@
+"""An engine writes nothing at a path that its ROOT has left, nor in a folder that is no ROOT."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from shop import NO_STOP, Shop, name, row
+
+from mirror_engine import Config, Mirror, RunResult
+from mirror_engine.cli.main import main
+from mirror_engine.engine.lock import lock_root
+from mirror_engine.errors import StorageUnavailable, UsageError
+from mirror_engine.landing_zone.layout import ENGINE, ZONE
+from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+
+pytestmark = [pytest.mark.usefixtures("one_attempt"), pytest.mark.slow]
+
+
+@pytest.mark.parametrize("is_pending", [False, True])
+def test_engine_whose_root_was_moved_writes_nothing_at_the_old_path(tmp_path, is_pending):
+    shop = Shop(tmp_path / "shop")
+    shop.orders().insert(row(1), name=name(1))
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        if is_pending:
+            shop.orders().insert(row(2), name=name(2))
+        moved = shop.root.rename(tmp_path / "new")
+        for _ in range(2):
+            running.cycle(NO_STOP)
+        report = running.finish()
+        assert (report.result, "was moved away" in report.failures[None].message) == (RunResult.RETRY, True)
+        assert not shop.root.exists()
+        moved.rename(shop.root)
+        running.cycle(NO_STOP)
+        assert running.report().result is RunResult.CAUGHT_UP
+    assert shop.ids() == [1, 2][: 1 + is_pending]
+
+
+def test_stopped_engine_whose_root_was_moved_leaves_no_ghost(tmp_path):
+    shop, stop = Shop(tmp_path / "shop"), threading.Event()
+    shop.orders().insert(row(1))
+    with shop.mirror() as mirror:
+        thread = threading.Thread(target=mirror.run, args=(stop,))
+        thread.start()
+        while "dbo/Orders" not in shop.writer.tables():
+            stop.wait(0.01)
+        shop.root.rename(tmp_path / "new")
+        mirror.wake()
+        stop.wait(0.3)
+        stop.set()
+        thread.join()
+    assert not shop.root.exists()
+
+
+def test_another_folder_in_the_place_of_root_is_left_alone(tmp_path):
+    root = tmp_path / "shop"
+    (root / ZONE).mkdir(parents=True)
+    with lock_root(root) as check:
+        check()
+        root.rename(tmp_path / "new")
+        root.mkdir()
+        with pytest.raises(StorageUnavailable, match="was moved away"):
+            check()
+        root.rmdir()
+        (tmp_path / "new").rename(root)
+        check()
+
+
+def test_storage_makes_a_root_once(tmp_path):
+    storage = LocalStorage(tmp_path / "root")
+    storage.write("Files/x", b"")
+    (tmp_path / "root").rename(tmp_path / "gone")
+    with pytest.raises(StorageUnavailable):
+        storage.write("Files/x", b"")
+    assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize("present", [[], ["notes.txt"], ["Data"]])
+def test_sync_of_a_folder_that_is_no_root_is_refused(tmp_path, present):
+    for path in present:
+        (tmp_path / path).mkdir()
+    with Mirror(tmp_path, writer=MemoryDeltaWriter()) as mirror:
+        for work in (mirror.sync, mirror.rebuild, lambda: mirror.rebuild(lose_rows=True)):
+            with pytest.raises(UsageError, match="contains no landing zone"):
+                work()
+    assert sorted(path.name for path in tmp_path.iterdir()) == present
+
+
+def test_config_that_is_none_is_refused_at_once(tmp_path):
+    (tmp_path / ZONE).mkdir(parents=True)
+    for config in ({"strict": True}, "strict", 3):
+        with pytest.raises(UsageError, match=f"config: {type(config).__name__}, expected Config"):
+            Mirror(tmp_path, config)
+    Mirror(tmp_path, Config(strict=True)).close()
+
+
+@pytest.mark.parametrize("present", [[], ["_Item"], ["Link"]])
+@pytest.mark.parametrize("is_ledger_lost", [False, True])
+def test_status_of_a_root_without_tables_is_not_fabric_s(tmp_path, capsys, present, is_ledger_lost):
+    root = tmp_path / "shop"
+    zone = root / ZONE
+    zone.mkdir(parents=True)
+    for path in present:
+        if path == "Link":
+            (zone / path).symlink_to(tmp_path)
+        else:
+            (zone / path).mkdir()
+            (zone / path / name(1)).write_bytes(b"x")
+    assert main(["sync", str(root), "-q"]) == 0
+    if is_ledger_lost:
+        for file in Path(root / ENGINE).glob("ledger*"):
+            file.unlink()
+    capsys.readouterr()
+    assert main(["status", str(root)]) == 0
+    assert "Fabric" not in capsys.readouterr().out
+
+
+def test_status_of_a_root_whose_tables_were_all_dropped_is_not_fabric_s(tmp_path, capsys):
+    shop = Shop(tmp_path / "shop")
+    shop.orders().insert(row(1))
+    shop.sync()
+    shop.publisher.remove("Orders")
+    shop.sync()
+    assert main(["status", str(shop.root)]) == 0
+    assert "Fabric" not in capsys.readouterr().out
+
+
+def test_sync_of_a_zone_without_tables_names_data_that_is_ignored(tmp_path, capsys):
+    folder = tmp_path / ZONE / "_Item"
+    folder.mkdir(parents=True)
+    (folder / name(1)).write_bytes(b"x")
+    assert main(["sync", str(tmp_path)]) == 0
+    assert "There are no tables yet, but 1 path with data is ignored." in capsys.readouterr().out
