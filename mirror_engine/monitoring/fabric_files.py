@@ -351,7 +351,7 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
         return context
     snapshots, unread = _snapshots(context.storage, context.writer)
     is_bare = not (snapshots or unread or zone.tables or context.storage.is_store)
-    if is_bare or any(snapshot.record for snapshot in snapshots.values()):
+    if is_bare or any(snapshot.record or snapshot.is_mirrored() for snapshot in snapshots.values()):
         return context
     entries = {
         TableName(str(entry.get("sourceSchemaName") or ""), str(entry.get("sourceTableName") or "")): entry
@@ -390,7 +390,7 @@ def refuse_fabrics(root: Place, storage: Storage, writer: DeltaWriter) -> None:
     Raises `StorageUnavailable`, and `UsageError` where no Delta table next to its files has progress of this engine.
     """
     if _read_json(storage, REPLICATOR_FILE) and not any(
-        each.record for each in _snapshots(storage, writer)[0].values()
+        each.record or each.is_mirrored() for each in _snapshots(storage, writer)[0].values()
     ):
         help = "look at it with status, plan or compare, or copy its landing zone with pull and sync the copy"
         raise UsageError(f"{root} is mirrored by Fabric; nothing was written there", help)
