@@ -56,7 +56,7 @@ class SlowLogs(MemoryDeltaWriter):
 
     def log_stamp(self, table, since):
         self.requests.add("list")
-        return f"{table} {since}"
+        return f"{since} 1 {table}"
 
     def latest_external_change(self, table, since):
         self.requests.add("list")
