@@ -60,9 +60,10 @@ def _resident(pid: int) -> int:
     return int((facts.get("VmRSS") or "0").split()[0]) * 1024
 
 
-def sync(root: Path, engine: str, *options: str) -> list[str]:
-    """The command that brings a ROOT up to date with an engine."""
-    return [*MIRROR, "sync", str(root), "--merge-engine", engine, *options]
+def sync(root: Path, engine: str, driver_memory: str, *options: str) -> list[str]:
+    """The command that brings a ROOT up to date with an engine; `arrow` has no driver."""
+    heap = ["--driver-memory", driver_memory] if engine == "spark" else []
+    return [*MIRROR, "sync", str(root), "--merge-engine", engine, *heap, *options]
 
 
 def of_backlog(engine: str, batch_files: int, batches: int, driver_memory: str) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def of_backlog(engine: str, batch_files: int, batches: int, driver_memory: str) 
         root = backlog(Path(folder), batch_files * batches)
         lying = sum(file.stat().st_size for file in root.rglob("*.parquet"))
         size = str(lying // batches + 1)
-        found = peaks(sync(root, engine, "--max-batch-size", size, "--driver-memory", driver_memory))
+        found = peaks(sync(root, engine, driver_memory, "--max-batch-size", size))
         history = [*MIRROR, "history", "-C", str(root), "Orders", "--limit", "0", "--json"]
         told = json.loads(subprocess.run(history, check=True, capture_output=True).stdout)  # noqa: S603 - our own
     return {
@@ -90,9 +91,9 @@ def of_merge(engine: str, millions: int, changes: int, driver_memory: str) -> di
         change = rows.net_changes(home / "change", millions + 1, np.arange(millions * 1_000_000) + 1, changes)
         zone(home)
         land(home, files)
-        found = {"load": peaks(sync(home, engine, "--driver-memory", driver_memory))}
+        found = {"load": peaks(sync(home, engine, driver_memory))}
         land(home, [change])
-        return {**found, "merge": peaks(sync(home, engine, "--driver-memory", driver_memory))}
+        return {**found, "merge": peaks(sync(home, engine, driver_memory))}
 
 
 def main() -> None:

@@ -118,6 +118,7 @@ class Mirror:
         self._listeners = tuple(listeners)
         self._clock = clock or Clock()
         self._requests = Requests()
+        self._has_own_storage = storage is None
         self._storage = storage or open_storage(self.root, self._requests)
         self._is_lasting = False
         self._found: frozenset[str] = frozenset()  # Delta folders of a store, as listed last
@@ -449,7 +450,7 @@ class Mirror:
     def _engine(self, stop: threading.Event | None = None) -> Iterator[Engine]:
         self._found = frozenset()
         state = state_folder(self.root)
-        if isinstance(self.root, Path):
+        if self._has_own_storage and isinstance(self.root, Path):
             check_root(self.root, may_be_empty=self._is_lasting)
         with self._lock(stop) as check_lock:
             write_effective(state / OPTIONS, self.config)

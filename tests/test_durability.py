@@ -17,7 +17,6 @@ from shop import Shop, row
 import mirror_engine.tables.log.durability
 from mirror_engine import RunResult
 from mirror_engine.engine.ledger import Ledger
-from mirror_engine.engine.lock import lock_root
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchCommitted, ProgressRebuilt
 from mirror_engine.landing_zone.layout import ENGINE, SCRATCH, TABLES
@@ -114,18 +113,6 @@ def test_a_small_change_waits_for_the_disk_four_times(tmp_path, monkeypatch):
 def test_the_folder_of_all_tables_has_its_name_on_the_disk_before_a_table_is_in_it(tmp_path, done):
     Lake(tmp_path / "another", files=1)
     assert in_order(done, "fsync another", "fsync _delta_log", "fsync Tables", "record 1")
-
-
-def test_start_waits_for_the_disk_only_before_the_first_table(tmp_path, done):
-    """The second start finds an empty folder, whose name may not be on the disk: the first one may have been killed."""
-    waits = []
-    for has_table in (False, True, True):
-        done.clear()
-        with lock_root(tmp_path):
-            waits.append([*done])
-        if has_table:
-            (tmp_path / TABLES / "dbo").mkdir(exist_ok=True)
-    assert waits == [[f"fsync {tmp_path.name}"], [f"fsync {tmp_path.name}"], []]
 
 
 @pytest.mark.parametrize("ledger", ["behind", "lost"])

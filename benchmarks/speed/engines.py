@@ -76,7 +76,8 @@ class MirrorEngine:
     def _opened(self, root: str) -> Mirror:
         writer = self._writer(Path(root)) if self._writer else None
         listen = lambda event: self._heard.append((time.perf_counter(), event))  # noqa: E731 - a listener is a callable
-        config = load(Path(root), {"driver_memory": HEAP, "merge_engine": self.merge_engine}, os.environ)
+        given = {"driver_memory": HEAP} if self.merge_engine == "spark" else {}
+        config = load(Path(root), {**given, "merge_engine": self.merge_engine}, os.environ)
         self._open[root] = Mirror(root, config, writer=writer, listeners=[listen])
         return self._open[root]
 

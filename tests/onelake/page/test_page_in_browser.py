@@ -76,7 +76,7 @@ def test_the_page_moves_by_itself(opened, window):
         contextlib.closing(opened.open(page.address + PAGES["behind"], PHONE, scripts=True)) as table,
         contextlib.closing(opened.open(f"{page.address}/", DESKTOP, scripts=True)) as overview,
     ):
-        assert "is behind by 1 file" in table.html
+        table.until(lambda: "is behind by 1 file" in table.html)
         window.apply()
         overview.until(lambda: 'state busy">loading<' not in overview.html)
         table.say("Page.bringToFront")  # in the background it gave its connection back

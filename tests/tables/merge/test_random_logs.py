@@ -54,7 +54,8 @@ def test_random_logs_on_arrow_end_as_replay_says(ram, monkeypatch):
         ways |= log.ways
         assert log.is_vacuumed or protocol_faults(engine.path(log.scenario.table)) == []
         engine.drop(log.scenario.table)
-    assert LOGS < 20 or ways >= {"append", "merge", "passthrough"}
+    assert ways >= {"append", "merge"}
+    assert LOGS < 100 or "passthrough" in ways
 
 
 @pytest.mark.spark
