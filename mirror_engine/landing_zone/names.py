@@ -20,6 +20,7 @@ READY_TO_DELETE_INFO = "_FilesReadyToDeleteInfo.json"
 PROCESSED_FOLDER = "_ProcessedFiles"
 SCRATCH_FOLDER = "_scratchPad"
 CLEANED_FOLDERS = frozenset({READY_TO_DELETE_FOLDER, PROCESSED_FOLDER})  # the engine's own, in a table folder
+_NEAR_METADATA, _NEAR_SUFFIX = 0.8, 0.75  # likeness of a misspelled name, from 0 to 1
 RESERVED_IN_TABLE = CLEANED_FOLDERS | {METADATA_FILE, SCRATCH_FOLDER}
 
 
@@ -50,6 +51,18 @@ class TableName:
         """The folder of its Delta table, from `ROOT/Tables`; `default_schema` is that of `conflicts` (LZ-1.4)."""
         schema = self.schema or default_schema
         return f"{schema}/{self.table}" if schema else self.table
+
+
+def seems_metadata(name: str) -> bool:
+    """Whether a file was most likely meant as `METADATA_FILE`, and is not spelled so."""
+    return name != METADATA_FILE and bool(get_close_matches(name.casefold(), [METADATA_FILE], cutoff=_NEAR_METADATA))
+
+
+def meant_schema(folder: str) -> str:
+    """The name of the schema folder that a folder was most likely meant as: `shop.schema` for `shop.Schema`."""
+    name, dot, suffix = folder.rpartition(".")
+    is_near = name and get_close_matches(f"{dot}{suffix}".casefold(), [SCHEMA_SUFFIX], cutoff=_NEAR_SUFFIX)
+    return f"{name if is_near else folder}{SCHEMA_SUFFIX}"
 
 
 def schema_of(folder: str) -> str | None:

@@ -75,7 +75,7 @@ def help_for(state: TableState, *, engine_running: bool) -> str:
             return diagnostic.help
         case Blocked(missing):
             return (
-                f"land {printable(missing)} (a file without rows is enough), or renumber the later files; "
+                f"land {printable(missing)} (without rows, if its rows are not needed), or renumber the later files; "
                 "if it will never come, delete the folder and reload the table"
             )
         case Empty(expired):

@@ -26,7 +26,7 @@ INVALID_MARKER = diagnose("ME037", f"{ORDERS.folder}/{NAME}", row=7, value="3", 
 BROKEN = diagnose("ME010", f"{ORDERS.folder}/_metadata.json", line=1, char=2, fault="a comma", help="remove it")
 STATES: list[tuple[TableState, str, str]] = [
     (
-        Unconfigured(diagnose("ME008", ORDERS.folder, count=2), 2),
+        Unconfigured(diagnose("ME008", ORDERS.folder, count=2, help="add it"), 2),
         "has no usable `_metadata.json`: no `_metadata.json`; 2 files pending [ME008]",
         "idle",
     ),
