@@ -175,7 +175,7 @@ def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[Listene
 
         def view() -> RenderableType:
             while pending:  # here, as lines of several threads would write over each other
-                console.print(pending.popleft())
+                console.print(pending.popleft(), crop=False)
             return "" if is_quiet else progress.bars()
 
         with Live(console=console, get_renderable=view, refresh_per_second=10, transient=True):

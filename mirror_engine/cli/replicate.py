@@ -20,8 +20,19 @@ from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted
-from mirror_engine.monitoring.words import START_ENGINE, as_json, describe, fields_json, help_for, notes, table_json
+from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, needs_attention
+from mirror_engine.monitoring.words import (
+    START_ENGINE,
+    as_json,
+    describe,
+    fields_json,
+    help_for,
+    kind_of,
+    notes,
+    table_json,
+    tally,
+    tally_text,
+)
 from mirror_engine.storage.roots import has_zone
 
 if TYPE_CHECKING:
@@ -81,7 +92,8 @@ def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
             "last_failure": as_json(failure),
         }
         tables.append({**table_json(table, table.delta_folder(config.delta_default_schema)), **facts})
-    return {**report_json(done, code), "last_failure": as_json(done.failures.get(None)), "tables": tables}
+    whole = {"last_failure": as_json(done.failures.get(None)), "counts": counts(done)}
+    return {**report_json(done, code), **whole, "tables": tables}
 
 
 def report_json(done: SyncReport, code: int) -> dict[str, Any]:
@@ -100,8 +112,17 @@ def report_text(done: SyncReport) -> str:
     caught_up = sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values())
     if not done.states:
         return f"{applied} There are no tables yet."
-    all_or_some = "All" if caught_up == len(done.states) else f"{caught_up} of {len(done.states)}"
-    return f"{applied} {all_or_some} tables have caught up{ignored_data(sum(map(len, done.ignored.values())))}."
+    if caught_up < len(done.states) or done.failures:
+        return f"{applied} {tally_text(counts(done))}"
+    return f"{applied} All tables have caught up{ignored_data(sum(map(len, done.ignored.values())))}."
+
+
+def counts(done: SyncReport) -> dict[str, int]:
+    """How many tables there are of each kind in `words.KINDS` afterwards."""
+    failed = {table for table in done.failures if table}
+    return tally(
+        kind_of(state, is_stuck=table in failed or needs_attention(state)) for table, state in done.states.items()
+    )
 
 
 def ignored_data(paths: int) -> str:
@@ -176,7 +197,7 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
         writer.write("info", "stopped", {name: value for name, value in facts.items() if name != "exit_code"})
     elif not is_quiet:
         for part in (*_attention(done), out.line(report_text(done))):
-            out.stderr().print(part)
+            out.stderr().print(part, crop=False)
     if out.wants_json():
         out.print_json(facts)
     return code
@@ -279,4 +300,4 @@ def _print_unmet(unmet: Sequence[UnmetCondition], seconds: float, *, engine_runn
         for entry in entries:
             out.note(f"  {entry.message}")
         if help or engine_running:
-            out.stderr().print(out.bullet("help:", help or ALREADY_RUNNING))
+            out.stderr().print(out.bullet("help:", help or ALREADY_RUNNING), crop=False)

@@ -232,7 +232,7 @@ def _findings(diagnostics: Iterable[Counted], table: TableReport, report: Valida
             elif found.row is not None:
                 place += f", row {found.row}"
             if place:
-                yield out.bullet("  -->", place)
+                yield out.place("  -->", place)
             if found.help and found.help != following:
                 yield out.bullet("  help:", found.help)
         if len(same) > MAX_OF_A_CODE:

@@ -250,7 +250,7 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
         if yes:
             return
         for part in _lost_lines(found):
-            out.stderr().print(part)
+            out.stderr().print(part, crop=False)
         rows = sum(int(dict(plan.lost.details)["count"]) for plan in found if plan.lost)
         moved = count(sum(len(plan.moves) for plan in found), "change file")
         which = ", ".join(plan.table.normalized for plan in found) if tables else "every Delta table"

@@ -117,7 +117,7 @@ def _check_depth(value: object, depth: int = 0) -> None:
         _check_depth(member, depth + 1)
 
 
-def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:
+def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:  # noqa: PLR0911 - one for each fault
     """The fault with help; the three faults of Microsoft's own examples are named (LZ-2.6)."""
     at = error.pos
     if not text.strip():
