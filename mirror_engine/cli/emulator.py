@@ -21,6 +21,7 @@ from mirror_engine.cli import output as out
 from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command
 from mirror_engine.config import whole
 from mirror_engine.errors import UsageError
+from mirror_engine.extras import install_command
 from mirror_engine.onelake.hosts import PassedHost
 from mirror_engine.storage.roots import check_store
 
@@ -329,6 +330,4 @@ def _server(
 def _check_packages() -> None:
     """Raise UsageError without the packages that the emulator needs."""
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
-        raise UsageError(
-            f"the emulator needs {', '.join(missing)}", "install the extra: pip install 'mirror-engine[emulator]'"
-        )
+        raise UsageError(f"the emulator needs {', '.join(missing)}", f"install it: {install_command('emulator')}")

@@ -20,6 +20,7 @@ from fsspec import filesystem
 from obstore.store import AzureStore
 
 from mirror_engine.errors import RootLocked, UsageError
+from mirror_engine.extras import install_command
 from mirror_engine.publisher.testing import onelake as started
 
 pytest_plugins = ["pytester"]
@@ -201,4 +202,4 @@ def test_without_the_extra_it_says_what_to_install():
         "try: t.onelake\nexcept Exception as e: print(type(e).__name__, e.message, e.help)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "UsageError onelake needs uvicorn Install the extra: pip install 'mirror-engine[emulator]'.\n"
+    assert done.stdout == f"UsageError onelake needs uvicorn Install the extra: {install_command('emulator')}\n"
