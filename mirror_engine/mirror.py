@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -103,7 +104,7 @@ class Mirror:
         if isinstance(self.root, Path) and not self.root.is_dir():
             raise UsageError(
                 f"{self.root}: no such folder",
-                f'use an existing folder, or create an example with "mirror-engine init {root}"',
+                f"use an existing folder, or create an example: mirror-engine init {shlex.quote(str(root))}",
             )
         self.config = config or Config()
         if not isinstance(self.root, Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -217,7 +218,10 @@ def env(store: Path, *, unset: bool) -> None:
         return
     info = running(store)
     if info is None:
-        raise UsageError(f"no emulator is running for {store}", f"start one: mirror-engine emulator start {store} -d")
+        raise UsageError(
+            f"no emulator is running for {store}",
+            f"start one: mirror-engine emulator start {shlex.quote(str(store))} -d",
+        )
     out.report(info.to_json(), map(out.verbatim, info.exports()))
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1  # of every JSON document
 TENTHS_BELOW = 10  # seconds
+_HOUR = 60  # minutes
 PIPE_WIDTH = 10_000  # every row stays on one line, for grep and its like
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 MAX_LINES = 8  # of one kind
@@ -340,6 +341,14 @@ def moment(text: str | None) -> str:
 def short_span(seconds: float) -> str:
     """`5.9s`, `42s`, `4m`, `3h`, `12d`."""
     return f"{seconds:.1f}s" if seconds < TENTHS_BELOW else span(seconds)
+
+
+def elapsed(seconds: float) -> str:
+    """How long work took or has taken, to the second: `5.9s`, `42s`, `2m 47s`, `1h 05m`."""
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes >= _HOUR:
+        return f"{minutes // _HOUR}h {minutes % _HOUR:02d}m"
+    return f"{minutes}m {rest:02d}s" if minutes else short_span(seconds)
 
 
 def fitted(parts: Sequence[Text], taken: int) -> Text:

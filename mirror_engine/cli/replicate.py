@@ -108,7 +108,7 @@ def report_text(done: SyncReport) -> str:
     if done.commits:
         files = f"{count(done.files_applied, 'file')} ({count(done.rows_applied, 'row')})"
         applied = f"Applied {files} to {count(done.tables_applied, 'table')} in {count(done.commits, 'commit')}"
-    applied = f"{applied} ({out.short_span(done.duration_seconds)})."
+    applied = f"{applied} ({out.elapsed(done.duration_seconds)})."
     caught_up = sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values())
     if not done.states:
         return f"{applied} There are no tables yet."
@@ -252,7 +252,7 @@ def wait(
             if seconds >= noted + NOTE_SECONDS and out.verbosity() >= 0:
                 more = f"; and {len(unmet) - 1:,} more" if unmet[1:] else ""
                 more += "; nothing landed" if files == landed else ""
-                out.note(f"[{out.short_span(seconds)}] {unmet[0].message}{more}")
+                out.note(f"[{out.elapsed(seconds)}] {unmet[0].message}{more}")
                 noted, landed = seconds, files
             landed = landed or files
             stopping.stop.wait(min(interval, timeout - seconds))
@@ -273,7 +273,7 @@ def wait(
     document = {"result": result, "exit_code": code, "engine_running": engine_running}
     document |= {"duration_seconds": round(seconds, 3)}
     document["unmet"] = [fields_json(entry, "table", "state", "message", "help") for entry in unmet]
-    out.report(document, [out.line(f"{text}{but} ({out.short_span(seconds)}).", "yellow" if but else "green")])
+    out.report(document, [out.line(f"{text}{but} ({out.elapsed(seconds)}).", "yellow" if but else "green")])
     return code
 
 
@@ -291,7 +291,7 @@ def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[MirrorStat
 
 
 def _print_unmet(unmet: Sequence[UnmetCondition], seconds: float, *, engine_running: bool, timed_out: bool) -> None:
-    what = f"{'timed out' if timed_out else 'stopped'} after {out.short_span(seconds)}"
+    what = f"{'timed out' if timed_out else 'stopped'} after {out.elapsed(seconds)}"
     tables = len({entry.table for entry in unmet if entry.table})
     missing = f": {count(tables, 'table')} {'has' if tables == 1 else 'have'} not caught up" if tables else ""
     engine = "" if engine_running else "; no engine is running"
