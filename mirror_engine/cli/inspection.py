@@ -18,7 +18,7 @@ from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Valu
 from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.names import find_table
+from mirror_engine.landing_zone.names import find_table, shown_names
 from mirror_engine.landing_zone.states import Behind, Blocked, CaughtUp, Halted, Loading, Unconfigured
 from mirror_engine.monitoring.words import START_ENGINE, as_json, cell, fields_json, iso, tally_text
 
@@ -412,9 +412,10 @@ def _partner(partner: PartnerEvents) -> str:
 def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -> out.Grid:
     last = ">Last sync" if status.fabric else ">Last commit"
     headings = ["Table", "Status", "Fabric", ">Applied", ">Pending", ">Lag", ">Rows", ">Version", last]
+    names = shown_names(table.name for table in tables)
     rows = [
         (
-            table.name.normalized,
+            names[table.name],
             out.line(table.state.code.replace("_", " "), STATE_STYLES[table.urgency]),
             (table.fabric_status or "-") + ("*" if table.fabric_error else ""),
             table.watermark,

@@ -15,7 +15,7 @@ from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import NO_FOLDERS
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Severity, count, printable
-from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.names import TableName, shown_names
 from mirror_engine.publisher.validate import TableReport, blocks_progress
 
 if TYPE_CHECKING:
@@ -195,8 +195,9 @@ def text(report: ValidationReport) -> out.Lines:
     if report.diagnostics:
         yield out.line(f"{report.landing_zone}:", "bold")
         yield from _findings(report.zone_findings, TableReport("", ""), report)
+    names = shown_names(TableName.from_folder(table.name) for table in report.tables)
     for table in report.tables:
-        yield _heading(table)
+        yield _heading(table, names[TableName.from_folder(table.name)])
         yield from _findings(table.findings, table, report)
         if table.fabric_error:
             yield out.bullet("Fabric:", table.fabric_error, "dim")
@@ -206,14 +207,14 @@ def text(report: ValidationReport) -> out.Lines:
     yield from _summary(report)
 
 
-def _heading(table: TableReport) -> RenderableType:
+def _heading(table: TableReport, name: str) -> RenderableType:
     from rich.text import Text
 
     total = len(table.files) + len(table.not_applied)
     applied = f"{len(table.files)} of {count(total, 'file')} applied" if table.not_applied else count(total, "file")
     numbers = f", {applied} ({count(table.rows, 'row')})" if total else ""
     state = out.line(table.state.replace("_", " "), _STATE_STYLES.get(table.state, "yellow"))
-    return Text.assemble(out.line(_name(table), "bold"), ": ", state, numbers)
+    return Text.assemble(out.line(name, "bold"), ": ", state, numbers)
 
 
 def _findings(diagnostics: Iterable[Counted], table: TableReport, report: ValidationReport) -> out.Lines:

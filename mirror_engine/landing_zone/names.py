@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -65,6 +66,13 @@ def meant_schema(folder: str) -> str:
     return f"{name if is_near else folder}{SCHEMA_SUFFIX}"
 
 
+def shown_names(names: Iterable[TableName]) -> dict[TableName, str]:
+    """Each table as a list shows it: `Sales.Orders`, or its folder where the list has two tables of that name."""
+    each = [*names]
+    often = Counter(name.normalized for name in each)
+    return {name: name.folder if often[name.normalized] > 1 else name.normalized for name in each}
+
+
 def schema_of(folder: str) -> str | None:
     """The schema's name if `folder` is a schema folder (LZ-1.3: the suffix exactly), else None."""
     name = folder.removesuffix(SCHEMA_SUFFIX)
@@ -108,7 +116,7 @@ def find_table(name: str, folders: Sequence[str], default_schema: str) -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise UnknownTable(f"{name}: may be {' or '.join(matches)}", "Name the schema, too.")
+        raise UnknownTable(f"{name}: may be {' or '.join(matches)}", f"Give one of these: {', '.join(matches)}")
     by_name = {folder.casefold(): folder for folder in folders}
     near = get_close_matches(text.replace(".", "/"), by_name, n=1, cutoff=0.5)
     meant = f"did you mean {by_name[near[0]].replace('/', '.')}? " if near else ""
