@@ -137,7 +137,7 @@ class Mirror:
         rows = [
             (
                 each.name.normalized,
-                each.state.code,
+                each.state.code.replace("_", " "),
                 len(each.pending_files),
                 each.row_count,
                 each.delta_version,
