@@ -203,7 +203,7 @@ class Mirror:
         self._clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
     def status(self, also: str | int = "") -> MirrorStatus:
-        """How every table is: a fresh look, read only, while another engine may run. Starts no JVM.
+        """The state of every table, read anew; another engine may run meanwhile. Reads only, starts no JVM.
 
         `also`: an applied file, by path or number, that is shown although it was moved away; or how many files that
         were applied last are.

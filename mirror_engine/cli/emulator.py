@@ -201,7 +201,7 @@ def stop(store: Path) -> None:
 @click.argument("store", type=Path, help=f"{_STORE}.")
 @click.option("--unset", is_flag=True, help="Print what removes it again, whether the emulator runs or not.")
 def env(store: Path, *, unset: bool) -> None:
-    """Print the environment that leads a publisher to the emulator of STORE.
+    """Print the environment variables that point a publisher at the emulator of STORE.
 
     As lines for a shell: eval "$(mirror-engine emulator env ./onelake)"
 

@@ -341,29 +341,31 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False, detailed:
         yield ""
         yield from out.diagnostic_lines(diagnostic)
     by_urgency = sorted(status.tables, key=lambda table: list(STATE_STYLES).index(table.urgency))
-    noted = [table for table in by_urgency if _is_noted(table, detailed=detailed)]
-    stuck = [table for table in noted if problems_first and table.urgency == "stuck"]
-    others = [table for table in noted if table not in stuck] if stuck else noted
-    yield from _paragraphs(stuck, detailed=detailed)
+    noted = [table for table in by_urgency if _is_noted(table, detailed=detailed, by_fabric=bool(status.fabric))]
+    first = [table for table in noted if problems_first and table.urgency == "stuck"]
+    yield from _paragraphs(first, detailed=detailed, by_fabric=bool(status.fabric))
     yield ""
     yield _overview(by_urgency, now, status) if status.tables else out.line(NO_FOLDERS)
-    yield from _paragraphs(others, detailed=detailed)
+    yield from _paragraphs(noted[len(first) :], detailed=detailed, by_fabric=bool(status.fabric))
     if status.tables:
         yield _end(status)
 
 
-def _is_noted(table: TableStatus, *, detailed: bool) -> bool:
-    has_notes = table.ignored or table.diagnostics or table.last_failure or table.would_reject
-    is_waiting = isinstance(table.state, Behind | Loading)  # the list of tables has the number of its files
-    return bool(has_notes or (table.fabric_error and table.would_reject)) or not (
-        isinstance(table.state, CaughtUp) or (is_waiting and not detailed)
-    )
+def _is_noted(table: TableStatus, *, detailed: bool, by_fabric: bool) -> bool:
+    if table.ignored or table.diagnostics or table.last_failure or table.would_reject:
+        return True
+    if by_fabric and table.fabric_error:
+        return True
+    # the list of tables has the number of pending files
+    return not isinstance(table.state, CaughtUp if detailed else CaughtUp | Behind | Loading)
 
 
-def _paragraphs(tables: Sequence[TableStatus], *, detailed: bool) -> out.Lines:
+def _paragraphs(tables: Sequence[TableStatus], *, detailed: bool, by_fabric: bool) -> out.Lines:
     yield from [""] if tables else []
     for table in tables[:MAX_PARAGRAPHS]:
         yield from _paragraph(table, detailed=detailed)
+        if by_fabric and table.fabric_error:
+            yield out.bullet("Fabric:", table.fabric_error)
     if (more := len(tables) - MAX_PARAGRAPHS) > 0:
         yield out.line(f"… and {count(more, 'more table')}: see --table NAME, or --json", "dim")
 
@@ -446,8 +448,6 @@ def _paragraph(table: TableStatus, *, detailed: bool) -> out.Lines:
     if table.would_reject:
         yield out.line("Fabric would reject:", style)
         yield from out.diagnostic_lines(table.would_reject)
-    if table.fabric_error and table.would_reject:
-        yield out.bullet("Fabric:", table.fabric_error)
     if detailed and table.pending_files:
         pending = count(len(table.pending_files), "file")
         yield f"  {pending} pending, the oldest for {out.short_span(table.lag_seconds)}"
