@@ -43,7 +43,7 @@ class Installed:
     ],
 )  # fmt: skip
 def test_an_extra_is_installed_from_where_the_package_is_from(monkeypatch, origin, command):
-    monkeypatch.setattr(extras, "distribution", lambda _: Installed(origin))
+    monkeypatch.setattr(extras, "_installed", lambda: Installed(origin))
     assert extras.install_command("emulator") == command
 
 
