@@ -12,9 +12,11 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
 from mirror_engine.errors import ConfigError, StorageUnavailable
+from mirror_engine.option_rules import idle_beside
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -191,6 +193,7 @@ def _option(default: Any, topic: str, about: str, kind: Kind | None = None) -> A
     return field(default=default, metadata={"about": about, "topic": topic, "kind": kind})
 
 
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 ChangeDataFeed = Literal["keep", "on", "off"]  # whether tables have one; `keep`: as each table has it
 DeletionVectors = Literal["auto", "off"]
 
@@ -351,6 +354,13 @@ class Config:
             if name in read and read[name] != value
         ]
         _raise_for([*problems, *typed])
+        idle = idle_beside(values)
+        refuse_idle({f"Config({name}=…)": idle[name].reason for name in self.changed if name in idle})
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The options that differ from their defaults."""
+        return frozenset(option.name for option in fields(self) if getattr(self, option.name) != option.default)
 
     @property
     def delta_default_schema(self) -> str:
@@ -400,15 +410,18 @@ def flag_of(field_name: str) -> str:
     return f"--{option_name(field_name).replace('_', '-')}"
 
 
-def load(
+def load(  # noqa: PLR0913 - the sources of options
     folder: Path,
     flags: Mapping[str, object],
     environ: Mapping[str, str],
     config_file: Path | None = None,
     *,
     effective: Config | None = None,
+    last: Mapping[str, Any] = _NOTHING,
 ) -> Config:
     """Read the options of one mirror: flags win over variables, variables over the file.
+
+    An option that has no effect beside others is refused, unless a stronger source has overruled it.
 
     Args:
         folder: ROOT or its state folder; its `mirror-engine.toml` is read if `config_file` is None.
@@ -416,9 +429,11 @@ def load(
         environ: of the process.
         config_file: must exist.
         effective: options of the running engine, which win over all but the flags.
+        last: by field name, in place of the defaults.
 
     Raises:
-        ConfigError: every wrong name and value of all three sources: where, what was found and what is allowed.
+        ConfigError: every wrong name and value of all three sources: where, what was found and what is allowed; or the
+            options without effect.
     """
     from_file, problems = _file(config_file or folder / CONFIG_FILE, required=config_file is not None)
     named = {option_name(name): option for name, option in options().items()}
@@ -432,9 +447,41 @@ def load(
     from_variables, more_wrong = _read(from_environ, named)
     from_flags, most_wrong = _read({flag_of(name): (option_name(name), value) for name, value in flags.items()}, named)
     _raise_for([*problems, *wrong, *more_wrong, *most_wrong])
-    chosen = from_flags if effective else values | from_variables | from_flags
     field_names = {option_name(name): name for name in options()}
-    return replace(effective or Config(), **{field_names[name]: value for name, value in chosen.items()})
+    layers = [{}, {}] if effective else [values, from_variables]
+    named_by_field = [{field_names[name]: value for name, value in each.items()} for each in (*layers, from_flags)]
+    places = {field_names[name]: place for source in (from_file, from_environ) for place, (name, _) in source.items()}
+    places |= {name: flag_of(name) for name in named_by_field[-1]}
+    return _without_idle(effective or Config(**last), named_by_field, places)
+
+
+def _without_idle(base: Config, layers: Sequence[Mapping[str, Any]], places: Mapping[str, str]) -> Config:
+    """The options of some layers over others, the strongest last, without those that a stronger one made idle.
+
+    Of the weaker layers, defaults that are said are no options.
+    """
+    chosen = {name: value for layer in layers for name, value in layer.items()}
+    strength = {name: number for number, layer in enumerate(layers) for name in layer}
+    idle = idle_beside({**asdict(base), **chosen})
+    said = {name for name, value in chosen.items() if value != getattr(Config, name)} | {*layers[-1]}
+    of_base = len(layers) - 1  # a cause that no layer has
+    refused = [name for name in idle if name in said and strength[name] >= strength.get(idle[name].cause, of_base)]
+    refuse_idle({places[name]: idle[name].reason for name in refused})
+    return replace(base, **{**chosen, **{name: getattr(Config, name) for name in idle}})
+
+
+def refuse_idle(reasons: Mapping[str, str]) -> None:
+    """Refuse options without effect: why, by where each is given.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    if reasons:
+        count = "1 option has" if len(reasons) == 1 else f"{len(reasons)} options have"
+        lines = [f"  {place}: {reason}" for place, reason in reasons.items()]
+        raise ConfigError(
+            "\n".join([f"{count} no effect:", *lines]), "leave it out, or change what keeps it from working"
+        )
 
 
 def write_effective(path: Path, config: Config) -> None:

@@ -28,6 +28,7 @@ from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.monitoring.fabric_files import MonitoringFiles, as_fabric_has_it, heartbeat, refuse_fabrics
 from mirror_engine.monitoring.status import mirror_status
+from mirror_engine.option_rules import ARROW_ONLY, SPARK_ONLY
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.roots import check_place, root_of, state_folder
 from mirror_engine.storage.store_url import parse_place
@@ -86,6 +87,7 @@ class Mirror:
 
     Raises:
         UsageError: `root` is no folder, or its URL holds a credential.
+        ConfigError: an option has no effect beside `spark`.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
@@ -119,6 +121,8 @@ class Mirror:
         self._spark = spark
         self._has_own_writer = writer is None
         self._writer = writer or DeferredWriter(self.root / TABLES, lambda: self._spark_backend.writer)
+        if spark is not None:
+            self._refuse_idle_options()
 
     def __enter__(self) -> Self:
         return self
@@ -151,9 +155,11 @@ class Mirror:
         """Apply all that can be applied now.
 
         Raises:
+            ConfigError: an option has no effect on this machine, or for this ROOT.
             RootLocked: another engine holds this ROOT.
             SetupError: this machine cannot run Spark.
         """
+        self._refuse_idle_options()
         stop = stop or threading.Event()
 
         def work(running: Engine) -> SyncReport:
@@ -168,11 +174,13 @@ class Mirror:
         """Run cycles until `stop` is set, finishing the current commit.
 
         Raises:
+            ConfigError: as `sync`.
             RootLocked: another engine holds this ROOT.
             SetupError: this machine cannot run Spark.
         """
         from mirror_engine.engine.watcher import ZoneWatcher  # noqa: PLC0415 - only who waits can be woken
 
+        self._refuse_idle_options()
         self._is_lasting = True
         watched = self.root if isinstance(self.root, Path) and self.config.timing == "immediate" else None
 
@@ -310,10 +318,12 @@ class Mirror:
                 first error.
 
         Raises:
+            ConfigError: as `sync`.
             UnknownTable: no such table.
             RootLocked: another engine holds this ROOT.
             TransientError: a table cannot be maintained, and `failed` is None.
         """
+        self._refuse_idle_options()
         hours, done = self.config.vacuum_retention_days * 24.0, {}
         with self._lock() as check_lock, closing(Ledger.open(state_folder(self.root) / LEDGER)) as ledger:
             context = self._context(ledger, self._emit, check_lock)
@@ -395,6 +405,13 @@ class Mirror:
             if lease_of(self.root)[0] is None:
                 refuse_fabrics(self.root, self._storage, self._writer)
         return lock_root(self.root, self._emit, stop)
+
+    def _refuse_idle_options(self) -> None:
+        """Refuse options that have no effect on this machine or for this ROOT, before anything is done."""
+        if self._has_own_writer and (self._spark or self.config.changed & {*SPARK_ONLY, *ARROW_ONLY}):
+            from mirror_engine.tables.spark.choice import refuse_idle_options  # noqa: PLC0415 - most need none
+
+            refuse_idle_options(self.config, self._spark, self.root)
 
     def _work(self, work: Callable[[Engine], SyncReport], stop: threading.Event) -> SyncReport:
         """Work with the engine, unless `stop` is set while it waits for ROOT."""

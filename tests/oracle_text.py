@@ -22,6 +22,8 @@ def read_text(content: bytes, declared: list[dict[str, Any]]) -> tuple[list[str]
     lines = split(content.decode("utf-8").removeprefix("\ufeff"))
     header = [text.casefold() for text, _ in lines[0]]
     kinds = {each["Name"].casefold(): each for each in declared}
+    if not {*header} & (kinds.keys() - {"__rowmarker__"}):
+        raise ValueError("no declared column")
     rows = []
     for line in lines[1:]:
         if len(line) != len(header):

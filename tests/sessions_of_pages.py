@@ -37,6 +37,10 @@ def steps(page):
     return found
 
 
+# for a program that merges without Spark: the profile that tests have would be without effect
+WITHOUT_SPARK = {"MIRROR_ENGINE_MERGE_ENGINE": "arrow", "MIRROR_ENGINE_SPARK_PROFILE": "local"}
+
+
 def differences(page, folder, replaced=(), **environment):
     """Run a page in an empty folder; the steps whose output is another, each with what was printed.
 

@@ -85,6 +85,9 @@ def test_what_an_extra_would_bring_is_named(bare):
     bare.run("mirror-engine", "init", "refused")
     error = bare.run("mirror-engine", "sync", "refused", "--merge-engine", "spark", exit_code=1)
     assert "mirror-engine[spark]" in error
+    for command in (["sync", "refused"], ["run", "refused"], ["maintain", "-C", "refused"]):
+        error = bare.run("mirror-engine", *command, "--spark-master", "spark://nohost:7077", exit_code=2)
+        assert "--spark-master: it needs PySpark" in error
     assert "mirror-engine[emulator]" in bare.run("mirror-engine", "emulator", "start", "store", exit_code=2)
 
 

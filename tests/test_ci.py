@@ -12,6 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 from ci_runner import Runner, shell
+from sessions_of_pages import WITHOUT_SPARK
 
 from mirror_engine.cli.setup import land_example
 
@@ -47,7 +48,8 @@ def temp(tmp_path_factory):
 
 @pytest.fixture
 def workspace(tmp_path, monkeypatch):
-    monkeypatch.setenv("MIRROR_ENGINE_MERGE_ENGINE", "arrow")  # the extra that is installed brings no Spark
+    for name, value in WITHOUT_SPARK.items():  # the extra that is installed brings none
+        monkeypatch.setenv(name, value)
     shutil.copy(HOME / "docs/examples/publisher.py", tmp_path)
     return tmp_path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine import Mirror
+from mirror_engine.cli import exits
 from mirror_engine.config import Config, flag_of, load, options, read_effective, write_effective
 from mirror_engine.errors import ConfigError, StorageUnavailable
 from mirror_engine.landing_zone.layout import OPTIONS
@@ -175,3 +177,60 @@ def test_an_engine_writes_its_effective_options_at_start(tmp_path):
     config = Config(workers=3)
     Mirror(tmp_path, config, writer=MemoryDeltaWriter()).sync()
     assert read_effective(tmp_path / OPTIONS) == config
+
+
+# --- options without effect
+
+ARROW, SPARK = {"merge_engine": "arrow"}, {"merge_engine": "spark"}
+CLUSTER = {"spark_master": "spark://host:7077"}
+IDLE = [
+    ({**ARROW, "spark_master": "spark://host:7077"}, "--spark-master: the merge engine `arrow` does not use Spark"),
+    ({**ARROW, "spark_profile": "ci"}, "--spark-profile: the merge engine"),
+    ({**ARROW, "driver_memory": "4g"}, "--driver-memory: the merge engine"),
+    ({**ARROW, "delta_jars_dir": "/jars"}, "--delta-jars-dir: the merge engine"),
+    ({**ARROW, "driver_batch_limit": "1GiB"}, "--driver-batch-limit: the merge engine"),
+    ({**SPARK, "key_index_size": "1GiB"}, "--key-index-size: the merge engine `spark` uses no index of keys"),
+    ({**CLUSTER, "driver_memory": "4g"}, "--driver-memory: on a cluster"),
+    ({"spark_profile": "cluster", "driver_memory": "4g"}, "--driver-memory: on a cluster"),
+    ({**CLUSTER, "spark_profile": "ci"}, "--spark-profile: on a cluster"),
+    ({"cleanup": "off", "delete_processed_after_seconds": "1d"}, "--delete-processed-after: with cleanup `off`"),
+]
+
+
+@pytest.mark.parametrize(("flags", "said"), IDLE)
+def test_option_without_effect_is_refused(tmp_path, flags, said):
+    with pytest.raises(ConfigError, match=re.escape(said)) as caught:
+        load(tmp_path, flags, {})
+    assert exits.of_error(caught.value) == 2
+    *others, last = flags
+    read = {name: options()[name].kind.read(value) for name, value in flags.items()}
+    with pytest.raises(ConfigError, match=re.escape(f"Config({last}=…): {said.partition(': ')[2]}")):
+        Config(**read)
+    assert Config(**{name: read[name] for name in others}) == load(tmp_path, {name: flags[name] for name in others}, {})
+
+
+def test_flag_without_effect_is_refused_though_it_names_the_default(tmp_path):
+    with pytest.raises(ConfigError, match="--driver-memory"):
+        load(tmp_path, {**ARROW, "driver_memory": "2g"}, {})
+
+
+def test_option_without_effect_names_the_source_that_has_it(tmp_path):
+    (tmp_path / "mirror-engine.toml").write_text('merge_engine = "arrow"\nspark_profile = "ci"\n')
+    with pytest.raises(ConfigError, match=re.escape("mirror-engine.toml: spark_profile: the merge engine")):
+        load(tmp_path, {}, {})
+    with pytest.raises(ConfigError, match="MIRROR_ENGINE_DRIVER_MEMORY: the merge engine"):
+        load(tmp_path, {}, {"MIRROR_ENGINE_DRIVER_MEMORY": "4g", "MIRROR_ENGINE_SPARK_PROFILE": "local"})
+
+
+def test_stronger_source_may_make_a_weaker_one_s_options_idle(tmp_path):
+    (tmp_path / "mirror-engine.toml").write_text('driver_memory = "4g"\nspark_profile = "ci"\n')
+    assert load(tmp_path, ARROW, {}) == Config(merge_engine="arrow")
+    assert load(tmp_path, {}, {"MIRROR_ENGINE_MERGE_ENGINE": "arrow"}) == Config(merge_engine="arrow")
+    assert load(tmp_path, {}, {}) == Config(driver_memory="4g", spark_profile="ci")
+
+
+def test_options_of_the_last_engine_are_the_weakest(tmp_path):
+    assert load(tmp_path, {}, {}, last=ARROW) == Config(merge_engine="arrow")
+    assert load(tmp_path, {}, {"MIRROR_ENGINE_MERGE_ENGINE": "spark"}, last=ARROW) == Config(merge_engine="spark")
+    with pytest.raises(ConfigError, match="--driver-memory: the merge engine `arrow`"):
+        load(tmp_path, {"driver_memory": "4g"}, {}, last=ARROW)

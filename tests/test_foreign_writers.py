@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
-from lake import NO_ROWS, Lake
+from lake import HINT, NO_ROWS, Lake
 from shop import NO_STOP, TYPES, SharedMemoryWriter, Shop, row
 
-from mirror_engine.errors import CommitConflict
+from mirror_engine.errors import CommitConflict, UsageError
+from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.tables.base import APPLICATIONS
+from mirror_engine.tables.log.snapshot import has_transaction
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
 
@@ -166,3 +172,184 @@ def test_a_table_somebody_made_anew_at_the_same_place_is_looked_at_anew(lake):
     lake.sync()
     lake.sync()
     assert lake.writer.latest_external_change("dbo/Orders", -1) == -1
+
+
+# --- log cleanup by another program
+
+
+def clean_up(lake, *, keeps=0):
+    """Another program changes a property, writes a checkpoint and deletes what came before it."""
+    table = DeltaTable(str(lake.folder))
+    table.alter.set_table_properties({"delta.checkpointInterval": "7"})
+    table.create_checkpoint()
+    for version in range(table.version() - keeps):
+        lake.commit(version).unlink(missing_ok=True)
+
+
+def alone(lake):
+    """What the table has of its mirror is its transaction alone."""
+    return not any(b"mirror_engine" in file.read_bytes() for file in lake.log.glob("*.json"))
+
+
+@pytest.mark.parametrize("keeps", [0, 1])
+def test_log_cleanup_by_another_program_does_not_halt_an_idle_table(lake, keeps):
+    clean_up(lake, keeps=keeps)
+    assert alone(lake) == (keeps == 0)
+    assert lake.status().state.code == "caught_up"
+    lake.land()
+    lake.sync()
+    status = lake.status()
+    assert (status.state.code, status.watermarks) == ("caught_up", {"": 2})
+    assert foreign(lake) == []
+
+
+def test_record_is_said_again_at_the_next_start_and_survives_the_ledger(lake):
+    clean_up(lake)
+    lake.sync()
+    assert not alone(lake)
+    commits = len([*lake.log.glob("*.json")])
+    lake.sync()
+    assert len([*lake.log.glob("*.json")]) == commits  # once
+    shutil.rmtree(lake.root / ENGINE)
+    lake.land()
+    lake.sync()
+    assert lake.status().watermarks == {"": 2}
+    assert [path for entry in lake.writer.history("dbo/Orders") for path in entry.files] == [numbered_name(2)]
+
+
+def test_record_is_said_again_before_cleanup_can_take_it(lake):
+    """A checkpoint of another program came after it."""
+    table = DeltaTable(str(lake.folder))
+    table.alter.set_table_properties({"delta.checkpointInterval": "7"})
+    table.create_checkpoint()
+    lake.sync()
+    newest = DeltaTable(str(lake.folder))
+    newest.create_checkpoint()
+    for version in range(newest.version()):
+        lake.commit(version).unlink()
+    shutil.rmtree(lake.root / ENGINE)
+    lake.land()
+    lake.sync()
+    assert (lake.status().state.code, lake.status().watermarks) == ("caught_up", {"": 2})
+
+
+def test_status_of_a_cleaned_log_commits_nothing(lake):
+    clean_up(lake)
+    before = sorted(lake.log.iterdir())
+    assert lake.status().state.code == "caught_up"
+    assert sorted(lake.log.iterdir()) == before
+
+
+@pytest.mark.parametrize("ledger", ["lost", "older"])
+def test_lost_record_halts_with_the_help_to_rebuild(lake, tmp_path, ledger):
+    shutil.copytree(lake.root / ENGINE, tmp_path / "older")
+    lake.land()
+    lake.sync()
+    clean_up(lake)
+    shutil.rmtree(lake.root / ENGINE)
+    if ledger == "older":
+        shutil.copytree(tmp_path / "older", lake.root / ENGINE)
+    lake.land()
+    lake.sync()
+    state = lake.status().state
+    assert (state.code, state.diagnostic.code) == ("halted", "ME081")
+    assert "mirror-engine rebuild" in state.diagnostic.help
+    assert alone(lake)
+    lake.begin()
+    with lake.mirror() as mirror:
+        with pytest.raises(UsageError, match="not known which files"):
+            mirror.rebuild(replay=True)
+        assert [name.table for name in mirror.rebuild(replay=True, lose_rows=True)] == ["Orders"]
+    lake.sync()
+    assert (lake.status().state.code, lake.status().watermarks) == ("caught_up", {"": 3})
+
+
+def test_table_of_another_program_is_still_foreign(lake):
+    """Also one in whose place the ledger knows a table, and one of another mirror's generation."""
+    shutil.rmtree(lake.folder)
+    write_deltalake(str(lake.folder), pa.table({"id": [1], "city": ["x"]}))
+    lake.land()
+    lake.sync()
+    assert lake.status().state.diagnostic.code == "ME004"
+
+
+def test_log_cleanup_by_another_program_while_the_engine_runs(lake):
+    lake.begin()
+    with lake.engine() as running:
+        running.cycle(NO_STOP)
+        clean_up(lake)
+        lake.land()
+        running.cycle(NO_STOP)
+        clean_up(lake)
+    assert lake.status().watermarks == {"": 2}
+    lake.sync()
+    assert not alone(lake)
+
+
+def test_deltalake_s_own_cleanup_of_old_commits_is_survived(lake):
+    table = DeltaTable(str(lake.folder))
+    table.alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"})
+    for file in lake.log.glob("*.json"):
+        os.utime(file, (0, 0))
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    assert alone(lake)
+    lake.land()
+    lake.sync()
+    assert (lake.status().state.code, lake.status().watermarks) == ("caught_up", {"": 2})
+
+
+@pytest.mark.parametrize("hint", ["absent", "stale", "parts"])
+@pytest.mark.parametrize("ledger", ["kept", "lost"])
+def test_cleaned_log_with_another_checkpoint_or_hint(lake, hint, ledger):
+    stale = (lake.log / HINT).read_bytes() if (lake.log / HINT).exists() else b'{"version": 1, "size": 1}'
+    clean_up(lake)
+    if hint == "absent":
+        (lake.log / HINT).unlink()
+    elif hint == "stale":
+        (lake.log / HINT).write_bytes(stale)
+    else:
+        whole = next(lake.log.glob("*.checkpoint.parquet"))
+        actions = pq.read_table(whole)
+        for part, rows in enumerate((actions.slice(0, 1), actions.slice(1)), 1):
+            pq.write_table(rows, lake.log / f"{whole.name[:20]}.checkpoint.{part:010}.{2:010}.parquet")
+        whole.unlink()
+        said = {"version": int(whole.name[:20]), "size": actions.num_rows, "parts": 2}
+        (lake.log / HINT).write_text(json.dumps(said), encoding="utf-8")
+    if ledger == "lost":
+        shutil.rmtree(lake.root / ENGINE)
+    lake.land()
+    lake.sync()
+    status = lake.status()
+    if ledger == "kept":
+        assert (status.state.code, status.watermarks) == ("caught_up", {"": 2})
+    else:
+        assert status.state.diagnostic.code == "ME081"
+
+
+def test_copy_of_a_table_without_its_record_is_not_taken_over(lake):
+    clean_up(lake)
+    lake.orders("Copies").land_parquet(NO_ROWS)
+    shutil.copytree(lake.folder, lake.folder.with_name("Copies"))
+    lake.sync()
+    assert lake.status("Copies").state.diagnostic.code == "ME081"
+    assert lake.status().state.code == "caught_up"
+
+
+def test_restore_by_another_program_keeps_the_record(lake):
+    append(lake.folder, 1)
+    DeltaTable(str(lake.folder)).restore(1)
+    clean_up(lake, keeps=1)
+    lake.land()
+    lake.sync()
+    assert (lake.status().state.code, lake.status().watermarks, lake.ids()) == ("caught_up", {"": 2}, [])
+
+
+@pytest.mark.parametrize("application", ["mirror_engine:a:b", "another"])
+def test_transaction_of_a_mirror_is_found_in_a_checkpoint_of_version_2(tmp_path, application):
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    actions = [{"checkpointMetadata": {"version": 7}}, {"txn": {"appId": application, "version": 3}}]
+    lines = "".join(f"{json.dumps(action)}\n" for action in actions)
+    (log / f"{7:020}.checkpoint.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.json").write_text(lines, encoding="utf-8")
+    assert has_transaction(tmp_path, APPLICATIONS) == (application != "another")

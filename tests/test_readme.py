@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from sessions_of_pages import PROGRESS, bare, differences, steps
+from sessions_of_pages import PROGRESS, WITHOUT_SPARK, bare, differences, steps
 
 import recording
 
@@ -64,7 +64,7 @@ def would_run(command):
 @pytest.mark.slow
 def test_a_session_of_the_readme_says_what_the_program_says(tmp_path):
     assert steps(README)
-    assert differences(README, tmp_path, MIRROR_ENGINE_MERGE_ENGINE="arrow", COLUMNS="140") == []
+    assert differences(README, tmp_path, COLUMNS="140", **WITHOUT_SPARK) == []
 
 
 @pytest.mark.slow
@@ -130,7 +130,7 @@ def run(commands, folder):
     return subprocess.run(
         ["bash", "-c", commands],
         cwd=folder,
-        env={**os.environ, "PATH": path, "COLUMNS": "140", "MIRROR_ENGINE_MERGE_ENGINE": "arrow"},
+        env={**os.environ, "PATH": path, "COLUMNS": "140", **WITHOUT_SPARK},
         capture_output=True,
         text=True,
         check=False,

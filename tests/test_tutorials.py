@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from sessions_of_pages import differences, matches, steps
+from sessions_of_pages import WITHOUT_SPARK, differences, matches, steps
 
 from mirror_engine.tables.spark.java import find_java
 
@@ -20,7 +20,7 @@ def test_a_tutorial_without_java_says_what_is_printed(tmp_path, name):
     (tmp_path / "docs").symlink_to(DOCS)
     page = DOCS / "tutorials" / name
     assert steps(page)
-    assert differences(page, tmp_path, MIRROR_ENGINE_MERGE_ENGINE="arrow") == []
+    assert differences(page, tmp_path, **WITHOUT_SPARK) == []
 
 
 @pytest.mark.spark

@@ -222,7 +222,7 @@ def _named(files: Sequence[str], digest: KeyDigest | None) -> str:
     return ", ".join(names) if len(names) <= MAX_NAMED else f"{names[0]} … {names[-1]}"
 
 
-@command(root="own", config=("default_schema",), at_once=True)
+@command(root="own", config=("default_schema",), at_once=True, copies=True)
 @click.argument("url", metavar="URL", type=PlaceType(), help=URL_HELP)
 @click.argument("target", metavar="ROOT", type=Path, help="A new or empty folder, or one pulled from URL before.")
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")

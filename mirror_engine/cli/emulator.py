@@ -19,8 +19,8 @@ import click
 
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command
-from mirror_engine.config import whole
+from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command, refuse_given
+from mirror_engine.config import flag_of, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.extras import install_command
 from mirror_engine.onelake.hosts import PassedHost
@@ -157,6 +157,7 @@ def start(
     from mirror_engine.onelake.connection import running, start_detached
 
     if token_file:
+        refuse_given({"token": "--token"}, "--token-file has another one")
         try:
             served["token"] = token_file.read_text(encoding="utf-8").strip()
         except (OSError, ValueError) as error:
@@ -313,6 +314,7 @@ def _server(
     """The emulator, whose errors, faults and rejected requests are logged."""
     from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
     from mirror_engine.onelake.serving import Server
+    from mirror_engine.tables.spark.choice import refuse_idle_options
 
     def log_fault(fault: str, method: str, path: str) -> None:
         writer.write("warning", "fault_injected", {"fault": fault, "method": method, "path": path})
@@ -321,6 +323,11 @@ def _server(
         level, name, fields = log.log_record(event)
         writer.write(level, name, {"mirror": item.path, **fields})
 
+    if storage_only:
+        flags = {name: flag_of(name) for name in ALL} | {"on_restart": "--on-restart", "wait": "--wait"}
+        refuse_given(flags, "with --storage-only no engine runs")
+    else:
+        refuse_idle_options(config, None, store)
     options = EmulatorOptions(on_fault=log_fault, **_taken(EmulatorOptions, served))
     served |= {"has_engines": not storage_only, "resumes": on_restart == "resume", "config": config}
     return Server(

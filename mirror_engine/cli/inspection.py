@@ -14,7 +14,7 @@ from rich.text import Text
 
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command
+from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command, refuse_given
 from mirror_engine.config import Kind, duration
 from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.diagnostics import count
@@ -71,6 +71,8 @@ def status(mirror: Mirror, names: tuple[str, ...], interval: float | None, *, ch
     from rich.console import Group
     from rich.live import Live
 
+    if not watch:
+        refuse_given({"interval": "--interval"}, "without --watch there is one look")
     interval = interval or WATCH_SECONDS[isinstance(mirror.root, Path)]
     is_live = watch and not out.wants_json() and out.stdout().is_terminal
     view = Live(console=out.stdout(), auto_refresh=False, screen=True) if is_live else nullcontext()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
+from click.core import ParameterSource
 
 from mirror_engine.cli.output import verbosity
 from mirror_engine.config import (
@@ -215,7 +216,9 @@ def command(
     place: Literal["root", "empty", "any"] = "root",
     config: Sequence[str] = (),
     reads_engine: bool = False,
+    as_last_engine: Sequence[str] = (),
     at_once: bool = False,
+    copies: bool = False,
 ) -> Callable[[Callable[..., int | None]], Command]:
     """Make a command of a function, which returns an exit code or None for 0.
 
@@ -229,7 +232,9 @@ def command(
         place: what ROOT must be: a ROOT, or an empty folder that may become one, or any folder of this machine.
         config: fields of `Config` that become flags.
         reads_engine: whether the running engine's options take the place of file and variables.
+        as_last_engine: fields of `Config` that the engine which ran last on ROOT gives where nothing else does.
         at_once: whether it reads change files of a mirror as they are at one moment: a store is listed once.
+        copies: whether it copies files, so that `--max-download` counts those of this machine, too.
     """
 
     def decorate(function: Callable[..., int | None]) -> Command:
@@ -241,6 +246,7 @@ def command(
             given: dict[str, Any] = {"root": _root(shared.get("root"), shared.get("root_option"))}
             given["downloads"] = Downloads(shared.get("max_download") or 0)
             is_local = isinstance(given["root"], Path)
+            _refuse_max_download(() if copies else [given["root"]] if root != "own" else _places(values), values)
             if root != "own" and place == "any" and not is_local:
                 raise UsageError(f"{given['root']}: is no folder of this machine", "give the path of one")
             if root != "own" and place != "any" and (not is_local or given["root"].is_dir()):
@@ -249,8 +255,9 @@ def command(
                 folder = given["root"] if root != "own" else _folder(values)
                 flags = {field: shared[field] for field in config if shared[field] is not None}
                 effective = _effective(folder) if reads_engine else None
+                last = _last_options(folder, as_last_engine)
                 given["config"] = load(
-                    state_folder(folder), flags, os.environ, shared["config_file"], effective=effective
+                    state_folder(folder), flags, os.environ, shared["config_file"], effective=effective, last=last
                 )
                 if "memory_limit" in config and given["config"].memory_limit != "none":
                     from mirror_engine.tables.reading.open_file import limit_memory  # imports Arrow
@@ -283,6 +290,38 @@ def command(
     return decorate
 
 
+def is_given(name: str) -> bool:
+    """Whether an option of the running command is on its command line."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def refuse_given(flags: Mapping[str, str], reason: str) -> None:
+    """Refuse options on the command line that have no effect.
+
+    Args:
+        flags: by the names of their parameters.
+        reason: why they have none.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if given := [flag for name, flag in flags.items() if is_given(name)]:
+        raise UsageError(f"{', '.join(given)}: no effect, {reason}", "leave it out")
+
+
+def _places(values: Mapping[str, Any]) -> Sequence[Place]:
+    """The places that a command reads which has a folder of its own."""
+    return values.get("paths") or [values.get("url", Path())]
+
+
+def _refuse_max_download(places: Sequence[Place], values: Mapping[str, Any]) -> None:
+    flags = {"max_download": "--max-download"}
+    if places and all(isinstance(place, Path) for place in places):
+        refuse_given(flags, "nothing is downloaded of a folder of this machine")
+    if values.get("watch"):
+        refuse_given(flags, "with --watch nothing is kept, and no limit holds")
+
+
 def _root(positional: Place | None, chosen: Place | None) -> Place:
     if positional is not None and chosen is not None:
         raise UsageError(f"ROOT is given twice: {positional} and -C {chosen}", "leave one of them out")
@@ -303,6 +342,12 @@ def _effective(root: Place) -> Config | None:
     from mirror_engine.engine.lock import is_locked
 
     return read_effective(state_folder(root) / OPTIONS) if is_locked(root) else None
+
+
+def _last_options(root: Place, names: Sequence[str]) -> Mapping[str, Any]:
+    """Some options of the engine that ran last on ROOT, from this machine; none if they are not known."""
+    ran = read_effective(state_folder(root) / OPTIONS) if names else None
+    return {name: getattr(ran, name) for name in names if ran}
 
 
 def _config_flag(name: str) -> click.Option:

@@ -49,7 +49,10 @@ NOTE_SECONDS = 10.0  # between two lines of `wait`
 ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see mirror-engine status"
 
 
-@command(config=ALL)
+OF_RUN = ("poll_interval_seconds", "auto_maintain")  # without effect in one `sync`
+
+
+@command(config=[name for name in ALL if name not in OF_RUN])
 @log.progress_option
 def sync(root: Place, config: Config, progress: str) -> int:
     """Apply all pending change files, then exit.

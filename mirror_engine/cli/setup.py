@@ -152,8 +152,10 @@ def doctor(root: Path, config: Config) -> int:
 
     Exit codes: 0 all checks passed · 1 a prerequisite is missing · 2 usage error · 3 a Delta table needs attention
     """
+    from mirror_engine.tables.spark.choice import refuse_idle_options
     from mirror_engine.tables.spark.doctor import checks
 
+    refuse_idle_options(config, None, root)
     machine = checks(root, config)
     all_checks = [*machine, *(_delta_tables(root, config) if root.is_dir() else ())]
     failed = sum(not check.ok for check in all_checks)
@@ -189,14 +191,19 @@ def _delta_tables(root: Path, config: Config) -> list[Check]:
     return wrong or [Check("Delta tables", ok=True, found=f"{count(present, 'table')}, no external change")]
 
 
-@command(root="option", config=("default_schema", "vacuum_retention_days", *SPARK))
+@command(
+    root="option",
+    config=("default_schema", "vacuum_retention_days", "merge_engine", "spark_master", *SPARK),
+    as_last_engine=("merge_engine", "spark_master", *SPARK),
+)
 @click.argument("tables", metavar="[TABLE]...", nargs=-1, help="Sales.Orders, Items …; default: all tables.")
 @progress_option
 def maintain(root: Place, config: Config, tables: tuple[str, ...], progress: str) -> int:
     """Compact and vacuum the Delta tables.
 
     OPTIMIZE, then VACUUM of data files older than --vacuum-retention: earlier versions can no longer be read.
-    A table that fails does not stop the others. No engine may run on ROOT meanwhile.
+    A table that fails does not stop the others. No engine may run on ROOT meanwhile. Works with the merge engine that
+    ROOT had last, unless options say otherwise.
 
     Example: mirror-engine maintain -C ./shop Sales.Orders --vacuum-retention 1d
 

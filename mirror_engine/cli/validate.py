@@ -16,12 +16,14 @@ import click
 
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import COUNT, DROPPING, DURATION, READING, Choice, PlaceType, command
+from mirror_engine.cli.options import COUNT, DROPPING, DURATION, READING, Choice, PlaceType, command, refuse_given
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, Severity, count
 from mirror_engine.landing_zone.layout import ZONE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
     from mirror_engine.cli.options import Downloads
@@ -94,14 +96,9 @@ def validate(
     from mirror_engine.publisher import validate as checks
 
     paths = paths or (Path(),)
-    if duration is not None and not watch:
-        raise UsageError("--duration requires --watch", "add --watch, or omit --duration")
-    if watch and len(paths) > 1:
-        raise UsageError("--watch takes one path", "give one ROOT, landing zone or table folder")
-    if watch and isinstance(paths[0], Path) and not paths[0].exists():
-        raise UsageError(f"{paths[0]} does not exist", f"create it first: mkdir -p {shlex.quote(str(paths[0] / ZONE))}")
-    if out.wants_json() and report_format not in {"text", "json"}:
-        raise UsageError(f"--json cannot be combined with --format {report_format}", "omit one of them")
+    _check_combinations(
+        paths, report_format, is_timed=duration is not None, watch=watch, records=write_baseline is not None
+    )
     codes = frozenset(known_code(code) for codes in ignore for code in codes.split(","))
     known = checks.read_baseline(baseline) if baseline else lambda *_: False
     whole_file = LARGE_FILE_BYTES if keys_only else math.inf
@@ -127,6 +124,26 @@ def validate(
         render = {"github": forms.github, "junit": forms.junit, "sarif": forms.sarif}[report_format]
         sys.stdout.write(render(*reports))
     return exits.NEEDS_ATTENTION if any(each.is_failing for each in reports) else exits.SUCCESS
+
+
+def _check_combinations(
+    paths: Sequence[Place], report_format: str, *, is_timed: bool, watch: bool, records: bool
+) -> None:
+    """Refuse options that contradict each other, or have no effect."""
+    if is_timed and not watch:
+        raise UsageError("--duration requires --watch", "add --watch, or omit --duration")
+    if watch:
+        flags = {"check_tie_order": "--check-tie-order", "keys_only": "--keys-only"}
+        refuse_given(flags, "--watch reads each file as it lands")
+    if records:
+        flags = {"baseline": "--baseline", "ignore": "--ignore", "fail_on": "--fail-on", "report_format": "--format"}
+        refuse_given(flags, "--write-baseline records all findings, and reports none")
+    if watch and len(paths) > 1:
+        raise UsageError("--watch takes one path", "give one ROOT, landing zone or table folder")
+    if watch and isinstance(paths[0], Path) and not paths[0].exists():
+        raise UsageError(f"{paths[0]} does not exist", f"create it first: mkdir -p {shlex.quote(str(paths[0] / ZONE))}")
+    if out.wants_json() and report_format not in {"text", "json"}:
+        raise UsageError(f"--json cannot be combined with --format {report_format}", "omit one of them")
 
 
 def _watched(target: ValidationTarget, duration: float | None) -> ValidationReport:

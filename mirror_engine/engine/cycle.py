@@ -17,7 +17,7 @@ from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.planner import REFUSED_COMMIT, ApplyBatch, DropTable, RecordProgress, ZonePlanner
 from mirror_engine.engine.poller import Poller
-from mirror_engine.engine.recovery import DeltaFolders, recover, rescan, unchanged_logs
+from mirror_engine.engine.recovery import DeltaFolders, recover, rescan, say_again, unchanged_logs
 from mirror_engine.engine.replayer import Phase, Replayer, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
 from mirror_engine.errors import InternalError, StorageUnavailable, TableDamaged, TransientError
@@ -345,6 +345,9 @@ class Engine:
             for table, progress in self.context.ledger.tables().items():
                 if progress.rejection and progress.rejection.diagnostic.code == REFUSED_COMMIT:  # it may do by now
                     self.context.ledger.record(table, replace(progress, rejection=None))
+            for table in self._delta_folders.unsaid:
+                with suppress(TransientError):  # the ledger knows it; the next start tries again
+                    say_again(self.context, table)
             if not self._delta_folders.damaged:
                 return self._delta_folders
         known = replace(self._delta_folders, damaged={**self._delta_folders.damaged, **self._damaged})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.poller import Poller
-from mirror_engine.engine.recovery import recover
+from mirror_engine.engine.recovery import LOST_RECORD, recover
 from mirror_engine.engine.replayer import drop_table
 from mirror_engine.engine.root_identity import has_content
 from mirror_engine.errors import StorageUnavailable, UsageError
@@ -45,6 +45,7 @@ class TableRebuild:
     # For each archived file that is moved back, its old path and where it is; both from ROOT
     moves: Mapping[str, str] = field(default_factory=dict)
     lost: Diagnostic | None = None  # how many rows cannot be rebuilt, and why (ME069); None if all can
+    is_unknown: bool = False  # whether it has a Delta table of which nothing says what was applied
 
 
 def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's parts
@@ -87,10 +88,12 @@ def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's p
                 sync_folder(root / folder)
     known = context.ledger.tables()
     for plan in plans:
-        if plan.table in known:
+        if plan.table in known or plan.is_unknown:
             context.check_lock()
             drop_table(context, plan.table, diagnose("ME065", plan.table.folder))
-    return sorted(plan.table for plan in plans if plan.table in known and known[plan.table].has_table)
+    return sorted(
+        plan.table for plan in plans if plan.is_unknown or (plan.table in known and known[plan.table].has_table)
+    )
 
 
 def plan_rebuild(context: EngineContext, names: Sequence[str], *, replay: bool) -> list[TableRebuild]:
@@ -109,9 +112,15 @@ def plan_rebuild(context: EngineContext, names: Sequence[str], *, replay: bool) 
             raise delta.unread[folder]
         if zone.unlisted & {f"{table.schema}{SCHEMA_SUFFIX}", table.folder}:
             raise StorageUnavailable(f"{table.folder}: cannot be listed or read", "Check path and rights.")
+        is_unknown = folder in delta.damaged and delta.damaged[folder].fault == LOST_RECORD
         listing, total = listings.get(table), known.get(table, Progress("", "")).rows_processed
-        applied = context.ledger.applied(table)
-        plans.append(_TableFiles(context, view, zone.folder, table, listing, applied, total).plan(replay=replay))
+        applied = {} if is_unknown else context.ledger.applied(table)
+        planned = _TableFiles(context, view, zone.folder, table, listing, applied, total).plan(replay=replay)
+        if is_unknown:
+            rows = context.writer.count_rows(folder)
+            lost = diagnose("ME069", table.folder, count=rows or 0, reason="it is not known which files were applied")
+            planned = replace(planned, lost=lost, is_unknown=True)
+        plans.append(planned)
     return plans
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from contextlib import suppress
@@ -12,8 +13,11 @@ from mirror_engine.engine.ledger import MIRROR, ROOT_IDENTITY
 from mirror_engine.errors import TableDamaged, TransientError
 from mirror_engine.events import DiagnosticRaised, ProgressRebuilt
 from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.progress import Applied
 from mirror_engine.storage.base import at_once
+from mirror_engine.tables.base import BatchRecord, application_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.tables.base import TableSnapshot
 
+# Of a table of a mirror whose progress nothing says any more
+LOST_RECORD = "log cleanup took the commit that says what was applied, and the ledger does not know it"
 REMOVED = "its Delta table was removed, and only change files in its folder are read again"
 _taking_over = threading.Lock()  # folders are read at once, and both properties come from one
 
@@ -34,6 +40,8 @@ class DeltaFolders:
     damaged: Mapping[str, TableDamaged] = field(default_factory=dict)  # those whose log cannot be read, and why
     # Those that could not be read this time, and why; their tables wait
     unread: Mapping[str, TransientError] = field(default_factory=dict)
+    # Tables whose newest record is in no commit of their log, or in one that log cleanup may take
+    unsaid: frozenset[TableName] = frozenset()
 
 
 def recover(context: EngineContext, but: Collection[str] = ()) -> DeltaFolders:
@@ -88,12 +96,24 @@ def note_logs(context: EngineContext) -> None:
     """
     with suppress(TransientError):
         for table, stamp in _stamps(context):
-            if stamp and stamp != _noted(context, table).stamp:
+            if stamp and stamp != _noted(context, table).stamp and _will_know(context, table, stamp):
                 folder = context.delta_folder(table)
                 files = context.writer.needed_stamp(folder)  # before its rows: a commit that comes between is noticed
                 rows = context.writer.count_rows(folder) if files else None
                 noted = _Noted(stamp, files or "-", "-" if rows is None else str(rows))
                 context.ledger.set_property(f"log {folder}", " ".join(noted))
+
+
+def _will_know(context: EngineContext, table: TableName, stamp: str) -> bool:
+    """Whether the next start need not read a log: its record is that of the ledger, and will stay."""
+    progress, folder = context.ledger.tables()[table], context.delta_folder(table)
+    if int(stamp.split()[2]) == progress.delta_version:
+        return True
+    state = context.writer.snapshot(folder)  # there is a commit of maintenance, or of another program
+    if state is None or state.record is None or state.may_lose_record():
+        return False
+    recorded = state.record.progress
+    return (recorded.generation, recorded.batch) == (progress.generation, progress.batch)
 
 
 def _noted(context: EngineContext, table: TableName) -> _Noted:
@@ -117,35 +137,50 @@ def rescan(context: EngineContext, found: DeltaFolders, in_progress: Iterable[Ta
     again = _read(context, {*found.damaged, *found.unread} - busy)
     damaged = {**again.damaged, **{folder: found.damaged[folder] for folder in busy & found.damaged.keys()}}
     unread = {**again.unread, **{folder: found.unread[folder] for folder in busy & found.unread.keys()}}
-    return DeltaFolders(found.foreign | again.foreign, damaged, unread)
+    return DeltaFolders(found.foreign | again.foreign, damaged, unread, again.unsaid)
 
 
 def _read(context: EngineContext, folders: Iterable[str]) -> DeltaFolders:
     def read(folder: str) -> None:
         try:
-            if not _reconcile_folder(context, folder):
+            owned, is_said = _reconcile_folder(context, folder)
+            if not owned:
                 foreign.add(folder)
+            if not is_said:
+                unsaid.update(context.owners(folder))
         except TableDamaged as error:
             damaged[folder] = error
         except TransientError as error:
             unread[folder] = error
 
     foreign: set[str] = set()
+    unsaid: set[TableName] = set()
     damaged: dict[str, TableDamaged] = {}
     unread: dict[str, TransientError] = {}
     for _ in at_once(context.storage, read, sorted(folders)):
         pass
-    return DeltaFolders(frozenset(foreign), damaged, unread)
+    return DeltaFolders(frozenset(foreign), damaged, unread, frozenset(unsaid))
 
 
-def _reconcile_folder(context: EngineContext, folder: str) -> bool:
-    """Reconcile the ledger with the log of a Delta folder, or its absence; False for another program's, or a copy."""
+def _reconcile_folder(context: EngineContext, folder: str) -> tuple[bool, bool]:
+    """Reconcile the ledger with the log of a Delta folder, or its absence.
+
+    Returns whether it is a table of this mirror, not another program's or a copy, and whether its record will stay.
+
+    Raises:
+        TableDamaged: a mirror made the table, and nothing says what was applied.
+    """
     state = context.writer.snapshot(folder)
     if state is None:
         for table in context.owners(folder):
             reconcile(context, table, None)
-        return True
+        return True, True
     owner = owner_of(context, folder, state)
+    if state.record is None and owner is None and state.is_mirrored():
+        name = shlex.quote(folder.replace("/", "."))
+        command = f"mirror-engine rebuild --table {name} --replay --lose-rows"
+        help = f"restore {ENGINE} in ROOT from a backup, or rebuild the table from its archive: `{command}`"
+        raise TableDamaged(folder, LOST_RECORD, help)
     if state.record and owner:
         # an empty ledger takes over the identity of the mirror
         with _taking_over:
@@ -154,7 +189,27 @@ def _reconcile_folder(context: EngineContext, folder: str) -> bool:
                     context.ledger.set_property(name, value)
     if owner:
         reconcile(context, owner, state)
-    return owner is not None
+    return owner is not None, owner is None or not (state.record is None or state.may_lose_record())
+
+
+def say_again(context: EngineContext, table: TableName) -> None:
+    """Commit the newest record of a table once more, from the ledger: its commit is gone, or may go (LZ-4.18).
+
+    Raises:
+        TransientError: it was not committed, or is not noted; the next start tries again.
+    """
+    known, ledger = context.ledger.progress(table), context.ledger
+    if known is None or not known.has_table:
+        return
+    folder = context.delta_folder(table)
+    known = replace(known, external_change_version=latest_external_change(context, table, known))
+    after = known.covered if known.segments else None
+    earlier = Applied(ledger.applied(table, after=after), ledger.marks(table, after=after))
+    said = replace(known, rejection=None, diagnostics={}, segments=(known.segments or ())[-1:])
+    root_identity = ledger.get_property(ROOT_IDENTITY)
+    context.check_lock()
+    record = BatchRecord(ledger.mirror, root_identity, said, Applied(), table.folder, earlier=earlier)
+    ledger.record(table, replace(known, delta_version=context.writer.say_again(folder, record)))
 
 
 def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | None) -> None:
@@ -193,15 +248,31 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
 
 def owner_of(context: EngineContext, folder: str, state: TableSnapshot) -> TableName | None:
     """Return the table that a Delta table belongs to; None for another program's, or a copy next to its original."""
-    table = TableName.from_folder(state.record.folder) if state.record else None
+    if state.record is None:  # log cleanup took it
+        return next(
+            (
+                each
+                for each, known in context.owners(folder).items()
+                if _is_at_batch(context.ledger.mirror, known, state)
+            ),
+            None,
+        )
+    table = TableName.from_folder(state.record.folder)
     return table if table and context.delta_folder(table) == folder else None
 
 
-def is_as_recorded(known: Progress, state: TableSnapshot | None) -> bool:
+def _is_at_batch(mirror: str, known: Progress, state: TableSnapshot) -> bool:
+    """Whether a log's transactions name the generation and the batch in the ledger: it knows all that was applied."""
+    return known.has_table and state.batch_of(application_of(mirror, known.generation)) == known.batch
+
+
+def is_as_recorded(mirror: str, known: Progress, state: TableSnapshot | None) -> bool:
     """Whether a Delta table is of the generation in the ledger, or absent where the ledger knows of none."""
     if state is None:
         return not known.has_table
-    return state.record is not None and state.record.progress.generation == known.generation
+    if state.record is None:
+        return _is_at_batch(mirror, known, state)
+    return state.record.progress.generation == known.generation
 
 
 def latest_external_change(

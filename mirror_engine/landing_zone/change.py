@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 MARKER_COLUMN = "__rowMarker__"
+_LETTERS_OF_MARKER = "rowmarker"
+_LONGEST_NEAR = 40  # characters of a name that may be meant so
+_NEAR = 0.85  # `rowMaker`, `Row Markers` and `rowmark` are near, `rowNumber` and `marker` are not
 
 
 class RowMarker(IntEnum):
@@ -22,6 +26,15 @@ class RowMarker(IntEnum):
     UPDATE = 1
     DELETE = 2
     UPSERT = 4
+
+
+def looks_like_marker(name: str) -> bool:
+    """Whether a column's name is nearly that of the marker, whatever its underscores, blanks and case (LZ-4.10)."""
+    letters = "".join(filter(str.isalnum, name[:_LONGEST_NEAR])).casefold()
+    if len(name) >= _LONGEST_NEAR or ("row" not in letters and "mark" not in letters):
+        return False
+    is_near = bool(get_close_matches(letters, [_LETTERS_OF_MARKER], cutoff=_NEAR))
+    return is_near and name.casefold() != MARKER_COLUMN.casefold()
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,9 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
         new = [column.name for column in schema.columns if current.find(column.name) is None]
         missing = [column.name for column in absent if column.name not in schema.partition_columns]
         if missing:  # once per file (LZ-5.3); a column that only came is nothing to look into
-            said.append(incoming.say("ME054", new=listed(new) or _NONE, missing=listed(missing)))
+            is_foreign = bool(new) and not any(current.find(column.name) for column in incoming.columns)
+            code = "ME096" if is_foreign else "ME054"
+            said.append(incoming.say(code, new=listed(new) or _NONE, missing=listed(missing)))
     spelling = {column.name: known.name for column in incoming.columns if (known := schema.find(column.name))}
     return Merged(schema, spelling, absent, without_errors(said))
 

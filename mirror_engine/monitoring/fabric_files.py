@@ -336,7 +336,7 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
     if context.ledger.tables() or not (found := _read_json(context.storage, REPLICATOR_FILE)):
         return context
     snapshots, unread = _snapshots(context.storage, context.writer)
-    if any(snapshot.record for snapshot in snapshots.values()):
+    if any(snapshot.record or snapshot.is_mirrored() for snapshot in snapshots.values()):
         return context
     entries = {
         TableName(str(entry.get("sourceSchemaName") or ""), str(entry.get("sourceTableName") or "")): entry
@@ -375,7 +375,7 @@ def refuse_fabrics(root: Place, storage: Storage, writer: DeltaWriter) -> None:
     Raises `StorageUnavailable`, and `UsageError` where no Delta table next to its files has progress of this engine.
     """
     if _read_json(storage, REPLICATOR_FILE) and not any(
-        each.record for each in _snapshots(storage, writer)[0].values()
+        each.record or each.is_mirrored() for each in _snapshots(storage, writer)[0].values()
     ):
         help = "look at it with status, plan or compare, or copy its landing zone with pull and sync the copy"
         raise UsageError(f"{root} is mirrored by Fabric; nothing was written there", help)

@@ -73,6 +73,8 @@ class Listening:
         except ValueError:
             raise UsageError(f"--host: {self.address!r} is not an IP address", f"Example: {LOOPBACK}.") from None
         if not is_remote:
+            if self.allow_remote:
+                raise UsageError(f"--allow-remote: no effect, --host {self.address} is loopback", "Leave it out.")
             return
         if not self.allow_remote:
             raise UsageError(

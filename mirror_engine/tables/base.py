@@ -137,6 +137,14 @@ class ChangeBatch:
             file.rows.close()
 
 
+APPLICATIONS = "mirror_engine:"  # begins the application id of every mirror
+
+
+def application_of(mirror: str, generation: str) -> str:
+    """The Delta transaction identifier's application id of a table's generation."""
+    return f"{APPLICATIONS}{mirror}:{generation}"
+
+
 @dataclass(frozen=True)
 class RecordHead:
     """What a commit says about its table as a whole: its record without the files."""
@@ -150,7 +158,7 @@ class RecordHead:
     @property
     def application(self) -> str:
         """The Delta transaction identifier's application id: this mirror and the table's generation."""
-        return f"mirror_engine:{self.mirror}:{self.progress.generation}"
+        return application_of(self.mirror, self.progress.generation)
 
 
 @dataclass(frozen=True)
@@ -196,6 +204,12 @@ class TableSnapshot:
     # returns how many rows it holds; None where that is not known
     count_rows: Callable[[], int | None] = field(default=lambda: None, compare=False, repr=False)
     log: Any = field(default=None, compare=False, repr=False)  # what its writer has opened
+    # returns the newest batch of an application by the log's transactions, which outlive its commits; None for none
+    batch_of: Callable[[str], int | None] = field(default=lambda _: None, compare=False, repr=False)
+    # returns whether the log has a transaction of any mirror
+    is_mirrored: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
+    # returns whether a checkpoint came after the record's commit: log cleanup may take it (LZ-4.18)
+    may_lose_record: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -320,6 +334,13 @@ class DeltaCommitter(Protocol):
 
         Raises:
             TableDamaged: one of the segments before it, which it names, is missing.
+        """
+
+    def say_again(self, table: str, record: BatchRecord) -> int:
+        """Commit the newest record once more, without rows, and return the version: its commit is gone, or may go.
+
+        Raises:
+            CommitConflict: another writer was first.
         """
 
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:

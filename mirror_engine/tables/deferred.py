@@ -61,6 +61,7 @@ class DeferredWriter(TablesFolder, DeltaWriter):
     make_durable = _real(DeltaWriter.make_durable)
     apply = _real(DeltaWriter.apply)
     write_segment = _real(DeltaWriter.write_segment)
+    say_again = _real(DeltaWriter.say_again)
     drop = _real(DeltaWriter.drop)
     maintain = _real(DeltaWriter.maintain)
 

@@ -14,6 +14,7 @@ from mirror_engine.tables.base import DeltaWriter, Outcome, with_applied_by
 from mirror_engine.tables.log.cleanup import clean_up_log
 from mirror_engine.tables.log.commit import (
     add_parts,
+    commit_maintenance,
     create_table,
     create_with_files,
     evolution,
@@ -28,6 +29,7 @@ from mirror_engine.tables.log.record import (
     from_metadata,
     read_commit,
     refuse_repeated,
+    to_metadata,
 )
 from mirror_engine.tables.log.segments import (
     applied_by_commits,
@@ -132,7 +134,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             if newest and newest.application == record.application:
                 known: int | None = newest.progress.batch
             else:  # deltalake reads each commit since the last checkpoint for it
-                known = log.table.transaction_version(record.application)
+                known = log.batch_of(record.application)
             refuse_repeated(table, record, known)
         else:
             _refuse_misread(table, folder)
@@ -211,6 +213,14 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         with reading_log(folder):
             return applied_since(snapshot, version, partial(read_segment, folder), partial(read_records, folder))
 
+    def say_again(self, table: str, record: BatchRecord) -> int:
+        log = open_log(self.path(table))
+        if log is None or log.batch_of(record.application) != record.progress.batch:
+            raise CommitConflict(f"{table}: its progress changed", "The next cycle reads the table's state again.")
+        commit_maintenance(log, "WRITE", to_metadata(record))
+        make_durable(log.folder, log.version)
+        return log.version + 1
+
     def make_durable(self, table: str, since: int) -> None:
         make_durable(self.path(table), since)
 
@@ -260,7 +270,7 @@ def record_again(log: DeltaLog, *, with_earlier: bool = True) -> str:
 
     With what the commits since the newest segment have applied, which may go, too.
     """
-    record, version, metadata = log.newest_record()
+    record, version, metadata, _ = log.newest_record()
     if record is None:
         return ""
     earlier = None

@@ -161,10 +161,6 @@ def test_rows_of_delta_tables_count_and_a_list_of_tables_reads_none(
         assert printed(capsys, "tables", "-C", root)[0] == 0
 
 
-def test_a_limit_on_downloads_does_not_count_on_this_machine(shop, capsys):
-    assert printed(capsys, "validate", "--max-download", "1KiB", shop) == printed(capsys, "validate", shop)
-
-
 @pytest.mark.slow
 def test_requests_grow_with_the_tables_and_no_faster(emulator, onelake_server, capsys):
     options, counter, numbers = emulator.plan.options, parse_fault("lost_request nth=9999999"), {}

@@ -109,7 +109,7 @@ def test_run_on_a_terminal_logs_where_a_format_is_asked_for(shop, cli, terminal)
 
 @pytest.mark.parametrize("engine", ["auto", "spark"])
 def test_run_suggests_arrow_once_where_spark_is_the_default(shop, cli, engine, monkeypatch):
-    monkeypatch.setattr("mirror_engine.tables.spark.session.find_spec", lambda _: object())
+    monkeypatch.setattr("mirror_engine.tables.spark.choice.find_spec", lambda _: object())
     printed = run_until_applied(shop, cli, "--merge-engine", engine)
     events = [json.loads(line) for line in printed.err.splitlines()]
     suggested = [event["message"] for event in events if event["event"] == "quicker_merge_engine"]
@@ -118,7 +118,7 @@ def test_run_suggests_arrow_once_where_spark_is_the_default(shop, cli, engine, m
 
 
 def test_run_on_a_terminal_suggests_arrow_once(shop, cli, terminal, monkeypatch):
-    monkeypatch.setattr("mirror_engine.tables.spark.session.find_spec", lambda _: object())
+    monkeypatch.setattr("mirror_engine.tables.spark.choice.find_spec", lambda _: object())
     run_until_applied(shop, cli, words=())
     assert terminal.file.getvalue().count("--merge-engine arrow") == 1
 

@@ -46,6 +46,9 @@ MERGES = {
     "a new column joins at the end and a missing one stays": case(
         TABLE, (ID, CITY, ZIP), ["ME054"], (CITY,), columns=(ZIP, ID)
     ),
+    "a file without a column of the table": case(
+        TABLE, (ID, CITY, ZIP), ["ME096"], (ID, CITY), columns=(ZIP,), key_columns=()
+    ),
     "partition columns come last and are strings": case(None, (ID, CITY, DAY), **BY_DAY),
     "and stay last": case(
         TableSchema((ID, CITY, DAY), ("day",)), (ID, CITY, ZIP, DAY), columns=(ID, CITY, ZIP), **BY_DAY

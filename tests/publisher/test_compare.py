@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
-from sessions_of_pages import differences
+from sessions_of_pages import WITHOUT_SPARK, differences
 from shop import SharedMemoryWriter
 from store_publisher import everything
 
@@ -583,7 +583,7 @@ def test_it_ends_with_0_where_all_are_equal_and_with_2_without_a_zone(fabric, tm
 def test_the_page_says_what_is_printed(tmp_path):
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache/report-secret").write_text("0" * 32)
-    options = {"MIRROR_ENGINE_MERGE_ENGINE": "arrow", "MIRROR_ENGINE_CACHE": str(tmp_path / "cache")}
+    options = {**WITHOUT_SPARK, "MIRROR_ENGINE_CACHE": str(tmp_path / "cache")}
     assert differences(PAGE, tmp_path, **options) == []
 
 

@@ -74,7 +74,8 @@ class DryRun(AbstractContextManager["DryRun"]):
         listener: Callable[[Event], None] = lambda _: None,
         ledger: Ledger | None = None,
     ) -> None:
-        config = replace(config, cleanup="off")
+        kept = type(config).delete_processed_after_seconds  # without effect beside it
+        config = replace(config, cleanup="off", delete_processed_after_seconds=kept)
         storage = ZoneView(storage)
         self._ledger = ledger or Ledger.fresh()
         self._is_over = False

@@ -44,6 +44,7 @@ def to_metadata(record: BatchRecord) -> str:
         "folder": record.folder,
         "progress": record.progress.to_json(),
         **asdict(record.applied),
+        **({_EARLIER_KEY: asdict(record.earlier)} if record.earlier else {}),
     }
     return _json(content)
 
@@ -276,14 +277,22 @@ def commits_in(folder: TablePath) -> Sequence[int]:
 
 
 def commits_from(folder: TablePath, version: int) -> Iterator[tuple[int, str]]:
-    """The commits from a version on, each with its version and `stamp`; in a store by one list, gaps or not."""
+    """The commits from a version on, each with its version and `stamp`; those deleted by log cleanup are left out.
+
+    In a store they are listed.
+    """
     files: Iterable[TablePath] = (commit_file(folder, each) for each in itertools.count(version))
     if isinstance(folder, StorePath):
         listed = (folder / LOG_FOLDER).rglob("*.json", f"{version:020}")
         files = (file for file in listed if file.stem.isdecimal())
+    is_first = True
     with suppress(FileNotFoundError):
         for file in files:
             yield int(file.stem), stamp(file)
+            is_first = False
+    if is_first and version and not isinstance(folder, StorePath) and not commit_file(folder, version - 1).exists():
+        with suppress(FileNotFoundError):
+            yield from ((each, stamp(commit_file(folder, each))) for each in commits_in(folder) if each >= version)
 
 
 def stamp(commit: TablePath) -> str:

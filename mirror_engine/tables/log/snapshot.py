@@ -14,7 +14,7 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -36,7 +36,7 @@ from mirror_engine.errors import (
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_schema
-from mirror_engine.tables.base import TableSnapshot
+from mirror_engine.tables.base import APPLICATIONS, TableSnapshot
 from mirror_engine.tables.log.record import (
     carried_from,
     commit_file,
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
+_AS_JSON = re.compile(r"\d{20}(\.checkpoint.*)?\.json")  # a commit, or a v2 checkpoint
 _WITHOUT_CHECKPOINT = (
     "Delete _last_checkpoint and the checkpoint from the table's _delta_log: every commit is there and holds the same."
 )
@@ -155,6 +156,15 @@ def physical_name(field: Mapping[str, Any]) -> str:
     return str(field["metadata"].get(_PHYSICAL_NAME, field["name"]))
 
 
+class NewestRecord(NamedTuple):
+    """The newest record in a log; none by default."""
+
+    head: RecordHead | None = None
+    version: int = -1  # that holds its files
+    text: str = ""
+    commit: int = -1  # the newest version that says it
+
+
 @dataclass(frozen=True)
 class DeltaLog:
     """A version of a Delta table, in its folder, which a batch moves on as it commits; `table` reads the log alone."""
@@ -238,27 +248,44 @@ class DeltaLog:
 
     def snapshot(self) -> TableSnapshot:
         """The version, its schema and the newest record."""
-        record, version, _ = self.newest_record()
+        record, version, _, commit = self.newest_record()
         with reading_log(self.folder):
             is_on = self.configuration.get("delta.enableChangeDataFeed") == "true"
             feeds = is_on or "changeDataFeed" in (self.table.protocol().writer_features or ())
             schema, rows = self.schema, partial(count_rows, self)
             takes_files = self.can_add_files(schema)
-            return TableSnapshot(self.version, schema, record, version, takes_files, feeds, rows, self)
+            return TableSnapshot(
+                self.version,
+                schema,
+                record,
+                version,
+                takes_files,
+                feeds,
+                rows,
+                self,
+                batch_of=self.batch_of,
+                is_mirrored=partial(has_transaction, self.folder, APPLICATIONS),
+                may_lose_record=lambda: 0 <= commit < last_checkpoint(self.folder)[0],
+            )
 
     def latest_external_change(self, since: int) -> int:
         """See `DeltaWriter`; nothing newer than this version is asked for."""
         return latest_external_change(self.folder, since, self.version)
 
-    def newest_record(self) -> tuple[RecordHead | None, int, str]:
-        """Head of the newest record back to where the log was cleaned up, version that holds its files, its text."""
+    def batch_of(self, application: str) -> int | None:
+        """The newest batch of an application by the log's transactions; None for none."""
+        with reading_log(self.folder):
+            return self.table.transaction_version(application)
+
+    def newest_record(self) -> NewestRecord:
+        """The newest record back to where the log was cleaned up."""
         with reading_log(self.folder), contextlib.suppress(FileNotFoundError):
             for version in range(self.version, -1, -1):
                 metadata = read_commit(self.folder, version).metadata
                 if (record := head_of(metadata)) is not None:
                     holding = carried_from(metadata)
-                    return record, version if holding is None else holding, str(metadata)
-        return None, -1, ""
+                    return NewestRecord(record, version if holding is None else holding, str(metadata), version)
+        return NewestRecord()
 
 
 def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
@@ -526,6 +553,29 @@ def refuse_external_change(table: str, folder: TablePath, since: int) -> None:
         raise CommitConflict(f"{table}: another program changed its rows", "The next cycle counts again.")
 
 
+_KEEP_COLUMNS = frozenset({"SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD FEATURE", "UPGRADE PROTOCOL"})
+
+
+def has_transaction(folder: TablePath, applications: str) -> bool:
+    """Whether a log has a transaction of an application whose id begins so, in a commit or a checkpoint."""
+    with reading_log(folder):
+        files: list[TablePath] = [*(folder / LOG_FOLDER).iterdir()]
+        return any(each.startswith(applications) for file in files for each in _applications(file))
+
+
+def _applications(file: TablePath) -> Iterable[str]:
+    """The applications whose transactions a file of a log names."""
+    if _AS_JSON.fullmatch(file.name):
+        actions = map(json.loads, file.read_bytes().splitlines())
+        return [str(each["txn"]["appId"]) for each in actions if "txn" in each]
+    if _CHECKPOINT.fullmatch(file.name):
+        with parquet_source(file) as source, pq.ParquetFile(source) as checkpoint:
+            if "txn" in checkpoint.schema_arrow.names:
+                transactions = checkpoint.read(columns=["txn"]).column("txn").to_pylist()
+                return [str(each["appId"]) for each in transactions if each]
+    return ()
+
+
 @lru_cache(maxsize=4096)
 def _changes(folder: TablePath, version: int, _: str) -> bool:
     """Whether an external commit changed rows or columns; the last argument distinguishes recreated tables."""
@@ -537,5 +587,5 @@ def _changes(folder: TablePath, version: int, _: str) -> bool:
     try:
         logs = [open_log(folder, each) for each in (version, version - 1)]
     except UsageError:  # one of them was cleaned up
-        return True
+        return commit.information.get("operation") not in _KEEP_COLUMNS
     return len({log.schema for log in logs if log}) > 1

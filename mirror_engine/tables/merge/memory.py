@@ -83,6 +83,10 @@ class InProcessWriter(DeltaWriter):
                 raise TableDamaged(table, f"{earlier.name} is missing")
         self._segments[table, segment.name] = applied
 
+    def say_again(self, table: str, record: BatchRecord) -> int:  # noqa: ARG002 - its commits stay
+        snapshot = self.snapshot(table)
+        return snapshot.version if snapshot else -1
+
     def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
         return applied_since(
             snapshot, version, lambda segment: self._segments[table, segment.name], partial(self.records, table)

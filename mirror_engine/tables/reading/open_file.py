@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_engine.errors import SetupError
+from mirror_engine.landing_zone.change import looks_like_marker
 from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.diagnostics import Diagnostic
@@ -84,6 +85,15 @@ class OpenFile(ABC):
     def _note(self, code: str, **details: object) -> None:
         """Add a diagnostic, once: rows are read more than once."""
         self._noted[self._diagnostic(code, **details)] = None
+
+    def _is_meant_as_marker(self, name: str) -> bool:
+        """Whether a column looks like the marker in a file that has none."""
+        return self.marker is None and looks_like_marker(name)
+
+    def _note_misspelled_marker(self, names: Iterable[str]) -> None:
+        """Note the first of a file's columns that looks like the marker, where there is none (ME095)."""
+        if found := next(filter(self._is_meant_as_marker, names), None):
+            self._note("ME095", column=found)
 
     def _diagnostic(self, code: str, row: int | None = None, /, **details: object) -> Diagnostic:
         return diagnose(code, self._path, row=row, strict=self._config.strict, **details)

@@ -134,7 +134,7 @@ class ParquetChangeFile(OpenFile):
         footer: its bytes.
 
     Raises:
-        RejectedFile: ME023, ME024, ME036, ME049, ME075; under `strict` also ME034, ME035, ME050, ME052.
+        RejectedFile: ME023, ME024, ME036, ME049, ME075; under `strict` also ME034, ME035, ME050, ME052, ME095.
         StorageUnavailable: the bytes could not be read.
     """
 
@@ -351,6 +351,7 @@ class ParquetChangeFile(OpenFile):
 
     def _note_marker_and_types(self) -> None:
         """Diagnostics of the marker, and of types that are not read as they are."""
+        self._note_misspelled_marker(field.name for field in self._fields)
         if self._marker_at is not None:
             marker = self._fields[self._marker_at]
             if self._marker_at != len(self._fields) - 1:

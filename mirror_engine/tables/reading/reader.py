@@ -163,7 +163,7 @@ def file_contract(file: OpenFile, request: ReadRequest, config: Config) -> FileC
     faults = {column: fault for column, value in partition.items() if (fault := folder_fault(column, value))}
     without_errors(incoming.say("ME088", column=column, reason=fault) for column, fault in faults.items())
     merged = merge(request.context.schema, incoming)
-    if not (file.columns or (merged.schema.columns and (file.marker or metadata.is_text))):
+    if not (file.columns or (merged.schema.columns and file.marker)):
         reason, help = "it has no data column, and a table needs one", "land it with a column besides the row marker"
         without_errors([incoming.say("ME024", reason=reason, help=help)])
     keys = filter(None, map(merged.schema.find, metadata.key_columns))
@@ -228,7 +228,8 @@ def _diagnostics(
         yield incoming.say("ME051", column=column)
     yield from omitted
     inserts = ingested.markers[RowMarker.INSERT]
-    if inserts and file.marker is None:
+    is_misspelled = any(found.code == "ME095" for found in file.diagnostics)
+    if inserts and file.marker is None and not is_misspelled:
         if request.folder.metadata.is_text and before.schema and contract.key_columns:
             yield incoming.say("ME090", count=inserts)
         elif before.markers_seen:

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.csv_dialect import RecordReader, decoded, seeming_encoding, shown_character
+from mirror_engine.landing_zone.csv_dialect import RecordReader, decoded, shown_character
+from mirror_engine.landing_zone.csv_header import (
+    HEAD_BYTES,
+    MAX_COMPARED,
+    foreign_format,
+    header_fault,
+    likely_options,
+    meant_name,
+)
 from mirror_engine.landing_zone.csv_values import FORMS, PARSERS, CellFault
 from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
 from mirror_engine.landing_zone.schema import Column, folded, in_other_case
@@ -136,7 +144,7 @@ class TextChangeFile(OpenFile):
     """An `OpenFile` over delimited text. Timestamps are UTC by rule, so that no column is naive.
 
     Raises:
-        RejectedFile: ME023, ME024, ME036, ME053, ME061, ME075; under `strict` also ME034 and ME052.
+        RejectedFile: ME023, ME024, ME036, ME053, ME061, ME075, ME094; under `strict` also ME034, ME052 and ME095.
         StorageUnavailable: the bytes could not be read.
     """
 
@@ -145,7 +153,12 @@ class TextChangeFile(OpenFile):
         self._metadata = metadata
         if next(self._text_bytes(), None) is None:
             raise self._rejected("ME023")
-        first = next(self._records(self._reader()), None)
+        try:
+            first = next(self._records(self._reader()), None)
+        except RejectedFile:
+            if fault := foreign_format(self._head()):
+                raise self._rejected("ME094", found=fault.found, advice=fault.advice) from None
+            raise
         if first is None:
             raise self._rejected(
                 "ME061", reason="there is no header", help="write the columns' names in the first line"
@@ -200,6 +213,10 @@ class TextChangeFile(OpenFile):
         codec = codec or ("zstd" if _SKIPPABLE.match(head) else "")
         is_utf8 = self._metadata.dialect.encoding == "utf-8"
         if not codec and is_utf8 and head.startswith(b"\0"):  # Hadoop's blocks of Snappy begin so
+            dialect, names = self._metadata.dialect, [column.name for column in self._metadata.declared_columns]
+            if likely_options(start := handle.read(HEAD_BYTES), dialect, names):
+                fault = header_fault([""], start, dialect, names)
+                raise self._rejected("ME094", found=fault.found, advice=fault.advice)
             help = "land it as text, or compressed with one of these"
             raise self._broken("it is neither text nor compressed with GZIP, ZSTD or Snappy's framing format", help)
         read = handle.read
@@ -217,11 +234,15 @@ class TextChangeFile(OpenFile):
                 raise self._broken(f"its {codec} data is followed by other bytes", help) from error
             raise self._broken(f"its {codec} data is damaged or ends early") from error
 
+    def _head(self) -> bytes:
+        return next(self._text_bytes())[:HEAD_BYTES]
+
     def _matched(self, header: list[str]) -> list[_Field]:
         """The marker and the declared columns among a header's names (LZ-4.10, LZ-6.5)."""
         declared = {folded(column.name): column for column in self._metadata.declared_columns}
         declared[folded(MARKER_COLUMN)] = Column(MARKER_COLUMN, "byte")
         fields: list[_Field] = []
+        undeclared: list[str] = []
         seen: dict[str, str] = {}
         for at, name in enumerate(header):
             key = folded(name)
@@ -235,35 +256,42 @@ class TextChangeFile(OpenFile):
                 if column.name == MARKER_COLUMN:
                     kind, self.marker = _MARKER, name
                 fields.append(_Field(at, column, kind))
-            elif fault := self._fault_of(name):
-                raise self._rejected("ME061", reason=f"header: {fault[0]}", help=fault[1])
             else:
-                self._note("ME057", column=name)
+                undeclared.append(name)
         named = {header[field.at]: field.column.name for field in fields}
         if respelled := {name: column for name, column in named.items() if name != column}:
             self._note("ME052", **in_other_case(respelled))
+        self._explain(header, undeclared, is_foreign=all(field.kind == _MARKER for field in fields))
         marker_at = next((field.at for field in fields if field.kind == _MARKER), len(header) - 1)
         if marker_at != len(header) - 1:
             self._note("ME034", position=marker_at + 1, count=len(header))
         return fields
 
-    def _fault_of(self, name: str) -> tuple[str, str] | None:
-        """Why no publisher names a column so, and what to do: another encoding, or a header that runs into rows."""
-        dialect = self._metadata.dialect
-        if "\x00" in name:
-            seen = seeming_encoding(name.encode("utf-8", "replace")) or "what it is"
-            return (
-                f"NUL characters, read as {dialect.encoding}",
-                f"set `Encoding` to {seen}, or write the file in utf-8",
-            )
-        if "\r" in name or "\n" in name:
-            found = shown_character("\r\n" if "\r\n" in name else "\n" if "\n" in name else "\r")
-            declared = shown_character(dialect.row_separator)
-            return (
-                f"it does not end in `RowSeparator` ({declared})",
-                f"set `RowSeparator` to {found}, or change the file",
-            )
-        return None
+    def _explain(self, header: list[str], undeclared: Sequence[str], *, is_foreign: bool) -> None:
+        """Note the undeclared columns of a header (ME057).
+
+        Raises:
+            RejectedFile: ME061 where it runs into the rows, ME094 where it is foreign: names no declared column.
+        """
+        names = [column.name for column in self._metadata.declared_columns]
+        head = self._head() if undeclared else b""
+        if any("\r" in name or "\n" in name for name in undeclared):  # no publisher names a column so
+            likely = likely_options(head, self._metadata.dialect, names)
+            if not (is_foreign and "Encoding" in likely):
+                declared = shown_character(self._metadata.dialect.row_separator)
+                reason = f"header: it does not end in `RowSeparator` ({declared})"
+                help = "set `RowSeparator` to what the lines end in, or change the files"
+                raise self._rejected("ME061", reason=reason, help=help)
+        if is_foreign:
+            fault = header_fault(header, head, self._metadata.dialect, names)
+            raise self._rejected("ME094", found=fault.found, advice=fault.advice)
+        self._note_misspelled_marker(header)
+        present = set(map(folded, header))
+        absent = [name for name in names if folded(name) not in present]
+        can_compare = len(undeclared) <= MAX_COMPARED
+        for name in undeclared:
+            if not self._is_meant_as_marker(name):
+                self._note("ME057", column=name, meant=meant_name(name, absent) if can_compare else "")
 
     def _batch(self, rows: list[Record], first_row: int) -> pa.RecordBatch:
         """Typed rows; a rejection names the first row that is wrong, and its first column that is."""
@@ -277,8 +305,6 @@ class TextChangeFile(OpenFile):
                 rejections.append(rejected)
         if rejections:
             raise min(rejections, key=lambda rejected: rejected.diagnostic.row or 0)
-        if not arrays:  # the header names no declared column
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
         return pa.RecordBatch.from_arrays(arrays, [field.column.name for field in self._fields])
 
     def _array(self, field: _Field, cells: Sequence[str | None], first_row: int) -> pa.Array:

@@ -18,7 +18,8 @@ from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES, SparkDeltaWrite
 from mirror_engine.tables.passthrough import PassthroughReader
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.spill import all_rows
-from mirror_engine.tables.spark.session import adopted, is_distributed, merges_with_spark, start_session
+from mirror_engine.tables.spark.choice import is_distributed, merges_with_spark
+from mirror_engine.tables.spark.session import adopted, start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import JavaMissing
+from mirror_engine.tables.spark.choice import is_spark_by_default, merges_with_spark
 from mirror_engine.tables.spark.java import (
     DELTA_VERSION,
     SPARK_VERSION,
@@ -22,7 +23,6 @@ from mirror_engine.tables.spark.java import (
     jars_folder,
     java_home_fault,
 )
-from mirror_engine.tables.spark.session import is_spark_by_default, merges_with_spark
 
 if TYPE_CHECKING:
     from mirror_engine.config import Config

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import re
 import shutil
 import signal
+import socket
 import sys
 import threading
+import time
 from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from mirror_engine.errors import JarsMissing, MirrorError, SetupError, SparkFailed
 from mirror_engine.events import SetupProgress, ignore
@@ -27,10 +31,11 @@ from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import hadoop_options
 from mirror_engine.tables.reading.open_file import unlimited_memory
 from mirror_engine.tables.spark import java
+from mirror_engine.tables.spark.choice import is_cluster, is_distributed, is_submitted
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 
 _EXTENSIONS, _DELTA = "spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension"
 _END_SECONDS = 20.0
+_MASTER_SECONDS, _MASTER_PORT = 10.0, 7077
 _LOG_BYTES = 16 * 1024 * 1024  # of spark.log before a start: then it is renamed to spark.log.old
 _LOG4J = """\
 rootLogger.level = warn
@@ -106,7 +112,6 @@ _JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-XX:ReservedC
 # passed on the command line; others when the context is made
 _AT_LAUNCH = ("spark.master", "spark.driver.", "spark.jars", "spark.local.", "spark.ui.show")
 _NO_MEMORY = re.compile("Could not reserve enough space|insufficient memory for|Too small maximum heap")
-_LOCAL = re.compile(r"local(\[[^\]]*\])?")
 _NO_DELTA_HELP = (
     f"Start it with Delta: --packages {java.COORDINATES[0]} --conf {_EXTENSIONS}={_DELTA}; "
     "or build it with delta.configure_spark_with_delta_pip."
@@ -233,10 +238,12 @@ def start_session(
         if _running and _running[0].process.poll() is not None:
             _running.pop().end()  # it was killed: start another
         if _running:
+            _check_same_master(config, _running[0].spark)
             session = child_session(_running[0].spark)
             _running[0].sessions.append(session)
             return session
         if (foreign := _foreign_session()) is not None:
+            _check_same_master(config, foreign)
             return adopted(foreign)
         if is_submitted():
             from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - importing mirror_engine must not import Spark
@@ -244,6 +251,63 @@ def start_session(
             return adopted(_first_session(launch_gateway(), spark_settings(config, scratch)))
         _running.append(_started(config, scratch.absolute(), log_file.absolute(), listen, scheme))
         return _running[0].spark
+
+
+def _check_same_master(config: Config, spark: SparkSession) -> None:
+    """Refuse a master beside a Spark that runs in this process with another one: a process has one."""
+    running = spark.sparkContext.master
+    if config.spark_master not in {"", running}:
+        raise SetupError(
+            f"--spark-master {config.spark_master} has no effect: this process already runs Spark on {running}",
+            "Leave it out, or start another process.",
+        )
+
+
+def _check_master(master: str) -> None:
+    """Make certain that one of a master's addresses answers: Spark itself tries for minutes, and names no host.
+
+    Raises:
+        SparkFailed: none does.
+    """
+    failures: queue.Queue[str] = queue.Queue()  # an empty text where one answers
+
+    def connect(host: str, port: int) -> None:
+        try:
+            with socket.create_connection((host, port), timeout=_MASTER_SECONDS):
+                failures.put("")
+        except OSError as error:
+            failures.put(f"{host}:{port}: {error.strerror or error}")
+
+    found, addresses = [], master_addresses(master)
+    for address in addresses:  # a name server may take longer
+        threading.Thread(target=connect, args=address, daemon=True).start()
+    ends = time.monotonic() + _MASTER_SECONDS
+    for _ in addresses:
+        try:
+            failure = failures.get(timeout=max(ends - time.monotonic(), 0.01))
+        except queue.Empty:
+            break
+        if not failure:
+            return
+        found.append(failure)
+    if addresses:
+        silent = [f"{host}:{port}" for host, port in addresses if not any(f"{host}:{port}" in each for each in found)]
+        found += [f"{each}: no answer within {_MASTER_SECONDS:g} s" for each in silent]
+        message = f"the Spark master cannot be reached: {'; '.join(sorted(found))}"
+        raise SparkFailed(message, "Start it, or correct --spark-master.")
+
+
+def master_addresses(master: str) -> Sequence[tuple[str, int]]:
+    """The hosts and ports that a master's URL names: `spark://a:7077,b:7077`, `k8s://https://host:port`; else none."""
+    scheme, _, rest = master.partition("://")
+    with suppress(ValueError):  # no port: Spark refuses it
+        if scheme == "spark":
+            parts = [urlsplit(f"//{part}") for part in rest.split(",")]
+            return [(part.hostname or "", part.port or _MASTER_PORT) for part in parts]
+        if scheme == "k8s":
+            part = urlsplit(rest if "://" in rest else f"https://{rest}")
+            return [(part.hostname or "", part.port or (80 if part.scheme == "http" else 443))]
+    return []
 
 
 def end_session(spark: SparkSession) -> None:
@@ -292,6 +356,7 @@ def _configured(spark: SparkSession, settings: Mapping[str, str] | None = None) 
 
 def _started(config: Config, scratch: Path, log_file: Path, listen: Listener, scheme: str) -> _Jvm:
     settings = spark_settings(config, scratch, scheme)
+    _check_master(config.spark_master)
     java_home = java.find_java().home
     for name in ("local", "tmp", "warehouse"):
         (scratch / name).mkdir(parents=True, exist_ok=True)
@@ -408,42 +473,6 @@ def cause_line(output: str) -> str:
 
 
 # ---- a Spark that something else set up
-
-
-def is_submitted() -> bool:
-    """Whether spark-submit started this process."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def is_cluster(config: Config) -> bool:
-    """Whether Spark is set up elsewhere: `--spark-profile cluster`, implied by a `--spark-master` that is not local."""
-    return config.spark_profile == "cluster" or bool(config.spark_master and not _LOCAL.fullmatch(config.spark_master))
-
-
-def is_distributed(config: Config, spark: SparkSession | None) -> bool:
-    """Whether executors may be other machines: then they read the zone, and no row passes through the driver."""
-    if spark is not None:
-        return not _LOCAL.fullmatch(spark.sparkContext.master)
-    return is_submitted() or is_cluster(config)
-
-
-def merges_with_spark(config: Config, spark: SparkSession | None = None, root: Place | None = None) -> bool:
-    """Whether Spark is the merge engine.
-
-    `auto` takes it where it is installed or a session was passed; for a ROOT in a store where Spark is set up already.
-    (On this machine it needs more jars, and does not know `az login`.)
-    """
-    if config.merge_engine == "auto":
-        if isinstance(root, StoreUrl):
-            return is_distributed(config, spark) or spark is not None
-        return spark is not None or find_spec("pyspark") is not None
-    return config.merge_engine == "spark"
-
-
-def is_spark_by_default(config: Config, root: Place | None = None) -> bool:
-    """Whether Spark merges on this machine only because PySpark is installed."""
-    is_chosen = config.merge_engine != "auto" or is_distributed(config, None)
-    return not is_chosen and merges_with_spark(config, root=root)
 
 
 def adopted(spark: SparkSession) -> SparkSession:

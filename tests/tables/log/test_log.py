@@ -18,7 +18,7 @@ import mirror_engine.tables.log.snapshot
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.tables.log.commit import create_table, put_commit
 from mirror_engine.tables.log.record import carried, now_ms, to_metadata
-from mirror_engine.tables.log.snapshot import history, open_log
+from mirror_engine.tables.log.snapshot import NewestRecord, history, open_log
 from mirror_engine.tables.log.tables_folder import TablesFolder
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
@@ -97,7 +97,7 @@ def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(t
     assert (state.version, state.record, state.record_version) == (7, record(1).head, 5)
     assert known_log(folder).table.transaction_version(record().application) == 1
     commit(folder, 5).unlink()
-    assert known_log(folder).newest_record() == (None, -1, "")
+    assert known_log(folder).newest_record() == NewestRecord()
 
 
 def test_a_record_said_again_stands_for_the_commit_that_first_said_it(tmp_path):

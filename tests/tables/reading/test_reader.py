@@ -336,11 +336,54 @@ TEXT = Metadata(
 )
 
 
-def test_a_header_of_undeclared_columns_alone_leaves_all_others_empty(zone):
+def test_header_without_a_declared_column_rejects_the_file(zone):
     """As LZ-6.5 has it, rows or none: a file that was read when only half of its header was written, too."""
     metadata = replace(TEXT, key_columns=(), declared_columns=(Column("Id", "long"), CITY))
-    read = zone.reads(b"Weight\r\n7\r\n", metadata, path="a.csv")
-    assert (rows(read), read.markers) == ([{MARKER_COLUMN: 0}], {0: 1})
-    assert (read.context.schema, codes(read)) == (TableSchema(metadata.declared_columns), ["ME057"])
-    half = zone.reads(b"Wei", metadata, path="b.csv")
+    for content in (b"Weight\r\n7\r\n", b"Wei", b"__rowMarker__\r\n0\r\n", b"Id;City\r\n1;a\r\n"):
+        refused = zone.rejects(content, metadata, path="a.csv")
+        assert [refused.diagnostic.code, *(each.code for each in refused.others)] == ["ME094"]
+    half = zone.reads(b"Id,Wei\r\n", metadata, path="b.csv")
     assert (rows(half), codes(half)) == ([], ["ME057", "ME058"])
+
+
+def test_header_fault_comes_before_the_missing_key(zone):
+    refused = zone.rejects(b"Id;City;Zip\r\n1;a;b\r\n", TEXT, path="a.csv").diagnostic
+    assert refused.code == "ME094"
+    assert "is `ColumnSeparator` `;`?" in refused.help
+
+
+MISSPELLED = [
+    "_rowMarker_",
+    "__rowMarker",
+    "rowMarker",
+    "__row_marker__",
+    "Row Marker",
+    "__rowMaker__",
+    " __rowMarker__",
+]
+
+
+@pytest.mark.parametrize("name", MISSPELLED)
+def test_misspelled_marker_is_a_warning_in_both_formats(zone, name):
+    as_parquet = zone.reads(parquet(Id=[1], **{name: [2]}))
+    assert codes(as_parquet) == ["ME095"]
+    assert as_parquet.markers == {0: 1}
+    as_text = zone.reads(f"Id,Zip,{name}\r\n1,a,2\r\n".encode(), TEXT, path="a.csv")
+    assert codes(as_text) == ["ME095"]  # not ME057 for the same column, too
+    declared = replace(TEXT, declared_columns=(*TEXT.declared_columns, Column(name, "integer")))
+    assert codes(zone.reads(f"Id,Zip,{name}\r\n1,a,2\r\n".encode(), declared, path="b.csv")) == ["ME095"]
+
+
+def test_misspelled_marker_says_all_of_marker_free_inserts(zone):
+    before = ReadContext(schema=TableSchema((Column("Id", "long"),)), markers_seen=True)
+    assert codes(zone.reads(parquet(Id=[1], rowMarker=[2]), context=before)) == ["ME095"]
+    assert codes(zone.reads(parquet(Id=[1]), context=before)) == ["ME042"]
+
+
+@pytest.mark.parametrize("name", ["rowNumber", "marker", "watermark", "row_order", "benchmark", "rowKey"])
+def test_other_names_are_no_misspelled_marker(zone, name):
+    assert codes(zone.reads(parquet(Id=[1], **{name: [2]}))) == []
+
+
+def test_near_name_beside_the_marker_is_a_column(zone):
+    assert codes(zone.reads(parquet(**{"Id": [1], "rowMarker": [2], MARKER_COLUMN: pa.array([0], pa.int32())}))) == []

@@ -179,6 +179,29 @@ def test_a_value_out_of_range_is_no_fault_of_format():
         assert (details["type"], details["fault"]) == ("short", fault)
 
 
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"PAR1\x15\x04\xff\xfe\r\n", "it is a Parquet file"),
+        (b"PK\x03\x04\xff\r\n", "it is a ZIP archive, as Excel writes it"),
+        (b'[{"Id": 1, "City": "a"}]\r\n', "it is JSON"),
+        (b"<html><body>404</body></html>\r\n", "it is HTML or XML"),
+        (PLAIN.decode().encode("utf-16-be"), "it is in another encoding"),
+        (PLAIN.decode().encode("utf-16-le"), "it is in another encoding"),
+        (gzip.compress(b"Id;City\r\n1;a\r\n"), "it is one field `Id;City`"),
+    ],
+)
+def test_header_of_another_format_is_named(content, found):
+    assert rejection(content) == f": no declared column is in the header: {found} [ME094]"
+
+
+def test_many_undeclared_columns_cost_no_comparisons():
+    file = opened(b"Id," + b",".join(b"c%d" % at for at in range(8000)) + b"\r\n")
+    assert len(file.diagnostics) == 8000
+    assert "did you mean" not in file.diagnostics[0].help
+    assert "did you mean `City`?" in opened(b"Id,Citty\r\n").diagnostics[0].help
+
+
 def test_undeclared_columns_are_ignored_and_noted():
     assert codes(b"Extra,Id,\r\n7,1,b\r\n") == ["ME057", "ME057"]
     assert rows(b"Extra,Id,\r\n7,1,b\r\n") == [{"Id": 1}]

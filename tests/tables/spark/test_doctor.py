@@ -10,7 +10,7 @@ import pytest
 from mirror_engine.config import Config
 from mirror_engine.errors import JavaMissing
 from mirror_engine.storage.store_url import StoreUrl
-from mirror_engine.tables.spark import doctor, session
+from mirror_engine.tables.spark import choice, doctor
 from mirror_engine.tables.spark.doctor import Check, checks, memory_bytes
 from mirror_engine.tables.spark.java import Java
 
@@ -62,7 +62,7 @@ def test_another_version_of_spark_or_delta_fails(monkeypatch):
     ],
 )
 def test_arrow_is_suggested_where_spark_is_the_default(config, installed, is_suggested, monkeypatch):
-    monkeypatch.setattr(session, "find_spec", lambda _: object() if installed else None)
+    monkeypatch.setattr(choice, "find_spec", lambda _: object() if installed else None)
     assert bool(doctor.suggestion(config)) == is_suggested
     engine = _found(config=config)["Merge engine"]
     assert engine.ok

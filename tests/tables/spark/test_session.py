@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -37,6 +39,7 @@ from mirror_engine.tables.spark.session import (
     is_cluster,
     is_distributed,
     launch_environment,
+    master_addresses,
     spark_settings,
     start_session,
 )
@@ -359,3 +362,89 @@ def test_a_session_that_comes_back_after_the_end_is_not_lent_again(ended):
         assert late is not early
     sessions.close()
     assert len(ended) == 2
+
+
+# --- a master that is not there
+
+
+@pytest.mark.parametrize(
+    ("master", "addresses"),
+    [
+        ("spark://host:7077", [("host", 7077)]),
+        ("spark://a:7077,b:8088", [("a", 7077), ("b", 8088)]),
+        ("spark://[::1]:7077", [("::1", 7077)]),
+        ("spark://host", [("host", 7077)]),
+        ("k8s://https://host:6443", [("host", 6443)]),
+        ("k8s://https://kubernetes.default.svc", [("kubernetes.default.svc", 443)]),
+        ("k8s://http://host", [("host", 80)]),
+        ("k8s://host:6443", [("host", 6443)]),
+        ("spark://host:port", []),  # Spark refuses it
+        ("yarn", []),
+        ("local[*]", []),
+        ("local-cluster[2,1,1024]", []),
+        ("", []),
+    ],
+)
+def test_master_addresses_are_those_of_its_url(master, addresses):
+    assert master_addresses(master) == addresses
+
+
+@pytest.fixture
+def port():
+    """One of this machine at which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        yield free.getsockname()[1]
+
+
+def start(master, folder):
+    return start_session(Config(spark_master=master), scratch=folder / "s", log_file=folder / "spark.log")
+
+
+@pytest.fixture
+def no_jvm(monkeypatch):
+    monkeypatch.setattr(session_module, "_running", [])
+    monkeypatch.setattr(session_module, "_foreign_session", lambda: None)
+    monkeypatch.setattr(session_module, "_launched", lambda *_: pytest.fail("Java was started"))
+
+
+@pytest.mark.usefixtures("no_jvm")
+def test_dead_master_is_named_with_host_and_port(tmp_path, port):
+    started = time.monotonic()
+    with pytest.raises(SparkFailed, match=f"127.0.0.1:{port}: Connection refused") as failed:
+        start(f"spark://127.0.0.1:{port}", tmp_path)
+    assert "--spark-master" in failed.value.help
+    with pytest.raises(
+        SparkFailed, match=f"no.such.host.invalid:7077: .*; 127.0.0.1:{port}|127.0.0.1:{port}: .*; no.such"
+    ):
+        start(f"spark://127.0.0.1:{port},no.such.host.invalid:7077", tmp_path)
+    assert time.monotonic() - started < 20
+
+
+@pytest.mark.usefixtures("no_jvm")
+def test_master_that_does_not_answer_is_named_in_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(session_module, "_MASTER_SECONDS", 0.2)
+    over = threading.Event()
+
+    def hang(*_, **__):
+        over.wait()
+        raise OSError
+
+    monkeypatch.setattr(session_module.socket, "create_connection", hang)
+    with pytest.raises(SparkFailed, match=r"host:7077: no answer within 0\.2 s"):
+        start("spark://host:7077", tmp_path)
+    over.set()
+
+
+def test_one_living_master_of_several_is_enough(port):
+    with socket.create_server(("127.0.0.1", 0)) as living:
+        session_module._check_master(f"spark://127.0.0.1:{port},127.0.0.1:{living.getsockname()[1]}")
+
+
+def test_another_master_beside_a_running_spark_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(session_module, "_running", [])
+    monkeypatch.setattr(session_module, "_foreign_session", lambda: session_of("local[2]"))
+    with pytest.raises(
+        SetupError, match=r"--spark-master yarn has no effect: this process already runs Spark on local"
+    ):
+        start("yarn", tmp_path)

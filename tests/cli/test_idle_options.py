@@ -1,0 +1,129 @@
+"""An option that cannot take effect is refused, with the reason, before anything is done."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from mirror_engine import Mirror
+from mirror_engine.config import Config, write_effective
+from mirror_engine.errors import ConfigError
+from mirror_engine.landing_zone.layout import ENGINE, OPTIONS
+from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.spark import choice
+
+
+@pytest.fixture
+def without_pyspark(monkeypatch):
+    monkeypatch.setattr(choice, "find_spec", lambda _: None)
+
+
+IDLE = {
+    "sync {root} --merge-engine arrow --driver-memory 4g": "--driver-memory: the merge engine `arrow`",
+    "sync {root} --merge-engine arrow --driver-memory 2g": "--driver-memory: the merge engine `arrow`",
+    "sync {root} --poll-interval 5s": "no such option '--poll-interval'",
+    "sync {root} --auto-maintain idle": "no such option '--auto-maintain'",
+    "run {root} --cleanup off --delete-processed-after 1d": "--delete-processed-after: with cleanup `off`",
+    "run {root} --spark-master yarn --driver-memory 4g": "--driver-memory: on a cluster",
+    "run {root} --merge-engine spark --key-index-size none": "--key-index-size: the merge engine `spark`",
+    "maintain -C {root} --merge-engine arrow --spark-master yarn": "--spark-master: the merge engine `arrow`",
+    "doctor {root} --merge-engine arrow --delta-jars-dir jars": "--delta-jars-dir: the merge engine `arrow`",
+    "status {root} --interval 3s": "--interval: no effect, without --watch",
+    "status {root} --max-download 1GiB": "--max-download: no effect, nothing is downloaded",
+    "show Items -C {root} --max-download 1GiB": "--max-download: no effect, nothing is downloaded",
+    "validate {root} --max-download 1GiB": "--max-download: no effect, nothing is downloaded",
+    "compare {root} --max-download 1GiB": "--max-download: no effect, nothing is downloaded",
+    "validate {root} --watch --keys-only": "--keys-only: no effect, --watch",
+    "validate {root} --watch --check-tie-order 2": "--check-tie-order: no effect, --watch",
+    "validate {root} --write-baseline b.json --fail-on warning": "--fail-on: no effect, --write-baseline",
+    "validate {root} --write-baseline b.json --ignore ME016": "--ignore: no effect, --write-baseline",
+    "emulator start {root}/s --storage-only --strict": "--strict: no effect, with --storage-only",
+    "emulator start {root}/s --storage-only --on-restart resume": "--on-restart: no effect, with --storage-only",
+    "emulator exec {root}/s --storage-only --wait 3s -- true": "--wait: no effect, with --storage-only",
+    "emulator start {root}/s --allow-remote": "--allow-remote: no effect, --host 127.0.0.1 is loopback",
+    "emulator start {root}/s --merge-engine arrow --spark-master yarn": "--spark-master: the merge engine `arrow`",
+}
+
+
+@pytest.mark.parametrize(("line", "said"), IDLE.items())
+def test_option_without_effect_ends_with_2(shop, cli, line, said):
+    printed = cli(*(word.format(root=shop.root) for word in line.split()))
+    assert (printed.code, printed.out) == (2, "")
+    assert said in printed.err
+    assert not (shop.root / ENGINE).exists()
+    assert not (shop.root / "s").exists()
+
+
+def test_token_and_its_file_are_one_too_many(tmp_path, cli):
+    (tmp_path / "token").write_text("0123456789abcdef")
+    printed = cli(
+        "emulator", "start", tmp_path / "s", "--token", "0123456789abcdef", "--token-file", tmp_path / "token"
+    )
+    assert (printed.code, "--token: no effect" in printed.err) == (2, True)
+
+
+OF_SPARK = {
+    "spark_master": "spark://nohost:7077",
+    "spark_profile": "ci",
+    "driver_memory": "4g",
+    "delta_jars_dir": "/jars",
+    "driver_batch_limit": 5,
+}
+
+
+@pytest.mark.usefixtures("without_pyspark")
+@pytest.mark.parametrize("name", OF_SPARK)
+@pytest.mark.parametrize("work", ["sync", "run", "maintain"])
+def test_spark_option_without_pyspark_is_refused(shop, name, work):
+    with Mirror(shop.root, Config(**{name: OF_SPARK[name]})) as mirror:
+        mirror.status()  # needs none
+        with pytest.raises(ConfigError, match="needs PySpark, which is not installed"):
+            mirror.run(None) if work == "run" else getattr(mirror, work)()
+    assert not (shop.root / ENGINE).exists()
+
+
+@pytest.mark.usefixtures("without_pyspark")
+def test_spark_option_without_pyspark_is_refused_by_the_emulator_and_doctor(shop, cli, monkeypatch):
+    for words in (["emulator", "start", shop.root / "s"], ["doctor", shop.root]):
+        printed = cli(*words, "--driver-memory", "4g")
+        assert "--driver-memory: it needs PySpark" in printed.err
+        assert printed.code == 2
+    monkeypatch.setenv("MIRROR_ENGINE_SPARK_MASTER", "local[2]")
+    printed = cli("emulator", "start", shop.root / "s")
+    assert "--spark-master: it needs PySpark" in printed.err
+    assert printed.code == 2
+
+
+def test_option_of_a_given_writer_is_not_judged(shop):
+    with Mirror(shop.root, Config(key_index_size=5), writer=MemoryDeltaWriter()) as mirror:
+        mirror.sync()
+
+
+SESSION = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]"))
+
+
+def test_option_beside_a_given_session_is_refused_at_once(shop):
+    for options in ({"spark_master": "yarn"}, {"driver_memory": "4g"}, {"spark_profile": "ci"}):
+        with pytest.raises(ConfigError, match="the given Spark session is used as it is"):
+            Mirror(shop.root, Config(**options), spark=SESSION)
+    with pytest.raises(ConfigError, match="Mirror\\(spark=…\\): the merge engine `arrow` does not use Spark"):
+        Mirror(shop.root, Config(merge_engine="arrow"), spark=SESSION)
+    Mirror(shop.root, Config(driver_batch_limit=5), spark=SESSION)
+
+
+def test_key_index_is_refused_where_spark_merges_because_it_is_installed(shop):
+    with Mirror(shop.root, Config(key_index_size=5)) as mirror, pytest.raises(ConfigError, match="uses no index"):
+        mirror.sync()
+
+
+@pytest.mark.parametrize(("flags", "engine"), [([], "arrow"), (["--merge-engine", "spark"], "spark")])
+def test_maintain_takes_the_engine_that_root_had_last(shop, cli, monkeypatch, flags, engine):
+    (shop.root / ENGINE).mkdir()
+    write_effective(shop.root / OPTIONS, Config(merge_engine="arrow", workers=9))
+    chosen = []
+    monkeypatch.setattr("mirror_engine.mirror.Mirror.maintain", lambda self, *_: chosen.append(self.config) or {})
+    assert cli("maintain", "-C", shop.root, *flags).code == 0
+    assert [(config.merge_engine, config.workers) for config in chosen] == [(engine, 4)]
+    printed = cli("maintain", "-C", shop.root, "--driver-memory", "4g")
+    assert (printed.code, "--driver-memory: the merge engine `arrow`" in printed.err) == (2, True)
