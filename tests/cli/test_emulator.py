@@ -208,7 +208,7 @@ def test_exec_wait_returns_when_everything_is_applied(cli, tmp_path, writers):
 def detached(tmp_path):
     """An emulator in a process of its own, on the merge engine `arrow`."""
     store = tmp_path / "store"
-    environment = {**os.environ, "MIRROR_ENGINE_MERGE_ENGINE": "arrow"}
+    environment = {**os.environ, "MIRROR_ENGINE_MERGE_ENGINE": "arrow", "MIRROR_ENGINE_SPARK_PROFILE": "local"}
     subprocess.run([*PROGRAM, "emulator", "start", store, "-d", "-q"], check=True, env=environment)
     yield store
     connection.stop(store)
