@@ -549,7 +549,7 @@ def _raise_for(problems: Sequence[str]) -> None:
         count = "1 invalid option" if len(problems) == 1 else f"{len(problems)} invalid options"
         raise ConfigError(
             "\n".join([f"{count}:", *(f"  {problem}" for problem in problems)]),
-            "see the command's --help for options and their values",
+            "all options and their values: the command's --help, or help(mirror_engine.Config)",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
@@ -108,7 +109,7 @@ class Mirror:
         if isinstance(self.root, Path) and not self.root.is_dir():
             raise UsageError(
                 f"{self.root}: no such folder",
-                f'use an existing folder, or create an example with "mirror-engine init {root}"',
+                f"use an existing folder, or create an example: mirror-engine init {shlex.quote(str(root))}",
             )
         if not isinstance(config, Config | None):
             raise UsageError(f"config: {type(config).__name__}, expected Config", "Use Config(strict=True, …).")
@@ -146,7 +147,7 @@ class Mirror:
         rows = [
             (
                 each.name.normalized,
-                each.state.code,
+                each.state.code.replace("_", " "),
                 len(each.pending_files),
                 each.row_count,
                 each.delta_version,
@@ -217,7 +218,7 @@ class Mirror:
         self._clock.advance(days=days, hours=hours, minutes=minutes, seconds=seconds)
 
     def status(self, also: str | int = "") -> MirrorStatus:
-        """How every table is: a fresh look, read only, while another engine may run. Starts no JVM.
+        """The state of every table, read anew; another engine may run meanwhile. Reads only, starts no JVM.
 
         `also`: an applied file, by path or number, that is shown although it was moved away; or how many files that
         were applied last are.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mirror_engine.extras import install_command
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -12,7 +14,6 @@ SPARK_ONLY = ("spark_profile", "spark_master", "driver_memory", "delta_jars_dir"
 OF_A_START = ("spark_profile", "spark_master", "driver_memory", "delta_jars_dir")  # of a Spark that the engine starts
 ARROW_ONLY = ("key_index_size",)
 LOCAL_MASTER = re.compile(r"local(\[[^\]]*\])?")
-_NO_PYSPARK = "it needs PySpark, which is not installed (pip install 'mirror-engine[spark]')"
 
 
 class Idle(NamedTuple):
@@ -61,7 +62,11 @@ def idle_here(
         return dict.fromkeys(OF_A_START, Idle("", "the given Spark session is used as it is"))
     if not merges_with_spark:
         of_store = "a ROOT in a store is merged by `arrow` unless the merge engine is `spark`, or Spark is a cluster"
-        reason = of_store if has_pyspark and is_store else _NO_PYSPARK
+        reason = (
+            of_store
+            if has_pyspark and is_store
+            else f"it needs PySpark, which is not installed ({install_command('spark')})"
+        )
         return dict.fromkeys(SPARK_ONLY, Idle("", reason))
     chosen_by_installation = "Spark is the merge engine, because it is installed, and uses no index of keys"
     found = dict.fromkeys(ARROW_ONLY, Idle("", chosen_by_installation))

@@ -96,7 +96,7 @@ def check_contents(sdist: Path, wheel: Path) -> None:
     tracked = {path.relative_to(HOME).as_posix() for path in (HOME / "mirror_engine").rglob("*.py")}
     if strangers or missing or not tracked <= set(names):
         raise NotReleasable(f"{wheel.name}: too much {strangers}, missing {missing}, {sorted(tracked - set(names))}")
-    if "mirror-engine = mirror_engine.cli.main:main" not in entries or "[pytest11]" not in entries:
+    if "mirror-engine = mirror_engine.__main__:main" not in entries or "[pytest11]" not in entries:
         raise NotReleasable(f"{wheel.name}: an entry point is missing")
     with tarfile.open(sdist) as archive:
         tops = {name.split("/")[1] for name in archive.getnames()}

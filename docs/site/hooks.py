@@ -63,6 +63,7 @@ MADE: dict[str, Callable[[], str]] = {
     "schemas": schemas,
     "states": states,
 }
+BOOSTS = {"how-to/": 2, "tutorials/": 2, "reference/fixtures/": 0.3, "decisions/": 0.3}  # of pages in the search
 _PLACE = re.compile(r"<!-- made: ([a-z ]+) -->")
 _PART = re.compile(r"<!-- part of (\S+): (\w+) -->")
 
@@ -92,6 +93,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - MkDocs passes them by name
     """Turn names of rules and diagnostics into links; give the protocol's rules their ids."""
     path = page.file.src_uri
+    boost = next((boost for folder, boost in BOOSTS.items() if path.startswith(folder)), None)
+    if boost is not None:
+        page.meta.setdefault("search", {"boost": boost})
     if path == "protocol.md":
         markdown = with_ids(markdown)
     markdown = _PART.sub(lambda match: part_of(match[1], match[2], path), markdown)

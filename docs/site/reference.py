@@ -192,7 +192,16 @@ def states() -> str:
     file, known = "00000000000000000003.csv", Progress("one", "")
     committed = replace(known, delta_version=1)
     examples: list[tuple[str, TableState, Progress | None]] = [
-        ("", Unconfigured(diagnose("ME008", "Sales.schema/Orders", count=3), 3), None),
+        (
+            "",
+            Unconfigured(
+                diagnose(
+                    "ME008", "Sales.schema/Orders", count=3, help="add `_metadata.json`; it may arrive after the files"
+                ),
+                3,
+            ),
+            None,
+        ),
         ("", Empty(expired=False), known),
         ("after 14 days: ", Empty(expired=True), known),
         ("", Loading(2), known),

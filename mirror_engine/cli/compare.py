@@ -273,7 +273,7 @@ def pull(
 
 def _pull_text(plan: PullPlan, target: Path, seconds: float) -> out.Lines:
     """What was copied, and what the copy lacks."""
-    copied = f"{count(len(plan.files), 'file')} ({filesize.decimal(plan.byte_count)}, {out.short_span(seconds)})"
+    copied = f"{count(len(plan.files), 'file')} ({filesize.decimal(plan.byte_count)}, {out.elapsed(seconds)})"
     before = f"; {count(plan.present, 'file')} present before" if plan.present else ""
     yield f"Copied {copied} to {target}{before}."
     if plan.restored:

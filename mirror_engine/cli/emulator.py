@@ -23,6 +23,7 @@ from mirror_engine.cli import output as out
 from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command, refuse_given
 from mirror_engine.config import flag_of, whole
 from mirror_engine.errors import UsageError
+from mirror_engine.extras import install_command
 from mirror_engine.onelake.hosts import PassedHost
 from mirror_engine.storage.roots import check_store
 
@@ -206,7 +207,7 @@ def stop(store: Path) -> None:
 @click.argument("store", type=Path, help=f"{_STORE}.")
 @click.option("--unset", is_flag=True, help="Print what removes it again, whether the emulator runs or not.")
 def env(store: Path, *, unset: bool) -> None:
-    """Print the environment that leads a publisher to the emulator of STORE.
+    """Print the environment variables that point a publisher at the emulator of STORE.
 
     As lines for a shell: eval "$(mirror-engine emulator env ./onelake)"
 
@@ -223,7 +224,10 @@ def env(store: Path, *, unset: bool) -> None:
         return
     info = running(store)
     if info is None:
-        raise UsageError(f"no emulator is running for {store}", f"start one: mirror-engine emulator start {store} -d")
+        raise UsageError(
+            f"no emulator is running for {store}",
+            f"start one: mirror-engine emulator start {shlex.quote(str(store))} -d",
+        )
     out.report(info.to_json(), map(out.verbatim, info.exports()))
 
 
@@ -360,6 +364,4 @@ def _server(
 def _check_packages() -> None:
     """Raise UsageError without the packages that the emulator needs."""
     if missing := [name for name in _PACKAGES if find_spec(name) is None]:
-        raise UsageError(
-            f"the emulator needs {', '.join(missing)}", "install the extra: pip install 'mirror-engine[emulator]'"
-        )
+        raise UsageError(f"the emulator needs {', '.join(missing)}", f"install it: {install_command('emulator')}")

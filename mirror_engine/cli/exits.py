@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -146,7 +147,7 @@ def _call(call: Callable[[], int], words: Sequence[str], command: str | None) ->
     except MirrorError as error:
         found, code = error.to_json(), of_error(error)
     except click.ClickException as error:
-        found, code = _usage(error), USAGE
+        found, code = _usage(error, words), USAGE
     except (KeyboardInterrupt, click.Abort):
         found, code = {"code": "interrupted", "message": "interrupted", "help": None}, INTERRUPTED
     except BrokenPipeError:
@@ -177,7 +178,7 @@ def error_text(message: str, help: str | None) -> str:
     return "\n".join([f"error: {first}", *rest]) + "\n" + (f"  help: {lines}\n" if help else "")
 
 
-def _usage(error: click.ClickException) -> Error:
+def _usage(error: click.ClickException, words: Sequence[str]) -> Error:
     """What was wrong with the command line, and the nearest right thing."""
     near = getattr(error, "possibilities", None)
     message = (error.message if near else error.format_message()).rstrip(".")
@@ -185,6 +186,10 @@ def _usage(error: click.ClickException) -> Error:
     help = f"see {context.command_path if context else 'mirror-engine'} --help"
     if near:
         help = f"did you mean {' or '.join(sorted(near))}? {help}"
+    elif context and "extra argument" in message and (folder := next(filter(os.path.isdir, words), None)):
+        names = {parameter.name for parameter in context.command.params}
+        if "root_option" in names and "root" not in names:  # of commands whose argument is a table
+            help = f"give ROOT with -C: {context.command_path} -C {shlex.quote(folder)} …"
     return {"code": "usage_error", "message": message[:1].lower() + message[1:], "help": help}
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +16,36 @@ from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command, refuse_given
 from mirror_engine.config import Kind, duration
+from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.states import CaughtUp, Halted, Unlisted
-from mirror_engine.monitoring.words import DROPPED_BECAUSE, as_json, cell, change_json, fields_json, iso
+from mirror_engine.landing_zone.names import find_table, shown_names
+from mirror_engine.landing_zone.states import (
+    Behind,
+    Blocked,
+    CaughtUp,
+    Deleted,
+    Halted,
+    Loading,
+    Unconfigured,
+    Unlisted,
+)
+from mirror_engine.monitoring.words import (
+    DROPPED_BECAUSE,
+    START_ENGINE,
+    as_json,
+    cell,
+    change_json,
+    fields_json,
+    iso,
+    tally_text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from mirror_engine.cli.options import Downloads
     from mirror_engine.engine.changes import TableChange
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
     from mirror_engine.publisher.diff import Difference
@@ -36,10 +59,12 @@ ROWS_HELP = "Maximum number of rows to show of each kind; 0 for all."
 STATE_STYLES = {"stuck": "bold red", "idle": "yellow", "busy": "cyan", "well": "green"}  # most urgent first
 WATCH_SECONDS = {True: 2.0, False: 30.0}  # between two looks at a folder, at a store, which asks for requests
 MAX_NAMED = 4  # change files of one commit
+MAX_PARAGRAPHS = 20  # of tables in one report
 MAX_CHARACTERS = 100  # of one value of the partner events, which may be any text
 
 
 @command(config=(*READING, *DROPPING), reads_engine=True, at_once=True)
+@click.option("names", "--table", metavar="TABLE", multiple=True, help="Only this table, with its files (repeatable).")
 @click.option(
     "--check",
     is_flag=True,
@@ -53,12 +78,14 @@ MAX_CHARACTERS = 100  # of one value of the partner events, which may be any tex
 @click.option(
     "--interval", type=Value(duration(0.1)), help="Time between two refreshes.  [default: 2s, 30s of a ROOT in a store]"
 )
-def status(mirror: Mirror, interval: float | None, *, check: bool, watch: bool) -> int:
+def status(mirror: Mirror, names: tuple[str, ...], interval: float | None, *, check: bool, watch: bool) -> int:
     """Show the state of every table, and what to do.
 
     Reads the landing zone; an engine may run meanwhile, and its options are used. Starts no Java.
 
-    Example: mirror-engine status ./shop --watch
+    Tables that need attention come first; the last line counts all.
+
+    Example: mirror-engine status ./shop --table Sales.Orders
 
     Exit codes: 0 shown, and after Ctrl+C with --watch · 2 usage error · 3 a table needs attention, with --check · 4
     temporary: storage; retry
@@ -73,11 +100,11 @@ def status(mirror: Mirror, interval: float | None, *, check: bool, watch: bool) 
     view = Live(console=out.stdout(), auto_refresh=False, screen=True) if is_live else nullcontext()
     with exits.Stopping() as stopping, view as live:
         while True:
-            latest = _status(mirror)
+            latest = _status(mirror, names)
             if live:
-                live.update(Group(*status_text(latest, problems_first=True)), refresh=True)
+                live.update(Group(*status_text(latest, problems_first=True, detailed=bool(names))), refresh=True)
             else:
-                out.report(latest.to_json() if out.wants_json() else {}, status_text(latest))
+                out.report(latest.to_json() if out.wants_json() else {}, status_text(latest, detailed=bool(names)))
             if not watch or stopping.stop.wait(interval):
                 break
     if check and any(table.needs_attention for table in latest.tables):
@@ -85,10 +112,14 @@ def status(mirror: Mirror, interval: float | None, *, check: bool, watch: bool) 
     return exits.RETRY if check and latest.unlisted else exits.SUCCESS
 
 
-def _status(mirror: Mirror) -> MirrorStatus:
-    """The status; where Fabric mirrors it, with the pending files that it would reject."""
+def _status(mirror: Mirror, names: Sequence[str]) -> MirrorStatus:
+    """The status of the named tables, or all; where Fabric mirrors it, with the pending files that it would reject."""
     with mirror.snapshot() as seen:
         latest = mirror.status_of(seen)
+        if names:
+            folders = [table.delta_folder for table in latest.tables]
+            wanted = {find_table(name, folders, mirror.config.delta_default_schema) for name in names}
+            latest = replace(latest, tables=tuple(each for each in latest.tables if each.delta_folder in wanted))
         if not latest.fabric:
             return latest
         from mirror_engine.publisher.trace.replay import with_rejections
@@ -227,7 +258,8 @@ def history_grid(commits: Sequence[HistoryEntry]) -> out.Grid:
             files = f"{entry.files[0]} … {entry.files[-1]} ({len(entry.files):,} files)"
         at = out.moment(iso(entry.timestamp_ms / 1000))
         rows.append((str(entry.version), at, entry.operation, entry.applied_by or "-", f"{entry.rows:,}", files))
-    return out.Grid([">Version", "Time (UTC)", "Operation", "Applied by", ">Rows", "Change files"], rows)
+    headings = [">Version", "Time (UTC)", "Operation", "Applied by", ">Rows", "Change files"]
+    return out.Grid(headings, rows, expendable=("Applied by", "Operation"), wrapped=headings[-1])
 
 
 def _tolerance(value: object) -> float:
@@ -339,10 +371,11 @@ def difference_json(difference: Difference) -> dict[str, Any]:
     }
 
 
-def status_text(status: MirrorStatus, *, problems_first: bool = False) -> out.Lines:
-    """A headline, one line per table, and a paragraph for each table with something to report, urgent ones first.
+def status_text(status: MirrorStatus, *, problems_first: bool = False, detailed: bool = False) -> out.Lines:
+    """A headline, a line for each table, a paragraph for each with something to report, and how many there are.
 
-    `problems_first`: tables that need attention come before all others, as the end may not fit on the screen.
+    Tables that need attention come first in each list; with `problems_first` their paragraphs come before it, as the
+    end may not fit on the screen. `detailed`: with their pending files.
     """
     now = time.time()
     yield _headline(status, now)
@@ -351,35 +384,49 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False) -> out.Li
     failure = status.last_failure
     if failure and not any(found.message in failure["message"] for found in status.unlisted):
         yield from out.with_help(f"last failure: {failure['message']}", failure["help"], "bold red")
-    for diagnostic in status.diagnostics[: out.MAX_LINES]:
+    for diagnostic in findings(status.diagnostics, lambda each: each)[: out.MAX_LINES]:
         yield ""
         yield from out.diagnostic_lines(diagnostic)
     by_urgency = sorted(status.tables, key=lambda table: list(STATE_STYLES).index(table.urgency))
-    noted = [table for table in by_urgency if _is_noted(table) or (status.fabric and table.fabric_error)]
-    stuck = [table for table in noted if problems_first and table.urgency == "stuck"]
-    yield from _paragraphs(stuck, status)
+    noted = [table for table in by_urgency if _is_noted(table, detailed=detailed, by_fabric=bool(status.fabric))]
+    first = [table for table in noted if problems_first and table.urgency == "stuck"]
+    yield from _paragraphs(first, detailed=detailed, by_fabric=bool(status.fabric))
     yield ""
-    yield (
-        _overview(by_urgency if problems_first else status.tables, now, status)
-        if status.tables
-        else out.line(NO_FOLDERS)
-    )
-    yield from _paragraphs([table for table in noted if table not in stuck], status)
+    yield _overview(by_urgency, now, status) if status.tables else out.line(NO_FOLDERS)
+    yield from _paragraphs(noted[len(first) :], detailed=detailed, by_fabric=bool(status.fabric))
+    if status.tables:
+        yield _end(status)
 
 
-def _is_noted(table: TableStatus) -> bool:
-    if isinstance(table.state, Unlisted) and not table.last_failure:
+def _is_noted(table: TableStatus, *, detailed: bool, by_fabric: bool) -> bool:
+    if table.last_failure or (by_fabric and table.fabric_error):
+        return True
+    if isinstance(table.state, Unlisted):
         return False  # the zone's own diagnostics say why
-    has_notes = table.pending_files or table.ignored or table.diagnostics or table.last_failure
-    return bool(has_notes) or not isinstance(table.state, CaughtUp)
+    if table.ignored or table.diagnostics or table.would_reject:
+        return True
+    # the list of tables has the number of pending files
+    return not isinstance(table.state, CaughtUp if detailed else CaughtUp | Behind | Loading)
 
 
-def _paragraphs(tables: Iterable[TableStatus], status: MirrorStatus) -> out.Lines:
-    for table in tables:
-        yield ""
-        yield from _paragraph(table, engine_running=status.is_worked_on)
-        if status.fabric and table.fabric_error:
+def _paragraphs(tables: Sequence[TableStatus], *, detailed: bool, by_fabric: bool) -> out.Lines:
+    yield from [""] if tables else []
+    for table in tables[:MAX_PARAGRAPHS]:
+        yield from _paragraph(table, detailed=detailed)
+        if by_fabric and table.fabric_error:
             yield out.bullet("Fabric:", table.fabric_error)
+    if (more := len(tables) - MAX_PARAGRAPHS) > 0:
+        yield out.line(f"… and {count(more, 'more table')}: see --table NAME, or --json", "dim")
+
+
+def _end(status: MirrorStatus) -> Text:
+    """`11 tables: 4 caught up, 6 need attention, 1 pending`, and what to do about pending files."""
+    text = tally_text(status.counts)
+    if any(table.fabric_error for table in status.tables):
+        text += " * Fabric shows an error."
+    if any(isinstance(table.state, Behind | Loading) for table in status.tables) and not status.is_worked_on:
+        text += f" {START_ENGINE[:1].upper()}{START_ENGINE[1:]}."
+    return out.line(text, "bold")
 
 
 def _headline(status: MirrorStatus, now: float) -> Text:
@@ -418,9 +465,10 @@ def _partner(partner: PartnerEvents) -> str:
 def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -> out.Grid:
     last = ">Last sync" if status.fabric else ">Last commit"
     headings = ["Table", "Status", "Fabric", ">Applied", ">Pending", ">Lag", ">Rows", ">Version", last]
+    names = shown_names(table.name for table in tables)
     rows = [
         (
-            table.name.normalized,
+            names[table.name],
             out.line(table.state.code.replace("_", " "), STATE_STYLES[table.urgency]),
             (table.fabric_status or "-") + ("*" if table.fabric_error else ""),
             table.watermark,
@@ -432,31 +480,53 @@ def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -
         )
         for table in tables
     ]
-    return out.Grid(headings, rows)
+    return out.Grid(headings, rows, expendable=("Version", "Fabric", last, "Lag"))
 
 
-def _paragraph(table: TableStatus, *, engine_running: bool) -> out.Lines:
-    reported = {*table.ignored, getattr(table.state, "diagnostic", None)}
+def _paragraph(table: TableStatus, *, detailed: bool) -> out.Lines:
+    """What is to be said of a table: its state with the reason and help, and findings that this does not tell."""
     style = STATE_STYLES[table.urgency]
-    if isinstance(table.state, Halted):
-        yield Text.assemble(out.line(table.name.normalized, "bold"), " is ", out.line("halted", style))
-        yield from out.diagnostic_lines(table.state.diagnostic)
+    own, first = {*table.ignored}, None
+    counted = findings({**dict.fromkeys(_diagnostics_of(table), 1), **dict(table.diagnostics)}.items(), itemgetter(0))
+    if isinstance(table.state, Halted) and counted:
+        first = counted[0][0]
+        name = Text.assemble(out.line(table.name.normalized, "bold"), " is ", out.line("halted", style), ": ")
+        yield from out.diagnostic_lines(first, name)
+        own.add(first)
     else:
-        yield from out.with_help(table.message, table.help(engine_running=engine_running), style)
+        yield from out.with_help(table.message, table.help(engine_running=True), style)
+        own |= {*_diagnostics_of(table), *(found for found, _ in counted if _is_said(found, table))}
     if table.would_reject:
         yield out.line("Fabric would reject:", style)
         yield from out.diagnostic_lines(table.would_reject)
-    if table.pending_files:
+    if detailed and table.pending_files:
         pending = count(len(table.pending_files), "file")
         yield f"  {pending} pending, the oldest for {out.short_span(table.lag_seconds)}"
-    yield from out.bullets(_numbers(table))
-    yield from out.bullets([(f"{file.state}:", f"{file.path}: {file.reason}") for file in table.pending_files])
+    yield from out.bullets(_numbers(table, detailed=detailed))
+    if detailed:
+        told = {getattr(first, "message", ""), f"{getattr(table.state, 'missing', '')} is missing"}
+        waiting = [file for file in table.pending_files if file.state != "rejected"]
+        reasons = ["" if file.reason in told else f": {file.reason}" for file in waiting]
+        yield from out.bullets([("pending:", file.path + why) for file, why in zip(waiting, reasons, strict=True)])
     yield from out.bullets(out.ignored_paths(table.ignored))
-    yield from out.diagnostics(counted for counted in table.diagnostics if counted[0] not in reported)
+    yield from out.diagnostics((each for each in counted if each[0] not in own), f"{table.name.folder}/")
 
 
-def _numbers(table: TableStatus) -> list[tuple[str, str]]:
+def _diagnostics_of(table: TableStatus) -> tuple[Diagnostic, ...]:
+    """The diagnostic of a table's state, if that has one."""
+    return (table.state.diagnostic,) if isinstance(table.state, Halted | Unconfigured | Deleted | Unlisted) else ()
+
+
+def _is_said(found: Diagnostic, table: TableStatus) -> bool:
+    """Whether the sentence about a table's state has told of a finding: of its missing file."""
+    folder, name = table.name.folder, dict(found.details).get("name")
+    return isinstance(table.state, Blocked) and f"{found.path}/{name}" == f"{folder}/{table.state.missing}"
+
+
+def _numbers(table: TableStatus, *, detailed: bool) -> list[tuple[str, str]]:
     """Watermark of each partition, and the next file; a table without partitions has its one in the overview."""
+    if not detailed and len(table.watermarks) <= 1:
+        return []
     applied = [
         ("applied:", f"{place or 'outside partitions'}: up to {number}") for place, number in table.watermarks.items()
     ]

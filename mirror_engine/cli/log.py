@@ -20,7 +20,7 @@ import click
 
 from mirror_engine import events
 from mirror_engine.cli.options import Choice
-from mirror_engine.cli.output import diagnostic_lines, line, short_span, stderr, verbosity, with_help
+from mirror_engine.cli.output import diagnostic_lines, elapsed, line, short_span, stderr, verbosity, with_help
 from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, count, printable
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.monitoring.words import DROPPED_BECAUSE
@@ -202,7 +202,7 @@ def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[Listene
 
         def view() -> RenderableType:
             while pending:  # here, as lines of several threads would write over each other
-                console.print(pending.popleft())
+                console.print(pending.popleft(), crop=False)
             return "" if is_quiet else progress.bars()
 
         with Live(console=console, get_renderable=view, refresh_per_second=10, transient=True):
@@ -213,7 +213,7 @@ def lines(event: Event) -> Iterator[RenderableType]:
     """An event for people; nothing for those that bars show."""
     match event:
         case events.BatchCommitted(table, version, files, rows, seconds):
-            yield line(f"{table.normalized} v{version}: {_amount(len(files), rows)} ({short_span(seconds)})")
+            yield line(f"{table.normalized} v{version}: {_amount(len(files), rows)} ({elapsed(seconds)})")
         case events.DiagnosticRaised(_, diagnostic):  # that of a halted table, too
             yield from diagnostic_lines(diagnostic)
         case events.TableHalted(table):
@@ -233,7 +233,7 @@ def lines(event: Event) -> Iterator[RenderableType]:
             yield from with_help(f"{name}{what}; retry in {short_span(seconds)}", help, "bold red")
         case events.TableMaintained(table, done, seconds):
             numbers = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in done.items())
-            yield line(f"{table.normalized}: {numbers} ({short_span(seconds)})", "dim")
+            yield line(f"{table.normalized}: {numbers} ({elapsed(seconds)})", "dim")
         case _:
             return
 
@@ -308,7 +308,7 @@ class Progress:
         with self._lock:
             parts = [f"{name}: {words}" if words else name for name, words, *_ in self._going_on()]
             done = f"{count(self._commits, 'commit')} so far"
-        return f"[{short_span(time.monotonic() - self._started)}] {'; '.join(parts) or done}"
+        return f"[{elapsed(time.monotonic() - self._started)}] {'; '.join(parts) or done}"
 
     def bars(self) -> Table:
         """The same as a bar for setup, and one for each table: half of it is reading, half committing."""
@@ -320,7 +320,7 @@ class Progress:
         with self._lock:
             for name, words, total, done, started in self._going_on():
                 bar = ProgressBar(total, done, width=20, pulse=total is None)
-                shown.add_row(name, bar, words, short_span(now - started))
+                shown.add_row(name, bar, words, elapsed(now - started))
             if self._is_lasting and not shown.rows:
                 shown.add_row(line(f"waiting for change files; {count(self._commits, 'commit')} so far", "dim"))
         return shown

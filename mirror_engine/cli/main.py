@@ -50,7 +50,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "schema": ("schema", "Print a JSON schema, for editors and programs."),
         "emulator start": ("emulator", "Start a local OneLake for your publisher."),
         "emulator stop": ("emulator", "Stop it."),
-        "emulator env": ("emulator", "Print the environment that leads a publisher to it."),
+        "emulator env": ("emulator", "Print the environment variables that point a publisher at it."),
         "emulator exec": ("emulator", "Run one command in that environment."),
     },
     "Set up and maintain": {

@@ -15,9 +15,10 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.monitoring.words import cell, span, table_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1  # of every JSON document
 TENTHS_BELOW = 10  # seconds
+_HOUR = 60  # minutes
 PIPE_WIDTH = 10_000  # every row stays on one line, for grep and its like
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 MAX_LINES = 8  # of one kind
@@ -46,12 +48,15 @@ def report(document: Mapping[str, Any], text: Iterable[RenderableType]) -> None:
     if wants_json():
         print_json(document)
         return
+    from rich.text import Text
+
     console = stdout()
     for part in text:
         if isinstance(part, Grid) and not console.is_terminal and (plain := part.plain()):
             sys.stdout.write(plain)
         else:
-            console.print(line(part) if isinstance(part, str) else part, crop=False)
+            shown = line(part) if isinstance(part, str) else part
+            console.print(Trimmed(shown) if isinstance(shown, Text) else shown, crop=False)
     sys.stdout.flush()
 
 
@@ -74,7 +79,7 @@ def envelope(command: str | None, document: Mapping[str, Any]) -> dict[str, Any]
 
 def note(text: str) -> None:
     """Print a line on stderr."""
-    stderr().print(line(text))
+    stderr().print(Trimmed(line(text)), crop=False)
 
 
 def stdout() -> Console:
@@ -103,14 +108,14 @@ def delta_table_json(mirror: Mirror, delta_folder: str) -> dict[str, Any]:
     return table_json(present or names[-1], delta_folder) | ({} if present else {"landing_folder": None})
 
 
-def diagnostic_lines(diagnostic: Diagnostic) -> Lines:
-    """`error[ME037]: message`, `--> location` and `help: …`."""
+def diagnostic_lines(diagnostic: Diagnostic, subject: Text | str = "") -> Lines:
+    """`error[ME037]: message` behind what it is about, `--> location` and `help: …`."""
     from rich.text import Text
 
     label = Text(f"{diagnostic.severity.value}[{diagnostic.code}]", STYLES[diagnostic.severity])
-    yield Text.assemble(label, ": ", line(diagnostic.message))
+    yield Text.assemble(subject, label, ": ", line(diagnostic.message))
     row = "" if diagnostic.row is None else f", row {diagnostic.row}"
-    yield bullet("-->", f"{ZONE}/{diagnostic.path}".rstrip("/") + row)
+    yield place("-->", f"{ZONE}/{diagnostic.path}".rstrip("/") + row)
     if diagnostic.help:
         yield bullet("help:", diagnostic.help)
 
@@ -122,11 +127,27 @@ def line(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def verbatim(text: str) -> Text:
-    """The same, on one line however narrow the terminal is: it is to be pasted."""
-    shown = line(text)
-    shown.no_wrap, shown.overflow = True, "ignore"
-    return shown
+class Verbatim:
+    """A line that stays one, however narrow the terminal is: it is to be clicked, copied and pasted.
+
+    No `Text`: a console joins these into new ones, which it wraps.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = line(text)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from console.render(self._text, options.update(no_wrap=True, overflow="ignore"))
+
+
+def verbatim(text: str) -> Verbatim:
+    """A line that is never wrapped."""
+    return Verbatim(text)
+
+
+def place(mark: str, path: str) -> Verbatim:
+    """An indented path behind a mark."""
+    return verbatim(f"  {mark} {path}")
 
 
 def with_help(text: str, help: str | None, style: str = "") -> Lines:
@@ -136,7 +157,7 @@ def with_help(text: str, help: str | None, style: str = "") -> Lines:
         yield bullet("help:", help)
 
 
-def bullet(mark: str, text: str, style: str = "", mark_style: str | None = None) -> Table:
+def bullet(mark: str, text: str, style: str = "", mark_style: str | None = None) -> Trimmed:
     """Indented text behind a mark; what does not fit on the line continues below its beginning."""
     from rich.table import Table
 
@@ -144,14 +165,14 @@ def bullet(mark: str, text: str, style: str = "", mark_style: str | None = None)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row(line(f"  {mark}", style if mark_style is None else mark_style), line(text, style))
-    return table
+    return Trimmed(table)
 
 
 def indented(part: RenderableType) -> RenderableType:
     """Part of a text, two columns further right."""
     from rich.padding import Padding
 
-    return Padding(line(part) if isinstance(part, str) else part, (0, 0, 0, 2), expand=False)
+    return Trimmed(Padding(line(part) if isinstance(part, str) else part, (0, 0, 0, 2), expand=False))
 
 
 def bullets(marked: Sequence[tuple[str, str]]) -> Lines:
@@ -163,11 +184,14 @@ def bullets(marked: Sequence[tuple[str, str]]) -> Lines:
         yield line(f"  … and {len(marked) - MAX_LINES:,} more", "dim")
 
 
-def diagnostics(counted: Iterable[tuple[Diagnostic, int]], *, with_place: bool = True) -> Lines:
-    """Findings behind their codes, each with its help and how often it was found."""
+def diagnostics(counted: Iterable[tuple[Diagnostic, int]], folder: str = "", *, with_place: bool = True) -> Lines:
+    """Findings behind their codes, each with its help and how often it was found; paths from `folder`."""
     marked = []
     for found, times in counted:
-        place, help = f"{found.location}: " if with_place else "", f"; {found.help}" if found.help else ""
+        place, help = (
+            f"{found.location.removeprefix(folder)}: " if with_place else "",
+            f"; {found.help}" if found.help else "",
+        )
         marked.append((f"{found.severity.value}[{found.code}]:", f"{place}{found.message}{often(times)}{help}"))
     return bullets(marked)
 
@@ -182,23 +206,90 @@ def ignored_paths(ignored: Sequence[Diagnostic]) -> list[tuple[str, str]]:
     return [("ignored:", f"{found.path}: {found.coded_message.removeprefix('ignored: ')}") for found in ignored]
 
 
-class Grid:
-    """Rows below their headings; those that begin with `>` are of numbers."""
+class Trimmed:
+    """A part of a text without blanks at the ends of its lines, which copies would carry along."""
 
-    def __init__(self, headings: Sequence[str], rows: Iterable[Sequence[RenderableType]]) -> None:
+    def __init__(self, part: RenderableType) -> None:
+        self._part = part
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment
+
+        for segments in console.render_lines(self._part, options, pad=False):
+            left = [*segments]
+            while left and not left[-1].text.strip():
+                left.pop()
+            if left:
+                yield from left[:-1]
+                yield Segment(left[-1].text.rstrip(), left[-1].style)
+            yield Segment.line()
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        from rich.measure import Measurement
+
+        return Measurement.get(console, options, self._part)
+
+
+class Grid:
+    """Rows below their headings; those that begin with `>` are of numbers.
+
+    Where a terminal is too narrow, columns with `expendable` headings are left out, in this order. The cells below the
+    heading `wrapped` may take several lines, broken at blanks.
+    """
+
+    def __init__(
+        self,
+        headings: Sequence[str],
+        rows: Iterable[Sequence[RenderableType]],
+        expendable: Sequence[str] = (),
+        wrapped: str = "",
+    ) -> None:
+        self._expendable = [heading.removeprefix(">") for heading in expendable]
+        self._wrapped = wrapped
         self._headings = [printable(heading.removeprefix(">")) for heading in headings]
         self._are_numbers = [heading.startswith(">") for heading in headings]
         self._rows = [[printable(part) if isinstance(part, str) else part for part in row] for row in rows]
 
-    def __rich__(self) -> Table:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        left_out: set[int] = set()
+        widths = self._widths()
+        for heading in self._expendable:
+            if _taken(widths, left_out) <= options.max_width:
+                break
+            left_out.add(self._headings.index(heading))
+        yield Trimmed(self._table(left_out, fits=_taken(widths, left_out) <= options.max_width))
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        from rich.measure import Measurement
+
+        return Measurement.get(console, options, self._table())
+
+    def _widths(self) -> list[int]:
+        """The width of each column on one line; of the wrapped one that of its longest word."""
+        from rich.cells import cell_len
+
+        widths = [cell_len(heading) for heading in self._headings]
+        for row in self._rows:
+            for at, part in enumerate(row):
+                is_wrapped = self._headings[at] == self._wrapped
+                pieces = str(part).split() if is_wrapped else str(part).splitlines()
+                widths[at] = max([widths[at], *map(cell_len, pieces)])
+        return widths
+
+    def _table(self, left_out: Collection[int] = (), *, fits: bool = False) -> Table:
+        """All columns that are not left out; where these fit, only the wrapped one may take several lines."""
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for heading, is_number in zip(self._headings, self._are_numbers, strict=True):
-            table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+        shown = [at for at in range(len(self._headings)) if at not in left_out]
+        for at in shown:
+            no_wrap = fits and self._headings[at] != self._wrapped
+            justify: JustifyMethod = "right" if self._are_numbers[at] else "left"
+            table.add_column(self._headings[at], justify=justify, overflow="fold", no_wrap=no_wrap)
         for row in self._rows:
-            table.add_row(*(Text(part) if isinstance(part, str) else part for part in row))
+            parts = (row[at] for at in shown)
+            table.add_row(*(Text(part) if isinstance(part, str) else part for part in parts))
         return table
 
     def plain(self) -> str:
@@ -219,7 +310,13 @@ class Grid:
     def _line(self, widths: Sequence[int], row: Sequence[str], sizes: Sequence[int]) -> str:
         blanks = (" " * (width - size) for width, size in zip(widths, sizes, strict=True))
         parts = zip(row, blanks, self._are_numbers, strict=True)
-        return "  ".join(blank + part if is_number else part + blank for part, blank, is_number in parts) + "\n"
+        joined = "  ".join(blank + part if is_number else part + blank for part, blank, is_number in parts)
+        return f"{joined.rstrip(' ')}\n"
+
+
+def _taken(widths: Sequence[int], left_out: Collection[int]) -> int:
+    shown = [width for at, width in enumerate(widths) if at not in left_out]
+    return sum(shown) + 2 * len(shown) - 2
 
 
 def rows_text(rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> Lines:
@@ -244,6 +341,14 @@ def moment(text: str | None) -> str:
 def short_span(seconds: float) -> str:
     """`5.9s`, `42s`, `4m`, `3h`, `12d`."""
     return f"{seconds:.1f}s" if seconds < TENTHS_BELOW else span(seconds)
+
+
+def elapsed(seconds: float) -> str:
+    """How long work took or has taken, to the second: `5.9s`, `42s`, `2m 47s`, `1h 05m`."""
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes >= _HOUR:
+        return f"{minutes // _HOUR}h {minutes % _HOUR:02d}m"
+    return f"{minutes}m {rest:02d}s" if minutes else short_span(seconds)
 
 
 def fitted(parts: Sequence[Text], taken: int) -> Text:

@@ -20,7 +20,7 @@ from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unlisted
+from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unlisted, needs_attention
 from mirror_engine.monitoring.words import (
     DROPPED_BECAUSE,
     START_ENGINE,
@@ -29,8 +29,11 @@ from mirror_engine.monitoring.words import (
     describe,
     fields_json,
     help_for,
+    kind_of,
     notes,
     table_json,
+    tally,
+    tally_text,
 )
 from mirror_engine.storage.roots import has_zone, zone_alike
 
@@ -97,7 +100,8 @@ def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
             "last_failure": as_json(failure),
         }
         tables.append({**table_json(table, table.delta_folder(config.delta_default_schema)), **facts})
-    return {**report_json(done, code), "last_failure": as_json(done.failures.get(None)), "tables": tables}
+    whole = {"last_failure": as_json(done.failures.get(None)), "counts": counts(done)}
+    return {**report_json(done, code), **whole, "tables": tables}
 
 
 def report_json(done: SyncReport, code: int) -> dict[str, Any]:
@@ -113,19 +117,23 @@ def report_text(done: SyncReport) -> str:
     if done.commits:
         files = f"{count(done.files_applied, 'file')} ({count(done.rows_applied, 'row')})"
         applied = f"Applied {files} to {count(done.tables_applied, 'table')} in {count(done.commits, 'commit')}"
-    applied = f"{applied} ({out.short_span(done.duration_seconds)})."
-    caught_up, is_whole = (
-        sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values()),
-        None not in done.failures,
-    )
-    but = ignored_data(sum(map(len, done.ignored.values())))
+    applied = f"{applied} ({out.elapsed(done.duration_seconds)})."
+    caught_up = sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values())
+    is_whole, but = None not in done.failures, ignored_data(sum(map(len, done.ignored.values())))
     if not done.states:
         none = "There are no tables left" if done.dropped else "There are no tables yet"
         return f"{applied} {none if is_whole else 'Nothing is known of the tables'}{but}."
-    all_or_some = f"{caught_up} of {len(done.states)}"
-    if caught_up == len(done.states):
-        all_or_some = "All" if is_whole else "All other"
-    return f"{applied} {all_or_some} tables have caught up{but}."
+    if caught_up < len(done.states) or done.failures.keys() - {None}:
+        return f"{applied} {tally_text(counts(done))}"
+    return f"{applied} {'All' if is_whole else 'All other'} tables have caught up{but}."
+
+
+def counts(done: SyncReport) -> dict[str, int]:
+    """How many tables there are of each kind in `words.KINDS` afterwards."""
+    failed = {table for table in done.failures if table}
+    return tally(
+        kind_of(state, is_stuck=table in failed or needs_attention(state)) for table, state in done.states.items()
+    )
 
 
 def _report_lines(done: SyncReport) -> out.Lines:
@@ -235,7 +243,7 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
         writer.write("info", "stopped", {name: value for name, value in facts.items() if name not in own})
     elif not is_quiet:
         for part in (*_report_lines(done), out.line(report_text(done))):
-            out.stderr().print(part)
+            out.stderr().print(part, crop=False)
     if out.wants_json():
         out.print_json(facts)
     return code
@@ -290,7 +298,7 @@ def wait(
             if seconds >= noted + NOTE_SECONDS and out.verbosity() >= 0:
                 more = f"; and {len(unmet) - 1:,} more" if unmet[1:] else ""
                 more += "; nothing landed" if files == landed else ""
-                out.note(f"[{out.short_span(seconds)}] {unmet[0].message}{more}")
+                out.note(f"[{out.elapsed(seconds)}] {unmet[0].message}{more}")
                 noted, landed = seconds, files
             landed = landed or files
             stopping.stop.wait(min(interval, timeout - seconds))
@@ -311,7 +319,7 @@ def wait(
     document = {"result": result, "exit_code": code, "engine_running": engine_running}
     document |= {"duration_seconds": round(seconds, 3)}
     document["unmet"] = [fields_json(entry, "table", "state", "message", "help") for entry in unmet]
-    out.report(document, [out.line(f"{text}{but} ({out.short_span(seconds)}).", "yellow" if but else "green")])
+    out.report(document, [out.line(f"{text}{but} ({out.elapsed(seconds)}).", "yellow" if but else "green")])
     return code
 
 
@@ -329,7 +337,7 @@ def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[MirrorStat
 
 
 def _print_unmet(unmet: Sequence[UnmetCondition], seconds: float, *, engine_running: bool, timed_out: bool) -> None:
-    what = f"{'timed out' if timed_out else 'stopped'} after {out.short_span(seconds)}"
+    what = f"{'timed out' if timed_out else 'stopped'} after {out.elapsed(seconds)}"
     tables = len({entry.table for entry in unmet if entry.table})
     missing = f": {count(tables, 'table')} {'has' if tables == 1 else 'have'} not caught up" if tables else ""
     engine = "" if engine_running else "; no engine is running"
@@ -338,4 +346,4 @@ def _print_unmet(unmet: Sequence[UnmetCondition], seconds: float, *, engine_runn
         for entry in entries:
             out.note(f"  {entry.message}")
         if help or engine_running:
-            out.stderr().print(out.bullet("help:", help or ALREADY_RUNNING))
+            out.stderr().print(out.bullet("help:", help or ALREADY_RUNNING), crop=False)

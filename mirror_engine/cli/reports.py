@@ -13,8 +13,9 @@ from xml.etree import ElementTree as ET
 from mirror_engine import __version__
 from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import NO_FOLDERS
+from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Severity, count, printable
-from mirror_engine.landing_zone.names import TableName
+from mirror_engine.landing_zone.names import TableName, shown_names
 from mirror_engine.publisher.validate import TableReport, blocks_progress
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ _SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.
 _IN_A_MESSAGE = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
 _IN_A_PROPERTY = {**_IN_A_MESSAGE, ord(":"): "%3A", ord(","): "%2C"}
 _NOT_XML = re.compile("[\ufffe\uffff]")  # control characters are escaped before
+_STANDING_STILL = ("halted", "blocked", "unconfigured")
+_OUTSIDE_TABLES = "ME002"
+_OF_METADATA = ("ME008", "ME012")  # of these no single file is never read
 _STATE_STYLES = {"caught_up": "green", "halted": "bold red", "blocked": "bold red"}
 
 
@@ -50,9 +54,9 @@ def line_of(diagnostic: Diagnostic, table: TableReport) -> int | None:
 
 def _located(report: ValidationReport) -> Iterator[tuple[Diagnostic, int, int | None]]:
     """Every diagnostic with how often it was found and its line: the landing zone's own first."""
-    yield from ((found, times, None) for found, times in report.diagnostics)
+    yield from ((found, times, None) for found, times in report.zone_findings)
     for table in report.tables:
-        yield from ((found, times, line_of(found, table)) for found, times in table.diagnostics)
+        yield from ((found, times, line_of(found, table)) for found, times in table.findings)
 
 
 def _severity(diagnostic: Diagnostic) -> Severity:
@@ -105,7 +109,7 @@ def junit(*reports: ValidationReport) -> str:
 def _suite(table: TableReport, report: ValidationReport, name: str) -> ET.Element:
     unapplied = dict(table.not_applied)
     findings: dict[str, list[Counted]] = {path: [] for path in (*table.files, *unapplied)}
-    for found, times in table.diagnostics:
+    for found, times in table.findings:
         findings.setdefault(found.path, []).append((found, times))
     suite = ET.Element("testsuite", name=_xml_text(name))
     if table.state:
@@ -142,7 +146,7 @@ def _xml_text(text: str) -> str:
 
 def sarif(*reports: ValidationReport) -> str:
     """SARIF 2.1.0, for code scanning: one run with the pages of all codes that were found, then the results."""
-    codes = sorted({found.code for report in reports for found, _ in report.all()})
+    codes = sorted({found.code for report in reports for found, _ in report.findings()})
     driver = {"name": "mirror-engine", "version": __version__, "rules": [_sarif_rule(code) for code in codes]}
     results = [
         _sarif_result(found, times, number, report.path_of(found)) | {"ruleIndex": codes.index(found.code)}
@@ -190,10 +194,11 @@ def text(report: ValidationReport) -> out.Lines:
     """Table by table, the most serious findings first, each with its help; then a summary."""
     if report.diagnostics:
         yield out.line(f"{report.landing_zone}:", "bold")
-        yield from _findings(report.diagnostics, TableReport("", ""), report)
+        yield from _findings(report.zone_findings, TableReport("", ""), report)
+    names = shown_names(TableName.from_folder(table.name) for table in report.tables)
     for table in report.tables:
-        yield _heading(table)
-        yield from _findings(table.diagnostics, table, report)
+        yield _heading(table, names[TableName.from_folder(table.name)])
+        yield from _findings(table.findings, table, report)
         if table.fabric_error:
             yield out.bullet("Fabric:", table.fabric_error, "dim")
     if not (report.tables or report.diagnostics):
@@ -202,22 +207,23 @@ def text(report: ValidationReport) -> out.Lines:
     yield from _summary(report)
 
 
-def _heading(table: TableReport) -> RenderableType:
+def _heading(table: TableReport, name: str) -> RenderableType:
     from rich.text import Text
 
     total = len(table.files) + len(table.not_applied)
     applied = f"{len(table.files)} of {count(total, 'file')} applied" if table.not_applied else count(total, "file")
     numbers = f", {applied} ({count(table.rows, 'row')})" if total else ""
     state = out.line(table.state.replace("_", " "), _STATE_STYLES.get(table.state, "yellow"))
-    return Text.assemble(out.line(_name(table), "bold"), ": ", state, numbers)
+    return Text.assemble(out.line(name, "bold"), ": ", state, numbers)
 
 
 def _findings(diagnostics: Iterable[Counted], table: TableReport, report: ValidationReport) -> out.Lines:
     by_code: dict[str, list[Counted]] = {}
-    for found, times in sorted(diagnostics, key=lambda counted: -SEVERITY_ORDER.index(counted[0].severity)):
+    for found, times in diagnostics:
         by_code.setdefault(found.code, []).append((found, times))
     for same in by_code.values():
-        for found, times in same[:MAX_OF_A_CODE]:
+        helps = [found.help for found, _ in same[:MAX_OF_A_CODE]]
+        for (found, times), following in zip(same, [*helps[1:], ""], strict=False):
             label = f"{found.severity.value}[{found.code}]:"
             rules = f" ({', '.join(found.rules)})"
             yield out.bullet(label, f"{found.message}{out.often(times)}{rules}", mark_style=out.STYLES[found.severity])
@@ -227,11 +233,11 @@ def _findings(diagnostics: Iterable[Counted], table: TableReport, report: Valida
             elif found.row is not None:
                 place += f", row {found.row}"
             if place:
-                yield out.bullet("  -->", place)
+                yield out.place("  -->", place)
+            if found.help and found.help != following:
+                yield out.bullet("  help:", found.help)
         if len(same) > MAX_OF_A_CODE:
             yield out.bullet("  ...", f"and {len(same) - MAX_OF_A_CODE:,} more {same[0][0].code}", "dim")
-        if help := same[0][0].help:
-            yield out.bullet("  help:", help)
 
 
 def _summary(report: ValidationReport) -> out.Lines:
@@ -240,11 +246,9 @@ def _summary(report: ValidationReport) -> out.Lines:
     rows = sum(table.rows for table in report.tables)
     checked = f"{count(len(report.tables), 'table')}, {count(files + pending, 'file')}, {count(rows, 'row')}"
     severities = [severity for severity in reversed(SEVERITY_ORDER) if report.count(severity)]
-    stuck = Counter(table.state.replace("_", " ") for table in report.tables if table.is_stuck)
-    stopped = ", ".join(f"{count(number, 'table')} {state}" for state, number in sorted(stuck.items()))
     if severities:
         found = ", ".join(count(report.count(severity), severity.value) for severity in severities)
-        yield out.line(f"Found {found}{f': {stopped}' if stopped else ''} ({checked}).", out.STYLES[severities[0]])
+        yield out.line(f"Found {found} ({checked}).", out.STYLES[severities[0]])
     elif files or pending or report.suppressed:
         yield out.line(f"No problems found ({checked}).", "green")
     else:
@@ -252,6 +256,33 @@ def _summary(report: ValidationReport) -> out.Lines:
     if report.suppressed:
         yield out.line(f"{count(report.suppressed, 'finding')} suppressed.", "dim")
     if severities:
-        worst = [found for found, _ in report.all() if found.severity is severities[0]]
-        first = next(filter(blocks_progress, worst), worst[0])
+        shown = [found for found, _ in report.findings()]
+        first = next(filter(report.fails, shown), shown[0])
         yield out.line(f"For details: mirror-engine explain {first.code}", "dim")
+    if report.is_failing:
+        yield out.line(f"Failed: {', '.join(why_failed(report))}.", "bold red")
+
+
+def why_failed(report: ValidationReport) -> Iterator[str]:
+    """What fails the check: tables that stand still, files that are never read, and all else by its severity."""
+    standing = [table for table in report.tables if table.state in _STANDING_STILL and table.is_stuck]
+    for state, number in sorted(Counter(table.state for table in standing).items()):
+        yield f"{count(number, 'table')} {'is' if number == 1 else 'are'} {state}"
+    never = [found for found, _ in report.all() if never_arrives(found) and found.code not in _OF_METADATA]
+    told = {found for table in standing for found, _ in table.diagnostics}
+    waiting = {path for table in standing if table.state != "halted" for path, _ in table.not_applied}
+    unread = {path for table in report.tables for path, _ in table.not_applied if _is_below(path, never)} - waiting
+    unread |= {found.path for found, _ in report.diagnostics if found in never and found.code == _OUTSIDE_TABLES}
+    if unread:
+        yield f"{count(len(unread), 'file')} {'is' if len(unread) == 1 else 'are'} never read"
+    others: dict[Severity, list[str]] = {}
+    for found, _ in report.findings():
+        if report.fails(found) and found not in told and not any(_is_below(path, [found]) for path in unread):
+            others.setdefault(found.severity, []).append(found.code)
+    for severity in sorted(others, key=SEVERITY_ORDER.index, reverse=True):
+        codes = dict.fromkeys(others[severity])
+        yield f"{count(len(others[severity]), severity.value)} ({', '.join(codes)})"
+
+
+def _is_below(path: str, findings: Iterable[Diagnostic]) -> bool:
+    return any(path == found.path or path.startswith(f"{found.path}/") for found in findings)

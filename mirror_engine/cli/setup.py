@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -15,7 +17,7 @@ from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import LISTING, command
-from mirror_engine.errors import TransientError, UsageError
+from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.monitoring.words import as_json, cell, table_json
@@ -54,7 +56,7 @@ def init(root: Path) -> None:
 
     Example: mirror-engine init ./shop
 
-    Exit codes: 0 written · 2 usage error, or there is a landing zone already
+    Exit codes: 0 written · 2 usage error, or there is a landing zone already · 4 temporary: the disk is full
     """
     check_place(root)
     if taken := next((folder for folder in (ZONE, OLDER_ZONE) if (root / folder).exists()), None):
@@ -65,10 +67,13 @@ def init(root: Path) -> None:
         with (root / EXAMPLE_METADATA).open("xb") as file:
             file.write((EXAMPLE / EXAMPLE_METADATA).read_bytes())
     except OSError as error:
-        raise UsageError(f"{error.filename or root}: {error.strerror}", ELSEWHERE) from None
+        where = f"{error.filename2 or error.filename or root}: {error.strerror}"  # of a copy, the second is the target
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise StorageUnavailable(where, "Free disk space, or choose another folder.") from None
+        raise UsageError(where, ELSEWHERE) from None
     paths = [root / EXAMPLE_METADATA, *(root / ZONE).rglob("*")]
     files = sorted(path.relative_to(root).as_posix() for path in paths if path.is_file())
-    at = f"-C {root} " if root != Path() else ""
+    at = f"-C {shlex.quote(str(root))} " if root != Path() else ""
     text = [f"  {path}" for path in files]
     text += [f"Created {count(len(files), 'file')} below {root}. Next:"]
     text += [f"  mirror-engine {at}{name:12} {about}" for name, about in NEXT.items()]
@@ -257,7 +262,7 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
         if yes:
             return
         for part in _lost_lines(found):
-            out.stderr().print(part)
+            out.stderr().print(part, crop=False)
         rows = sum(int(dict(plan.lost.details)["count"]) for plan in found if plan.lost)
         moved = count(sum(len(plan.moves) for plan in found), "change file")
         which = ", ".join(plan.table.normalized for plan in found) if tables else "every Delta table"

@@ -241,7 +241,7 @@ def _changes_of_file(changes: Sequence[TracedChange]) -> out.Lines:
         marker = f"{traced.marker.value} {traced.marker.name.lower()}"
         matched = f"matched {len(traced.before) if traced.is_match_known else '?'}"
         lines.add_row(f"  row {traced.row:,}", marker, matched, _effect_text(traced, taken))
-    yield lines
+    yield out.Trimmed(lines)
 
 
 def _commit_text(version: int | None, files: Sequence[str], path: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import shlex
 import sys
 from dataclasses import replace
 from difflib import get_close_matches
@@ -16,7 +18,7 @@ from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.options import COUNT, DROPPING, DURATION, READING, Choice, PlaceType, command, refuse_given
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, count
+from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, Severity, count
 from mirror_engine.landing_zone.layout import ZONE
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.validate import ValidationReport, ValidationTarget
     from mirror_engine.storage.store_url import Place
 
+MAX_NEAR = 5  # codes that are suggested
+_NUMBER = re.compile(r"(?:ME)?0*(\d{1,9})")
 LARGE_FILE_BYTES = 32 * 1024 * 1024
 
 
@@ -137,7 +141,7 @@ def _check_combinations(
     if watch and len(paths) > 1:
         raise UsageError("--watch takes one path", "give one ROOT, landing zone or table folder")
     if watch and isinstance(paths[0], Path) and not paths[0].exists():
-        raise UsageError(f"{paths[0]} does not exist", f"create it first: mkdir -p {paths[0] / ZONE}")
+        raise UsageError(f"{paths[0]} does not exist", f"create it first: mkdir -p {shlex.quote(str(paths[0] / ZONE))}")
     if out.wants_json() and report_format not in {"text", "json"}:
         raise UsageError(f"--json cannot be combined with --format {report_format}", "omit one of them")
 
@@ -198,9 +202,21 @@ def known_code(text: str) -> str:
     names = {entry.name: entry.code for entry in CATALOG.values()}
     if name in names:
         return names[name]
-    near = get_close_matches(code, CATALOG, n=1, cutoff=0.5) or get_close_matches(name, names, n=1)
-    help = f"did you mean {near[0]}? " if near else ""
+    if (number := _NUMBER.fullmatch(code)) is not None:
+        if (padded := f"ME{int(number[1]):03d}") in CATALOG:
+            return padded
+        raise UsageError(f'unknown diagnostic "{text}"', f"codes are {min(CATALOG)} to {max(CATALOG)}")
+    near = [names[each] for each in get_close_matches(name, names, n=1)] or _about(name)
+    near = near or get_close_matches(code, CATALOG, n=1, cutoff=0.5)
+    found = ", ".join(f"{each} {CATALOG[each].name}" for each in near[:MAX_NEAR])
+    help = f"did you mean {found}? " if near else ""
     raise UsageError(f'unknown diagnostic "{text}"', f"{help}mirror-engine explain lists all")
+
+
+def _about(word: str) -> list[str]:
+    """The codes whose pages have a word, those that have it most often first."""
+    counts = {code: (PAGES / f"{code}.md").read_text(encoding="utf-8").lower().count(word) for code in CATALOG}
+    return sorted(filter(counts.get, counts), key=lambda code: -counts[code]) if word.isalpha() else []
 
 
 def _page(page: Explanation) -> out.Lines:

@@ -23,7 +23,7 @@ from mirror_engine.landing_zone.listing import (
     time_of,
 )
 from mirror_engine.landing_zone.metadata import Metadata, Strategy, forbidden_change
-from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, TableName, conflicts
+from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, TableName, conflicts, seems_metadata
 from mirror_engine.landing_zone.progress import Applied, FolderProgress, Progress, Rejection
 from mirror_engine.landing_zone.states import (
     Behind,
@@ -211,12 +211,11 @@ class _TablePlanner:
             case MetadataUnusable(etag) if self._may_be_arriving(size_of(etag), time_of(etag)):  # all stays as it is
                 rejection, notes = self._current_rejection()
                 self._diagnostics += notes
-                missing = Unconfigured(diagnose("ME008", self._folder, count=len(self._files)), len(self._files))
+                missing = Unconfigured(self._missing_metadata(), len(self._files))
                 halted = Halted(rejection.diagnostic, len(self._pending)) if rejection else Behind(len(self._pending))
                 return self._planned(halted if self._is_known else missing, rejection)
             case MetadataUnusable(etag, diagnostics):
-                self._diagnostics += diagnostics[1:]
-                return self._without_metadata(diagnostics[0], etag)
+                return self._without_metadata(diagnostics[0], etag, diagnostics[1:])
             case MetadataAbsent():
                 known = self._progress
                 was_described = known is not None and bool(known.key_columns or known.declared_columns)
@@ -224,7 +223,16 @@ class _TablePlanner:
                     return self._configured(Metadata())
                 if self._is_known:
                     return self._without_metadata(diagnose("ME009", f"{self._folder}/{METADATA_FILE}"), "")
-                return self._without_metadata(diagnose("ME008", self._folder, count=len(self._files)), "")
+                return self._without_metadata(self._missing_metadata(), "")
+
+    def _missing_metadata(self) -> Diagnostic:
+        """ME008 for a folder that never had metadata, with the file that was most likely meant as such (LZ-2.3)."""
+        listed = [*self._files, *(found.path.rpartition("/")[2] for found in self._listing.diagnostics)]
+        misspelled = next(filter(seems_metadata, listed), "")
+        help = f"rename `{misspelled}` to `{METADATA_FILE}`" if misspelled else ""
+        count = len(self._files.keys() - {misspelled})
+        help = help or f"add `{METADATA_FILE}`; it may arrive after the files"
+        return diagnose("ME008", self._folder, count=count, help=help, misspelled=misspelled)
 
     def _may_be_arriving(self, size: int, modified_ns: int) -> bool:
         """Whether a file is empty and was just created, for an engine that goes on (LZ-2.6, LZ-3.10)."""
@@ -234,7 +242,7 @@ class _TablePlanner:
         """Whether a file was written less than a minute ago; a store's clock may be ahead."""
         return abs(self._now_of_files - modified_ns / 1e9) < ARRIVAL_SECONDS
 
-    def _without_metadata(self, fault: Diagnostic, etag: str) -> Plan:
+    def _without_metadata(self, fault: Diagnostic, etag: str, others: Sequence[Diagnostic] = ()) -> Plan:
         """Plan a folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
         may_follow = (
             self._is_lasting
@@ -243,6 +251,7 @@ class _TablePlanner:
         )
         if not may_follow:  # publishers begin with an empty folder, some with data
             self._diagnostics.append(fault)
+        self._diagnostics += others
         if not self._is_known:
             return self._planned(Unconfigured(fault, len(self._files)))
         return self._planned(Halted(fault, len(self._files)), self._metadata_rejection(fault, etag))

@@ -29,6 +29,7 @@ from mirror_engine.landing_zone.names import (
     PARTNER_EVENTS_FILE,
     RESERVED_IN_TABLE,
     TableName,
+    meant_schema,
     ownership_order,
     schema_of,
 )
@@ -139,7 +140,7 @@ class Poller:
         self._scanned = {name: scanned for name, scanned in self._scanned.items() if name in scan.tables}
         if (count := len(scan.tables)) >= MAX_FABRIC_TABLES:  # Fabric already speaks of the 1,000th (LZ-7.10)
             is_beyond = self._strict and count > MAX_FABRIC_TABLES
-            scan.diagnostics.append(diagnose("ME007", scan.zone, strict=is_beyond, count=count))
+            scan.diagnostics.append(diagnose("ME007", "", strict=is_beyond, count=count))
         left_out, diagnostics = frozenset(scan.unlisted), tuple(scan.diagnostics)
         requests = self._requests.since(before) if self._requests else {}
         identity = zone.identity if zone else ""
@@ -278,7 +279,7 @@ class Poller:
             entries = ()
         if not any(entry.name == METADATA_FILE or is_data(entry.name) for entry in entries):
             return {"kind": "unexpected subfolder", "help": "put change files directly into the table folder"}
-        schema = f"if `{name.table}` is a schema, rename it to `{name.table}.schema`; otherwise "
+        schema = f"if `{name.table}` is a schema, rename it to `{meant_schema(name.table)}`; otherwise "
         return {"kind": NESTED_TABLE, "help": f"{'' if name.schema else schema}move its files into a table folder"}
 
     def _ignored_in_zone(self, path: str, entry: Entry) -> str | None:

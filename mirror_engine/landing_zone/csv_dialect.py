@@ -14,7 +14,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
+from mirror_engine.landing_zone.diagnostics import RejectedFile, count, diagnose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Record = list["str | None"]
 
 MAX_COLUMNS = 100_000  # in a header; a thousand times Fabric's limit
+_SAMPLE = 256  # bytes that tell UTF-16
 _RUN = 1000  # escapes matched at once: a match without bound would cost 100 times the text's memory
 
 
@@ -56,6 +57,7 @@ class RecordReader:
         self._strict = strict
         self._end = "\r" if dialect.row_separator == "\r" else "\n"
         self._returns = dialect.row_separator == "\r\n"
+        self._dialect = dialect
         self._separator = dialect.column_separator
         # a line never holds its own end: where nothing is quoted, no line looks as if something were
         self._quote = dialect.quote or self._end
@@ -91,11 +93,11 @@ class RecordReader:
                 tail.append(rest)
                 tail_bytes += _utf8_length(rest)
                 self._bound(tail_bytes)
-        except UnicodeDecodeError:
-            raise self._rejected("bytes that are not in the declared encoding") from None
+        except UnicodeDecodeError as error:
+            raise self._undecodable(error) from None
         yield from self._complete(tail, "")
         if self._open:
-            raise self._rejected("a quote is opened and never closed")
+            raise self._rejected("a quote is opened and never closed", f"close it; {self._doubling}")
 
     def _complete(self, pieces: list[str], end: str) -> Iterator[list[Record]]:
         done: list[Record] = []
@@ -132,8 +134,7 @@ class RecordReader:
         if self.row < 0 and len(cells) <= MAX_COLUMNS:
             self._width, self._nulls = len(cells), self._nulls_of_rows
         if len(cells) != self._width:
-            count = len(cells) if len(cells) < self._width else f"more than {self._width}"
-            raise self._rejected(f"{count} fields for {self._width}")
+            raise self._miscounted(line, len(cells))
         self.row += 1
         return cells
 
@@ -156,7 +157,7 @@ class RecordReader:
                 self._open = []
                 separator, at = line[end + 1 : end + 2], end + 2
                 if separator not in {"", self._separator}:
-                    raise self._rejected("text follows a closing quote")
+                    raise self._rejected("text follows a closing quote", self._doubling)
             if not separator or len(cells) > self._width:
                 self._cells, self._bytes = [], 0
                 return cells
@@ -172,10 +173,56 @@ class RecordReader:
             limit = f"{self._row_bytes} bytes"
             raise self._rejected("the row", code="ME075", limit=limit, option="max_row_size")
 
-    def _rejected(self, reason: str, code: str = "ME061", **details: str) -> RejectedFile:
+    def _miscounted(self, line: str, found: int) -> RejectedFile:
+        """The rejection of a record that has another number of fields than the header."""
+        known = f"header has {self._width:,}" if self.row >= 0 else f"limit is {MAX_COLUMNS:,}"
+        more = found > self._width
+        if more and self._quote not in line:  # it was not split further than need be
+            found = line.count(self._separator) + 1
+        reason = f"{'at least ' if more and self._quote in line else ''}{count(found, 'field')}, the {known}"
+        if not more:
+            help = "write every field, also empty ones; put fields that contain a line end in quotes"
+        elif self._dialect.quote:
+            help = f"put fields that contain `{shown_character(self._separator)}` in quotes ({self._quote})"
+        else:
+            help = "set `ColumnSeparator` to a character that no field contains, or set `QuoteCharacter`"
+        return self._rejected(reason, help)
+
+    def _undecodable(self, error: UnicodeDecodeError) -> RejectedFile:
+        encoding = self._dialect.encoding
+        is_default = encoding == TextDialect.encoding
+        seen = seeming_encoding(error.object) if is_default else ""
+        example = f"{seen}, which it seems to be" if seen else "its real one, such as windows-1252"
+        help = f"write the file in {encoding}, or set `Encoding` to {example}"
+        return self._rejected(
+            f"bytes that are not {encoding}, the {'default' if is_default else 'declared'} `Encoding`", help
+        )
+
+    @property
+    def _doubling(self) -> str:
+        pair = f"{self._dialect.escape or self._quote}{self._quote}"
+        return f"write quotes inside a field as {self._quote * 2}" + (f" or {pair}" if pair[0] != pair[1] else "")
+
+    def _rejected(self, reason: str, help: str = "", code: str = "ME061", **details: str) -> RejectedFile:
         row = self.row + 1 if self.row >= 0 else None
         reason = reason if row else f"header: {reason}"
-        return RejectedFile(diagnose(code, self._path, row=row, strict=self._strict, reason=reason, **details))
+        diagnostic = diagnose(code, self._path, row=row, strict=self._strict, reason=reason, help=help, **details)
+        return RejectedFile(diagnostic)
+
+
+def shown_character(text: str) -> str:
+    """A separator or line end on one line: `;`, a backslash and `t`."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def seeming_encoding(head: bytes) -> str:
+    """UTF-16 by .NET's name if bytes have its byte order mark, or zeros in every other place; else `""`."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16" if head.startswith(codecs.BOM_UTF16_LE) else "utf-16BE"
+    pairs = head[: _SAMPLE & ~1]
+    zeros = pairs[1::2].count(0), pairs[::2].count(0)
+    names = [name for name, found in zip(("UTF-16", "utf-16BE"), zeros, strict=True) if 4 * found > len(pairs)]
+    return names[0] if len(names) == 1 else ""
 
 
 def _utf8_length(text: str) -> int:

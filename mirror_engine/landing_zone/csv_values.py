@@ -144,3 +144,21 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "time": lambda text: _matched(_TIME, text)[0],
     "binary": _binary,
 }
+_WHOLE_NUMBER = "a whole number without grouping"
+_ANY_NUMBER = "a number with a point and without grouping, such as 1204.5"
+_INSTANT = "2026-11-02T08:15:29Z, with a year from 0001 to 9999"
+# the same types as messages name them, and the form that their cells have
+FORMS: dict[str, tuple[str, str]] = {
+    "byte": ("a valid SByte", _WHOLE_NUMBER),
+    "short": ("a valid Int16", _WHOLE_NUMBER),
+    "integer": ("a valid Int32", _WHOLE_NUMBER),
+    "long": ("a valid Int64", _WHOLE_NUMBER),
+    "float": ("a valid Single", _ANY_NUMBER),
+    "double": ("a valid Double", _ANY_NUMBER),
+    "boolean": ("a valid Boolean", "true or false"),
+    "timestamp": ("a valid DateTime", _INSTANT),
+    "timestamp_ntz": ("a valid DateTime", _INSTANT),
+    "date": ("a valid IDate", "2026-11-02, with a year from 0001 to 9999"),
+    "time": ("a valid ITime", "08:15:29"),
+    "binary": ("valid ByteArray text", "Base64 with its padding"),
+}

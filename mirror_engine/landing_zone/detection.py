@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
+from mirror_engine.landing_zone.diagnostics import Diagnostic, count, diagnose
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.partitions import agreed_columns, columns_of, leaves
@@ -147,6 +148,7 @@ class _Detector:
         self._metadata = metadata
         self._known = known
         self._strict = strict
+        self._files: Sequence[Entry] = ()  # in the folder
         self.ready: list[Entry] = []
         self.later: list[Entry] = []
         self.missing_file: str | None = None
@@ -163,8 +165,13 @@ class _Detector:
         self.ignored.append(file)
         self.add(code, file.path, **details)
 
-    def change_files(self, by_path: Iterable[Entry]) -> list[Entry]:
+    @cached_property
+    def _present(self) -> frozenset[str]:
+        return frozenset(file.path for file in self._files)
+
+    def change_files(self, by_path: Sequence[Entry]) -> list[Entry]:
         """Files with a change file's name whose path was never applied in this generation (LZ-3.6)."""
+        self._files = by_path
         applied = self._known.applied
         pending = []
         for file in by_path:
@@ -187,9 +194,27 @@ class _Detector:
         stem = lower[: -len(expected) - 1]
         is_number = stem.isascii() and stem.isdigit()
         if self._metadata.strategy is Strategy.SEQUENTIAL and not (is_number and len(stem) == DIGITS):
-            self._ignore(file, "ME020", digits=len(stem) if is_number else "not only")
+            self._ignore(file, "ME020", extension=expected, **self._misnumbered(file, stem))
             return False
         return True
+
+    def _misnumbered(self, file: Entry, stem: str) -> dict[str, str]:
+        """What is wrong with a sequential name, and the name that was most likely meant (ME020)."""
+        digits, _, more = stem.partition(".")
+        is_number = digits.isascii() and digits.isdigit() and int(digits or 0) <= LAST
+        found = (
+            f"`.{more}` after the digits"
+            if more and len(digits) == DIGITS and is_number
+            else f"`{file.name[: len(stem)]}`"
+        )
+        found = count(len(stem), "digit") if not more and is_number else found
+        help = f"rename it to 20 digits and `.{self._metadata.extension}`, numbered from 1 without gaps"
+        if is_number and int(digits):
+            name = numbered_name(int(digits), self._metadata.extension)
+            is_late = int(digits) <= self._known.marks.get(file.partition, Mark()).last_number
+            is_taken = is_late or f"{file.partition}/{name}".lstrip("/") in self._present
+            help = "rename it to the next free number, with 20 digits" if is_taken else f"rename it to `{name}`"
+        return {"found": found, "help": help}
 
     def by_partition(self, pending: Iterable[Entry]) -> tuple[dict[str, list[Entry]], tuple[str, ...]]:
         """The files by the partition they count for, by path, and the partition columns (LZ-3.7, LZ-3.8)."""

@@ -123,6 +123,13 @@ class _Detail(str):
         return f"{self} {noun}s" if noun else str(self)
 
 
+class _Details(dict[str, _Detail]):
+    """Details by name; `?` for one that another version of the engine did not record with a diagnostic."""
+
+    def __missing__(self, name: str) -> _Detail:
+        return _Detail("?")
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """A finding and its location."""
@@ -166,8 +173,9 @@ class Diagnostic:
 
     @property
     def location(self) -> str:
-        """`<path>[, row n]`."""
-        return printable(self.path) if self.row is None else f"{printable(self.path)}, row {self.row}"
+        """`<path>[, row n]`; `landing zone` for the zone itself."""
+        place = printable(self.path) or "landing zone"
+        return place if self.row is None else f"{place}, row {self.row}"
 
     @property
     def coded_message(self) -> str:
@@ -180,7 +188,7 @@ class Diagnostic:
         return f"{self.location}: {self.coded_message}" if self.path else self.coded_message
 
     def _filled(self, template: str) -> str:
-        return printable(template.format_map({name: _Detail(value) for name, value in self.details}))
+        return printable(template.format_map(_Details({name: _Detail(value) for name, value in self.details})))
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain values."""
@@ -210,7 +218,8 @@ def diagnose(code: str, path: str, *, row: int | None = None, strict: bool = Fal
         tuple((name, str(value)) for name, value in details.items()),
         strict,
     )
-    _ = diagnostic.message, diagnostic.help  # fail now if a detail is missing, not when it is printed
+    for template in (diagnostic.definition.message, diagnostic.definition.help):
+        template.format_map({name: _Detail(value) for name, value in diagnostic.details})
     return diagnostic
 
 

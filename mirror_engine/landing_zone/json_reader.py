@@ -20,9 +20,13 @@ _MAX_SHOWN = 60  # characters of a value or word in a message
 _OPEN_BACKSLASH = re.compile(r'(?<![\\"])"\\"(?=\s*(?:[,}\]]|$))')
 _TRAILING_COMMA = re.compile(r",\s*[}\]]")
 _WORD = re.compile(r"\s*([^\W\d][\w.-]*)")
+_FOREIGN = re.compile(r"\s*('|//|/\*|#)")
+_COMMENT = ("JSON has no comments", "remove the comment")
+_FOREIGN_FAULTS = {**dict.fromkeys(("//", "/*", "#"), _COMMENT), "'": ("text in single quotes", "use double quotes")}
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _TWICE = "write the backslash twice"
 _HELP = {"Extra data": "remove what follows", "Unterminated string": "close the text", "Invalid \\": _TWICE}
+_NO_WORDS: dict[str, str] = {}
 _UTF8_BOM = b"\xef\xbb\xbf"
 _WIDE_BOMS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")
 
@@ -113,7 +117,7 @@ def _check_depth(value: object, depth: int = 0) -> None:
         _check_depth(member, depth + 1)
 
 
-def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:
+def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:  # noqa: PLR0911 - one for each fault
     """The fault with help; the three faults of Microsoft's own examples are named (LZ-2.6)."""
     at = error.pos
     if not text.strip():
@@ -127,6 +131,8 @@ def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:
     comma = len(text[: at + 1].rstrip().rstrip("}]").rstrip()) - 1
     if _TRAILING_COMMA.match(text, comma):
         return JsonFault(text, comma, "a comma follows the last entry", "remove the comma")
+    if error.msg.startswith("Expecting") and (mark := _FOREIGN.match(text, at)) is not None:
+        return JsonFault(text, mark.start(1), *_FOREIGN_FAULTS[mark[1]])
     if error.msg.startswith("Expecting") and (word := _WORD.match(text, at)) is not None:
         is_known = word[1].lower() in {"true", "false", "null"}
         help = f"write {word[1].lower()}" if is_known else "write the word in quotation marks"
@@ -141,6 +147,18 @@ class Meaning(Generic[T]):
 
     expected: str
     of: Callable[[object], T | None]  # gives the meaning of a value; None where it has none
+    names: tuple[str, ...] = ()  # all texts that have a meaning, where there are few
+    words: Mapping[str, str] = field(default_factory=dict)  # what others call these, in lower case
+    help: str = "use one of the expected values"
+
+    def help_for(self, value: object) -> str:
+        """What to do about a value that has no meaning."""
+        text = value.casefold() if isinstance(value, str) else ""
+        by_name = {name.casefold(): name for name in self.names}
+        begun = [name for folded, name in by_name.items() if text and folded.startswith(text)]
+        near = [by_name[name] for name in get_close_matches(text, by_name, n=1)]
+        meant = [self.words[text]] if text in self.words else begun or near
+        return f"did you mean {meant[0]}?" if meant else self.help
 
 
 @dataclass
@@ -162,13 +180,19 @@ class PropertyReader:
         if diagnostic not in self.notes:
             self.notes.append(diagnostic)
 
-    def note_unknown(self, properties: JsonObject, known: Iterable[str], place: str = "") -> None:
-        """Warn of properties that are not among the known ones (LZ-2.8)."""
+    def note_unknown(
+        self, properties: JsonObject, known: Iterable[str], place: str = "", words: Mapping[str, str] = _NO_WORDS
+    ) -> None:
+        """Warn of properties that are not among the known ones (LZ-2.8).
+
+        `words`: what others call the known ones, in lower case and without separators.
+        """
         by_name = {one.casefold(): one for one in known}
         for spelled in properties.names:
             if spelled.casefold() not in by_name:
+                meant = words.get(re.sub(r"[\W_]", "", spelled.casefold()), "")
                 near = get_close_matches(spelled.casefold(), by_name, n=1)
-                meant = by_name[near[0]] if near else ""
+                meant = meant if meant.casefold() in by_name else by_name[near[0]] if near else ""
                 help = f"did you mean `{meant}`?" if meant else "remove it, or check the spelling"
                 self.note("ME012", property=f"{place}{spelled}", meant=meant, help=help)
 
@@ -185,13 +209,14 @@ class PropertyReader:
             meant = meaning.of(value)
             if meant is None:
                 named = {"option" if code == "ME056" else "property": called}
-                self.reject(code, **named, found=shown(value), known=meaning.expected)
+                self.reject(code, **named, found=shown(value), known=meaning.expected, help=meaning.help_for(value))
             elif meant not in meanings:
                 meanings.append(meant)
             if isinstance(meant, bool) and isinstance(value, str):
                 self.note("ME013", property=called)
         if len(meanings) > 1:
-            self.reject("ME011", property=called, found="given twice with two values", known="one value")
+            help = "keep one of them"
+            self.reject("ME011", property=called, found="given twice with two values", known="one value", help=help)
         return meanings[0] if meanings else default
 
 
@@ -214,11 +239,14 @@ def either(known: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def one_of(known: Mapping[str, T], expected: str = "") -> Meaning[T]:
-    """The meaning of a text, in any case (LZ-2.2)."""
+def one_of(known: Mapping[str, T], expected: str = "", words: Mapping[str, str] = _NO_WORDS) -> Meaning[T]:
+    """The meaning of a text, in any case (LZ-2.2); `words`: what others call these texts, in lower case."""
     folded = {name.casefold(): meaning for name, meaning in known.items()}
     return Meaning(
-        expected or either(known), lambda value: folded.get(value.casefold()) if isinstance(value, str) else None
+        expected or either(known),
+        lambda value: folded.get(value.casefold()) if isinstance(value, str) else None,
+        () if expected else tuple(known),
+        words,
     )
 
 

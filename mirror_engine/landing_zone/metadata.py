@@ -28,6 +28,8 @@ from mirror_engine.landing_zone.names import METADATA_FILE, TableName
 from mirror_engine.landing_zone.schema import Column, folded, type_mismatch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from mirror_engine.landing_zone.progress import Progress
 
 MAX_BYTES = 1024 * 1024  # of a _metadata.json; no table needs a tenth of it
@@ -45,6 +47,7 @@ TYPES = {
     "ITime": "string",
     "ByteArray": "binary",
 }
+_DECLARED_TYPES = {**{kind: name for name, kind in TYPES.items()}, "string": "String", "time": "ITime"}
 OPTIONS = frozenset(
     {
         "FirstRowAsHeader",
@@ -54,6 +57,53 @@ OPTIONS = frozenset(
         "EscapeCharacter",
         "NullValue",
         "Encoding",
+    }
+)
+
+
+def _by_word(names: Mapping[str, str]) -> dict[str, str]:
+    return {word: name for name, words in names.items() for word in words.split()}
+
+
+# What other formats and libraries call them, for "did you mean"; without separators, in lower case
+_WORDS = _by_word(
+    {
+        "ColumnSeparator": "delimiter separator fielddelimiter fieldseparator columndelimiter coldelimiter sep delim",
+        "RowSeparator": "rowdelimiter linedelimiter lineseparator lineterminator linesep lineending recordseparator",
+        "QuoteCharacter": "quote quotechar quotation textqualifier",
+        "EscapeCharacter": "escape escapechar",
+        "NullValue": "null nullstring nullmarker nullas nullvalues",
+        "Encoding": "charset characterset codepage fileencoding encodingname",
+        "FirstRowAsHeader": "header hasheader headers firstrowisheader skipheader",
+        "keyColumns": "primarykey primarykeys primarykeycolumns pk key keys keycolumn keyfields uniquekey",
+        "FileFormat": "format filetype",
+        "FileExtension": "extension suffix",
+        "SchemaDefinition": "columns schema fields columndefinitions",
+        "fileDetectionStrategy": "detectionstrategy strategy",
+        "isUpsertDefaultRowMarker": "upsert defaultrowmarker upsertbydefault",
+        "isPartitionEnabled": "partitioned ispartitioned partitionenabled",
+    }
+)
+_WORDS_OF_COLUMNS = _by_word(
+    {
+        "Name": "columnname column field",
+        "DataType": "type columntype sqltype",
+        "IsNullable": "nullable null isnull allownull",
+    }
+)
+_TYPES_ELSEWHERE = _by_word(
+    {
+        "Int16": "smallint short byte tinyint int8",
+        "Int32": "int integer int4",
+        "Int64": "long bigint",
+        "Single": "float real float32",
+        "Double": "float64",
+        "Boolean": "bool bit",
+        "DateTime": "timestamp datetime2 datetimeoffset",
+        "IDate": "date",
+        "ITime": "time",
+        "String": "text varchar nvarchar char str uuid guid decimal numeric",
+        "ByteArray": "binary varbinary bytes blob",
     }
 )
 PROPERTIES = OPTIONS | {
@@ -122,7 +172,8 @@ def parse(content: bytes, path: str, *, strict: bool = False) -> tuple[Metadata 
     if properties is None or metadata is None or reader.errors:
         return None, (*reader.errors, *reader.notes)
     keys = {folded(key) for key in metadata.key_columns}
-    if not keys and [] not in properties.values("keyColumns"):  # an empty list says that none is wanted
+    is_misspelled = any(dict(note.details).get("meant") == "keyColumns" for note in reader.notes)  # said already
+    if not keys and not is_misspelled and [] not in properties.values("keyColumns"):  # an empty list wants none
         reader.note("ME016")
     if len(keys) >= WIDE_KEY:
         reader.note("ME089", count=len(keys))
@@ -134,8 +185,8 @@ def parse(content: bytes, path: str, *, strict: bool = False) -> tuple[Metadata 
 
 def _read_object(reader: PropertyReader, content: bytes) -> JsonObject | None:
     if len(content) > MAX_BYTES:
-        known = f"at most {MAX_BYTES} bytes"
-        reader.reject("ME011", property="_metadata.json", found="larger", known=known)
+        found, known = f"{len(content):,} bytes", f"at most {MAX_BYTES:,}"
+        reader.reject("ME011", property="_metadata.json", found=found, known=known, help="keep to known properties")
         return None
     try:
         value = read_json(content)
@@ -143,13 +194,14 @@ def _read_object(reader: PropertyReader, content: bytes) -> JsonObject | None:
         reader.reject("ME010", line=fault.line, char=fault.column, fault=fault.fault, help=fault.help)
         return None
     if not isinstance(value, JsonObject):
-        reader.reject("ME011", property="_metadata.json", found=shown(value), known="one JSON object")
+        found, help = shown(value), "write one object in braces"
+        reader.reject("ME011", property="_metadata.json", found=found, known="one JSON object", help=help)
         return None
     return value
 
 
 def _read_metadata(reader: PropertyReader, properties: JsonObject) -> Metadata:
-    reader.note_unknown(properties, PROPERTIES)
+    reader.note_unknown(properties, PROPERTIES, words=_WORDS)
     if properties.values("ConditionalUpdateColumn"):
         reader.note("ME014")
     declared_extension = reader.read("FileExtension", _EXTENSION, "", properties)
@@ -167,7 +219,8 @@ def _read_metadata(reader: PropertyReader, properties: JsonObject) -> Metadata:
             if properties.values(name):
                 reader.note("ME012", property=f"{name} (of text, in a Parquet folder)", meant="", help="remove it")
     if file_format is FileFormat.DELIMITED_TEXT and not properties.values("FileExtension"):
-        reader.reject("ME056", option="FileExtension", found="absent", known="the extension of the change files")
+        known, help = "the extension of the change files", "add it, such as `csv`"
+        reader.reject("ME056", option="FileExtension", found="absent", known=known, help=help)
     extension = "csv" if file_format is FileFormat.CSV else "parquet"
     columns, times = ((), frozenset[str]()) if is_parquet else _read_columns(reader, properties)
     return Metadata(
@@ -207,7 +260,7 @@ def _extension(value: object) -> str | None:
 def _read_dialect(reader: PropertyReader, properties: JsonObject) -> TextDialect:
     """The text options, nested in `FileFormatTypeProperties` or flat next to it (LZ-2.7)."""
     nested = reader.read("FileFormatTypeProperties", OBJECT, JsonObject(), properties)
-    reader.note_unknown(nested, OPTIONS, "FileFormatTypeProperties.")
+    reader.note_unknown(nested, OPTIONS, "FileFormatTypeProperties.", _WORDS)
 
     def option(name: str, meaning: Meaning[str], default: str) -> str:
         return reader.read(name, meaning, default, nested, properties, code="ME056")
@@ -234,7 +287,8 @@ def _read_columns(reader: PropertyReader, properties: JsonObject) -> tuple[tuple
     entries = reader.read("Columns", _OBJECTS, [], definition, called="SchemaDefinition.Columns")
     if not entries and not reader.errors:
         found = "empty" if definition.names else "absent"
-        reader.reject("ME056", option="SchemaDefinition", found=found, known="the columns of the text")
+        known, help = "the columns of the text", "list them in `SchemaDefinition.Columns`"
+        reader.reject("ME056", option="SchemaDefinition", found=found, known=known, help=help)
     columns: dict[str, Column] = {}
     times = set()
     for number, entry in enumerate(entries, 1):
@@ -244,21 +298,22 @@ def _read_columns(reader: PropertyReader, properties: JsonObject) -> tuple[tuple
         if any(isinstance(kind, str) and kind.casefold() == "itime" for kind in entry.values("DataType")):
             times.add(column.name)
         if (other := columns.setdefault(folded(column.name), column)) is not column:
-            known = "different names, ignoring case"
-            reader.reject("ME011", property=f"column {other.name}", found="declared twice", known=known)
+            known, help = "different names, ignoring case", "remove or rename one of the two"
+            reader.reject("ME011", property=f"column {other.name}", found="declared twice", known=known, help=help)
     return tuple(columns.values()), frozenset(times)
 
 
 def _read_column(reader: PropertyReader, entry: JsonObject, number: int) -> Column | None:
-    reader.note_unknown(entry, {"Name", "DataType", "IsNullable"}, "SchemaDefinition.Columns.")
+    reader.note_unknown(entry, {"Name", "DataType", "IsNullable"}, "SchemaDefinition.Columns.", _WORDS_OF_COLUMNS)
     if not entry.values("Name"):
-        reader.reject("ME011", property=f"Name of column {number}", found="absent", known="a name")
+        reader.reject("ME011", property=f"Name of column {number}", found="absent", known="a name", help="add it")
         return None
     name = reader.read("Name", NAME, "", entry, called=f"Name of column {number}")
     if folded(name) == folded(MARKER_COLUMN):
         return Column(name, "integer")
     if not entry.values("DataType"):
-        reader.reject("ME011", property=f"DataType of column {name}", found="absent", known=either(TYPES))
+        called, known = f"DataType of column {name}", either(TYPES)
+        reader.reject("ME011", property=called, found="absent", known=known, help="add it")
     kind = reader.read("DataType", _TYPE, "string", entry, called=f"DataType of column {name}")
     nullable = reader.read("IsNullable", BOOLEAN, False, entry, called=f"IsNullable of column {name}")
     return Column(name, kind, nullable) if name else None
@@ -269,13 +324,15 @@ def _objects(value: object) -> list[JsonObject] | None:
     return cast("list[JsonObject]", value) if is_list else None
 
 
-_KEY_COLUMNS = Meaning("an array of column names", _key_columns)
+_KEY_COLUMNS = Meaning("an array of column names", _key_columns, help='write the names in brackets: ["Id"]')
 _STRATEGY = one_of({strategy.value: strategy for strategy in Strategy})
 _FORMAT: Meaning[FileFormat | None] = one_of({known.value: known for known in FileFormat})
 _EXTENSION = Meaning("a file extension", _extension)
 _OBJECTS = Meaning("an array of objects", _objects)
-_TYPE = one_of(TYPES)
-_HEADER = Meaning("true", lambda value: BOOLEAN.of(value) or None)
+_TYPE = one_of(TYPES, words=_TYPES_ELSEWHERE)
+_HEADER = Meaning(
+    "true", lambda value: BOOLEAN.of(value) or None, help="begin each file with a header line, and set it"
+)
 _ENCODING = Meaning("UTF-8 or another .NET name", lambda value: codec_of(value) if isinstance(value, str) else None)
 # Publishers also write the escapes of these characters instead of the characters; nothing else could be meant.
 _ROW_SEPARATOR = one_of(
@@ -299,7 +356,7 @@ def forbidden_change(table: TableName, progress: Progress | None, metadata: Meta
         if not old or not new or old.name != new.name:
             return diagnose("ME063", path, column=(old or new).name)
         if old != new:
-            return diagnose("ME044", path, column=new.name, reason=type_mismatch(new, old), hint="")
+            return diagnose("ME044", path, column=new.name, **type_mismatch(new, old, _DECLARED_TYPES), hint="")
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ READY_TO_DELETE_INFO = "_FilesReadyToDeleteInfo.json"
 PROCESSED_FOLDER = "_ProcessedFiles"
 SCRATCH_FOLDER = "_scratchPad"
 CLEANED_FOLDERS = frozenset({READY_TO_DELETE_FOLDER, PROCESSED_FOLDER})  # the engine's own, in a table folder
+_NEAR_METADATA, _NEAR_SUFFIX = 0.8, 0.75  # likeness of a misspelled name, from 0 to 1
 RESERVED_IN_TABLE = CLEANED_FOLDERS | {METADATA_FILE, SCRATCH_FOLDER}
 
 
@@ -50,6 +52,25 @@ class TableName:
         """The folder of its Delta table, from `ROOT/Tables`; `default_schema` is that of `conflicts` (LZ-1.4)."""
         schema = self.schema or default_schema
         return f"{schema}/{self.table}" if schema else self.table
+
+
+def seems_metadata(name: str) -> bool:
+    """Whether a file was most likely meant as `METADATA_FILE`, and is not spelled so."""
+    return name != METADATA_FILE and bool(get_close_matches(name.casefold(), [METADATA_FILE], cutoff=_NEAR_METADATA))
+
+
+def meant_schema(folder: str) -> str:
+    """The name of the schema folder that a folder was most likely meant as: `shop.schema` for `shop.Schema`."""
+    name, dot, suffix = folder.rpartition(".")
+    is_near = name and get_close_matches(f"{dot}{suffix}".casefold(), [SCHEMA_SUFFIX], cutoff=_NEAR_SUFFIX)
+    return f"{name if is_near else folder}{SCHEMA_SUFFIX}"
+
+
+def shown_names(names: Iterable[TableName]) -> dict[TableName, str]:
+    """Each table as a list shows it: `Sales.Orders`, or its folder where the list has two tables of that name."""
+    each = [*names]
+    often = Counter(name.normalized for name in each)
+    return {name: name.folder if often[name.normalized] > 1 else name.normalized for name in each}
 
 
 def schema_of(folder: str) -> str | None:
@@ -95,7 +116,7 @@ def find_table(name: str, folders: Sequence[str], default_schema: str) -> str:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        raise UnknownTable(f"{name}: may be {' or '.join(matches)}", "Name the schema, too.")
+        raise UnknownTable(f"{name}: may be {' or '.join(matches)}", f"Give one of these: {', '.join(matches)}")
     by_name = {folder.casefold(): folder for folder in folders}
     near = get_close_matches(text.replace(".", "/"), by_name, n=1, cutoff=0.5)
     meant = f"did you mean {by_name[near[0]].replace('/', '.')}? " if near else ""

@@ -188,7 +188,7 @@ class Progress:
             progress: Progress = typed(cls, {**value, "diagnostics": {}})
             diagnostics = {typed(Diagnostic, found): typed(int, count) for found, count in value["diagnostics"]}
             for diagnostic in (*diagnostics, *([progress.rejection.diagnostic] if progress.rejection else ())):
-                _ = diagnostic.message, diagnostic.help  # fail now if a detail is missing, not when it is printed
+                _ = diagnostic.definition  # fail now if its code is unknown, not when it is printed
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("no progress") from error
         return replace(progress, diagnostics=diagnostics)

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose, without_errors
@@ -16,8 +16,17 @@ if TYPE_CHECKING:
 
 VOID = "void"  # the observed type of an all-NULL Arrow column (LZ-5.9)
 _VOID_TYPE = "integer"
+# Delta's types in the words of Parquet's writers; all others are called alike
+PARQUET_TYPES = {
+    "byte": "int8",
+    "short": "int16",
+    "integer": "int32",
+    "long": "int64",
+    "timestamp_ntz": "timestamp without time zone",
+}
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})  # one type but for the zone (LZ-5.10)
 _MAX_NAMED = 20
+_NONE = "none"
 # what Spark, Delta's MERGE and deltalake call columns of their own: a MERGE fails, or writes their values as data
 _RESERVED = re.compile(
     "_metadata|_tmp_metadata_row_index|deletionvectorid|_(source|target)_row_present_|_row_dropped_"
@@ -125,13 +134,17 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
     schema = _union(before, [*declared, *columns, *folder])
     faults = {name: _fault_of(name, feeds_changes=incoming.feeds_changes) for name in schema.names}
     without_errors(incoming.say("ME084", column=name, reason=why) for name, why in faults.items() if why)
-    _check_keys(schema, incoming, said)
+    respelled = {key: known.name for key in _found_keys(incoming, said) if (known := schema.find(key))}
     for column in (*columns, *folder):
         known = before.find(column.name)
         if known:
+            respelled[column.name] = known.name
             said += _differences(known, column, incoming)
         elif not column.nullable and not incoming.table_is_empty:  # rows lack it (LZ-5.5)
-            said.append(incoming.say("ME046", column=column.name))
+            help = "make it nullable, or delete the folder and reload the table"
+            said.append(incoming.say("ME046", column=column.name, fault="is new, and the table has rows", help=help))
+    if respelled := {name: known for name, known in respelled.items() if name != known}:
+        said.append(incoming.say("ME052", **in_other_case(respelled)))
     present = {folded(name) for name in (*(column.name for column in incoming.columns), *incoming.partition_columns)}
     absent = tuple(column for column in schema.columns if folded(column.name) not in present)
     if current is not None:
@@ -140,7 +153,7 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
         if missing:  # once per file (LZ-5.3); a column that only came is nothing to look into
             is_foreign = bool(new) and not any(current.find(column.name) for column in incoming.columns)
             code = "ME096" if is_foreign else "ME054"
-            said.append(incoming.say(code, new=listed(new) or "none", missing=listed(missing)))
+            said.append(incoming.say(code, new=listed(new) or _NONE, missing=listed(missing)))
     spelling = {column.name: known.name for column in incoming.columns if (known := schema.find(column.name))}
     return Merged(schema, spelling, absent, without_errors(said))
 
@@ -194,31 +207,25 @@ def _union(before: TableSchema, columns: Iterable[Column]) -> TableSchema:
     return TableSchema((*union.values(), *last), before.partition_columns)
 
 
-def _check_keys(schema: TableSchema, incoming: Incoming, said: list[Diagnostic]) -> None:
-    """Find every key column in the file or its folder, ignoring case (LZ-2.11); its type may be unknown (LZ-5.13)."""
+def _found_keys(incoming: Incoming, said: list[Diagnostic]) -> list[str]:
+    """The key columns; each must be in the file or its folder, ignoring case (LZ-2.11). `said`: what comes before."""
     sent = (*(column.name for column in incoming.columns), *incoming.partition_columns)
     present = {folded(name) for name in sent}
-    for key in dict.fromkeys(incoming.key_columns):
-        known = schema.find(key)
+    keys = [*dict.fromkeys(incoming.key_columns)]
+    for key in keys:
         if folded(key) not in present:
             near = get_close_matches(key, sent, n=1)
             hint = f"did you mean `{near[0]}`? " if near else ""
             without_errors([*said, incoming.say("ME018", column=key, hint=hint)])
-        elif known and known.name != key:
-            said.append(incoming.say("ME052", column=key, other=known.name))
+    return keys
 
 
 def _differences(known: Column, column: Column, incoming: Incoming) -> list[Diagnostic]:
     """Differences between a column of the table and the file's: E5 for another type (LZ-5.2, LZ-5.6, LZ-5.7)."""
     said = []
-    if column.name != known.name:
-        said.append(incoming.say("ME052", column=column.name, other=known.name))
     if column.type != known.type and not {column.type, known.type} <= _TIMES:
-        said.append(
-            incoming.say(
-                "ME044", column=known.name, reason=type_mismatch(column, known), hint=_way_out(known, incoming)
-            )
-        )
+        details = type_mismatch(column, known)
+        said.append(incoming.say("ME044", column=known.name, **details, hint=_way_out(known, incoming)))
     elif known.nullable and not column.nullable:
         said.append(incoming.say("ME047", column=known.name))
     return said
@@ -235,13 +242,29 @@ def _way_out(known: Column, incoming: Incoming) -> str:
     return ""
 
 
-def type_mismatch(column: Column, known: Column) -> str:
-    """The part of E5 that is about the column (LZ-5.2); types in Delta's names, the flags as they are."""
-    return (
+def in_other_case(names: Mapping[str, str]) -> dict[str, Any]:
+    """Details of ME052: names as they are spelled, each with the spelling that counts."""
+    pairs = [f"`{name}` and `{known}`" for name, known in names.items()]
+    return {"column": next(iter(names)), "names": listed(pairs)}
+
+
+def type_mismatch(column: Column, known: Column, words: Mapping[str, str] = PARQUET_TYPES) -> dict[str, Any]:
+    """Details of ME044: both types in the publisher's `words`, and the part of E5 about the column (LZ-5.2).
+
+    E5 has types in Delta's names, and the flags as they are.
+    """
+    reason = (
         "Schema merge failure due to potential invalid input. Cause: Type mismatch for column "
         f"'{known.name}'. Incoming type: '{column.type}' (Nullable: {column.nullable}), "
         f"existing type: '{known.type}' (Nullable: {known.nullable})."
     )
+    found, expected = (words.get(each.type, each.type) for each in (column, known))
+    if found == expected:  # only their flags differ
+        found, expected = (
+            f"{name} ({'nullable' if each.nullable else 'NOT NULL'})"
+            for name, each in ((found, column), (expected, known))
+        )
+    return {"found": found, "expected": expected, "reason": reason}
 
 
 def listed(names: Sequence[str]) -> str:
@@ -264,7 +287,14 @@ def check_absent_columns(
     asking = deletes_count or any(count for marker, count in markers.items() if marker != RowMarker.DELETE)
     for column in merged.absent:
         if asking and not column.nullable:
-            without_errors([*merged.diagnostics, incoming.say("ME046", column=column.name)])
+            help = "write it in every file; a column that may be absent has to be nullable from the first file on"
+            fault = "is missing from the file"
+            without_errors([*merged.diagnostics, incoming.say("ME046", column=column.name, fault=fault, help=help)])
+
+
+def is_of_absent_columns(found: Diagnostic) -> bool:
+    """Whether a diagnostic tells of columns that a file lacks and nothing more: ME041 tells of the same (LZ-5.3)."""
+    return found.code == "ME054" and dict(found.details)["new"] == _NONE
 
 
 def lacking_updates(merged: Merged, incoming: Incoming, markers: Mapping[int, int]) -> tuple[Diagnostic, ...]:

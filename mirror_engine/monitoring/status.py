@@ -23,8 +23,10 @@ from mirror_engine.monitoring.words import (
     fields_json,
     help_for,
     iso,
+    kind_of,
     notes,
     table_json,
+    tally,
 )
 from mirror_engine.storage.base import at_once
 
@@ -174,6 +176,12 @@ class MirrorStatus:
         return tuple(found for found in self.diagnostics if found.code == UNLISTED)
 
     @property
+    def counts(self) -> Mapping[str, int]:
+        """How many tables there are of each kind in `words.KINDS`."""
+        is_stuck = (table.needs_attention or table.urgency == "stuck" for table in self.tables)
+        return tally(kind_of(table.state, is_stuck=stuck) for table, stuck in zip(self.tables, is_stuck, strict=True))
+
+    @property
     def is_worked_on(self) -> bool:
         """Whether pending files need no other engine: one is running, or Fabric mirrors it."""
         return self.engine_running or self.fabric is not None
@@ -187,6 +195,7 @@ class MirrorStatus:
             "last_heartbeat_at": iso(self.last_heartbeat_at),
             "next_scan_at": iso(self.next_scan_at),
             "scan_requests": dict(self.scan_requests) or None,
+            "counts": self.counts,
             "tables": [table.to_json(engine_running=self.is_worked_on) for table in self.tables],
         }
 

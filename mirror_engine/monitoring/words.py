@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import assert_never
 
 from mirror_engine.landing_zone.detection import never_arrives
-from mirror_engine.landing_zone.diagnostics import count, printable
+from mirror_engine.landing_zone.diagnostics import CATALOG, count, printable
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.landing_zone.states import (
@@ -96,11 +96,8 @@ def help_for(state: TableState, *, engine_running: bool) -> str:
     match state:
         case Unconfigured(diagnostic) | Halted(diagnostic) | Deleted(diagnostic) | Unlisted(diagnostic):
             return diagnostic.help
-        case Blocked(missing):
-            return (
-                f"land {printable(missing)} (a file without rows is enough), or renumber the later files; "
-                "if it will never come, delete the folder and reload the table"
-            )
+        case Blocked():
+            return CATALOG["ME019"].help
         case Empty(expired):
             return "land a change file (it may be empty), or delete the folder" if expired else ""
         case Loading() | Behind():
@@ -109,6 +106,45 @@ def help_for(state: TableState, *, engine_running: bool) -> str:
             return ""
         case _:
             assert_never(state)
+
+
+# how tables are counted: the words for one and for several
+KINDS = {
+    "caught_up": ("caught up", "caught up"),
+    "need_attention": ("needs attention", "need attention"),
+    "pending": ("pending", "pending"),
+    "empty": ("empty", "empty"),
+    "unconfigured": ("unconfigured", "unconfigured"),
+}
+
+
+def kind_of(state: TableState, *, is_stuck: bool) -> str:
+    """The kind in `KINDS` that a table counts as; `is_stuck`: whether it needs attention, whatever its state is."""
+    match state:
+        case CaughtUp() if not is_stuck:
+            return "caught_up"
+        case Behind() | Loading() | Deleted() if not is_stuck:
+            return "pending"
+        case Empty() if not is_stuck:
+            return "empty"
+        case Unconfigured() if not is_stuck:
+            return "unconfigured"
+        case _:
+            return "need_attention"
+
+
+def tally(kinds: Iterable[str]) -> dict[str, int]:
+    """How many tables there are of each kind."""
+    counts = dict.fromkeys(KINDS, 0)
+    for kind in kinds:
+        counts[kind] += 1
+    return counts
+
+
+def tally_text(counts: Mapping[str, int]) -> str:
+    """`11 tables: 4 caught up, 6 need attention, 1 pending.`; kinds without a table are left out."""
+    texts = [f"{number:,} {KINDS[kind][number > 1]}" for kind, number in counts.items() if number]
+    return f"{count(sum(counts.values()), 'table')}: {', '.join(texts)}."
 
 
 def iso(seconds: float | None) -> str | None:

@@ -175,10 +175,10 @@ class Server:
             stack.enter_context(FileLock(self._state.lock, timeout=LOCK_SECONDS))
         except Timeout:
             info = self._state.read_info()
-            pid = f" (pid {info.pid})" if info else ""
+            pid, quoted = f" (pid {info.pid})" if info else "", shlex.quote(str(store))
             raise RootLocked(
                 f"an emulator is already running for {store}{pid}",
-                f"Use it: mirror-engine emulator env {store}; or stop it: mirror-engine emulator stop {store}.",
+                f"Use it: mirror-engine emulator env {quoted}; or stop it: mirror-engine emulator stop {quoted}.",
             ) from None
         self._state.info.unlink(missing_ok=True)  # of an emulator that was killed
 

@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.errors import UsageError
+from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.mirror import Mirror as EngineMirror
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class Mirror(EngineMirror):  # noqa: D101 - see below
 
         Args:
             table: by name, in any case.
-            key: the value of the key column, or a value for each key column by name.
+            key: the value of the key column; of several columns, a value for each by name, or a tuple in their order.
 
         Raises:
             UnknownTable: no such table.
@@ -51,6 +53,13 @@ class Mirror(EngineMirror):  # noqa: D101 - see below
             trace = open_trace(seen, table)
             alone = trace.key_columns[0] if len(trace.key_columns) == 1 else ""
             values = key if isinstance(key, Mapping) else {alone: key}
+            if isinstance(key, tuple | list):
+                if len(key) != len(trace.key_columns):
+                    names = ", ".join(trace.key_columns) or "empty"
+                    raise UsageError(
+                        f"key: {count(len(key), 'value')}, the key is {names}", "Give a value for each column."
+                    )
+                values = dict(zip(trace.key_columns, key, strict=True))
             return trace_row(
                 trace, [f"{name}={_text(value)}" if name else _text(value) for name, value in values.items()]
             )

@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path, PurePosixPath
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import StorageUnavailable, UnknownTable, UsageError
 from mirror_engine.events import DiagnosticRaised, TableHalted
+from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.detection import never_arrives, sequence_of
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, diagnose
@@ -77,6 +78,11 @@ class TableReport:
     fabric_error: str | None = None  # what Fabric shows for the halt, without ids; None for nothing, or not known
 
     @property
+    def findings(self) -> tuple[Counted, ...]:
+        """The diagnostics as they are shown: see `causes.findings`."""
+        return findings(self.diagnostics, itemgetter(0))
+
+    @property
     def is_stuck(self) -> bool:
         """Whether files of it are not applied because of a diagnostic that is not suppressed."""
         return any(blocks_progress(diagnostic) for diagnostic, _ in self.diagnostics)
@@ -87,7 +93,7 @@ class TableReport:
             **table_json(name, name.delta_folder(default_schema)),
             **fields_json(self, "state", "message", "files", "rows", "fabric_error"),
             "not_applied": [{"path": path, "reason": reason} for path, reason in self.not_applied],
-            "diagnostics": counted_json(self.diagnostics),
+            "diagnostics": counted_json(self.findings),
         }
 
 
@@ -108,6 +114,17 @@ class ValidationReport:
         for table in self.tables:
             yield from table.diagnostics
 
+    @property
+    def zone_findings(self) -> tuple[Counted, ...]:
+        """Those about the zone itself, as they are shown."""
+        return findings(self.diagnostics, itemgetter(0))
+
+    def findings(self) -> Iterator[Counted]:
+        """What is shown and counted: one finding for each cause, the zone's own first."""
+        yield from self.zone_findings
+        for table in self.tables:
+            yield from table.findings
+
     def suppress(self, is_suppressed: Callable[[ValidationReport, Diagnostic], bool]) -> ValidationReport:
         def kept(diagnostics: tuple[Counted, ...]) -> tuple[Counted, ...]:
             return tuple(counted for counted in diagnostics if not is_suppressed(self, counted[0]))
@@ -125,14 +142,16 @@ class ValidationReport:
             TableName.from_folder(table.name).delta_folder(default_schema) for table in self.tables if table.files
         ]
         landing = "land a folder with `_metadata.json` and data, best before mirroring starts"  # LZ-7.11
-        missing = {} if self.tables else {"a table": landing}
+        no_folder = "no table would receive data: the landing zone has no table folder"
+        found = [] if self.tables else [diagnose("ME085", "", reason=no_folder, help=landing)]
         for table in tables:
             try:
                 find_table(table, folders, default_schema)
             except UnknownTable as error:  # noqa: PERF203 - a few tables
-                missing[table] = error.help
-        found = [(diagnose("ME085", "", table=table, help=help), 1) for table, help in missing.items()]
-        return replace(self, diagnostics=(*self.diagnostics, *found))
+                reason = f"{table} is expected, and would receive no data"
+                help = error.help if folders else landing
+                found.append(diagnose("ME085", "", table=table, reason=reason, help=help))
+        return replace(self, diagnostics=(*self.diagnostics, *((each, 1) for each in found)))
 
     def compared_with(self, others: Sequence[ValidationReport]) -> ValidationReport:
         """The report with ME093 where one of the others has a publisher of another name (LZ-1.8)."""
@@ -157,7 +176,7 @@ class ValidationReport:
 
     def count(self, severity: Severity) -> int:
         """How many different diagnostics of a severity there are."""
-        return sum(diagnostic.severity is severity for diagnostic, _ in self.all())
+        return sum(diagnostic.severity is severity for diagnostic, _ in self.findings())
 
     def to_json(self, default_schema: str = "dbo") -> dict[str, Any]:
         """The report as plain values; `default_schema` is that of tables outside a schema folder."""
@@ -167,7 +186,7 @@ class ValidationReport:
             "ok": not self.is_failing,
             "counts": {severity.value: self.count(severity) for severity in reversed(SEVERITY_ORDER)},
             "tables": [table.to_json(default_schema) for table in self.tables],
-            "diagnostics": counted_json(self.diagnostics),
+            "diagnostics": counted_json(self.zone_findings),
         }
 
 

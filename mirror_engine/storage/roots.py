@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -111,7 +112,7 @@ def check_root(root: Place, *, may_be_empty: bool = False) -> None:
         help = "check the URL; a publisher makes the folder with its first file"
     else:
         near = _near(root)
-        help = near or f'create an example with "mirror-engine init {root}"'
+        help = near or f"create an example: mirror-engine init {shlex.quote(str(root))}"
         if (root / STORE_ITEMS).exists():
             raise UsageError(f"{root} is a STORE of the emulator, not a ROOT", near or "a ROOT is STORE/WORKSPACE/ITEM")
         # schema folders, table folders and metadata are found in a landing zone only

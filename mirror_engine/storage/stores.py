@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import SetupError, UsageError
+from mirror_engine.extras import install_command
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.remote import Requests, login_failure, unavailable
 from mirror_engine.storage.store_url import StoreUrl
@@ -29,7 +30,10 @@ KEYS = ("AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_
 SAS_TOKENS = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
 TIMEOUT = timedelta(seconds=60)
 BACKOFF = {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=15), "base": 2}
-_MISSING = 'Install the extra: pip install "mirror-engine[stores]".'
+
+
+def _install_help() -> str:
+    return f"Install the extra: {install_command('stores')}"
 
 
 def open_storage(place: Place, requests: Requests | None = None) -> Storage:
@@ -61,7 +65,7 @@ def open_storage(place: Place, requests: Requests | None = None) -> Storage:
             return S3Storage(place, object_store(place), requests)
         return ObjectStorage(place, object_store(place), requests, azure if place.scheme == "az" else None)
     except ImportError:
-        raise SetupError("The libraries for stores are not installed", _MISSING) from None
+        raise SetupError("The libraries for stores are not installed", _install_help()) from None
 
 
 def object_store(url: StoreUrl) -> AzureStore | GCSStore | S3Store:
@@ -74,7 +78,7 @@ def object_store(url: StoreUrl) -> AzureStore | GCSStore | S3Store:
         from obstore.exceptions import BaseError  # noqa: PLC0415 - an optional library
         from obstore.store import AzureStore, GCSStore, S3Store  # noqa: PLC0415 - an optional library
     except ImportError:
-        raise SetupError("The library for stores (obstore) is not installed", _MISSING) from None
+        raise SetupError("The library for stores (obstore) is not installed", _install_help()) from None
     endpoint = azure_endpoint(url) if url.scheme in {"abfss", "az"} else os.environ.get("AWS_ENDPOINT_URL", "")
     is_http = endpoint.startswith("http://")
     options: dict[str, Any] = {
@@ -180,7 +184,10 @@ def azure_credential() -> TokenCredential:
     try:
         from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - an optional library
     except ImportError:
-        raise SetupError("The library for Azure's credentials (azure-identity) is not installed", _MISSING) from None
+        raise SetupError(
+            "The library for Azure's credentials (azure-identity) is not installed",
+            _install_help(),
+        ) from None
     logging.getLogger("azure.identity").setLevel(logging.ERROR)  # it would list each credential that it tried
     return DefaultAzureCredential()
 

@@ -24,7 +24,7 @@ _MANY = 15  # values of a list: from here on their number follows
 
 # Fields of FileMetaData, SchemaElement, RowGroup, ColumnChunk, ColumnMetaData, Statistics and KeyValue
 SCHEMA, ROWS, ROW_GROUPS, KEY_VALUES, COLUMN_ORDERS = 2, 3, 4, 5, 7
-TYPE, NAME, CONVERTED_TYPE, LOGICAL_TYPE = 1, 4, 6, 10
+TYPE, NAME, CONVERTED_TYPE, SCALE, PRECISION, LOGICAL_TYPE = 1, 4, 6, 7, 8, 10
 COLUMNS, METADATA, ENCODINGS, PATH, STATISTICS, MAX, MIN, KEY = 1, 3, 2, 3, 12, 5, 6, 1
 PLAIN = 0  # an encoding
 _TYPE_LENGTH, _REPETITION, _OPTIONAL, _WRITER, _GROUP_ROWS, _CHUNK_VALUES, _CHUNK_SIZE = 2, 3, 1, 6, 3, 5, 7

@@ -167,6 +167,8 @@ def test_status_before_says_that_a_table_will_be_dropped(synced, cli):
     printed = cli("status", synced.root)
     assert "will be dropped" in printed.out
     assert "Items has caught up" not in printed.out
+    assert printed.out.count("its folder was deleted") == 1
+    assert printed.out.endswith("2 tables: 1 caught up, 1 pending.\n")  # nothing is to be started for a drop
     assert "its folder was deleted" in cli("plan", synced.root).out
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from mirror_engine.extras import install_command
 from mirror_engine.mirror import Mirror
 from mirror_engine.onelake import connection
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -42,9 +43,7 @@ def test_without_the_extra_its_installation_is_the_help(cli, tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     printed = cli("emulator", command[0], tmp_path, *command[1:])
     assert printed.code == 2
-    assert printed.err == (
-        "error: the emulator needs uvicorn\n  help: install the extra: pip install 'mirror-engine[emulator]'\n"
-    )
+    assert printed.err == f"error: the emulator needs uvicorn\n  help: install it: {install_command('emulator')}\n"
 
 
 ENDING = """

@@ -23,6 +23,19 @@ from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import CONTROLS, RejectedFile, diagnose
 
 FULL = Path("/dev/full")
+INTERRUPTED_WHILE_IMPORTING = """
+import os, signal, sys
+from types import SimpleNamespace
+
+def find_spec(name, *_):
+    if name == interrupted:
+        os.kill(os.getpid(), signal.SIGINT)
+
+interrupted = sys.argv.pop()
+sys.meta_path.insert(0, SimpleNamespace(find_spec=find_spec))
+from mirror_engine.__main__ import main
+sys.exit(main())
+"""
 
 
 def test_no_control_character_leaves_by_stdout_or_stderr(capsys):
@@ -114,6 +127,21 @@ def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path):
     assert "Traceback" not in printed.err
     (log,) = (tmp_path / "cache/logs").iterdir()
     assert "ZeroDivisionError" in log.read_text()
+
+
+def test_init_on_a_full_disk_names_the_file_that_it_writes(cli, monkeypatch, tmp_path):
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device", str(source), None, str(target))
+
+    monkeypatch.setattr("shutil.copyfile", full)
+    printed = cli("init", tmp_path / "shop")
+    assert printed.code == 4
+    assert re.match(rf"error: {tmp_path}/shop/.*: No space left on device\n  help: Free disk space", printed.err)
+
+
+def test_suggested_commands_are_quoted(cli, tmp_path):
+    printed = cli("init", tmp_path / "Mein Lager")
+    assert f"  mirror-engine -C '{tmp_path}/Mein Lager' sync " in printed.out
 
 
 def test_init_needs_a_folder_that_can_be_written(cli, monkeypatch, tmp_path):
@@ -241,3 +269,19 @@ def test_the_second_signal_ends_the_process(monkeypatch):
         signal.raise_signal(signal.SIGINT)
     assert ended == [130]
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "module",
+    ["click", "mirror_engine.cli.exits", "mirror_engine.cli.inspection", "mirror_engine.publisher.mirror", "rich"],
+)
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(shop, module, words):
+    command = [sys.executable, "-c", INTERRUPTED_WHILE_IMPORTING, "status", str(shop.root), *words, module]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    if words:
+        assert json.loads(done.stderr)["error"]["code"] == "interrupted"
+    else:
+        assert done.stderr == "error: interrupted\n"

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from mirror_engine.cli import log
 from mirror_engine.cli.log import LEVELS, Log, level_of, lines
-from mirror_engine.cli.output import PIPE_WIDTH, Grid, bullet, report, short_span
+from mirror_engine.cli.output import PIPE_WIDTH, Grid, bullet, elapsed, report, short_span
 from mirror_engine.cli.schema import schema_of
 from mirror_engine.events import (
     ArchivedFilesDeleted,
@@ -258,7 +258,7 @@ def test_on_a_terminal_every_event_has_lines_or_a_bar():
 
 def test_halt_is_logged_once_as_an_error():
     said, halted, resumed = DiagnosticRaised(ORDERS, EMPTY), TableHalted(ORDERS, EMPTY), TableResumed(ORDERS)
-    other = diagnose("ME024", "Sales.schema/Orders/2.parquet", reason="cut")
+    other = diagnose("ME024", "Sales.schema/Orders/2.parquet", reason="cut", help="land it again")
     for stream, written in (
         ((halted, said), "error info"),
         ((said, halted), "error info"),
@@ -330,3 +330,10 @@ def test_no_name_can_forge_a_line():
     Log("text", stream=stream)(TableResumed(TableName("", "a\nlevel=error event=forged\x1b[2J")))
     assert stream.getvalue().count("\n") == 1
     assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(5.94, "5.9s"), (42.5, "42s"), (60, "1m 00s"), (167, "2m 47s"), (3900, "1h 05m")]
+)
+def test_how_long_work_takes_is_shown_to_the_second(seconds, text):
+    assert elapsed(seconds) == text

@@ -74,7 +74,11 @@ def test_invalid_json_has_its_line():
 
 def test_every_severity_has_its_command_and_strict_counts():
     printed = [diagnose("ME016", "Items"), diagnose("ME014", "Items"), diagnose("ME014", "Items", strict=True)]
-    assert [found[0] for found in annotations(github(zone(items(*printed))))] == ["notice", "warning", "error"]
+    assert [found[0] for found in annotations(github(zone(items(*printed))))] == [
+        "error",
+        "warning",
+        "notice",
+    ]  # the worst first
 
 
 def test_a_diagnostic_about_the_zone_points_at_its_folder_and_is_counted():
@@ -106,7 +110,7 @@ def test_a_table_is_a_suite_and_a_file_a_case():
 
 
 def test_what_is_below_the_threshold_fails_no_case():
-    verdict = items(diagnose("ME058", SECOND), diagnose("ME008", "Items", count=0))
+    verdict = items(diagnose("ME058", SECOND), diagnose("ME008", "Items", count=0, help=""))
     lenient = suites(junit(zone(verdict)))
     assert lenient.get("failures") == "0"
     assert len(lenient.findall(".//system-out")) == 2
@@ -206,11 +210,11 @@ def test_no_name_breaks_out_of_its_place(name):
 
 
 def test_every_code_can_be_reported():
-    printed = [Diagnostic(code, "Items", 1, None, tuple((name, "1") for name in DETAILS)) for code in CATALOG]
-    report = zone(items(*printed))
-    assert len(annotations(github(report))) == len(CATALOG)
-    assert len(scanned(report)["results"]) == len(CATALOG)
-    assert suites(junit(report)).get("tests") == "3"
+    for code in CATALOG:
+        report = zone(items(Diagnostic(code, "Items", 1, None, tuple((name, "1") for name in DETAILS))))
+        assert len(annotations(github(report))) == 1
+        assert len(scanned(report)["results"]) == 1
+        assert suites(junit(report)).get("tests") == "3"
 
 
 DETAILS = {word for line in CATALOG.values() for word in re.findall(r"\{(\w+)[:}]", line.message + line.help)}

@@ -16,7 +16,9 @@ import pytest
 
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
-VARYING = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|(?<=Failed on )\d{4}-\d\d-\d\d|\b\d+(\.\d)?s\b|\b\d+\.\d kB\b")
+VARYING = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|(?<=Failed on )\d{4}-\d\d-\d\d|\b\d+(\.\d)?s\b|\b\d{5}d\b|\b\d+\.\d kB\b"
+)  # among it the age of a file of 1970
 USAGE = 2
 WRITING = {"sync", "init", "demo", "maintain", "rebuild"}
 SESSIONS = {

@@ -132,7 +132,7 @@ def test_scratch_files_are_closed_when_an_unknown_error_ends_the_batch():
 
 def test_rejected_file_ends_the_batch_before_it():
     backlog = Backlog([5, 5])
-    backlog.failures[2] = RejectedFile(diagnose("ME024", "T/2", reason="it is damaged"))
+    backlog.failures[2] = RejectedFile(diagnose("ME024", "T/2", reason="it is damaged", help=""))
     found = backlog.batches.read(FOLDER, tuple(backlog.files), backlog.context, None)
     assert ([file.path for file in found.files], found.rejected) == (["1"], backlog.failures[2])
 

@@ -88,7 +88,7 @@ BROKEN = MetadataUnusable("m2:9:1", (diagnose("ME010", "x", line=1, char=2, faul
 OPTIONAL = Circumstances(Config(missing_metadata="insert-only"), NOW)
 ONE, TWO, THREE, FOUR = map(numbered, (1, 2, 3, 4))
 BAD, OTHER_ONE = numbered(2, "bad"), numbered(1, "other")
-REJECTED = Rejection(diagnose("ME024", "x", reason="cut"), BAD.path, "bad", BAD.etag)
+REJECTED = Rejection(diagnose("ME024", "x", reason="cut", help=""), BAD.path, "bad", BAD.etag)
 CREATED = MetadataUnusable(f"m:0:{NOW * 10**9:.0f}", (diagnose("ME010", "x", line=1, char=1, fault="empty", help=""),))
 WATCHED = Circumstances(Config(), NOW + 59, is_lasting=True)
 AHEAD = replace(WATCHED, now=NOW + 86_400, lead_seconds=86_400)

@@ -132,7 +132,7 @@ class TestTables:
         for place, count, severity in (("T999", "1,000", Severity.WARNING), ("S.schema/T", "1,001", Severity.ERROR)):
             storage.put(f"{ZONE}/{place}/{FIRST}", b"x")
             (diagnostic,) = look(storage, strict=True).diagnostics
-            assert diagnostic.full_message == f"{ZONE}: {count} tables; Fabric mirrors at most 1,000 [ME007]"
+            assert diagnostic.full_message == f"{count} tables; Fabric mirrors at most 1,000 [ME007]"
             assert diagnostic.severity is severity
 
 

@@ -94,5 +94,5 @@ def test_an_unknown_code_or_form_is_an_error() -> None:
     ("count", "words"), [("1", "1 file"), ("2", "2 files"), ("1204", "1,204 files"), ("some", "some files")]
 )
 def test_a_number_in_a_message_agrees_with_its_noun(count, words) -> None:
-    assert diagnose("ME008", "Items", count=count).message == f"no `_metadata.json`; {words} pending"
+    assert diagnose("ME008", "Items", count=count, help="").message == f"no `_metadata.json`; {words} pending"
     assert "{count} files pending" in CATALOG["ME008"].template

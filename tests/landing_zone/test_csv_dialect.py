@@ -104,12 +104,12 @@ def test_other_line_ends_are_accepted_and_reported(text, declared, differs):
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("a,b\r\n1,2\r\n3\r\n", "row 2: 1 fields for 2"),
-        ("a,b\r\n1,2,3\r\n", "row 1: more than 2 fields for 2"),
+        ("a,b\r\n1,2\r\n3\r\n", "row 2: 1 field, the header has 2"),
+        ("a,b\r\n1,2,3,4\r\n", "row 1: 4 fields, the header has 2"),
         ('a,b\r\n1,"2\r\n3,4\r\n', "row 1: a quote is opened and never closed"),
         ('a,b\r\n"1"x,2\r\n', "row 1: text follows a closing quote"),
         ('a,"b\r\n1,2\r\n', "csv: header: a quote is opened and never closed"),
-        ('a,b\r\n"1\r\n2","3",4\r\n', "row 1: more than 2 fields for 2"),
+        ('a,b\r\n"1\r\n2","3",4\r\n', "row 1: at least 3 fields, the header has 2"),
     ],
 )
 def test_corrupt_text_is_rejected_at_its_row(text, fault):

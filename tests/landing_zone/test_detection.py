@@ -187,12 +187,12 @@ def test_files_are_detected_as_the_protocol_says(case):
 @pytest.mark.parametrize(
     ("path", "code", "text"),
     [
-        ("1.parquet", "ME020", "1 digit, expected 20"),
-        ("000000000000000000001.parquet", "ME020", "21 digits, expected 20"),
-        ("²" * 20 + ".parquet", "ME020", "not only digits"),
-        ("+0000000000000000001.parquet", "ME020", "not only digits"),
-        ("163A09D2-8248-423F-9AB4-CEE3366BA59C.parquet", "ME020", "not only digits"),
-        ("00000000000000000001.x.parquet", "ME020", "not only digits"),
+        ("1.parquet", "ME020", "1 digit, expected 20 digits before `.parquet`"),
+        ("000000000000000000001.parquet", "ME020", "21 digits, expected 20 digits"),
+        ("²" * 20 + ".parquet", "ME020", "`²²²²²²²²²²²²²²²²²²²²`, expected 20 digits"),
+        ("+0000000000000000001.parquet", "ME020", "`+0000000000000000001`, expected"),
+        ("163A09D2-8248-423F-9AB4-CEE3366BA59C.parquet", "ME020", "`163A09D2-8248-423F-9AB4-CEE3366BA59C`, exp"),
+        ("00000000000000000001.x.parquet", "ME020", "`.x` after the digits, expected 20 digits before `.parquet`"),
         ("00000000000000000001.csv", "ME021", "extension csv, expected parquet"),
         ("00000000000000000001", "ME021", "extension none, expected parquet"),
         ("00000000000000000001.parquet.tmp", "ME021", "extension parquet.tmp,"),

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.names import TableName, conflicts, ownership_order, schema_of
+from mirror_engine.errors import UnknownTable
+from mirror_engine.landing_zone.names import (
+    TableName,
+    conflicts,
+    find_table,
+    meant_schema,
+    ownership_order,
+    schema_of,
+    seems_metadata,
+    shown_names,
+)
 
 
 def bare(table):
@@ -67,3 +77,38 @@ def test_other_tables_share_no_delta_folder_and_contain_none(names, default_sche
 )
 def test_a_schema_folder_has_the_exact_suffix(folder, schema):
     assert schema_of(folder) == schema
+
+
+def test_tables_of_one_name_are_told_apart_by_their_folders() -> None:
+    dotted, in_schema, other = TableName("", "shop.Item"), TableName("shop", "Item"), TableName("", "Orders")
+    assert shown_names([dotted, in_schema, other]) == {
+        dotted: "shop.Item",
+        in_schema: "shop.schema/Item",
+        other: "Orders",
+    }
+    assert shown_names([in_schema]) == {in_schema: "shop.Item"}
+    folders = ["dbo/shop.Item", "shop/Item"]
+    with pytest.raises(UnknownTable) as raised:
+        find_table("shop.Item", folders, "dbo")
+    assert raised.value.help == "Give one of these: dbo/shop.Item, shop/Item"
+    assert [find_table(folder, folders, "dbo") for folder in folders] == folders
+
+
+@pytest.mark.parametrize(
+    ("folder", "meant"),
+    [("shop.Schema", "shop.schema"), ("shop.schemas", "shop.schema"), ("HR", "HR.schema"), ("a.b", "a.b.schema")],
+)
+def test_the_schema_folder_that_was_meant_is_named(folder, meant) -> None:
+    assert meant_schema(folder) == meant
+
+
+@pytest.mark.parametrize(
+    "name", ["metadata.json", "_Metadata.json", "_metadata.jsn", "_metadatas.json", "_METADATA.JSON"]
+)
+def test_a_misspelled_metadata_file_is_known(name) -> None:
+    assert seems_metadata(name)
+
+
+@pytest.mark.parametrize("name", ["_metadata.json", "schema.json", "00000000000000000001.parquet", "data.json"])
+def test_another_file_is_no_misspelled_metadata(name) -> None:
+    assert not seems_metadata(name)

@@ -144,9 +144,11 @@ def test_the_nearest_column_is_suggested_for_a_key():
     assert found.help == "did you mean `City`? add it to the file, or correct `keyColumns`"
 
 
-def test_a_type_mismatch_speaks_fabrics_own_words():
+def test_a_type_mismatch_has_both_types_in_the_publishers_and_in_fabrics_words():
     incoming = replace(FILE, columns=(ID, Column("City", "long", nullable=False)))
-    assert refused(TABLE, incoming).message == (
+    found = refused(TABLE, incoming)
+    assert found.message == "column `City` is int64, the table has string"
+    assert dict(found.details)["reason"] == (
         "Schema merge failure due to potential invalid input. Cause: Type mismatch for column 'City'. "
         "Incoming type: 'long' (Nullable: False), existing type: 'string' (Nullable: True)."
     )

@@ -17,7 +17,7 @@ from mirror_engine.landing_zone.states import (
 )
 
 REFUSED = diagnose("ME009", "Items")
-MISSING = diagnose("ME008", "Items", count=1)
+MISSING = diagnose("ME008", "Items", count=1, help="")
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_a_status_is_fabrics(state, progress, status, code) -> None:
 
 
 def test_unconfigured_folders_are_left_out() -> None:
-    assert written(FabricTable(ITEMS, Unconfigured(diagnose("ME008", "Items", count=1), 1), None)) == []
+    assert written(FabricTable(ITEMS, Unconfigured(diagnose("ME008", "Items", count=1, help=""), 1), None)) == []
 
 
 def test_the_heartbeat_is_written_with_both_files() -> None:
@@ -179,7 +179,7 @@ LONG_ID = type_mismatch(Column("Id", "long", nullable=False), Column("Id", "inte
             id="E4, metadata that is not JSON",
         ),
         pytest.param(
-            diagnose("ME044", f"{FOLDER}/2.parquet", column="Id", reason=LONG_ID, hint=""),
+            diagnose("ME044", f"{FOLDER}/2.parquet", column="Id", **LONG_ID, hint=""),
             "ErrorCode: SchemaMergeFailure, Message: Failed to write table 'Sales\\Stores' due to schema mismatch. "
             "Schema merge failure due to potential invalid input. Cause: Type mismatch for column 'Id'. Incoming type: "
             "'long' (Nullable: False), existing type: 'integer' (Nullable: True). ArtifactId: G",
@@ -198,7 +198,12 @@ def test_a_rejection_has_fabrics_message(diagnostic: Diagnostic, text: str) -> N
 
 @pytest.mark.parametrize(("default", "name"), [("dbo", "'dbo\\Items'"), ("", "'Items'")])
 def test_e5_names_a_table_without_schema_folder_by_its_delta_schema(default: str, name: str) -> None:
-    code, text = fabric_message(diagnose("ME044", "Items/1", reason="r", hint=""), ITEMS, "G", default_schema=default)
+    code, text = fabric_message(
+        diagnose("ME044", "Items/1", column="Id", found="int64", expected="int32", reason="r", hint=""),
+        ITEMS,
+        "G",
+        default_schema=default,
+    )
     assert name in text
     assert code == "SchemaMergeFailure"
 
@@ -219,7 +224,9 @@ OVERFLOW = "System.OverflowException: Value was either too large or too small fo
     ],
 )
 def test_e6_a_cell_of_another_type(delta_type: str, fault: str, expected: str) -> None:
-    cell = diagnose("ME060", f"{FOLDER}/1.csv", row=2, column="Qty", type=delta_type, fault=fault)
+    cell = diagnose(
+        "ME060", f"{FOLDER}/1.csv", row=2, column="Qty", type=delta_type, fault=fault, known="a valid Int32", help=""
+    )
     assert fabric_message(cell, STORES, "G")[1] == (
         f"{DATA}Exception reading the data file. Exception: ReadDataRowsAsync: Failed to read data rows. "
         f"Exception: {expected} ({cell.full_message}){TAIL}"

@@ -138,7 +138,7 @@ def test_a_file_that_is_never_applied_needs_attention(mirror, items) -> None:
     overwritten = "applied: file was overwritten after it was applied; the new content is ignored"
     for name, message in {
         FIRST: f"Items: {FIRST} is {overwritten}",
-        "2.parquet": "Items: 2.parquet: ignored: 1 digit, expected 20 [ME020]",
+        "2.parquet": "Items: 2.parquet: ignored: 1 digit, expected 20 digits before `.parquet` [ME020]",
         THIRD: f"Items: {THIRD} is rejected: file is empty (0 bytes)",
         FOURTH: f"Items: {FOURTH} is pending: the table is halted at Items/{THIRD}",
     }.items():

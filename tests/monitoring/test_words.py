@@ -21,7 +21,7 @@ from mirror_engine.landing_zone.states import (
     Unconfigured,
     Unlisted,
 )
-from mirror_engine.monitoring.words import URGENCY, describe, help_for, iso, span
+from mirror_engine.monitoring.words import KINDS, URGENCY, describe, help_for, iso, kind_of, span
 
 ORDERS = TableName("Sales", "Orders")
 NAME = "00000000000000000002.parquet"
@@ -29,7 +29,7 @@ INVALID_MARKER = diagnose("ME037", f"{ORDERS.folder}/{NAME}", row=7, value="3", 
 BROKEN = diagnose("ME010", f"{ORDERS.folder}/_metadata.json", line=1, char=2, fault="a comma", help="remove it")
 STATES: list[tuple[TableState, str, str]] = [
     (
-        Unconfigured(diagnose("ME008", ORDERS.folder, count=2), 2),
+        Unconfigured(diagnose("ME008", ORDERS.folder, count=2, help="add it"), 2),
         "has no usable `_metadata.json`: no `_metadata.json`; 2 files pending [ME008]",
         "idle",
     ),
@@ -68,6 +68,14 @@ def test_every_state_has_a_sentence_and_one_that_needs_attention_help() -> None:
         assert URGENCY[type(state)] == expected
         has_help = expected in {"stuck", "idle"} or isinstance(state, Deleted)
         assert bool(help_for(state, engine_running=True)) == has_help
+
+
+def test_every_state_is_counted_as_one_kind() -> None:
+    kinds = {type(state): kind_of(state, is_stuck=URGENCY[type(state)] == "stuck") for state, _, _ in STATES}
+    assert {*kinds.values()} == {*KINDS}
+    assert [kinds[state] for state in (CaughtUp, Loading, Behind, Deleted)] == ["caught_up", *["pending"] * 3]
+    assert [kinds[state] for state in (Halted, Blocked, Unlisted)] == ["need_attention"] * 3
+    assert {kind_of(state, is_stuck=True) for state, _, _ in STATES} == {"need_attention"}
 
 
 def test_a_table_that_only_lacks_an_engine_says_so() -> None:

@@ -23,6 +23,7 @@ from docker.errors import APIError
 from testcontainers.core import container as core
 
 from mirror_engine.errors import SetupError
+from mirror_engine.extras import install_command
 from mirror_engine.publisher.testing.container import PORT, START_SECONDS, OneLakeContainer
 
 pytestmark = pytest.mark.slow
@@ -118,4 +119,4 @@ def test_what_is_missing_is_said_with_the_extra_that_brings_it():
     code = "import sys; sys.modules['testcontainers'] = None; import mirror_engine.publisher.testing.container"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "OneLakeContainer needs testcontainers" in done.stderr
-    assert "pip install 'mirror-engine[testcontainers]'" in done.stderr
+    assert install_command("testcontainers") in done.stderr

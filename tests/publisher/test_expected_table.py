@@ -156,9 +156,9 @@ def test_parquet_integers_become_decimals(tmp_path, kind):
     [
         ("a.xlsx", "", r"a\.xlsx: unknown format of an expected table"),
         ("a.csv", "", "there is no header"),
-        ("a.csv", b"Id,Name\n1,\xff\n", "row 1: bytes that are not in the declared encoding"),
+        ("a.csv", b"Id,Name\n1,\xff\n", "row 1: bytes that are not utf-8, the default `Encoding`"),
         ("a.csv", b"I\xff,Name\n1,x\n", "header: bytes that are not"),
-        ("a.csv", "Id,Name\n1,secret,2\n", "row 1: more than 2 fields for 2"),
+        ("a.csv", "Id,Name\n1,secret,2\n", "row 1: 3 fields, the header has 2"),
         ("a.csv", "Id,ID\n1,2\n", "column Id is there twice"),
         ("a.json", "[", "not JSON"),
         ("a.json", b"\xff", "not JSON"),

@@ -12,6 +12,7 @@ from shop import Shop, row
 import mirror_engine
 from mirror_engine import Config, Mirror
 from mirror_engine.errors import UnknownTable, UsageError
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 
@@ -59,7 +60,7 @@ def test_a_mirror_shows_its_place_and_as_html_its_status(mirror):
     assert shown[:2] == [[str(mirror.root)], ["Table", "Status", "Pending files", "Rows", "Version", "Message"]]
     assert shown[2:] == [
         ["Empty", "empty", "0", "NULL", "NULL", "Empty has metadata but no change files"],
-        ["Orders", "caught_up", "0", "3", "1", "Orders has caught up"],
+        ["Orders", "caught up", "0", "3", "1", "Orders has caught up"],
     ]
 
 
@@ -110,3 +111,14 @@ def test_a_key_of_several_columns_and_times_is_traced(tmp_path):
         assert [change.row for change in mirror.trace("visits", {"at": at, "who": "a=b"}).changes] == [1]
         with pytest.raises(UsageError, match="missing"):
             mirror.trace("visits", {"who": "a"})
+
+
+def test_a_key_of_several_columns_may_be_a_tuple(tmp_path):
+    table = LandingZoneWriter(tmp_path).table("Lines", keys=["Order", "Line"])
+    table.insert({"Order": 1, "Line": 2, "Sku": "A"}, {"Order": 2, "Line": 1, "Sku": "B"})
+    with Mirror(tmp_path, Config(), writer=MemoryDeltaWriter()) as mirror:
+        mirror.sync()
+        by_name = mirror.trace("Lines", {"Order": 1, "Line": 2})
+        assert mirror.trace("Lines", (1, 2)) == mirror.trace("Lines", [1, 2]) == by_name
+        with pytest.raises(UsageError, match="key: 1 value, the key is Order, Line"):
+            mirror.trace("Lines", (1,))

@@ -21,6 +21,7 @@ from obstore.store import AzureStore
 
 from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.events import TableDropped
+from mirror_engine.extras import install_command
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.publisher.testing import onelake as started
 
@@ -221,4 +222,4 @@ def test_without_the_extra_it_says_what_to_install():
         "try: t.onelake\nexcept Exception as e: print(type(e).__name__, e.message, e.help)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "UsageError onelake needs uvicorn Install the extra: pip install 'mirror-engine[emulator]'.\n"
+    assert done.stdout == f"UsageError onelake needs uvicorn Install the extra: {install_command('emulator')}\n"

@@ -154,7 +154,10 @@ def test_files_that_are_not_applied_say_why(shop):
         assert (rejected.state, rejected.reason, rejected.step) == ("rejected", "file is empty (0 bytes)", None)
         assert (behind.state, behind.reason) == ("pending", f"the table is halted at Orders/{name(3)}")
         assert (behind.step, behind.markers, behind.has_marker, behind.effects) == (None, {4: 1}, True, None)
-        assert (ignored.state, ignored.reason) == ("ignored", "ignored: 1 digit, expected 20 [ME020]")
+        assert (ignored.state, ignored.reason) == (
+            "ignored",
+            "ignored: 1 digit, expected 20 digits before `.parquet` [ME020]",
+        )
         shop.sync()
     assert steps_of(shop) == ()
 

@@ -188,7 +188,7 @@ def test_an_expected_table_needs_data_and_an_empty_zone_has_none(tmp_path):
     (tmp_path / "Files/LandingZone").mkdir(parents=True)
     nothing = check_landing_zone(find_target(tmp_path, Config())).expecting((), "dbo")
     assert [found.full_message for found, _ in nothing.all()] == [
-        "a table is expected, but no change file of it would be applied [ME085]"
+        "no table would receive data: the landing zone has no table folder [ME085]"
     ]
     LandingZoneWriter(tmp_path).table("HR.People", keys=["Id"]).insert({"Id": 1})
     LandingZoneWriter(tmp_path).table("Empty", keys=["Id"])

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import UsageError
+from mirror_engine.extras import install_command
 
 if TYPE_CHECKING:
     from mirror_engine.publisher.scenarios import (
@@ -43,5 +44,5 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(import_module(".emulator" if is_emulated else "..scenarios", __name__), name)
     except ModuleNotFoundError as error:
-        help_text = "Install the extra: pip install 'mirror-engine[emulator]'." if is_emulated else ""
+        help_text = f"Install the extra: {install_command('emulator')}" if is_emulated else ""
         raise UsageError(f"{name} needs {error.name}", help_text) from None

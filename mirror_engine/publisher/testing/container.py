@@ -13,13 +13,14 @@ from unittest.mock import patch
 from urllib.parse import urlsplit
 
 from mirror_engine.errors import SetupError
+from mirror_engine.extras import install_command
 from mirror_engine.landing_zone.layout import ENGINE
 
 try:
     from docker.errors import APIError  # type: ignore[import-untyped]
     from testcontainers.core.container import DockerContainer
 except ModuleNotFoundError as missing:
-    help_text = "Install the extra: pip install 'mirror-engine[testcontainers]'."
+    help_text = f"Install the extra: {install_command('testcontainers')}"
     raise SetupError(f"OneLakeContainer needs {missing.name}", help_text) from None
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import CommitFailed, MirrorError, foreseen
+from mirror_engine.extras import install_command
 from mirror_engine.tables.base import with_applied_by
 from mirror_engine.tables.changes.counted import count_changes
 from mirror_engine.tables.changes.key_index import KeyIndex
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _COMMITS = 8  # between two looks for small files
-_SPARK_HELP = "Use the Spark engine for this table: pip install 'mirror-engine[spark]'."
 
 
 class ArrowWriter(LocalDeltaWriter):
@@ -143,5 +143,6 @@ class ArrowWriter(LocalDeltaWriter):
 def _refuse_features(table: str, log: DeltaLog) -> None:
     if found := log.unknown_features:
         raise CommitFailed(
-            f"{table}: the engine `arrow` cannot write tables with {', '.join(sorted(found))}", _SPARK_HELP
+            f"{table}: the engine `arrow` cannot write tables with {', '.join(sorted(found))}",
+            f"Use the Spark engine for this table: {install_command('spark')}",
         )

@@ -29,6 +29,9 @@ MAX_EXPANSION = 256  # … or to as many times its own length
 MIN_ROW_BYTES = 256  # of a row while its batch is reduced to net changes (100 measured): empty rows cost, too
 
 
+WRITE_ASIDE = "delete it, write under a temporary name, then rename"  # help for a file that was read too early
+
+
 class OpenFile(ABC):
     """An open change file.
 
@@ -98,9 +101,9 @@ class OpenFile(ABC):
     def _rejected(self, code: str, row: int | None = None, /, **details: object) -> RejectedFile:
         return RejectedFile(self._diagnostic(code, row, **details))
 
-    def _broken(self, reason: str) -> RejectedFile:
+    def _broken(self, reason: str, help: str = WRITE_ASIDE) -> RejectedFile:
         """The rejection of an incomplete or damaged file (LZ-3.10)."""
-        return self._rejected("ME024", reason=reason)
+        return self._rejected("ME024", reason=reason, help=help)
 
     def _too_large(self, reason: str, limit: int, row: int | None = None) -> RejectedFile:
         """The rejection of what is beyond a bound that the option `max_row_size` moves."""

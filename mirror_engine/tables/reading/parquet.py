@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
@@ -19,8 +20,9 @@ import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
-from mirror_engine.landing_zone.schema import VOID, Column, same_name
+from mirror_engine.landing_zone.schema import VOID, Column, in_other_case, same_name
 from mirror_engine.tables.arrow_types import FIRST_DAY, LAST_DAY, PARSE_ERRORS, arrow_type
+from mirror_engine.tables.footer import CONVERTED_TYPE, NAME, PRECISION, SCALE, SCHEMA, Value, read_struct
 from mirror_engine.tables.reading.open_file import OpenFile
 from mirror_engine.tables.reading.row_rules import effective_markers
 
@@ -46,6 +48,9 @@ _ARROW_SCHEMA, _IGNORED_SCHEMA = b"\x18\x0cARROW:schema\x18", b"\x18\x0cARROW:ig
 DICTIONARY_ENCODINGS = frozenset({"PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 # of Arrow's decoders; the footer names a column's encodings, too, but a damaged one ends the process when asked
 _ENCODING_FAULTS = re.compile("InitBlock EOF|in a (mini)?block|bit width|encoding|implemented")
+_EMPTY_DECIMAL = re.compile(r"FromBigEndian was 0\b")
+_DECRYPTED = "land it without encryption"
+_DECIMAL, _NO_VALUE = 5, Value(0, None)  # a converted type
 DOCUMENTED_CODECS = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 _MARKER_TYPES = frozenset({"byte", "short", "integer", "long", "string", VOID})
 _UNSIGNED = frozenset({"UINT8", "UINT16", "UINT32", "UINT64"})
@@ -142,6 +147,7 @@ class ParquetChangeFile(OpenFile):
             self._check_metadata(self.parquet.metadata)
             self._fields = fields = self._read_fields()
         except PARSE_ERRORS as error:
+            self._refuse_wide_decimals()
             raise self._broken("its footer cannot be understood") from error
         self._marker_at = self._marker_position()
         self.promised_rows = rows = int(self.parquet.metadata.num_rows)
@@ -193,9 +199,10 @@ class ParquetChangeFile(OpenFile):
         tail = source.read(_TAIL_BYTES)
         length = int.from_bytes(tail[:4], "little")
         if _ENCRYPTED_MAGIC in {head, tail[-4:]}:
-            raise self._broken("it is encrypted")
+            raise self._broken("it is encrypted", _DECRYPTED)
         if head != MAGIC[: len(head)]:
-            raise self._broken("it does not begin as a Parquet file does")
+            help = "land a Parquet file, or set `FileFormat` to what the files are"
+            raise self._broken("it does not begin as a Parquet file does", help)
         if self._size < len(MAGIC) + _TAIL_BYTES or tail[-4:] != MAGIC:
             raise self._broken("it does not end as a Parquet file does")
         if length > self._size - _TAIL_BYTES - len(MAGIC):
@@ -204,6 +211,17 @@ class ParquetChangeFile(OpenFile):
             raise self._too_large(f"a footer of {length:,} bytes", limit)
         source.seek(self._size - _TAIL_BYTES - length)
         return source.read(length)
+
+    def _refuse_wide_decimals(self) -> None:
+        """ME049 for a decimal with more digits than Arrow opens a file with."""
+        with suppress(ValueError, LookupError, TypeError, AttributeError):
+            for element in read_struct(self.footer, last=SCHEMA)[SCHEMA].data:
+                if (
+                    element.get(CONVERTED_TYPE, _NO_VALUE).data == _DECIMAL
+                    and element[PRECISION].data > _WIDEST_DECIMAL
+                ):
+                    spelling = f"DECIMAL({element[PRECISION].data},{element[SCALE].data})"
+                    raise self._rejected("ME049", column=element[NAME].data.decode(), found=spelling)
 
     def _check_metadata(self, metadata: Any) -> None:  # noqa: ANN401 - pyarrow's FileMetaData
         groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
@@ -237,8 +255,8 @@ class ParquetChangeFile(OpenFile):
             return None
         first = fields[places[0]].type
         if len(places) > 1 or not (first.word in _MARKER_TYPES or first.spelling in _UNSIGNED):
-            kinds = " and ".join(fields[at].type.spelling for at in places)
-            raise self._rejected("ME036", column=MARKER_COLUMN, found=kinds)
+            found = "occurs twice" if len(places) > 1 else f"has type {first.spelling}"
+            raise self._rejected("ME036", column=MARKER_COLUMN, found=found)
         return places[0]
 
     def _raw_batches(self, group: int, names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
@@ -272,9 +290,11 @@ class ParquetChangeFile(OpenFile):
             for _ in self._raw_batches(group, [name]):
                 pass
         if "crypt" in error:
-            return self._broken("it is encrypted")
+            return self._broken("it is encrypted", _DECRYPTED)
         if len(names) == 1 and _ENCODING_FAULTS.search(error):
             return self._rejected("ME087", column=names[0], reason=error)
+        if len(names) == 1 and _EMPTY_DECIMAL.search(error):
+            return self._rejected("ME060", column=names[0], known="a valid decimal: it has 0 bytes", help="")
         return self._broken(f"the pages of row group {group + 1} cannot be read")
 
     def _longest_text(self, group: int, names: Collection[str] | None) -> int:
@@ -323,7 +343,7 @@ class ParquetChangeFile(OpenFile):
             return converted(cells, arrow_type(column.type))
         except OutOfRange as error:
             row = first_row + error.position if error.position >= 0 else None
-            raise self._rejected("ME060", row, column=column.name, type=error.expected) from error
+            raise self._rejected("ME060", row, column=column.name, known=error.expected, help="") from error
 
     def _word(self, field: Field) -> str:
         is_ntz = self._config.naive_timestamps == "ntz" and field.type.zone == "naive"
@@ -337,7 +357,7 @@ class ParquetChangeFile(OpenFile):
             if self._marker_at != len(self._fields) - 1:
                 self._note("ME034", position=self._marker_at + 1, count=len(self._fields))
             if marker.name != MARKER_COLUMN:
-                self._note("ME052", column=marker.name, other=MARKER_COLUMN)
+                self._note("ME052", **in_other_case({marker.name: MARKER_COLUMN}))
             if marker.type.word == "string":
                 self._note("ME035")
         for at, field in enumerate(self._fields):
@@ -415,11 +435,16 @@ def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
         values = _read(naive, lambda some: some.cast(pa.timestamp("us")), expected)
         _check_years(values.view(pa.int64()), FIRST_DAY * _DAY, (LAST_DAY + 1) * _DAY - 1, expected)
         return values.view(target)
-    expected = "text in UTF-8" if pa.types.is_string(target) else str(target)
+    expected = "text in UTF-8" if pa.types.is_string(target) else f"a valid {_spelling(target)}"
     values = _read(cells, lambda some: _cast(some, target), expected)
     if pa.types.is_date32(target):
         _check_years(values.view(pa.int32()), FIRST_DAY, LAST_DAY, "a date in the years 1 to 9999")
     return values
+
+
+def _spelling(target: pa.DataType) -> str:
+    """A type as people write it: `decimal(36,17)`, not with the bits that Arrow stores it in."""
+    return re.sub(r"^decimal\d+\((\d+), (\d+)\)$", r"decimal(\1,\2)", str(target))
 
 
 def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array:

@@ -18,12 +18,14 @@ from mirror_engine.landing_zone.schema import (
     Incoming,
     check_absent_columns,
     folded,
+    is_of_absent_columns,
     lacking_updates,
     merge,
     mixed_times,
 )
 from mirror_engine.storage.base import at_once, digest
 from mirror_engine.tables.base import FileRows
+from mirror_engine.tables.reading.open_file import WRITE_ASIDE
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
 from mirror_engine.tables.reading.read_ahead import ReadAhead
 from mirror_engine.tables.reading.request import ReadRequest, listed_now, open_listed
@@ -112,7 +114,8 @@ class ChangeFileReader:
 
     def _changed(self, request: ReadRequest) -> RejectedFile:
         reason = "it changed while it was read"
-        return RejectedFile(diagnose("ME024", request.path, strict=self._config.strict, reason=reason))
+        strict = self._config.strict
+        return RejectedFile(diagnose("ME024", request.path, strict=strict, reason=reason, help=WRITE_ASIDE))
 
     def _content(self, request: ReadRequest, max_bytes: int) -> bytes | None:
         """The content of a file, and one more byte of one that has grown; None for a larger file."""
@@ -161,7 +164,8 @@ def file_contract(file: OpenFile, request: ReadRequest, config: Config) -> FileC
     without_errors(incoming.say("ME088", column=column, reason=fault) for column, fault in faults.items())
     merged = merge(request.context.schema, incoming)
     if not (file.columns or (merged.schema.columns and file.marker)):
-        without_errors([incoming.say("ME024", reason="it has no data column, and a table needs one")])
+        reason, help = "it has no data column, and a table needs one", "land it with a column besides the row marker"
+        without_errors([incoming.say("ME024", reason=reason, help=help)])
     keys = filter(None, map(merged.schema.find, metadata.key_columns))
     return FileContract(
         incoming=incoming,
@@ -216,12 +220,13 @@ def _diagnostics(
 ) -> Iterator[Diagnostic]:
     incoming, merged, before = contract.incoming, contract.merged, request.context
     check_absent_columns(merged, incoming, ingested.markers, deletes_count=contract.deletes_are_full)
+    omitted = lacking_updates(merged, incoming, ingested.markers)
     yield from file.diagnostics
-    yield from merged.diagnostics
+    yield from (found for found in merged.diagnostics if not (omitted and is_of_absent_columns(found)))
     naive, utc = (_in_table(names, contract) for names in (file.naive_columns, file.utc_columns))
     for column in mixed_times(naive, utc, before.naive_columns, before.utc_columns):
         yield incoming.say("ME051", column=column)
-    yield from lacking_updates(merged, incoming, ingested.markers)
+    yield from omitted
     inserts = ingested.markers[RowMarker.INSERT]
     is_misspelled = any(found.code == "ME095" for found in file.diagnostics)
     if inserts and file.marker is None and not is_misspelled:

@@ -17,7 +17,7 @@ from mirror_engine.landing_zone.schema import folded
 from mirror_engine.tables.arrow_types import arrow_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mirror_engine.landing_zone.schema import Incoming, Merged
     from mirror_engine.tables.reading.open_file import OpenFile
@@ -142,7 +142,11 @@ class IngestedRows:
                 missing = pc.and_(missing, pc.not_equal(markers, RowMarker.DELETE.value))
             at = pc.index(missing, True).as_py()
             if at >= 0:
-                raise self._rejected("ME048", at, column=name)
+                raise self._rejected("ME048", at, column=name, help=self._help_for_null(name))
+
+    def _help_for_null(self, name: str) -> str:
+        contract = self._contract
+        return help_for_null(name, contract.key_columns, is_text=contract.deletes_are_full)
 
     def _rejected(self, code: str, at: int, **details: object) -> RejectedFile:
         return RejectedFile(self._contract.incoming.say(code, self._count + at + 1, **details))
@@ -171,6 +175,15 @@ def _has_long_value(cells: pa.Array) -> bool:
     return is_text and (pc.max(pc.binary_length(cells)).as_py() or 0) > MAX_ENDPOINT_BYTES
 
 
+def help_for_null(column: str, key_columns: Sequence[str], *, is_text: bool) -> str:
+    """What to do about NULL in a NOT NULL column (ME048): a key has no other way than a value."""
+    if folded(column) in map(folded, key_columns):
+        return "delete the file and land it with the key in every row, also in deletes"
+    nullable = "set `IsNullable` to true" if is_text else "write the column as nullable"
+    values = "a value in every row, also in deletes" if is_text else "a value in every row"
+    return f"land the file with {values}; or {nullable}, delete the folder and reload the table"
+
+
 def _first_unlike(cells: pa.Array, value: str | None) -> int:
     """Position of the first cell whose text differs from a folder's value; -1 for none."""
     if value is None:
@@ -182,10 +195,10 @@ def _first_unlike(cells: pa.Array, value: str | None) -> int:
     return int(pc.index(pc.fill_null(pc.not_equal(texts, value), True), True).as_py())
 
 
-def effective_markers(markers: pa.Array, path: str, first_row: int) -> pa.Array:
+def effective_markers(markers: pa.Array, path: str, first_row: int, *, is_text: bool = False) -> pa.Array:
     """The markers as int8 (LZ-4.11): integers of any width, decimals without fraction, text, or all NULL.
 
-    `first_row` is the first one's row within the file, from 1.
+    `first_row` is the first one's row within the file, from 1; `is_text`, whether it is text, which has no types.
 
     Raises:
         RejectedFile: ME037, a marker is NULL or anything but 0, 1, 2, 4 (LZ-4.12).
@@ -200,7 +213,9 @@ def effective_markers(markers: pa.Array, path: str, first_row: int) -> pa.Array:
         number = _BY_WORD.get(str(found).strip().casefold())
         is_shown = number is not None or _SHORT_INTEGER.fullmatch(str(found))
         value = "NULL" if found is None else found if is_shown else "no short integer"
-        meant = "" if number is None else f"write {number} for `{found}`: "
+        may_be_new = " (4 if the row may be new)" if number == RowMarker.UPDATE else ""
+        in_type = "" if is_text or not pa.types.is_string(markers.type) else ", in an int32 column"
+        meant = "" if number is None else f"write {number} for `{found}`{may_be_new}{in_type}: "
         raise RejectedFile(diagnose("ME037", path, row=first_row + invalid, value=value, meant=meant))
     return markers.cast(pa.int8())
 

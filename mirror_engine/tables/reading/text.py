@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.landing_zone.csv_dialect import RecordReader, decoded
+from mirror_engine.landing_zone.csv_dialect import RecordReader, decoded, seeming_encoding, shown_character
 from mirror_engine.landing_zone.csv_header import (
     HEAD_BYTES,
     MAX_COMPARED,
@@ -20,12 +21,12 @@ from mirror_engine.landing_zone.csv_header import (
     likely_options,
     meant_name,
 )
-from mirror_engine.landing_zone.csv_values import PARSERS, CellFault
+from mirror_engine.landing_zone.csv_values import FORMS, PARSERS, CellFault
 from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
-from mirror_engine.landing_zone.schema import Column, folded
+from mirror_engine.landing_zone.schema import Column, folded, in_other_case
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.open_file import OpenFile
-from mirror_engine.tables.reading.row_rules import effective_markers
+from mirror_engine.tables.reading.row_rules import effective_markers, help_for_null
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -98,6 +99,10 @@ def _cell_by_cell(cells: Sequence[str | None], kind: str) -> pa.Array:
 
 CHUNK_BYTES = 256 * 1024
 _CODECS = {b"\x1f\x8b\x08": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xff\x06\x00\x00sNaPpY": "snappy"}
+_SKIPPABLE = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # a frame of ZSTD without data, which may be the first
+_FOREIGN_TAIL = re.compile(
+    "header check|unknown compression method"
+)  # of zlib, behind the first member: its own was seen
 _HEAD_BYTES = max(map(len, _CODECS))
 _MAX_FRAME = 65536
 _COMPRESSED, _UNCOMPRESSED, _FIRST_SKIPPABLE = 0x00, 0x01, 0x80  # kinds of chunks in Snappy's framing format
@@ -155,7 +160,9 @@ class TextChangeFile(OpenFile):
                 raise self._rejected("ME094", found=fault.found, advice=fault.advice) from None
             raise
         if first is None:
-            raise self._rejected("ME061", reason="there is no header")
+            raise self._rejected(
+                "ME061", reason="there is no header", help="write the columns' names in the first line"
+            )
         try:
             fields = self._matched([name or "" for name in first[0]])
         except RejectedFile as error:
@@ -183,7 +190,9 @@ class TextChangeFile(OpenFile):
                 self._check_total(expanded, first_row - 1)
                 yield batch
         if reader.other_line_ends:
-            self._note("ME062")
+            declared = self._metadata.dialect.row_separator
+            found = "\n" if declared == "\r\n" else "\r\n"
+            self._note("ME062", found=shown_character(found), declared=shown_character(declared))
         if first_row == 1:
             self._note("ME058")
 
@@ -201,13 +210,15 @@ class TextChangeFile(OpenFile):
         head = handle.read(_HEAD_BYTES)
         handle.seek(0)
         codec = next((codec for magic, codec in _CODECS.items() if head.startswith(magic)), "")
+        codec = codec or ("zstd" if _SKIPPABLE.match(head) else "")
         is_utf8 = self._metadata.dialect.encoding == "utf-8"
         if not codec and is_utf8 and head.startswith(b"\0"):  # Hadoop's blocks of Snappy begin so
             dialect, names = self._metadata.dialect, [column.name for column in self._metadata.declared_columns]
             if likely_options(start := handle.read(HEAD_BYTES), dialect, names):
                 fault = header_fault([""], start, dialect, names)
                 raise self._rejected("ME094", found=fault.found, advice=fault.advice)
-            raise self._broken("it is neither text nor compressed with GZIP, ZSTD or Snappy's framing format")
+            help = "land it as text, or compressed with one of these"
+            raise self._broken("it is neither text nor compressed with GZIP, ZSTD or Snappy's framing format", help)
         read = handle.read
         try:
             if codec == "snappy":
@@ -218,6 +229,9 @@ class TextChangeFile(OpenFile):
                 read = pa.CompressedInputStream(pa.PythonFile(kept_open, mode="r"), codec).read
             yield from iter(partial(read, CHUNK_BYTES), b"")
         except (OSError, EOFError, pa.ArrowException) as error:
+            if _FOREIGN_TAIL.search(str(error)):
+                help = "land it without what follows its compressed data"
+                raise self._broken(f"its {codec} data is followed by other bytes", help) from error
             raise self._broken(f"its {codec} data is damaged or ends early") from error
 
     def _head(self) -> bytes:
@@ -234,7 +248,7 @@ class TextChangeFile(OpenFile):
             key = folded(name)
             if key in seen and name:
                 is_marker = key == folded(MARKER_COLUMN)
-                details = {"found": "text"} if is_marker else {"column": seen[key], "other": name}
+                details = {"found": "occurs twice"} if is_marker else {"column": seen[key], "other": name}
                 raise self._rejected("ME036" if is_marker else "ME053", **details)
             seen[key] = name
             if (column := declared.get(key)) is not None:
@@ -242,10 +256,11 @@ class TextChangeFile(OpenFile):
                 if column.name == MARKER_COLUMN:
                     kind, self.marker = _MARKER, name
                 fields.append(_Field(at, column, kind))
-                if name != column.name:
-                    self._note("ME052", column=name, other=column.name)
             else:
                 undeclared.append(name)
+        named = {header[field.at]: field.column.name for field in fields}
+        if respelled := {name: column for name, column in named.items() if name != column}:
+            self._note("ME052", **in_other_case(respelled))
         self._explain(header, undeclared, is_foreign=all(field.kind == _MARKER for field in fields))
         marker_at = next((field.at for field in fields if field.kind == _MARKER), len(header) - 1)
         if marker_at != len(header) - 1:
@@ -260,10 +275,10 @@ class TextChangeFile(OpenFile):
         """
         names = [column.name for column in self._metadata.declared_columns]
         head = self._head() if undeclared else b""
-        if any("\r" in name or "\n" in name for name in undeclared):  # no publisher names a column so
+        if fault := next(filter(None, map(self._fault_of, undeclared)), None):
             likely = likely_options(head, self._metadata.dialect, names)
             if not (is_foreign and "Encoding" in likely):
-                raise self._rejected("ME061", reason="header: it does not end in RowSeparator")
+                raise self._rejected("ME061", reason=f"header: {fault[0]}", help=fault[1])
         if is_foreign:
             fault = header_fault(header, head, self._metadata.dialect, names)
             raise self._rejected("ME094", found=fault.found, advice=fault.advice)
@@ -274,6 +289,24 @@ class TextChangeFile(OpenFile):
         for name in undeclared:
             if not self._is_meant_as_marker(name):
                 self._note("ME057", column=name, meant=meant_name(name, absent) if can_compare else "")
+
+    def _fault_of(self, name: str) -> tuple[str, str] | None:
+        """Why no publisher names a column so, and what to do: another encoding, or a header that runs into rows."""
+        dialect = self._metadata.dialect
+        if "\x00" in name:
+            seen = seeming_encoding(name.encode("utf-8", "replace")) or "what it is"
+            return (
+                f"NUL characters, read as {dialect.encoding}",
+                f"set `Encoding` to {seen}, or write the file in utf-8",
+            )
+        if "\r" in name or "\n" in name:
+            found = shown_character("\r\n" if "\r\n" in name else "\n" if "\n" in name else "\r")
+            declared = shown_character(dialect.row_separator)
+            return (
+                f"it does not end in `RowSeparator` ({declared})",
+                f"set `RowSeparator` to {found}, or change the file",
+            )
+        return None
 
     def _batch(self, rows: list[Record], first_row: int) -> pa.RecordBatch:
         """Typed rows; a rejection names the first row that is wrong, and its first column that is."""
@@ -291,14 +324,17 @@ class TextChangeFile(OpenFile):
 
     def _array(self, field: _Field, cells: Sequence[str | None], first_row: int) -> pa.Array:
         if field.kind == _MARKER:
-            return effective_markers(pa.array(cells, pa.string()), self._path, first_row)
+            return effective_markers(pa.array(cells, pa.string()), self._path, first_row, is_text=True)
         try:
             values = column_array(cells, field.kind)
         except CellFault as cell:
             row = first_row + cell.position
-            details = {"column": field.column.name, "type": field.kind, "fault": cell.fault}
-            raise self._rejected("ME060", row, **details) from None
+            known, form = FORMS[field.kind]
+            known = known if cell.fault == "format" else f"within the range of {known.removeprefix('a valid ')}"
+            details = {"column": field.column.name, "type": field.kind, "fault": cell.fault, "known": known}
+            raise self._rejected("ME060", row, **details, help=f"; write {form}") from None
         if values.null_count and not field.column.nullable:
             row = first_row + values.is_valid().index(pa.scalar(False)).as_py()
-            raise self._rejected("ME048", row, column=field.column.name)
+            help = help_for_null(field.column.name, self._metadata.key_columns, is_text=True)
+            raise self._rejected("ME048", row, column=field.column.name, help=help)
         return values

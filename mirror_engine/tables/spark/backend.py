@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import SetupError
+from mirror_engine.extras import install_command
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, SHARED_SCRATCH, TABLES
 from mirror_engine.storage.roots import state_folder
 from mirror_engine.storage.store_url import StoreUrl
@@ -74,7 +75,7 @@ class SparkBackend:
             size = 0 if self.config.key_index_size == "none" else self.config.key_index_size
             return ArrowWriter(tables, scratch, feed, retention_days=days, vectors=vectors, key_index_size=size)
         if find_spec("pyspark") is None:
-            help_ = "Install it: pip install 'mirror-engine[spark]'; or use --merge-engine arrow."
+            help_ = f"Install it: {install_command('spark')}; or use --merge-engine arrow."
             raise SetupError("the merge engine Spark needs PySpark, which is not installed", help_)
         if isinstance(self.root, StoreUrl) and self.root.scheme == "az":
             help_ = "Use --merge-engine arrow; an account with folders (ADLS Gen2) has an abfss:// URL, too."

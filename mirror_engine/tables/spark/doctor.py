@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.errors import JavaMissing
 from mirror_engine.tables.spark.choice import is_spark_by_default, merges_with_spark
-from mirror_engine.tables.spark.java import DELTA_VERSION, SPARK_VERSION, find_jars, find_java, jars_folder
+from mirror_engine.tables.spark.java import (
+    DELTA_VERSION,
+    SPARK_VERSION,
+    find_jars,
+    find_java,
+    jars_folder,
+    java_home_fault,
+)
 
 if TYPE_CHECKING:
     from mirror_engine.config import Config
@@ -69,7 +76,8 @@ def _java() -> Check:
         java = find_java()
     except JavaMissing as error:
         return Check("Java", ok=False, found=error.message, help=error.help)
-    return Check("Java", ok=True, found=f"{java.version} in {java.home}")
+    passed_over = f"; {fault}" if (fault := java_home_fault()) else ""
+    return Check("Java", ok=True, found=f"{java.version} in {java.home}{passed_over}")
 
 
 def _package(name: str, package: str, required: str) -> Check:

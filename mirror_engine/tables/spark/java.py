@@ -23,6 +23,7 @@ from filelock import FileLock
 
 from mirror_engine.config import cache_folder
 from mirror_engine.errors import JarsMissing, JavaMissing
+from mirror_engine.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 VERSIONS = (17, 21)
 VECTOR_MODULE = "jdk.incubator.vector"  # Spark's launcher asks for it; the runtime of `[java]` has only few modules
-_JAVA_HELP = (
-    "Install Java 17 or 21 and set JAVA_HOME to it, or let pip install one: python -m pip install 'mirror-engine[java]'"
-)
 _COMMON_PLACES = (
     "/usr/lib/jvm/*",
     "/usr/java/*",
@@ -71,10 +69,26 @@ def find_java() -> Java:
             return Java(home if has_vector_module else _wrapped_home(home, version), version)
         if version:
             others.setdefault(version, home)
+    install = f"Install Java 17 or 21 and set JAVA_HOME to it, or let pip install one: {install_command('java')}"
+    given = f"{fault}; " if (fault := java_home_fault()) else ""
     if not others:
-        raise JavaMissing("no Java runtime was found; Spark needs Java 17 or 21", _JAVA_HELP)
+        raise JavaMissing(f"{given}no Java runtime was found; Spark needs Java 17 or 21", install)
     names = ", ".join(f"{version} in {home}" for version, home in others.items())
-    raise JavaMissing(f"only Java of other versions was found ({names}); Spark needs Java 17 or 21", _JAVA_HELP)
+    raise JavaMissing(f"{given}only Java of other versions was found ({names}); Spark needs Java 17 or 21", install)
+
+
+def java_home_fault() -> str:
+    """Why the Java of JAVA_HOME is passed over; `""` if it is not, or none is set."""
+    if not (home := os.environ.get("JAVA_HOME")):
+        return ""
+    program = Path(home) / "bin" / "java"
+    if not program.is_file():
+        return f"JAVA_HOME is {home}, where there is no bin/java"
+    version = _release(program)[1].get("JAVA_VERSION", "")
+    major = re.match(r"\d+", version)
+    if major and int(major[0]) in VERSIONS:
+        return ""
+    return f"JAVA_HOME is {home}: {f'Java {version}' if version else 'Java of an unknown version'}, needs 17 or 21"
 
 
 def _programs() -> Iterator[Path]:

@@ -208,13 +208,14 @@ def test_any_other_marker_is_rejected_with_its_row(cells, shown):
 
 
 @pytest.mark.parametrize(
-    ("word", "number"),
-    [("I", 0), ("c", 0), ("UPDATE", 1), ("D ", 2), ("upsert", 4)],
+    ("word", "number", "more"),
+    [("I", 0, ""), ("c", 0, ""), ("UPDATE", 1, " (4 if the row may be new)"), ("D ", 2, ""), ("upsert", 4, "")],
 )
-def test_a_word_in_place_of_a_marker_is_answered_with_its_number(word, number):
+def test_a_word_in_place_of_a_marker_is_answered_with_its_number(word, number, more):
     error = rejected(written(pa.table({"Id": [1, 2], MARKER_COLUMN: ["0", word]})))
     assert error.message == f"{PATH}, row 2: row marker is {word}, expected 0, 1, 2 or 4 [ME037]"
-    assert error.help == f"write {number} for `{word}`: delete the file and land a corrected one under the same name"
+    fixed = f"write {number} for `{word}`{more}, in an int32 column"
+    assert error.help == f"{fixed}: delete the file and land a corrected one under the same name"
 
 
 def test_a_null_typed_marker_is_nothing_without_rows_and_rejected_with_them():
@@ -299,7 +300,7 @@ def test_a_page_whose_checksum_differs_is_damaged_whatever_its_encoding():
 def test_text_that_is_not_utf8_is_rejected_without_showing_it():
     table = pa.table({"c": pa.array([b"ok", None, b"\xff\xfe", b"\xff"]).view(pa.string())})
     error = rejected(written(table))
-    assert (error.diagnostic.row, error.diagnostic.message) == (3, "value in column `c` is not a valid text in UTF-8")
+    assert (error.diagnostic.row, error.diagnostic.message) == (3, "value in column `c` is not text in UTF-8")
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ def test_a_file_that_keeps_changing_while_it_is_read_is_rejected_as_such(tmp_pat
     for more in (b"more", b""):
         storage.then = lambda more=more: storage.write_in_place(zone.where(), content + more)
         message = zone.rejects(content).diagnostic.message
-        assert message == "file is incomplete or changed while being read: it changed while it was read"
+        assert message == "file cannot be read: it changed while it was read"
     for then in (
         lambda: storage.put(zone.where(), content),
         lambda: storage.put(zone.where(), content, modified_ns=zone.lists().modified_ns),

@@ -146,29 +146,42 @@ def test_a_bomb_is_rejected_while_it_is_decompressed():
         (b"", ": file is empty (0 bytes) [ME023]"),
         (gzip.compress(b"", mtime=0), ": file is empty (0 bytes) [ME023]"),
         (b"\r\n", ": there is no header [ME061]"),
-        (b"Id,City\r1,Linz\r", ": header: it does not end in RowSeparator [ME061]"),
+        (b"Id,City\r1,Linz\r", ": header: it does not end in `RowSeparator` (\\r\\n) [ME061]"),
         (b"Id,ID\r\n", ": columns `Id` and `ID` of one file differ only in case [ME053]"),
         (
             b"__rowMarker__,Id,__ROWMARKER__\r\n",
-            ": row marker has type text or occurs twice, expected one int32 column [ME036]",
+            ": row marker occurs twice, expected one int32 column [ME036]",
         ),
-        (b"Id,City\r\n1,\xff\r\n", ", row 1: bytes that are not in the declared encoding [ME061]"),
+        (b"Id,City\r\n1,\xff\r\n", ", row 1: bytes that are not utf-8, the default `Encoding` [ME061]"),
         (b"Id,City\r\n1,a\r\n,b\r\n", ", row 2: NULL in NOT NULL column `Id` [ME048]"),
         (b'Id,__rowMarker__\r\n1,0\r\n"",2\r\n', ", row 2: NULL in NOT NULL column `Id` [ME048]"),
         (b"Id,__rowMarker__\r\n1,3\r\n", ", row 1: row marker is 3, expected 0, 1, 2 or 4 [ME037]"),
         (b"Id,__rowMarker__\r\n1,D\r\n", ", row 1: row marker is D, expected 0, 1, 2 or 4 [ME037]"),
-        (b"Id\r\n1\r\n\r\nx\r\n", ", row 2: value in column `Id` is not a valid integer [ME060]"),
-        (b"Id,Time\r\n1,25:00:00\r\n", ", row 1: value in column `Time` is not a valid time [ME060]"),
+        (b"Id\r\n1\r\n\r\nx\r\n", ", row 2: value in column `Id` is not a valid Int32 [ME060]"),
+        (b"Id,Time\r\n1,25:00:00\r\n", ", row 1: value in column `Time` is not a valid ITime [ME060]"),
     ],
 )
 def test_a_fault_is_named_with_its_row(content, message):
     assert rejection(content) == message
 
 
+@pytest.mark.parametrize(
+    ("header", "help"),
+    [
+        ("Id,City\r1,Linz\r", "set `RowSeparator` to \\r, or change the file"),
+        ("Id,Ci\0ty\r\n1,Linz\r\n", "set `Encoding` to what it is, or write the file in utf-8"),
+    ],
+)
+def test_header_that_no_publisher_means_has_help_with_what_was_read(header, help):
+    with pytest.raises(RejectedFile) as rejected:
+        list(opened(header.encode()).batches())
+    assert (rejected.value.diagnostic.code, rejected.value.diagnostic.help) == ("ME061", help)
+
+
 def test_the_first_wrong_row_is_named_whichever_column_it_is_in():
     assert "row 2: row marker" in rejection(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,1,9\r\n1,,0\r\nx,1,0\r\n")
     assert "row 2: NULL in" in rejection(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,,0\r\nx,1,0\r\n1,1,9\r\n")
-    assert "row 2: 1 fields" in rejection(b"Id,City\r\n1,a\r\n1\r\nx,a\r\n")
+    assert "row 2: 1 field, " in rejection(b"Id,City\r\n1,a\r\n1\r\nx,a\r\n")
 
 
 def test_a_value_out_of_range_is_no_fault_of_format():

