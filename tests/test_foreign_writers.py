@@ -14,7 +14,7 @@ from deltalake.schema import Field, PrimitiveType
 from lake import HINT, NO_ROWS, Lake
 from shop import NO_STOP, TYPES, SharedMemoryWriter, Shop, row
 
-from mirror_engine.errors import CommitConflict, UsageError
+from mirror_engine.errors import CommitConflict, StorageUnavailable, UsageError
 from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.tables.base import APPLICATIONS
@@ -215,6 +215,26 @@ def test_record_is_said_again_at_the_next_start_and_survives_the_ledger(lake):
     lake.sync()
     assert lake.status().watermarks == {"": 2}
     assert [path for entry in lake.writer.history("dbo/Orders") for path in entry.files] == [numbered_name(2)]
+
+
+@pytest.mark.parametrize("is_committed", [False, True], ids=["refused", "lost answer"])
+def test_record_that_could_not_be_said_again_is_said_at_the_next_start(lake, monkeypatch, is_committed):
+    clean_up(lake)
+    say_again = type(lake.writer).say_again
+
+    def fail(writer, *given):
+        if is_committed:
+            say_again(writer, *given)
+        raise StorageUnavailable("once")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(lake.writer), "say_again", fail)
+        lake.sync()
+    lake.land()
+    lake.sync()
+    assert not alone(lake)
+    assert (lake.status().state.code, lake.status().watermarks) == ("caught_up", {"": 2})
+    assert foreign(lake) == []
 
 
 def test_record_is_said_again_before_cleanup_can_take_it(lake):

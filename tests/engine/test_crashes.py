@@ -25,8 +25,9 @@ from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 CONFIG = Config(max_batch_files=2, workers=1, delete_processed_after_seconds=0)  # what is moved away is deleted at once
 MAX_CALLS = 400
-# the first four serve commands, `close` never fails, `scan` is no call of its own in memory
-UNUSED = {"row_count", "count_rows", "rows", "history", "needed_stamp", "maintain", "close", "scan"}
+# the first four serve commands, `close` never fails, `scan` is no call of its own in memory; `say_again` follows a
+# clean-up by another program, where `test_foreign_writers` lets it fail
+UNUSED = {"row_count", "count_rows", "rows", "history", "needed_stamp", "maintain", "close", "scan", "say_again"}
 
 
 class FlatStorage:
