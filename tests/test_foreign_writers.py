@@ -306,6 +306,23 @@ def test_log_cleanup_by_another_program_while_the_engine_runs(lake):
     assert not alone(lake)
 
 
+def test_change_of_rows_before_a_cleanup_stays_reported_after_our_next_commit(lake):
+    """The engine's look before its commit meets the gap that log cleanup left."""
+    with lake.engine() as running:
+        running.cycle(NO_STOP)
+        for number in range(5):
+            append(lake.folder, number)
+        table = DeltaTable(str(lake.folder))
+        table.create_checkpoint()
+        for version in range(table.version() - 1):
+            lake.commit(version).unlink()
+        lake.land()
+        running.cycle(NO_STOP)
+        running.cycle(NO_STOP)
+    assert lake.status().watermarks == {"": 2}
+    assert len(foreign(lake)) == 1
+
+
 def test_deltalake_s_own_cleanup_of_old_commits_is_survived(lake):
     table = DeltaTable(str(lake.folder))
     table.alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"})

@@ -593,11 +593,12 @@ def latest_external_change(folder: TablePath, since: int, until: int | None = No
     Nothing newer than `until` counts, or is asked for.
     """
     found = -1
+    if until is not None and since >= until:
+        return found
     with reading_log(folder), contextlib.suppress(FileNotFoundError):
-        commits = commits_from(folder, since + 1)
-        if until is not None:
-            commits = ((each, stamp(commit_file(folder, each))) for each in range(since + 1, until + 1))
-        for version, of_commit in commits:
+        for version, of_commit in commits_from(folder, since + 1):
+            if until is not None and version > until:
+                break
             found = max(found, version) if _changes(folder, version, of_commit) else found
     return found
 
