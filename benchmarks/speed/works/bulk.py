@@ -171,15 +171,19 @@ def newest(bench: Bench) -> Line:
 
 
 def _warm(bench: Bench) -> str:
-    return f"after {bench.sizes.merge_warm_ups} such, by which Java has compiled what they need"
+    warm_ups = bench.sizes.merge_warm_ups
+    return f"after one such into the same table, and {warm_ups} into others, by which Java has compiled what they need"
 
 
 def _merged(bench: Bench, part: int) -> Figures:
     sizes = bench.sizes
     keys = np.arange(sizes.load_rows - sizes.load_rows // part, sizes.load_rows) + 1
-    folder = bench.home / "data" / f"changes-{sizes.load_rows}-{part}"
-    change = rows.net_changes(folder, sizes.load_files + 1, keys, sizes.merge_changes)
-    work = Changed(bench, f"load-{sizes.load_rows}", loaded(bench), [change])
+    folder, count = bench.home / "data", sizes.merge_changes
+    before, change = (
+        rows.net_changes(folder / f"changes-{sizes.load_rows}-{part}-{at}", sizes.load_files + at, keys + add, count)
+        for at, add in ((1, 0), (2, count))
+    )
+    work = Changed(bench, f"load-{sizes.load_rows}", loaded(bench), [change], before=[before])
     return bench.compare(
         {
             "arrow-engine": work.mirror("arrow-engine"),
