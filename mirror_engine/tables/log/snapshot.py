@@ -412,7 +412,7 @@ def first_line(error: BaseException) -> str:
 
 _BATCH_ROWS = 65_536
 _AHEAD_BYTES = 16 * 1024 * 1024  # of data files in a store that are read before they are asked for
-_KEPT_LOGS = 8  # each holds the names and statistics of its table's files in memory
+_KEPT_LOGS = 64  # each holds the names and statistics of its table's files in memory, about half a KiB a file
 _KEPT_SECONDS = 120.0  # in a store: a token that azure-identity gives lives five minutes at least
 
 
