@@ -34,7 +34,7 @@ from mirror_engine.events import (
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.listing import UNLISTED, unlisted
-from mirror_engine.landing_zone.states import CaughtUp, Halted, needs_attention
+from mirror_engine.landing_zone.states import CaughtUp, Halted, Unlisted, needs_attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -457,7 +457,9 @@ class Engine:
         stop: threading.Event,
     ) -> None:
         """Queue a task for every table with steps to do, or files to move away; the steps of `held` tables wait."""
-        listings = {listing.name: listing for listing in zone.tables}
+        # nothing is archived or deleted of a table that may be hidden
+        hidden = {name for name, plan in plans.items() if isinstance(plan.state, Unlisted)}
+        listings = {listing.name: listing for listing in zone.tables if listing.name not in hidden}
         self._worked_on = {name for name in (*self._retried_names, *self.in_progress) if name}
         self._janitor.keep(listings.keys())
         for name, plan in plans.items():

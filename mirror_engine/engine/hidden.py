@@ -1,4 +1,7 @@
-"""Known tables whose folder is not there, but may only be hidden: a lost mount or a link is no deletion (LZ-7.2)."""
+"""Known tables whose folder is not there, but may only be hidden: a lost mount or a link is no deletion (LZ-7.2).
+
+Neither is another `ROOT/Tables` without the Delta tables.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from mirror_engine.engine.root_identity import are_tables_hidden
+from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.listing import UNLISTED, Kind, unlisted
 from mirror_engine.landing_zone.names import SCHEMA_SUFFIX
 from mirror_engine.storage.base import NO_IDENTITY, name_alike
@@ -26,6 +31,10 @@ MOUNTS = "mounts"  # property of the ledger: identities of mounted folders in th
 LINK, FILE = "is a symbolic link or special file, which is not followed", "is a file, not a folder"
 _STRAYS = {"ME074": LINK, "ME002": FILE}  # by the diagnostic of what is where a folder is to be
 RESTORE = "mount or restore the former folder; `mirror-engine rebuild --table {} --yes --lose-rows` gives a table up"
+RESTORE_TABLES = (
+    "mount or restore the former folder in its place; if it is gone for good, `mirror-engine rebuild --replay` "
+    "applies the archived change files again"
+)
 REPLACE = "put the folder itself in its place, or remove what is there to drop the table"
 
 
@@ -52,6 +61,14 @@ class HiddenFolders:
             if place in self._strays:
                 return unlisted(place, self._strays[place], REPLACE)
         return self._renamed(table, progress) or self.remounted(table)
+
+    @cached_property
+    def tables(self) -> Diagnostic | None:
+        """Why all Delta tables may be hidden; None where they are not. Raises `StorageUnavailable`."""
+        if not are_tables_hidden(self.context):
+            return None
+        finding = "is another folder than before, without the Delta tables" if self.root.now.tables else "is missing"
+        return unlisted("", f"`{TABLES}` {finding}", RESTORE_TABLES)
 
     def remounted(self, table: TableName) -> Diagnostic | None:
         """Return why another folder in the place of a table's may hide it; None where no mount there changed."""

@@ -406,8 +406,12 @@ class ZonePlanner:
         circumstances = Circumstances(
             context.config, now, lead, is_lasting=context.is_lasting, lead_seconds=context.clock.lead_seconds
         )
-        refusals = ownership_conflicts(context, self._folders.foreign, [*listings])
         left_out = overlapping_tables(context, {*known, *listings}, except_for)
+        if all_hidden := self._hidden.tables:  # nothing is written to what is in their place
+            plans = {table: Plan(table, Unlisted(all_hidden)) for table in sorted({*known, *listings} - left_out)}
+            self._leave_out(plans.values())
+            return plans
+        refusals = ownership_conflicts(context, self._folders.foreign, [*listings])
         planned = [table for table in listings if table not in left_out]
         of_table = at_once(  # each may look into the table's log
             context.storage,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.engine.ledger import MIRROR, ROOT_IDENTITY
+from mirror_engine.engine.root_identity import are_tables_hidden
 from mirror_engine.errors import TableDamaged, TransientError
 from mirror_engine.events import DiagnosticRaised, ProgressRebuilt, TableDropped
 from mirror_engine.landing_zone.diagnostics import diagnose
@@ -220,7 +221,9 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
         StorageUnavailable: it is not certain that they are durable.
     """
     known = context.ledger.progress(table)
-    if state is None and known and known.has_table:  # it was removed: what is still in its folder is read again
+    if (
+        state is None and known and known.has_table and not are_tables_hidden(context)
+    ):  # it was removed: what is still in its folder is read again
         context.emit(TableDropped(table, "removed"))
         context.ledger.forget(table)
         if known.rows_processed:

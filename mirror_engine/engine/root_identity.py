@@ -48,8 +48,7 @@ class RootIdentityCheck:
     @classmethod
     def at(cls, context: EngineContext, zone: ZoneListing) -> RootIdentityCheck:
         """Look up the identity of ROOT; raises `StorageUnavailable`."""
-        tables = context.storage.stat(TABLES)
-        now = RootIdentity(tables.identity if tables else "", zone.identity)
+        now = RootIdentity(_identity_of_tables(context.storage), zone.identity)
         known = context.ledger.get_property(ROOT_IDENTITY)
         return cls(context, zone, now, RootIdentity(*known.split("|", 1)) if known else now)
 
@@ -74,6 +73,25 @@ class RootIdentityCheck:
         applied = known.applied.items()  # those that are listed: the others are gone
         is_same = bool(applied) and all(has_content(storage, f"{folder}/{path}", file) for path, file in applied)
         return FolderChange.MOVED if is_same else FolderChange.RECREATED
+
+
+def are_tables_hidden(context: EngineContext) -> bool:
+    """Whether `ROOT/Tables` is not the known one and has none of the known Delta tables: nobody deleted them.
+
+    A store without folders cannot tell. Raises `StorageUnavailable`.
+    """
+    before = context.ledger.get_property(ROOT_IDENTITY).partition("|")[0]
+    if before in {"", NO_IDENTITY, _identity_of_tables(context.storage)}:
+        return False
+    known = context.ledger.tables().items()
+    folders = {context.delta_folder(table) for table, progress in known if progress.has_table}
+    return bool(folders) and folders.isdisjoint(context.writer.tables())
+
+
+def _identity_of_tables(storage: Storage) -> str:
+    """The identity of `ROOT/Tables`; `""` where it is not there."""
+    tables = storage.stat(TABLES)
+    return tables.identity if tables else ""
 
 
 def _watermark(known: FolderProgress, file: Entry) -> int:

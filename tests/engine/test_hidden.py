@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from scripted_faults import Failing, faulty
-from shop import Shop, name, row
+from shop import NO_STOP, Shop, name, row
 
 from mirror_engine import RunResult
 from mirror_engine.engine.poller import Poller
@@ -19,9 +19,11 @@ from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.states import CaughtUp, Deleted, Halted, Unlisted
 from mirror_engine.monitoring.wait_conditions import tables_not_caught_up
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = [pytest.mark.usefixtures("one_attempt"), pytest.mark.slow]
 TABLES = ("Orders", "Sales.Items")
+BY_TIME = "LastUpdateTimeFileDetection"
 
 
 @contextmanager
@@ -314,3 +316,86 @@ def test_scan_notes_where_a_file_system_is_mounted(shop):
         entry = LocalStorage(shop.root).stat(f"{ZONE}/Sales.schema/Items")
         assert (entry.kind, entry.is_mount) == (Kind.FOLDER, True)
         assert replace(entry, is_mount=False) != entry
+
+
+@pytest.fixture
+def log_shop(tmp_path):
+    """Two tables on disk, ordered by time; the applied files are archived but for the last ones."""
+    root = tmp_path / "shop"
+    shop = Shop(root, ArrowWriter(root / "Tables", root / "scratch"))
+    for number in (1, 2):
+        for table in TABLES:
+            shop.orders(table, strategy=BY_TIME).insert(row(number), name=f"f{number}.parquet")
+        assert shop.sync().result is RunResult.CAUGHT_UP
+    shop.events.clear()
+    return shop
+
+
+def land(shop, number):
+    for table in TABLES:
+        shop.orders(table, strategy=BY_TIME).insert(row(number), name=f"f{number}.parquet")
+
+
+@pytest.mark.parametrize("hide", [gone, replaced_by_empty_folder, mounted_over])
+def test_delta_tables_hidden_with_their_folder_lose_no_row(log_shop, hide):
+    shop = log_shop
+    with hide(shop, "Tables"):
+        assert {type(state) for state in states(shop).values()} == {Unlisted}
+        for number in (3, 4):
+            land(shop, number)
+            report = shop.sync()
+            assert (report.result, report.commits) == (RunResult.RETRY, 0)
+            assert "`Tables` is another folder than before" in report.failures[None].message
+            assert "mirror-engine rebuild --replay" in report.failures[None].help
+        shop.orders("New").insert(row(1))  # a substitute gets no new table, either
+        report = shop.sync()
+        assert {type(state) for state in report.states.values()} == {Unlisted}
+        assert not [path for path in (shop.root / "Tables").rglob("*") if path.is_file()]
+        shop.now += 30 * 86_400.0
+        shop.sync()  # and no archived file is deleted
+        archive = shop.publisher.path / "Orders/_FilesReadyToDelete"
+        assert [each.name for each in archive.glob("*.parquet")] == ["f1.parquet"]
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert [shop.ids(table) for table in TABLES] == [[1, 2, 3, 4]] * 2
+    assert dropped(shop) == []
+
+
+def test_delta_tables_hidden_under_a_running_engine_lose_no_row(log_shop):
+    shop = log_shop
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        with moved(shop, "Tables"):
+            land(shop, 3)
+            for _ in range(2):
+                running.cycle(NO_STOP)
+                assert "`Tables` is missing" in running.last.failures[None].message
+            assert not (shop.root / "Tables").exists()
+        for _ in range(2):
+            running.cycle(NO_STOP)
+    assert [shop.ids(table) for table in TABLES] == [[1, 2, 3]] * 2
+
+
+@pytest.mark.parametrize("replay", [True, False])
+def test_delta_tables_that_are_gone_for_good_are_rebuilt(log_shop, replay):
+    shop = log_shop
+    shutil.rmtree(shop.root / "Tables")
+    assert shop.sync().result is RunResult.RETRY
+    with shop.mirror() as mirror:
+        mirror.rebuild(replay=replay, lose_rows=not replay)
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert [shop.ids(table) for table in TABLES] == [[1, 2] if replay else [2]] * 2
+
+
+def test_delta_table_removed_from_the_known_folder_is_read_again(log_shop):
+    shutil.rmtree(log_shop.root / "Tables/dbo/Orders")
+    assert log_shop.sync().result is RunResult.CAUGHT_UP
+    assert (dropped(log_shop), log_shop.ids(), log_shop.ids("Sales.Items")) == (["Orders"], [2], [1, 2])
+
+
+def test_store_without_folders_cannot_tell_a_removed_table_from_a_hidden_one(shop):
+    store = Shop(shop.root.with_name("store"))
+    store.orders().insert(row(1))
+    store.sync(storage=store.without_folders())
+    store.writer.drop("dbo/Orders")
+    assert store.sync(storage=store.without_folders()).result is RunResult.CAUGHT_UP
+    assert dropped(store) == ["Orders"]
