@@ -30,6 +30,7 @@ from mirror_engine.monitoring.words import (
     fields_json,
     help_for,
     kind_of,
+    lost_rows,
     notes,
     table_json,
     tally,
@@ -91,12 +92,12 @@ def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
     """What was applied, and how every table is then, as plain values."""
     tables = []
     for table, state in done.states.items():
-        failure = done.failures.get(table)
+        failure, lost = done.failures.get(table), done.lost.get(table, ())
         help = failure.help if failure else help_for(state, engine_running=False)
         facts = {
             "state": state.code,
-            "message": describe(table, state) + notes(done.ignored.get(table, ())),
-            "help": help or None,
+            "message": describe(table, state) + notes(done.ignored.get(table, ())) + lost_rows(lost),
+            "help": help or (lost[0].help if lost else None),
             "last_failure": as_json(failure),
         }
         tables.append({**table_json(table, table.delta_folder(config.delta_default_schema)), **facts})
@@ -183,6 +184,8 @@ def _attention(done: SyncReport) -> out.Lines:
         yield from out.diagnostic_lines(found)
     for table, state in done.states.items():
         failure = done.failures.get(table)
+        for rows in done.lost.get(table, ()):
+            yield from out.diagnostic_lines(rows)
         match state:
             case _ if failure:
                 yield f"{describe(table, state)}."

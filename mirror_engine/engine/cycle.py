@@ -18,7 +18,7 @@ from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.planner import REFUSED_COMMIT, ApplyBatch, DropTable, RecordProgress, ZonePlanner
 from mirror_engine.engine.poller import Poller
-from mirror_engine.engine.recovery import DeltaFolders, recover, rescan, say_again, unchanged_logs
+from mirror_engine.engine.recovery import LOST_ROWS, DeltaFolders, recover, rescan, say_again, unchanged_logs
 from mirror_engine.engine.replayer import Phase, Replayer, TableTask
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
 from mirror_engine.errors import InternalError, StorageUnavailable, TableDamaged, TransientError
@@ -78,6 +78,7 @@ class SyncReport:
         states: of every table after the last cycle.
         failures: by table, why it was to be tried again after the last cycle; None is the landing zone as a whole.
         ignored: the same way, why data that landed is never read.
+        lost: the same way, which rows went with Delta tables that others removed.
         changes: what became of tables besides the applied rows: drops, halts, archived and deleted files.
     """
 
@@ -91,6 +92,7 @@ class SyncReport:
     failures: Failures = field(default_factory=dict)
     ignored: Mapping[TableName | None, Sequence[Diagnostic]] = field(default_factory=dict)
     changes: Sequence[TableChange] = ()
+    lost: Mapping[TableName, Sequence[Diagnostic]] = field(default_factory=dict)
 
     @property
     def dropped(self) -> tuple[TableName, ...]:
@@ -284,7 +286,13 @@ class Engine:
         }
         states = {table: plan.state for table, plan in self.last.plans.items()}
         numbers = self._commits, self._files, self._rows, len(self._applied), seconds
-        return SyncReport(self.last.run_result, *numbers, states, self.last.failures, ignored, self._changes.all())
+        gone = {
+            table: rows
+            for table, progress in self.context.ledger.tables().items()
+            if (rows := tuple(each for each in progress.diagnostics if each.code == LOST_ROWS))
+        }
+        failures = self.last.failures
+        return SyncReport(self.last.run_result, *numbers, states, failures, ignored, self._changes.all(), gone)
 
     @property
     def idle_tables(self) -> list[TableName]:

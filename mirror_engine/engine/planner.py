@@ -177,6 +177,9 @@ class _TablePlanner:
         self._diagnostics = [*listing.diagnostics]
         self._steps: list[Step] = []
         self._known = known
+        # of a table that others removed, ME069 stays
+        lost = progress.diagnostics if progress and not progress.identity else {}
+        self._begun = Progress("", listing.identity, diagnostics=lost)
         self._progress = self._of_this_generation(progress, circumstances.change)
         self._pending = {path: file.etag for path, file in self._files.items() if path not in self._known.applied}
         self._is_known = self._progress is not None and self._progress.configured_at > 0
@@ -199,7 +202,7 @@ class _TablePlanner:
             rebuilt = diagnose("ME066", self._folder, count=len(self._files))
             self._steps.append(DropTable(rebuilt, "recreated"))
             self._diagnostics.append(rebuilt)
-        self._steps.append(RecordProgress("start_generation", Progress("", identity)))
+        self._steps.append(RecordProgress("start_generation", self._begun))
         self._known = FolderProgress()
         return None
 
@@ -350,7 +353,7 @@ class _TablePlanner:
         work: tuple[Step, ...] = (),
     ) -> Plan:
         """Return the plan, with a step that records what changed about the folder."""
-        known = self._progress or Progress("", self._listing.identity)
+        known = self._progress or self._begun
         sticky = [said for said in self._diagnostics if said.code in STICKY_CODES and said not in known.diagnostics]
         noted = replace(
             known,

@@ -14,9 +14,9 @@ from mirror_engine.engine.root_identity import are_tables_hidden
 from mirror_engine.errors import TableDamaged, TransientError
 from mirror_engine.events import DiagnosticRaised, ProgressRebuilt, TableDropped
 from mirror_engine.landing_zone.diagnostics import diagnose
-from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.progress import Applied
+from mirror_engine.landing_zone.progress import Applied, Progress
 from mirror_engine.storage.base import at_once
 from mirror_engine.tables.base import BatchRecord, application_of
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from mirror_engine.engine.context import EngineContext
-    from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.tables.base import TableSnapshot
 
 # Of a table of a mirror whose progress nothing says any more
 LOST_RECORD = "log cleanup took the commit that says what was applied, and the ledger does not know it"
+LOST_ROWS = "ME069"
 REMOVED = "its Delta table was removed, and only change files in its folder are read again"
 _taking_over = threading.Lock()  # folders are read at once, and both properties come from one
 
@@ -224,10 +224,12 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     if (
         state is None and known and known.has_table and not are_tables_hidden(context)
     ):  # it was removed: what is still in its folder is read again
+        rows = _rows_gone(context, table, known)
         context.emit(TableDropped(table, "removed"))
         context.ledger.forget(table)
-        if known.rows_processed:
-            lost = diagnose("ME069", table.folder, count=known.rows_processed, reason=REMOVED)
+        if rows:
+            lost = diagnose(LOST_ROWS, table.folder, count=rows, reason=REMOVED)
+            context.ledger.record(table, Progress("", "", diagnostics={lost: 1}))  # stays until a rebuild
             context.emit(DiagnosticRaised(table, lost))
     if state is None or state.record is None or state.record.folder != table.folder:
         return
@@ -248,6 +250,19 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
         recorded = replace(recorded, rejection=earlier.rejection, diagnostics=earlier.diagnostics)
     context.ledger.record(table, recorded, applied, is_whole=not is_behind)
     context.emit(ProgressRebuilt(table, state.record_version))
+
+
+def _rows_gone(context: EngineContext, table: TableName, known: Progress) -> int:
+    """How many applied rows were in files that are in the table folder no more."""
+    zone = ZONE if context.storage.stat(ZONE) else OLDER_ZONE
+    applied = context.ledger.applied(table)
+
+    def rows_there(path: str) -> int:
+        found = context.storage.stat(f"{zone}/{table.folder}/{path}")
+        is_there = found is not None and applied[path].is_same(found.etag, found.modified_ns)
+        return applied[path].rows if is_there else 0
+
+    return known.rows_processed - sum(at_once(context.storage, rows_there, [*applied]))
 
 
 def owner_of(context: EngineContext, folder: str, state: TableSnapshot) -> TableName | None:

@@ -58,7 +58,7 @@ class RootIdentityCheck:
         In a recreated zone, and in a store whose folders have no identity, the content of the applied files that are
         still there decides; raises `StorageUnavailable` where it cannot be read.
         """
-        if not progress:
+        if not progress or not progress.identity:  # nothing of it is known but what was lost
             return FolderChange.NONE
         if progress.identity == listing.identity:
             if listing.identity != NO_IDENTITY or not _is_begun_again(listing, known, self.context.config.first_file):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
-from mirror_engine.engine.recovery import intact_rows
+from mirror_engine.engine.recovery import LOST_ROWS, intact_rows
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import DIGITS, IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count
@@ -24,6 +24,7 @@ from mirror_engine.monitoring.words import (
     help_for,
     iso,
     kind_of,
+    lost_rows,
     notes,
     table_json,
     tally,
@@ -97,13 +98,19 @@ class TableStatus:
         bare = "; no table yet: no file gives a column a type" if is_bare else ""
         lost = f"; {count(self.lost_files, 'lost file')} [{LOST_FILE}]" if self.lost_files else ""
         failure = self.last_failure["message"] if self.last_failure else ""
-        return describe(self.name, self.state) + bare + lost + notes(self.ignored, failure)
+        rows = lost_rows(self._lost_rows)
+        return describe(self.name, self.state) + bare + lost + rows + notes(self.ignored, failure)
 
     def help(self, *, engine_running: bool) -> str:
         """What to do about the last failure, or else the state, or lost files; empty if nothing is to be done."""
         help = self.last_failure["help"] if self.last_failure else ""
         help = help or help_for(self.state, engine_running=engine_running)
-        return help or ("send the lost changes again, then rebuild the table" if self.lost_files else "")
+        help = help or ("send the lost changes again, then rebuild the table" if self.lost_files else "")
+        return help or next((found.help for found in self._lost_rows), "")
+
+    @property
+    def _lost_rows(self) -> Sequence[Diagnostic]:
+        return [found for found, _ in self.diagnostics if found.code == LOST_ROWS]
 
     @property
     def lost_files(self) -> int:

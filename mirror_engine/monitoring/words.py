@@ -30,7 +30,7 @@ from mirror_engine.landing_zone.states import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from mirror_engine.engine.changes import TableChange
     from mirror_engine.events import DropReason
@@ -216,6 +216,11 @@ def change_json(change: TableChange) -> dict[str, Any]:
     """A change of a table as plain values."""
     facts = fields_json(change, "kind", "reason", "files", "times")
     return {"table": change.table.normalized, "change": facts.pop("kind"), **facts, "last_at": iso(change.at)}
+
+
+def lost_rows(diagnostics: Sequence[Diagnostic]) -> str:
+    """What is to be added for rows that went with a Delta table that others removed (ME069)."""
+    return "".join(f"; {found.message} [{found.code}]" for found in diagnostics)
 
 
 def counted_json(diagnostics: Iterable[tuple[Diagnostic, int]]) -> list[dict[str, Any]]:

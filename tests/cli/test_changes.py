@@ -234,3 +234,22 @@ def test_every_kind_of_change_is_tried():
     tried = {kind for _, _, changes, _ in CASES.values() for _, kind, _, _ in changes}
     others = {"resumed", "maintained", "archived_files_deleted"}  # each has a test of its own
     assert tried | others == {*ChangeKind.__args__}
+
+
+def test_rows_lost_with_a_removed_delta_table_are_said_until_a_rebuild(synced, cli):
+    """ME069: the applied files were archived, and a sequential table does not begin without them."""
+    update(synced)
+    assert cli("sync", synced.root).code == 0
+    remove_table(synced)
+    for _ in range(2):
+        printed = cli("sync", synced.root)
+        assert printed.out.count("warning[ME069]") == 1
+        assert "mirror-engine rebuild --replay" in printed.out
+        for command in ("sync", "status"):
+            tables = json.loads(cli(command, synced.root, "--json").out)["tables"]
+            assert [table["table"] for table in tables if "cannot be rebuilt" in table["message"]] == ["Items"]
+        assert "ME069" in cli("status", synced.root).out
+    assert cli("rebuild", synced.root, "--replay", "--yes").code == 0
+    printed = cli("sync", synced.root)
+    assert (printed.code, "ME069" in printed.out) == (0, False)
+    assert "ME069" not in cli("status", synced.root, "--json").out

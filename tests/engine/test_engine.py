@@ -286,7 +286,27 @@ def test_a_delta_table_removed_under_a_running_engine_is_rebuilt_from_what_is_th
         running.cycle(NO_STOP)
         running.cycle(NO_STOP)
     assert shop.ids() == [1, 2]
-    assert "ME069" in shop.said()
+    assert "ME069" not in shop.said()  # no file is gone
+
+
+def test_rows_of_a_removed_delta_table_are_said_until_a_rebuild(tmp_path):
+    shop = Shop(tmp_path)
+    orders = shop.orders()
+    for number in (1, 2):
+        orders.insert(row(number))
+        shop.sync()
+    shop.writer.drop("dbo/Orders")
+    for _ in range(2):
+        report = shop.sync()
+        (lost,) = report.lost.values()
+        assert [found.message.partition(":")[0] for found in lost] == ["1 row cannot be rebuilt"]
+    orders.insert(row(3))
+    assert "ME069" in {found.code for found, _ in shop.status().diagnostics}
+    with shop.mirror() as mirror:
+        mirror.rebuild(replay=True)
+    report = shop.sync()
+    assert (report.lost, shop.ids()) == ({}, [1, 2, 3])
+    assert shop.said().count("ME069") == 1
 
 
 def test_another_default_schema_begins_again_and_stays_so(shop):
