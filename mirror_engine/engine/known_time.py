@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mirror_engine.engine.ledger import Ledger
 
 KNOWN_TIME = "known_time"  # property of the ledger: the latest time, and by how much it was ahead of the clock, as JSON
+MAX_LEADS = 8  # the smallest are kept, and the newest one: each further step back adds one
 STORE_SECONDS = 60.0  # between two changes of the property: a later time in the ledger costs a write
 
 
@@ -44,7 +45,7 @@ class KnownTime:
             clock = self._clock()
             # the clock may be right again, or as wrong as it was before it was set back once more
             lead = next((each for each in (0.0, *self._leads) if clock + each >= self._latest), self._latest - clock)
-            self._leads = tuple(each for each in self._leads if each < lead) + ((lead,) if lead else ())
+            self._leads = tuple(each for each in self._leads if each < lead)[:MAX_LEADS] + ((lead,) if lead else ())
             self._latest = max(clock + lead, self._latest)
             latest, leads = self._stored
             if self._is_stored and (self._latest - latest >= STORE_SECONDS or _rounded(leads) != _rounded(self._leads)):

@@ -70,6 +70,18 @@ def test_jumps_back_and_forth_end_where_they_began():
     assert runs.seen(0.0, later=41 * DAY) == runs.wall.real
 
 
+def test_clock_that_is_set_back_again_and_again_costs_no_growing_record():
+    runs = Runs()
+    seen = [runs.seen(0.0)]
+    sizes = []
+    for number in range(1, 60):
+        seen.append(runs.seen(-number * HOUR, later=1.0))
+        sizes.append(len(runs.ledger.get_property("known_time")))
+    assert seen == sorted(seen)
+    assert max(sizes) < 300
+    assert runs.seen(0.0, later=HOUR) == runs.wall.real
+
+
 def test_jump_within_a_run_takes_no_time_back():
     wall, ledger = Wall(), Ledger.fresh()
     time = KnownTime(wall, ledger, is_stored=True)
