@@ -34,7 +34,7 @@ from mirror_engine.events import (
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.listing import UNLISTED, unlisted
-from mirror_engine.landing_zone.states import CaughtUp, Halted, Unlisted, needs_attention
+from mirror_engine.landing_zone.states import Blocked, CaughtUp, Halted, Unlisted, needs_attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -375,6 +375,7 @@ class Engine:
             self._delta_folders = recover(self.context, unchanged_logs(self.context))
             for table, progress in self.context.ledger.tables().items():
                 if progress.rejection and progress.rejection.diagnostic.code == REFUSED_COMMIT:  # it may do by now
+                    self._replayer.tried_again[table] = progress.rejection.diagnostic
                     self.context.ledger.record(table, replace(progress, rejection=None))
             for table in self._delta_folders.unsaid:
                 with suppress(TransientError):  # the ledger knows it; the next start tries again
@@ -429,6 +430,10 @@ class Engine:
         elif table.is_refused:
             table.is_refused = False
             self.context.emit(TableResumed(name))
+        if name in self._replayer.tried_again and isinstance(plan.state, (Halted, Blocked, CaughtUp)):
+            del self._replayer.tried_again[name]
+            if not isinstance(plan.state, Halted):
+                self.context.emit(TableResumed(name))
 
     def _note_failures(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:
         """Note the tables that wait for their next try, and what of the zone and of Delta logs could not be read."""

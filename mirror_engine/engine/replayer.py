@@ -151,6 +151,9 @@ class Replayer:
 
     Args:
         reader, passthrough: see `BatchReader`.
+
+    Attributes:
+        tried_again: refusals of an earlier run whose commits this one tries again: the same one is no new halt.
     """
 
     def __init__(
@@ -164,6 +167,7 @@ class Replayer:
         self._janitor = janitor
         self._batches = BatchReader(context.config, context.emit, reader, passthrough)
         self._refusals: dict[TableName, Refusal] = {}
+        self.tried_again: dict[TableName, Diagnostic] = {}
         self._most: dict[TableName, int] = {}  # files of a batch where more do not fit on the disk
 
     def run(self, task: TableTask) -> BatchCommitted | None:
@@ -394,7 +398,9 @@ class Replayer:
             rejection = Rejection(refusal.diagnostic, file.path, file.identity, etag or file.etag)
             diagnostics = tally(known.diagnostics, refusal.others)
             self._context.ledger.record(table, replace(known, rejection=rejection, diagnostics=diagnostics))
-        self._context.emit(TableHalted(table, refusal.diagnostic))
+        before = self.tried_again.get(table)
+        if before is None or (before.code, before.path) != (refusal.diagnostic.code, refusal.diagnostic.path):
+            self._context.emit(TableHalted(table, refusal.diagnostic))
 
 
 def _read_context(known: Progress, snapshot: TableSnapshot | None) -> ReadContext:

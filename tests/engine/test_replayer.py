@@ -12,7 +12,7 @@ from shop import NO_STOP, Shop, name, row
 
 from mirror_engine.engine.cycle import RunResult
 from mirror_engine.errors import CommitFailed
-from mirror_engine.events import BatchCommitted, FileRead
+from mirror_engine.events import BatchCommitted, FileRead, TableHalted, TableResumed
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
@@ -145,6 +145,24 @@ def test_a_refused_commit_is_tried_again_when_file_or_metadata_change_and_at_the
     shop.writer.refused = ()
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert shop.ids() == [1]
+
+
+def test_refusal_that_each_start_finds_again_is_one_halt_in_the_history(tmp_path):
+    shop = Shop(tmp_path, Refusing("1.parquet"))
+    shop.orders().insert(row(1))
+    for _ in range(3):
+        assert shop.sync().result is RunResult.NEEDS_ATTENTION
+        refused_at(shop, 1)
+    halts = (TableHalted, TableResumed)
+    assert [type(event) for event in shop.events if isinstance(event, halts)] == [TableHalted]
+    with shop.mirror() as mirror:
+        assert [change.kind for change in mirror.changes()] == ["halted"]
+    shop.writer.refused = ()
+    for _ in range(2):
+        assert shop.sync().result is RunResult.CAUGHT_UP
+    assert [type(event) for event in shop.events if isinstance(event, halts)] == [TableHalted, TableResumed]
+    with shop.mirror() as mirror:
+        assert [change.kind for change in mirror.changes()] == ["resumed", "halted"]
 
 
 def test_after_a_refusal_only_the_refused_batch_is_committed_file_by_file(tmp_path):
