@@ -73,9 +73,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _STATX_FLAGS = 0x100 | 0x1000  # AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH
 _STATX_BASIC_STATS, _STATX_BTIME = 0x7FF, 0x800
 _NO_STATX = frozenset({errno.ENOSYS, errno.EPERM})  # older sandboxes forbid system calls they do not know
-_STATX_MOUNT_ROOT = 0x2000
-# struct statx of linux/stat.h: mask, attributes, mode, inode, size; seconds and nanoseconds of birth and modification
-_STATX = struct.Struct("=I4xQ12xH2xQQ32xqI20xqI132x")
+_STATX_MOUNT_ROOT = 0x2000  # since Linux 5.8
+# struct statx of linux/stat.h: mask, attributes, mode, inode, size, which attributes are known; seconds and nanoseconds
+# of birth and modification; the device's major and minor number
+_STATX = struct.Struct("=I4xQ12xH2xQQ8xQ16xqI20xqI12xII112x")
 
 
 def stat_entry(name: str, folder: int) -> Entry:
@@ -91,10 +92,15 @@ def stat_entry(name: str, folder: int) -> Entry:
         buffer = ctypes.create_string_buffer(_STATX.size)
         mask = _STATX_BASIC_STATS | _STATX_BTIME
         if _LIBC.statx(folder, os.fsencode(name), _STATX_FLAGS, mask, buffer) == 0:
-            mask, attributes, mode, inode, size, born, born_ns, modified, modified_ns = _STATX.unpack(buffer)
+            mask, attributes, mode, inode, size, known, born, born_ns, modified, modified_ns, *device = _STATX.unpack(
+                buffer
+            )
             born_ns = born * 1_000_000_000 + born_ns if mask & _STATX_BTIME else None
             entry = _entry(name, mode, size, modified * 1_000_000_000 + modified_ns, _identity(inode, born_ns))
-            return replace(entry, is_mount=True) if attributes & _STATX_MOUNT_ROOT else entry
+            is_mount = bool(attributes & _STATX_MOUNT_ROOT)
+            if name and not known & _STATX_MOUNT_ROOT:
+                is_mount = os.makedev(*device) != os.fstat(folder).st_dev
+            return replace(entry, is_mount=True) if is_mount else entry
         if (code := ctypes.get_errno()) not in _NO_STATX:
             raise OSError(code, os.strerror(code))
     found = os.stat(name, dir_fd=folder, follow_symlinks=False) if name else os.fstat(folder)

@@ -8,6 +8,7 @@ import inspect
 import os
 import socket
 import stat
+import struct
 import sys
 from functools import partial
 from pathlib import Path
@@ -251,6 +252,27 @@ def test_an_in_place_write_keeps_the_identity_and_a_rename_over_it_changes_it(ro
 def test_an_inode_given_out_again_is_another_folder_by_its_time_of_birth():
     assert local._identity(7, 1) != local._identity(7, 2)
     assert local._identity(7, 1) != local._identity(8, 1)
+
+
+@linux
+@pytest.mark.parametrize("knows_mounts", [True, False])
+def test_mount_is_known_to_older_kernels_by_its_device(monkeypatch, knows_mounts):
+    """Before Linux 5.8, statx has no attribute for it: its mask of known attributes says so."""
+    real = local._LIBC
+
+    class Older:
+        @staticmethod
+        def statx(folder, name, flags, mask, buffer):
+            result = real.statx(folder, name, flags, mask, buffer)
+            for at in (8, 56):  # attributes, and which are known
+                (bits,) = struct.unpack_from("=Q", buffer, at)
+                struct.pack_into("=Q", buffer, at, bits & ~local._STATX_MOUNT_ROOT)
+            return result
+
+    if not knows_mounts:
+        monkeypatch.setattr(local, "_LIBC", Older)
+    machine = LocalStorage(Path("/"))
+    assert (machine.stat("proc").is_mount, machine.stat("usr/lib").is_mount) == (True, False)
 
 
 @linux
