@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.metadata import Metadata
 
 
+_LINE_END = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # those of `str.splitlines`
 TIME = "time"  # of an `ITime` column, a string to Delta
 _MARKER = "marker"
 _INTEGER = r"^-?[0-9]{1,19}$"
@@ -299,12 +300,12 @@ class TextChangeFile(OpenFile):
                 f"NUL characters, read as {dialect.encoding}",
                 f"set `Encoding` to {seen}, or write the file in utf-8",
             )
-        if "\r" in name or "\n" in name:
-            found = shown_character("\r\n" if "\r\n" in name else "\n" if "\n" in name else "\r")
-            declared = shown_character(dialect.row_separator)
+        if end := _LINE_END.search(name):
+            found, declared = shown_character(end[0]), shown_character(dialect.row_separator)
+            can_be_set = end[0] in {"\r\n", "\n", "\r"}
             return (
-                f"it does not end in `RowSeparator` ({declared})",
-                f"set `RowSeparator` to {found}, or change the file",
+                f"it does not end in `RowSeparator` ({declared})" + ("" if can_be_set else f" but in {found}"),
+                f"set `RowSeparator` to {found}, or change the file" if can_be_set else f"end each line in {declared}",
             )
         return None
 

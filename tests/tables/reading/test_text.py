@@ -178,6 +178,17 @@ def test_header_that_no_publisher_means_has_help_with_what_was_read(header, help
     assert (rejected.value.diagnostic.code, rejected.value.diagnostic.help) == ("ME061", help)
 
 
+@pytest.mark.parametrize("end", ["\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
+def test_header_that_ends_in_no_known_line_end_is_rejected(end):
+    for content in ("Id,City\n1,a\n2,b\n", "City\nLinz\n", "Id,City\n1,a\n2,b", "Id,__rowMarker__\n"):
+        with pytest.raises(RejectedFile) as rejected:
+            opened(content.replace("\n", end).encode())
+        shown = repr(end)[1:-1]
+        assert f"does not end in `RowSeparator` (\\r\\n) but in {shown} [ME061]" in rejected.value.message
+        assert rejected.value.diagnostic.help == "end each line in \\r\\n"
+    assert rows(f"Id,City\r\n1,a{end}b\r\n".encode()) == [{"Id": 1, "City": f"a{end}b"}]
+
+
 def test_the_first_wrong_row_is_named_whichever_column_it_is_in():
     assert "row 2: row marker" in rejection(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,1,9\r\n1,,0\r\nx,1,0\r\n")
     assert "row 2: NULL in" in rejection(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,,0\r\nx,1,0\r\n1,1,9\r\n")
