@@ -191,6 +191,43 @@ def alone(lake):
     return not any(b"mirror_engine" in file.read_bytes() for file in lake.log.glob("*.json"))
 
 
+def in_the_gap(lake, change):
+    """What the engine sees of a change before whose commit the log was cleaned up."""
+    change(DeltaTable(str(lake.folder)).alter)
+    table = DeltaTable(str(lake.folder))
+    table.create_checkpoint()
+    for version in range(table.version()):
+        lake.commit(version).unlink(missing_ok=True)
+    return foreign(lake)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda alter: alter.set_table_description("orders of the shop"),
+        lambda alter: alter.set_table_name("orders"),
+        lambda alter: alter.set_column_metadata("id", {"comment": "a number"}),
+        lambda alter: alter.set_table_properties({"delta.checkpointInterval": "7"}),
+        lambda alter: alter.add_constraint({"positive": "id > 0"}),
+    ],
+    ids=["description", "name", "comment", "property", "constraint"],
+)
+def test_words_about_a_table_are_no_change_of_it_after_a_cleanup(lake, change):
+    assert in_the_gap(lake, change) == []
+
+
+def test_dropped_constraint_is_no_change_of_the_table_after_a_cleanup(lake):
+    DeltaTable(str(lake.folder)).alter.add_constraint({"positive": "id > 0"})
+    assert in_the_gap(lake, lambda alter: alter.drop_constraint("positive")) == []
+
+
+def test_added_column_is_still_a_change_after_a_cleanup(lake):
+    added = [Field("note", PrimitiveType("string"))]
+    assert in_the_gap(lake, lambda alter: alter.add_columns(added)) == [
+        "another program changed the Delta table at version 2"
+    ]
+
+
 @pytest.mark.parametrize("keeps", [0, 1])
 def test_log_cleanup_by_another_program_does_not_halt_an_idle_table(lake, keeps):
     clean_up(lake, keeps=keeps)

@@ -610,6 +610,7 @@ def refuse_external_change(table: str, folder: TablePath, since: int) -> None:
 
 
 _KEEP_COLUMNS = frozenset({"SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD FEATURE", "UPGRADE PROTOCOL"})
+_KEEP_COLUMNS |= {"ADD CONSTRAINT", "DROP CONSTRAINT", "UPDATE TABLE METADATA", "UPDATE FIELD METADATA"}
 
 
 def has_transaction(folder: TablePath, applications: str) -> bool:
