@@ -1,4 +1,4 @@
-"""Why a text file's header names no declared column: another dialect, other names, or no header at all (LZ-6.5)."""
+"""Why a text file's header does not name the declared columns: another dialect, other names, or none (LZ-6.5)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from difflib import get_close_matches
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from mirror_engine.landing_zone.csv_dialect import BOM, RecordReader, decoded
+from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.landing_zone.csv_dialect import BOM, RecordReader, decoded, shown_character
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import folded, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.landing_zone.csv_dialect import TextDialect
 
@@ -34,6 +35,11 @@ _TRIED = {
     "column_separator": (",", ";", "\t", "|"),
     "quote": ('"', "'"),
 }
+_BACKSLASH_T = "\\t"
+_OTHER_SEPARATORS = (":", "^", "~", " ", _BACKSLASH_T, "\x01", "\x1f", "\uff0c", "\uff1b")  # which cannot be declared
+_FEW_LINES = 5  # before the header, such as a title
+_PLAIN = re.compile(r"[A-Za-z0-9_ .-]*")  # such names look the same in every dialect
+_MARKER = folded(MARKER_COLUMN)
 _SPELLED = {"utf-8": "UTF-8", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16BE", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _AS_TEXT = "write delimited text, as `FileFormat` says"
 _FORMATS = {
@@ -60,36 +66,128 @@ class HeaderFault(NamedTuple):
     advice: str
 
 
-def header_fault(header: Sequence[str], head: bytes, dialect: TextDialect, declared: Iterable[str]) -> HeaderFault:
+def header_fault(
+    header: Sequence[str], head: bytes, dialect: TextDialect, declared: Iterable[str], keys: Iterable[str] = ()
+) -> HeaderFault:
     """Explain a header that names no declared column.
 
-    A first line that looks like a row, or may be one, is not shown.
+    A first line that may be a row is not shown.
 
     Args:
         header: its fields, as they were read.
         head: the first bytes of the text.
         dialect: in which they were read.
         declared: the names of the declared columns.
+        keys: those of the key columns.
     """
     names = {folded(name): name for name in declared}
     if other := foreign_format(head):
         return other
-    options = likely_options(head, dialect, names)
+    options = likely_options(head, dialect, names, keys)
     if _OPTIONS["encoding"] in options:
         return HeaderFault("it is in another encoding", _correct(options))
-    shown = f"it is {_count(header)} {listed([f'`{_shortened(name)}`' for name in header])}"
     if options:
+        shown = f"it is {_count(header)} {listed([f'`{_shortened(name)}`' for name in header])}"
         return HeaderFault(shown, _correct(options))
+    if fault := _joined(header, dialect, names, is_foreign=True) or _later(head, dialect, names, keys):
+        return fault
     near = [other for name in header[:MAX_COMPARED] for other in get_close_matches(folded(_trimmed(name)), names, n=1)]
-    if near:
+    if 2 * len(near) >= len(header):
         meant = listed([f"`{names[name]}`" for name in dict.fromkeys(near)])
-        return HeaderFault(shown, f"did you mean {meant}? Write the names as `SchemaDefinition` has them")
-    if any(_VALUE.fullmatch(_trimmed(cell)) for name in header for cell in _SEPARATORS.split(name)):
-        found = f"the first line is {_count(header)} and looks like a row"
-        return HeaderFault(found, "is `FirstRowAsHeader` false? Write the names of the columns as the first line")
-    may_be_row = len(header) == len(names)  # of text alone
-    found = f"the first line is {_count(header)}" if may_be_row else shown
-    return HeaderFault(found, f"write the declared names as the first line: {listed([*names.values()])}")
+        found = f"the first line is {_count(header)}"
+        return HeaderFault(found, f"did you mean {meant}? Write the names as `SchemaDefinition` has them")
+    return _no_header(header) if any(map(_is_value, header)) else _other_names(header, names.values())
+
+
+def partial_fault(
+    header: Sequence[str], head: bytes, dialect: TextDialect, declared: Iterable[str], keys: Iterable[str]
+) -> HeaderFault | None:
+    """Explain a header that names some declared columns by chance, or in part; None if it is right as far as is known.
+
+    See `header_fault`.
+    """
+    names = {folded(name): name for name in declared}
+    known = {*names, _MARKER}
+    others = [name for name in header if folded(name) not in known]
+    found = set(map(folded, header))
+    absent = {key: name for key, name in names.items() if key not in found}
+    if fault := _joined(others, dialect, absent, is_foreign=False):
+        return fault
+    if not all(map(_PLAIN.fullmatch, others)) and (options := likely_options(head, dialect, names, keys)):
+        return HeaderFault("it names more declared columns if it is read in another way", _correct(options))
+    if _MARKER in found or 2 * (len(header) - len(others)) > len(header):
+        return None
+    wanted = set(map(folded, keys))
+    if len(header) != len(names) or (wanted and wanted <= found):
+        return None
+    if any(map(_is_value, others)):
+        return _no_header(header)
+    return _other_names(header, names.values()) if wanted else None
+
+
+def _other_names(header: Sequence[str], declared: Iterable[str]) -> HeaderFault:
+    advice = f"write the declared names as the first line: {listed([*declared])}"
+    return HeaderFault(f"the first line is {_count(header)}", advice)
+
+
+def _no_header(header: Sequence[str]) -> HeaderFault:
+    found = f"the first line is {_count(header)} and looks like a row"
+    return HeaderFault(found, "is `FirstRowAsHeader` false? Write the names of the columns as the first line")
+
+
+def _is_value(name: str) -> bool:
+    return any(_VALUE.fullmatch(_trimmed(cell)) for cell in _SEPARATORS.split(name))
+
+
+def _joined(
+    fields: Sequence[str], dialect: TextDialect, names: Mapping[str, str], *, is_foreign: bool
+) -> HeaderFault | None:
+    """Explain declared names that are one field: another separator is between them, or quotes are around them."""
+    for field in fields:
+        for separator in (*_TRIED["column_separator"], *_OTHER_SEPARATORS):
+            if found := _parts(field, separator, names, is_foreign=is_foreign):
+                within = listed([f"`{name}`" for name in found])
+                declared = shown_character(dialect.column_separator)
+                if separator == dialect.column_separator:
+                    advice = "put each field into quotes of its own, or none"
+                    return HeaderFault(f"one pair of quotes is around {within}", advice)
+                shown = "a backslash and `t`" if separator == _BACKSLASH_T else f"`{shown_character(separator)}`"
+                advice = f"separate all fields with `{declared}`, as the metadata says"
+                advice += "" if separator in _TRIED["column_separator"] else f"; `ColumnSeparator` cannot be {shown}"
+                return HeaderFault(f"{shown} is between {within}", advice)
+    return None
+
+
+def _parts(field: str, separator: str, names: Mapping[str, str], *, is_foreign: bool) -> Sequence[str]:
+    """The declared names and the marker that a separator parts in a field; none if it may be one name."""
+    if separator not in field:
+        return ()
+    parts = [part for each in field.split(separator) if (part := folded(_trimmed(each)))]
+    known = [MARKER_COLUMN if part == _MARKER else names[part] for part in parts if part in names or part == _MARKER]
+    is_sure = separator in _TRIED["column_separator"] or is_foreign  # `Order Date` may be a name
+    if MARKER_COLUMN in known:
+        return known if len(parts) > 1 else ()
+    enough = len(known) > 1 and (2 * len(known) >= len(parts) if is_foreign else len(known) == len(parts))
+    return known if enough and is_sure else ()
+
+
+def _later(head: bytes, dialect: TextDialect, names: Iterable[str], keys: Iterable[str]) -> HeaderFault | None:
+    """Explain a header that is not in the first line: a title, a comment or Excel's `sep=` is before it."""
+    wanted = {*map(folded, names), _MARKER}
+    codec = dialect.encoding
+    rest, end = head, ("\r" if dialect.row_separator == "\r" else "\n").encode(codec)
+    for lines in range(1, _FEW_LINES + 1):
+        _, ended, rest = rest.partition(end)
+        if not ended:
+            break
+        if rest.startswith((end, "\r\n".encode(codec))):  # the next line is empty
+            continue
+        options = likely_options(rest, dialect, names, keys)
+        if options or _matches(rest, dialect, wanted, keys):
+            also = f"; is {options}? Correct the metadata, too" if options else ""
+            found = f"the names of the columns are in line {lines + 1}"
+            return HeaderFault(found, f"delete what is before them{also}")
+    return None
 
 
 def foreign_format(head: bytes) -> HeaderFault | None:
@@ -111,12 +209,12 @@ def meant_name(name: str, declared: Iterable[str]) -> str:
     return f"did you mean `{names[near[0]]}`? If not, " if near else ""
 
 
-def likely_options(head: bytes, dialect: TextDialect, names: Iterable[str]) -> str:
+def likely_options(head: bytes, dialect: TextDialect, names: Iterable[str], keys: Iterable[str] = ()) -> str:
     """The options, with their values, by which the first line would name most columns; `""` if none are better."""
-    wanted = frozenset(map(folded, names))
-    best, meant = _matches(head, dialect, wanted), ""
+    wanted = {*map(folded, names), _MARKER}
+    best, meant = len(wanted & _first(head, dialect).keys()), ""
     for changes in sorted(_changes(dialect), key=len):
-        if (found := _matches(head, replace(dialect, **changes), wanted)) > best:
+        if (found := _matches(head, replace(dialect, **changes), wanted, keys)) > best:
             best = found
             meant = " and ".join(f"`{_OPTIONS[name]}` `{_SPELLED.get(to, to)}`" for name, to in changes.items())
     return meant
@@ -128,15 +226,32 @@ def _changes(dialect: TextDialect) -> Iterator[dict[str, str]]:
         yield {name: to for name, to in zip(_TRIED, values, strict=True) if to != declared[name]}
 
 
-def _matches(head: bytes, dialect: TextDialect, wanted: frozenset[str]) -> int:
-    """How many wanted names are in the first line, read in a dialect."""
+def _matches(head: bytes, dialect: TextDialect, wanted: Collection[str], keys: Iterable[str]) -> int:
+    """How many wanted names are in the first line, read in a dialect; 0 if that is no right reading.
+
+    A right one names the key and nearly all else, and leaves no name in quotes or beside another one.
+    """
+    fields = _first(head, dialect)
+    found = len([name for name in fields if name in wanted])
+    names = {name: name for name in wanted}
+    others = [field for name, field in fields.items() if name not in wanted]
+    if 2 * found < min(len(fields), len(wanted)) or not fields.keys() >= set(map(folded, keys)):
+        return 0
+    if any(folded(_trimmed(field)) in wanted for field in others) or _joined(others, dialect, names, is_foreign=False):
+        return 0
+    return found
+
+
+def _first(head: bytes, dialect: TextDialect) -> dict[str, str]:
+    """The fields of the first line, read in a dialect, by their folded names; none if it cannot be read."""
     try:
         texts = decoded([head], dialect.encoding)  # it may end within a character
         pieces = (text[at : at + _PIECE] for text in texts for at in range(0, len(text), _PIECE))
         first = next(RecordReader(dialect, "").records(pieces), [])
     except RejectedFile:
-        return 0
-    return len({folded((name or "").strip(f"{BOM} ")) for record in first[:1] for name in record} & wanted)
+        return {}
+    fields = [(name or "").strip(f"{BOM} ") for record in first[:1] for name in record]
+    return {folded(field): field for field in fields}
 
 
 def _trimmed(name: str) -> str:

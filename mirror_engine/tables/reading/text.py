@@ -20,6 +20,7 @@ from mirror_engine.landing_zone.csv_header import (
     header_fault,
     likely_options,
     meant_name,
+    partial_fault,
 )
 from mirror_engine.landing_zone.csv_values import FORMS, PARSERS, CellFault
 from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.csv_dialect import Record
+    from mirror_engine.landing_zone.csv_header import HeaderFault
     from mirror_engine.landing_zone.metadata import Metadata
 
 
@@ -158,7 +160,7 @@ class TextChangeFile(OpenFile):
             first = next(self._records(self._reader()), None)
         except RejectedFile:
             if fault := foreign_format(self._head()):
-                raise self._rejected("ME094", found=fault.found, advice=fault.advice) from None
+                raise self._foreign(fault) from None
             raise
         if first is None:
             raise self._rejected(
@@ -217,7 +219,7 @@ class TextChangeFile(OpenFile):
             dialect, names = self._metadata.dialect, [column.name for column in self._metadata.declared_columns]
             if likely_options(start := handle.read(HEAD_BYTES), dialect, names):
                 fault = header_fault([""], start, dialect, names)
-                raise self._rejected("ME094", found=fault.found, advice=fault.advice)
+                raise self._foreign(fault)
             help = "land it as text, or compressed with one of these"
             raise self._broken("it is neither text nor compressed with GZIP, ZSTD or Snappy's framing format", help)
         read = handle.read
@@ -245,12 +247,14 @@ class TextChangeFile(OpenFile):
         fields: list[_Field] = []
         undeclared: list[str] = []
         seen: dict[str, str] = {}
+        twice: RejectedFile | None = None
         for at, name in enumerate(header):
             key = folded(name)
             if key in seen and name:
                 is_marker = key == folded(MARKER_COLUMN)
                 details = {"found": "occurs twice"} if is_marker else {"column": seen[key], "other": name}
-                raise self._rejected("ME036" if is_marker else "ME053", **details)
+                twice = twice or self._rejected("ME036" if is_marker else "ME053", **details)
+                continue
             seen[key] = name
             if (column := declared.get(key)) is not None:
                 kind = TIME if column.name in self._metadata.time_columns else column.type
@@ -263,6 +267,8 @@ class TextChangeFile(OpenFile):
         if respelled := {name: column for name, column in named.items() if name != column}:
             self._note("ME052", **in_other_case(respelled))
         self._explain(header, undeclared, is_foreign=all(field.kind == _MARKER for field in fields))
+        if twice:  # of a header, not of a row in its place
+            raise twice
         marker_at = next((field.at for field in fields if field.kind == _MARKER), len(header) - 1)
         if marker_at != len(header) - 1:
             self._note("ME034", position=marker_at + 1, count=len(header))
@@ -272,17 +278,20 @@ class TextChangeFile(OpenFile):
         """Note the undeclared columns of a header (ME057).
 
         Raises:
-            RejectedFile: ME061 where it runs into the rows, ME094 where it is foreign: names no declared column.
+            RejectedFile: ME061 where it runs into the rows, ME094 where it is foreign or so in part.
         """
-        names = [column.name for column in self._metadata.declared_columns]
+        metadata = self._metadata
+        names, keys = [column.name for column in metadata.declared_columns], metadata.key_columns
         head = self._head() if undeclared else b""
-        if fault := next(filter(None, map(self._fault_of, undeclared)), None):
-            likely = likely_options(head, self._metadata.dialect, names)
+        other = foreign_format(head) if is_foreign else None
+        if not other and (fault := next(filter(None, map(self._fault_of, undeclared)), None)):
+            likely = likely_options(head, metadata.dialect, names, keys)
             if not (is_foreign and "Encoding" in likely):
                 raise self._rejected("ME061", reason=f"header: {fault[0]}", help=fault[1])
         if is_foreign:
-            fault = header_fault(header, head, self._metadata.dialect, names)
-            raise self._rejected("ME094", found=fault.found, advice=fault.advice)
+            raise self._foreign(header_fault(header, head, metadata.dialect, names, keys))
+        if undeclared and (partial := partial_fault(header, head, metadata.dialect, names, keys)):
+            raise self._rejected("ME094", reason=f"header: {partial.found}", help=partial.advice)
         self._note_misspelled_marker(header)
         present = set(map(folded, header))
         absent = [name for name in names if folded(name) not in present]
@@ -290,6 +299,10 @@ class TextChangeFile(OpenFile):
         for name in undeclared:
             if not self._is_meant_as_marker(name):
                 self._note("ME057", column=name, meant=meant_name(name, absent) if can_compare else "")
+
+    def _foreign(self, fault: HeaderFault) -> RejectedFile:
+        reason = f"no declared column is in the header: {fault.found}"
+        return self._rejected("ME094", reason=reason, help=fault.advice)
 
     def _fault_of(self, name: str) -> tuple[str, str] | None:
         """Why no publisher names a column so, and what to do: another encoding, or a header that runs into rows."""

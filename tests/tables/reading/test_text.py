@@ -219,6 +219,24 @@ def test_header_of_another_format_is_named(content, found):
     assert rejection(content) == f": no declared column is in the header: {found} [ME094]"
 
 
+def test_header_that_is_declared_in_part_by_another_dialect_is_rejected():
+    """Its deletes would be rows with nothing but a key."""
+    assert rejection(b"Id,City;__rowMarker__\r\n1,Linz;2\r\n") == (
+        ": header: `;` is between `City`, `__rowMarker__` [ME094]"
+    )
+    assert rejection(b"Id,'City'\r\n1,'Linz'\r\n").startswith(": header: it names more declared columns")
+
+
+def test_row_in_the_place_of_the_header_is_not_shown():
+    columns = len(metadata().declared_columns)
+    row = [b"secret%d" % at for at in range(columns)]
+    for cells in ([*row, b"more"], row, [b"City", b"7", *row[2:]], [*row[2:], b"1", b"City"], [b"x", b"x"]):
+        with pytest.raises(RejectedFile) as rejected:
+            opened(b",".join(cells) + b"\r\n1\r\n")
+        assert "secret" not in str([rejected.value.diagnostic, *rejected.value.others])
+        assert rejected.value.diagnostic.code == "ME094"
+
+
 def test_many_undeclared_columns_cost_no_comparisons():
     file = opened(b"Id," + b",".join(b"c%d" % at for at in range(8000)) + b"\r\n")
     assert len(file.diagnostics) == 8000
