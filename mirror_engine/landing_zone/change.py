@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MARKER_COLUMN = "__rowMarker__"
 _LETTERS_OF_MARKER = "rowmarker"
 _LONGEST_NEAR = 40  # characters of a name that may be meant so
-_NEAR = 0.85  # `rowMaker`, `Row Markers` and `rowmark` are near, `rowNumber` and `marker` are not
+_NEAR = 0.85  # `__rowMaker__`, `_Row Markers_` and `__rowmark` are near, `__rowNumber__` and `__marker__` are not
 
 
 class RowMarker(IntEnum):
@@ -29,12 +29,21 @@ class RowMarker(IntEnum):
 
 
 def looks_like_marker(name: str) -> bool:
-    """Whether a column's name is nearly that of the marker, whatever its underscores, blanks and case (LZ-4.10)."""
-    letters = "".join(filter(str.isalnum, name[:_LONGEST_NEAR])).casefold()
-    if len(name) >= _LONGEST_NEAR or ("row" not in letters and "mark" not in letters):
+    """Whether a column's name is nearly that of the marker (LZ-4.10).
+
+    It has the same letters, whatever its underscores, blanks and case, or nearly these between underscores.
+    """
+    if len(name) >= _LONGEST_NEAR or name.casefold() == MARKER_COLUMN.casefold():
         return False
-    is_near = bool(get_close_matches(letters, [_LETTERS_OF_MARKER], cutoff=_NEAR))
-    return is_near and name.casefold() != MARKER_COLUMN.casefold()
+    letters = "".join(filter(str.isalnum, name)).casefold()
+    if letters == _LETTERS_OF_MARKER or not has_outer_underscore(name):
+        return letters == _LETTERS_OF_MARKER
+    return bool(get_close_matches(letters, [_LETTERS_OF_MARKER], cutoff=_NEAR))
+
+
+def has_outer_underscore(name: str) -> bool:
+    """Whether an underscore begins or ends a name, as in the marker's."""
+    return name.strip().startswith("_") or name.strip().endswith("_")
 
 
 @dataclass(frozen=True)

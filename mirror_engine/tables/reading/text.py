@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.landing_zone.change import MARKER_COLUMN, has_outer_underscore
 from mirror_engine.landing_zone.csv_dialect import RecordReader, decoded, seeming_encoding, shown_character
 from mirror_engine.landing_zone.csv_header import (
     HEAD_BYTES,
@@ -292,7 +292,8 @@ class TextChangeFile(OpenFile):
             raise self._foreign(header_fault(header, head, metadata.dialect, names, keys))
         if undeclared and (partial := partial_fault(header, head, metadata.dialect, names, keys)):
             raise self._rejected("ME094", reason=f"header: {partial.found}", help=partial.advice)
-        self._note_misspelled_marker(header)
+        strangers = set(undeclared)  # a declared `rowMarker` is meant, `_rowMarker_` is not
+        self._note_misspelled_marker(name for name in header if name in strangers or has_outer_underscore(name))
         present = set(map(folded, header))
         absent = [name for name in names if folded(name) not in present]
         can_compare = len(undeclared) <= MAX_COMPARED
