@@ -42,14 +42,20 @@ _PLAIN = re.compile(r"[A-Za-z0-9_ .-]*")  # such names look the same in every di
 _MARKER = folded(MARKER_COLUMN)
 _SPELLED = {"utf-8": "UTF-8", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16BE", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _AS_TEXT = "write delimited text, as `FileFormat` says"
-_FORMATS = {
-    b"PAR1": ("a Parquet file", "is `FileFormat` `Parquet`? Correct the metadata, or write delimited text"),
-    b"PK\x03\x04": ("a ZIP archive, as Excel writes it", _AS_TEXT),
-    b"[{": ("JSON", _AS_TEXT),
-    b'{"': ("JSON", _AS_TEXT),
-    b"<!": ("HTML or XML", _AS_TEXT),
-    b"<html": ("HTML or XML", _AS_TEXT),
-    b"<?xml": ("HTML or XML", _AS_TEXT),
+_AS_READ = "land it as text, or compressed with GZIP, ZSTD or Snappy's framing format"
+_FORMATS = {  # by how it begins
+    rb"PAR1": ("a Parquet file", "is `FileFormat` `Parquet`? Correct the metadata, or write delimited text"),
+    rb"PK\x03\x04": ("a ZIP archive, as Excel writes it", _AS_TEXT),
+    rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("an old Office file, such as `.xls`", _AS_TEXT),
+    rb"\s*(\[\s*[{\]]|\{\s*[\"}])": ("JSON", _AS_TEXT),
+    rb"\s*<(!|html|\?xml)": ("HTML or XML", _AS_TEXT),
+    rb"Obj\x01": ("an Avro file", _AS_TEXT),
+    rb"ORC[^\x00]{0,60}\x00": ("an ORC file", _AS_TEXT),
+    rb"%PDF-": ("a PDF file", _AS_TEXT),
+    rb"BZh[1-9]1AY&SY": ("compressed with bzip2", _AS_READ),
+    rb"\xfd7zXZ\x00": ("compressed with xz", _AS_READ),
+    rb"7z\xbc\xaf\x27\x1c": ("a 7z archive", _AS_READ),
+    rb"\x1f\x8b\x08|\x28\xb5\x2f\xfd": ("compressed twice", _AS_READ),  # this is the text within
 }
 _SEPARATORS = re.compile(r"[,;|\t]")
 _VALUE = re.compile(  # a number, a date, a boolean, a GUID, an address: no name of a column
@@ -193,7 +199,7 @@ def _later(head: bytes, dialect: TextDialect, names: Iterable[str], keys: Iterab
 def foreign_format(head: bytes) -> HeaderFault | None:
     """Say that a file is no delimited text but of another known format; None if it may be text."""
     for beginning, (what, advice) in _FORMATS.items():
-        if head.lstrip().startswith(beginning):
+        if re.match(beginning, head):
             return HeaderFault(f"it is {what}", advice)
     return None
 
