@@ -216,7 +216,9 @@ def shown_character(text: str) -> str:
 
 
 def seeming_encoding(head: bytes) -> str:
-    """UTF-16 by .NET's name if bytes have its byte order mark, or zeros in every other place; else `""`."""
+    """UTF-16 or UTF-32 by .NET's name if bytes have its byte order mark, or UTF-16's zeros; else `""`."""
+    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return "UTF-32" if head.startswith(codecs.BOM_UTF32_LE) else "utf-32BE"
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "UTF-16" if head.startswith(codecs.BOM_UTF16_LE) else "utf-16BE"
     pairs = head[: _SAMPLE & ~1]

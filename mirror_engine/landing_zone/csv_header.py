@@ -124,7 +124,7 @@ def partial_fault(
     if _MARKER in found or 2 * (len(header) - len(others)) > len(header):
         return None
     wanted = set(map(folded, keys))
-    if len(header) != len(names) or (wanted and wanted <= found):
+    if wanted <= found if wanted else len(header) != len(names):
         return None
     if any(map(_is_value, others)):
         return _no_header(header)

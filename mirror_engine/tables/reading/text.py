@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF32_BE
 from contextlib import suppress
 from functools import partial
 from types import SimpleNamespace
@@ -159,7 +160,7 @@ class TextChangeFile(OpenFile):
         try:
             first = next(self._records(self._reader()), None)
         except RejectedFile:
-            if fault := foreign_format(self._head()):
+            if fault := foreign_format(self._head()) or self._misread_encoding():
                 raise self._foreign(fault) from None
             raise
         if first is None:
@@ -215,7 +216,8 @@ class TextChangeFile(OpenFile):
         codec = next((codec for magic, codec in _CODECS.items() if head.startswith(magic)), "")
         codec = codec or ("zstd" if _SKIPPABLE.match(head) else "")
         is_utf8 = self._metadata.dialect.encoding == "utf-8"
-        if not codec and is_utf8 and head.startswith(b"\0"):  # Hadoop's blocks of Snappy begin so
+        is_marked = head.startswith(BOM_UTF32_BE)
+        if not codec and is_utf8 and head.startswith(b"\0") and not is_marked:  # Hadoop's blocks of Snappy begin so
             dialect, names = self._metadata.dialect, [column.name for column in self._metadata.declared_columns]
             if likely_options(start := handle.read(HEAD_BYTES), dialect, names):
                 fault = header_fault([""], start, dialect, names)
@@ -236,6 +238,14 @@ class TextChangeFile(OpenFile):
                 help = "land it without what follows its compressed data"
                 raise self._broken(f"its {codec} data is followed by other bytes", help) from error
             raise self._broken(f"its {codec} data is damaged or ends early") from error
+
+    def _misread_encoding(self) -> HeaderFault | None:
+        """That a header which cannot be read in another encoding than the default can be read in that, if it can."""
+        names, keys = [column.name for column in self._metadata.declared_columns], self._metadata.key_columns
+        head, dialect = self._head(), self._metadata.dialect
+        if dialect.encoding == "utf-8" or "Encoding" not in likely_options(head, dialect, names, keys):
+            return None
+        return header_fault([""], head, dialect, names, keys)
 
     def _head(self) -> bytes:
         return next(self._text_bytes())[:HEAD_BYTES]
@@ -290,8 +300,8 @@ class TextChangeFile(OpenFile):
                 raise self._rejected("ME061", reason=f"header: {fault[0]}", help=fault[1])
         if is_foreign:
             raise self._foreign(header_fault(header, head, metadata.dialect, names, keys))
-        if undeclared and (partial := partial_fault(header, head, metadata.dialect, names, keys)):
-            raise self._rejected("ME094", reason=f"header: {partial.found}", help=partial.advice)
+        if undeclared and (fault_in_part := partial_fault(header, head, metadata.dialect, names, keys)):
+            raise self._rejected("ME094", reason=f"header: {fault_in_part.found}", help=fault_in_part.advice)
         strangers = set(undeclared)  # a declared `rowMarker` is meant, `_rowMarker_` is not
         self._note_misspelled_marker(name for name in header if name in strangers or has_outer_underscore(name))
         present = set(map(folded, header))

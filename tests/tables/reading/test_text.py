@@ -189,6 +189,31 @@ def test_header_that_ends_in_no_known_line_end_is_rejected(end):
     assert rows(f"Id,City\r\n1,a{end}b\r\n".encode()) == [{"Id": 1, "City": f"a{end}b"}]
 
 
+@pytest.mark.parametrize(
+    ("content", "declared", "help"),
+    [
+        (PLAIN.decode().encode("utf-16"), "utf-8", "write the file in utf-8, or set `Encoding` to UTF-16, which"),
+        (PLAIN.decode().encode("utf-32"), "utf-8", "write the file in utf-8, or set `Encoding` to UTF-32, which"),
+        (b"\0\0\xfe\xff" + PLAIN.decode().encode("utf-32-be"), "utf-8", "set `Encoding` to utf-32BE"),
+        ("Id,City\r\n1,J\xf6rg\r\n".encode("latin-1"), "utf-8", "set `Encoding` to its real one, such as windows-1252"),
+    ],
+)
+def test_bytes_of_another_encoding_have_help_with_its_name(content, declared, help):
+    with pytest.raises(RejectedFile) as rejected:
+        rows(content, FileFormatTypeProperties={"Encoding": declared})
+    assert help in rejected.value.diagnostic.help
+    assert rejected.value.diagnostic.code == "ME061"
+
+
+@pytest.mark.parametrize("content", [PLAIN, PLAIN.replace(b"Linz", "\U0001f600".encode()), PLAIN + b"3,a,0"])
+def test_utf8_where_another_encoding_is_declared_is_named(content):
+    for declared in ("utf-16", "utf-32", "utf-16BE"):
+        with pytest.raises(RejectedFile) as rejected:
+            opened(content, FileFormatTypeProperties={"Encoding": declared})
+        assert rejected.value.diagnostic.help.startswith("is `Encoding` `UTF-8`?")
+        assert rejected.value.diagnostic.code == "ME094"
+
+
 def test_the_first_wrong_row_is_named_whichever_column_it_is_in():
     assert "row 2: row marker" in rejection(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,1,9\r\n1,,0\r\nx,1,0\r\n")
     assert "row 2: NULL in" in rejection(b"Big,Id,__rowMarker__\r\n1,1,0\r\n1,,0\r\nx,1,0\r\n1,1,9\r\n")
