@@ -208,6 +208,8 @@ class Config:
         ConfigError: one or more values are not allowed; the message lists all of them.
     """
 
+    _places = _NOTHING  # where `load` found the options, by name; no annotation: this is no option
+
     default_schema: str = _option(
         "dbo",
         _ZONE,
@@ -355,7 +357,11 @@ class Config:
         ]
         _raise_for([*problems, *typed])
         idle = idle_beside(values)
-        refuse_idle({f"Config({name}=…)": idle[name].reason for name in self.changed if name in idle})
+        refuse_idle({self.place(name): idle[name].reason for name in self.changed if name in idle})
+
+    def place(self, name: str) -> str:
+        """Where an option was given: a flag, a variable, a place in a file, or this class."""
+        return str(self._places.get(name, f"Config({name}=…)"))
 
     @property
     def changed(self) -> frozenset[str]:
@@ -467,7 +473,9 @@ def _without_idle(base: Config, layers: Sequence[Mapping[str, Any]], places: Map
     of_base = len(layers) - 1  # a cause that no layer has
     refused = [name for name in idle if name in said and strength[name] >= strength.get(idle[name].cause, of_base)]
     refuse_idle({places[name]: idle[name].reason for name in refused})
-    return replace(base, **{**chosen, **{name: getattr(Config, name) for name in idle}})
+    found = replace(base, **{**chosen, **{name: getattr(Config, name) for name in idle}})
+    object.__setattr__(found, "_places", places)  # no option: it is not compared, and no copy has it
+    return found
 
 
 def refuse_idle(reasons: Mapping[str, str]) -> None:

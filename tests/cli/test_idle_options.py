@@ -84,15 +84,23 @@ def test_spark_option_without_pyspark_is_refused(shop, name, work):
 
 
 @pytest.mark.usefixtures("without_pyspark")
-def test_spark_option_without_pyspark_is_refused_by_the_emulator_and_doctor(shop, cli, monkeypatch):
+def test_spark_option_without_pyspark_is_refused_where_it_is_given(shop, cli, monkeypatch):
     for words in (["emulator", "start", shop.root / "s"], ["doctor", shop.root]):
         printed = cli(*words, "--driver-memory", "4g")
         assert "--driver-memory: it needs PySpark" in printed.err
         assert printed.code == 2
     monkeypatch.setenv("MIRROR_ENGINE_SPARK_MASTER", "local[2]")
     printed = cli("emulator", "start", shop.root / "s")
-    assert "--spark-master: it needs PySpark" in printed.err
+    assert "  MIRROR_ENGINE_SPARK_MASTER: it needs PySpark" in printed.err
     assert printed.code == 2
+    monkeypatch.delenv("MIRROR_ENGINE_SPARK_MASTER")
+    monkeypatch.delenv("MIRROR_ENGINE_SPARK_PROFILE", raising=False)
+    (shop.root / "mirror-engine.toml").write_text('spark_profile = "ci"\n')
+    printed = cli("doctor", shop.root)
+    assert "mirror-engine.toml: spark_profile: it needs PySpark" in printed.err
+    with Mirror(shop.root, Config(driver_memory="4g")) as mirror, pytest.raises(ConfigError) as refused:
+        mirror.sync()
+    assert "  Config(driver_memory=…): it needs PySpark" in str(refused.value)
 
 
 def test_option_of_a_given_writer_is_not_judged(shop):

@@ -6,7 +6,7 @@ import os
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from mirror_engine.config import flag_of, refuse_idle
+from mirror_engine.config import refuse_idle
 from mirror_engine.option_rules import LOCAL_MASTER, asks_for_cluster, idle_here
 from mirror_engine.storage.store_url import StoreUrl
 
@@ -66,7 +66,7 @@ def refuse_idle_options(config: Config, spark: SparkSession | None, root: Place)
         is_store=isinstance(root, StoreUrl),
         is_submitted=is_submitted(),
     )
-    reasons = {flag_of(name): idle[name].reason for name in sorted(config.changed & idle.keys())}
+    reasons = {config.place(name): idle[name].reason for name in sorted(config.changed & idle.keys())}
     if spark is not None and config.merge_engine == "arrow":
         reasons["Mirror(spark=…)"] = "the merge engine `arrow` does not use Spark"
     refuse_idle(reasons)
