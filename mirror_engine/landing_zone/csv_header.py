@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 1 << 16  # of the text that other dialects are tried on
 MAX_COMPARED = 20  # names of a header that are compared with all declared ones
-_PIECE = 1024  # characters that are read at once: the first record is wanted alone
+_PIECE = 1024  # bytes that are read at once: the first record is wanted alone
 _MISREAD_BOM = BOM.encode().decode("cp1252")
 _MAX_NAME = 100  # characters of a name in a message
 _OPTIONS = {
@@ -37,6 +37,7 @@ _TRIED = {
 }
 _BACKSLASH_T = "\\t"
 _OTHER_SEPARATORS = (":", "^", "~", " ", _BACKSLASH_T, "\x01", "\x1f", "\uff0c", "\uff1b")  # which cannot be declared
+_BYTES_A_CHARACTER = 4  # at most
 _FEW_LINES = 5  # before the header, such as a title
 _PLAIN = re.compile(r"[A-Za-z0-9_ .-]*")  # such names look the same in every dialect
 _MARKER = folded(MARKER_COLUMN)
@@ -119,6 +120,7 @@ def partial_fault(
     absent = {key: name for key, name in names.items() if key not in found}
     if fault := _joined(others, dialect, absent, is_foreign=False):
         return fault
+    head = head[: _BYTES_A_CHARACTER * sum(len(name) + len('"",') for name in header)]  # no rows: each file pays for it
     if not all(map(_PLAIN.fullmatch, others)) and (options := likely_options(head, dialect, names, keys)):
         return HeaderFault("it names more declared columns if it is read in another way", _correct(options))
     if _MARKER in found or 2 * (len(header) - len(others)) > len(header):
@@ -142,7 +144,7 @@ def _no_header(header: Sequence[str]) -> HeaderFault:
 
 
 def _is_value(name: str) -> bool:
-    return any(_VALUE.fullmatch(_trimmed(cell)) for cell in _SEPARATORS.split(name))
+    return any(_VALUE.fullmatch(_trimmed(cell)) for cell in _SEPARATORS.split(name[:HEAD_BYTES]))
 
 
 def _joined(
@@ -166,6 +168,7 @@ def _joined(
 
 def _parts(field: str, separator: str, names: Mapping[str, str], *, is_foreign: bool) -> Sequence[str]:
     """The declared names and the marker that a separator parts in a field; none if it may be one name."""
+    field = field[:HEAD_BYTES]
     if separator not in field:
         return ()
     parts = [part for each in field.split(separator) if (part := folded(_trimmed(each)))]
@@ -228,7 +231,7 @@ def likely_options(head: bytes, dialect: TextDialect, names: Iterable[str], keys
 
 def _changes(dialect: TextDialect) -> Iterator[dict[str, str]]:
     declared = {name: getattr(dialect, name) for name in _TRIED}
-    for values in product(*((declared[name], *tried) for name, tried in _TRIED.items())):
+    for values in product(*(dict.fromkeys((declared[name], *tried)) for name, tried in _TRIED.items())):
         yield {name: to for name, to in zip(_TRIED, values, strict=True) if to != declared[name]}
 
 
@@ -251,9 +254,8 @@ def _matches(head: bytes, dialect: TextDialect, wanted: Collection[str], keys: I
 def _first(head: bytes, dialect: TextDialect) -> dict[str, str]:
     """The fields of the first line, read in a dialect, by their folded names; none if it cannot be read."""
     try:
-        texts = decoded([head], dialect.encoding)  # it may end within a character
-        pieces = (text[at : at + _PIECE] for text in texts for at in range(0, len(text), _PIECE))
-        first = next(RecordReader(dialect, "").records(pieces), [])
+        pieces = (head[at : at + _PIECE] for at in range(0, len(head), _PIECE))
+        first = next(RecordReader(dialect, "").records(decoded(pieces, dialect.encoding)), [])
     except RejectedFile:
         return {}
     fields = [(name or "").strip(f"{BOM} ") for record in first[:1] for name in record]
