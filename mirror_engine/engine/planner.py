@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import Entry, ZoneListing
 
 REFUSED_COMMIT = "ME086"
+EMPTY_FILE = "ME023"
 LOOK_SECONDS = 600.0  # in a store, where a look for commits of other programs is a request for each table
 STICKY_CODES = frozenset({"ME025", "ME028", "ME029", "ME071"})  # reported once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
@@ -326,6 +327,9 @@ class _TablePlanner:
         known = self._progress.rejection if self._progress else None
         file = self._files.get(known.path) if known else None
         if not known or not file or not file.is_file_of(known.identity):
+            return None, ()
+        is_flushed = known.diagnostic.code == EMPTY_FILE and file.identity != known.identity
+        if is_flushed and file.size:  # nothing was read of it: its upload took more than a minute
             return None, ()
         known = replace(known, identity=file.identity)
         if known.diagnostic.code == REFUSED_COMMIT:  # another file or other metadata may do (LZ-4.20)

@@ -99,6 +99,7 @@ FRESH, LATE = replace(ONE, modified_ns=int(NOW) * 10**9), replace(WATCHED, now=N
 AT_FIRST = numbered(2, "other", size=0)
 FLUSHED = replace(numbered(2, "flushed", size=99), continues=("before", TWO.identity))
 COMPLETED = replace(numbered(2, "flushed", size=99), continues=(BAD.identity,))
+FILLED = replace(COMPLETED, continues=(AT_FIRST.identity,))
 BY_TIME = MetadataUsable("m1", Metadata(key_columns=("Id",), strategy=Strategy.LAST_UPDATE_TIME))
 COLUMNS = (Column("Id", "string", nullable=False), Column("N", "integer"))
 EMPTY = progress(configured_at=NOW)
@@ -121,6 +122,7 @@ BARE, UNREADABLE = folder(ONE, metadata=ABSENT), folder(metadata=BROKEN)
 RECREATED, COPIED = folder(ONE, identity="folder-2"), folder(numbered(1, "copied"), identity="folder-2")
 OVERWRITTEN = folder(ONE, numbered(3, "other"))
 KNOWN, REFUSED, WAITING = progress(ONE), progress(ONE, rejection=REJECTED), pending(THREE)
+NO_CONTENT = progress(ONE, rejection=Rejection(diagnose("ME023", "x"), AT_FIRST.path, "other", AT_FIRST.etag))
 GAP = Blocked(TWO.path, 1)
 STRICT, LATER = Circumstances(Config(strict=True), NOW), Circumstances(Config(), NOW + FAILED_AFTER_SECONDS)
 SOON = replace(HERE, now=NOW + FAILED_AFTER_SECONDS / 2)
@@ -212,6 +214,9 @@ PLANS = {
     "nor did one without content at first": (folder(ONE, TWO), pending(AT_FIRST), Behind(1), [], [RECORD, ApplyBatch]),
     "a flush continues the file": (folder(ONE, FLUSHED), pending(TWO), Behind(1), ["ME071"], [RECORD, ApplyBatch]),
     "and keeps it rejected": (folder(ONE, COMPLETED), REFUSED, Halted, ["ME024", "ME027"], [RECORD]),
+    "but goes on with one that was empty": (folder(ONE, FILLED), NO_CONTENT, Behind(1), [], [RECORD, ApplyBatch]),
+    "unless it still is": (folder(ONE, replace(FILLED, size=0)), NO_CONTENT, Halted, ["ME023", "ME027"], [RECORD]),
+    "or was written in place": (folder(ONE, numbered(2, "other")), NO_CONTENT, Halted, ["ME023", "ME027"], [RECORD]),
     "an empty file that was just created is not read": (folder(ONE, ARRIVING), KNOWN, Behind(1), [], [RECORD], WATCHED),
     "nor are numbers after it": (folder(ONE, ARRIVING, THREE), KNOWN, Behind(2), [], [RECORD], WATCHED),
     "those before it are": (folder(ONE, TWO, EMPTY_THREE), KNOWN, Behind(2), [], [RECORD, ApplyBatch], WATCHED),

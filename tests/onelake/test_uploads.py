@@ -153,6 +153,30 @@ def test_file_that_stays_empty_for_a_minute_halts(emulator):
     assert "ME023" in emulator.said()[0]
 
 
+def test_upload_of_more_than_a_minute_is_applied_after_its_flush(emulator):
+    """LZ-3.11: the flush continues an empty file, of which nothing was read."""
+    emulator.upload("T/_metadata.json", METADATA)
+    path, content = f"T/{numbered_name(1)}", content_of(1)
+    emulator.lake.create_file(emulator.at(path))
+    emulator.append(path, 0, content[:50])
+    os.utime(emulator.zone / path, (0, 0))
+    until(lambda: emulator.said()[0] == ["ME023"], emulator.said)
+    emulator.flush(path, content[50:], 50)
+    emulator.upload(f"T/{numbered_name(2)}", content_of(2))
+    emulator.until_applied("T", count=2)
+
+
+def test_empty_file_that_a_flush_fills_in_part_is_rejected_for_good(emulator):
+    emulator.upload("T/_metadata.json", METADATA)
+    path, content = f"T/{numbered_name(1)}", content_of(1)
+    emulator.lake.create_file(emulator.at(path))
+    os.utime(emulator.zone / path, (0, 0))
+    for position, found in enumerate((["ME023"], ["ME024"], ["ME024", "ME027"])):
+        if position:
+            emulator.flush(path, content[50 * position - 50 : 50 * position], 50 * position - 50)
+        until(lambda found=found: emulator.said()[0] == found, emulator.said)
+
+
 def test_rename_over_a_file_without_content_loses_nothing(emulator):
     emulator.lake.on_lost_file = pytest.fail
     emulator.upload("T/_metadata.json", METADATA)
