@@ -106,7 +106,7 @@ class Ledger:
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
-        """Return the ledger as it is now, while an engine may be writing; an empty one where there is none.
+        """Return the ledger as it is now, while an engine may be writing; an empty one where there is none yet.
 
         What is changed here is changed in a copy in memory, which is made only then.
         """
@@ -117,11 +117,12 @@ class Ledger:
                 stored = sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True, check_same_thread=False)
                 try:
                     stored.execute("BEGIN")  # all that is read is of one moment
-                    _check(stored)
-                    return cls(stored, is_copy=True)
+                    if _check(stored):
+                        return cls(stored, is_copy=True)
                 except BaseException:
                     stored.close()
                     raise
+                stored.close()
         return cls.fresh()
 
     @staticmethod

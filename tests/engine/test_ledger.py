@@ -254,6 +254,15 @@ def test_reading_no_ledger_finds_nothing_and_makes_nothing(path):
     assert not path.parent.exists()
 
 
+def test_reading_a_ledger_whose_engine_just_makes_it_finds_nothing(path):
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as begun:
+        begun.executescript("PRAGMA journal_mode = WAL; CREATE TABLE properties (name TEXT, value TEXT);")
+        begun.execute("CREATE TABLE tables (id INTEGER, schema_folder TEXT, table_folder TEXT, progress TEXT)")
+        with closing(Ledger.read(path)) as reader:
+            assert (reader.tables(), reader.folder(ORDERS, ["a.csv"])) == ({}, FolderProgress())
+
+
 def without_a_page(content):
     return content[: -4096 - 2048] + bytes(2048) + content[-4096:]
 
