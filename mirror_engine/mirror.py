@@ -74,6 +74,7 @@ class MirrorSnapshot:
     zone: ZoneListing
     plans: Mapping[TableName, Plan]
     holder: Holder | None = None  # who has the lease of a ROOT in a store, or had it last
+    engine_running: bool = False  # on ROOT, of any process
 
 
 class Mirror:
@@ -228,25 +229,31 @@ class Mirror:
 
     def status_of(self, seen: MirrorSnapshot, also: str | int = "") -> MirrorStatus:
         """How every table was when the snapshot was taken; `also` as of `status`."""
-        is_live = is_locked(self.root) or (seen.holder is not None and seen.holder.is_live)
-        status = mirror_status(self.root, seen.context, seen.zone, seen.plans, engine_running=is_live, also=also)
+        status = mirror_status(
+            self.root, seen.context, seen.zone, seen.plans, engine_running=seen.engine_running, also=also
+        )
         return replace(status, lease=seen.holder)
 
     @contextmanager
     def snapshot(self) -> Iterator[MirrorSnapshot]:
-        """Read-only view of the landing zone, progress and plans, while another engine may run. Starts no JVM."""
+        """Read-only view of the landing zone, progress and plans, while another engine may run. Starts no JVM.
+
+        Plans are those of that engine: it waits for what may still be arriving (LZ-2.6).
+        """
         holder, is_continued = lease_of(self.root)
+        is_running = is_locked(self.root) or (holder is not None and holder.is_live)
         ledger = Ledger.read(state_folder(self.root) / LEDGER) if is_continued else Ledger.fresh()
         try:
             context = self._context(ledger, emit=ignore)
             zone = Poller(self._storage, self.config, context.requests).scan()
-            context = replace(context, writer=cast("DeltaWriter", TablesReadOnce(self._writer)))
+            writer = cast("DeltaWriter", TablesReadOnce(self._writer))
+            context = replace(context, writer=writer, is_lasting=is_running)
             if holder is None:
                 context = as_fabric_has_it(context, zone)
             found = for_readers(context, recover(context, intact_logs(context)))
             planner = ZonePlanner(context, found, zone)
             plans = planner.plans()
-            yield MirrorSnapshot(context, planner.zone, plans, holder)
+            yield MirrorSnapshot(context, planner.zone, plans, holder, is_running)
         finally:
             ledger.close()
 

@@ -15,6 +15,7 @@ from wire import until
 
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.detection import numbered_name
+from mirror_engine.mirror import Mirror
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.items import Items
@@ -175,6 +176,21 @@ def test_empty_file_that_a_flush_fills_in_part_is_rejected_for_good(emulator):
         if position:
             emulator.flush(path, content[50 * position - 50 : 50 * position], 50 * position - 50)
         until(lambda found=found: emulator.said()[0] == found, emulator.said)
+
+
+def test_metadata_uploaded_again_never_halts_its_table(emulator):
+    """LZ-2.6: readers see between create and flush what the engine sees."""
+    emulator.publish("T", 1)
+    emulator.until_applied("T", count=1)
+    emulator.lake.create_file(emulator.at("T/_metadata.json"))
+    emulator.poll()
+    codes, unmet = emulator.said()
+    assert (codes, [each for each in unmet if "halted" in each]) == ([], [])
+    with Mirror(emulator.zone.parents[1], writer=emulator.writer) as other:
+        assert [each.state.code for each in other.status().tables] == ["behind"]
+    emulator.pool.end()
+    with Mirror(emulator.zone.parents[1], writer=emulator.writer) as other:
+        assert [each.state.code for each in other.status().tables] == ["halted"]
 
 
 def test_rename_over_a_file_without_content_loses_nothing(emulator):
