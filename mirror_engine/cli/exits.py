@@ -1,6 +1,7 @@
 """Ends of a command: exit codes; errors, each as a message, help and an exit code, never a traceback; and signals.
 
-Of Ctrl+C, SIGTERM and SIGHUP the first ends the work after the current commit, the second ends the process.
+Of Ctrl+C, SIGTERM and SIGHUP the first ends the work after the current commit, the second ends the process; a repeated
+SIGHUP does not.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ class Stopping:
     def __init__(self) -> None:
         self.stop = threading.Event()
         self.interrupted = False
-        self._is_stopping = False
+        self._first = 0  # the first signal; 0 before
 
     def __enter__(self) -> Self:
         numbers = [signal.SIGINT, signal.SIGTERM]
@@ -248,10 +249,12 @@ class Stopping:
         return INTERRUPTED if self.interrupted else otherwise
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        if self._is_stopping:
+        if number == self._first == signal.SIGHUP:  # of one hangup: the shell and `emulator exec` send it
+            return
+        if self._first:
             os._exit(INTERRUPTED)  # every commit is whole or absent: nothing to tidy up
         self.interrupted = number == signal.SIGINT
-        self._is_stopping = True
+        self._first = number
         # this thread may be waiting for `stop`, and hold its lock
         threading.Thread(target=self.stop.set, name="stopping", daemon=True).start()
         if sys.stderr.isatty():

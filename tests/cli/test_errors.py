@@ -226,6 +226,24 @@ def test_hangup_ends_the_work_as_sigterm_does():
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
+def test_repeated_hangup_does_not_end_the_process(monkeypatch):
+    """The shell sends it to the whole job, and `emulator exec` passes it on."""
+    ended = []
+    monkeypatch.setattr("mirror_engine.cli.exits.os._exit", ended.append)
+    with Stopping() as stopping:
+        for _ in range(3):
+            signal.raise_signal(signal.SIGHUP)
+        stopping.wait()
+        assert ended == []
+        signal.raise_signal(signal.SIGTERM)
+    assert ended == [130]
+    ended.clear()
+    with Stopping():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.raise_signal(number)
+    assert ended == [130]
+
+
 def test_hangup_is_ignored_under_nohup():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
