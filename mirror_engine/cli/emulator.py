@@ -265,6 +265,9 @@ def exec_(
 
     if info := running(store):
         _check_no_options(store, info)
+        if not info.has_engines:
+            refuse_given({"wait": "--wait"}, f"no engine runs: the emulator of {store} was started with --storage-only")
+            return _run(program, info.around(os.environ))
         return _run(program, info.around(os.environ)) or _finish(partial(unfinished, store, config), wait)
     with _server(store, config, log.Log(), listening=_listening(served), **served) as server:
         return _run(program, server.connection.around(os.environ)) or _finish(server.unfinished, wait)

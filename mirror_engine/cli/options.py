@@ -339,9 +339,9 @@ def _folder(values: Mapping[str, Any]) -> Place:
 
 def _effective(root: Place) -> Config | None:
     """Options of the engine of this machine that runs on ROOT; None if none runs."""
-    from mirror_engine.engine.lock import is_locked
+    from mirror_engine.engine.lock import config_of_running
 
-    return read_effective(state_folder(root) / OPTIONS) if is_locked(root) else None
+    return config_of_running(root)
 
 
 def _last_options(root: Place, names: Sequence[str]) -> Mapping[str, Any]:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 
+from mirror_engine.config import read_effective
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import ignore
-from mirror_engine.landing_zone.layout import LEASE_ID, LEDGER, LOCK, TABLES
+from mirror_engine.landing_zone.layout import LEASE_ID, LEDGER, LOCK, OPTIONS, TABLES
 from mirror_engine.storage.lease import hold_lease, holder_of, last_id, lease_file
 from mirror_engine.storage.local import os_errors
 from mirror_engine.storage.roots import check_place, state_folder
@@ -23,6 +24,7 @@ from mirror_engine.tables.log.durability import sync_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from mirror_engine.config import Config
     from mirror_engine.events import Listener
     from mirror_engine.storage.lease import Holder
     from mirror_engine.storage.store_url import Place
@@ -136,6 +138,11 @@ def is_locked(root: Place) -> bool:
         return True
     except OSError:  # without the right to write, the lock cannot be tried
         return False
+
+
+def config_of_running(root: Place) -> Config | None:
+    """Options of the engine of this machine that runs on ROOT; None if none runs."""
+    return read_effective(state_folder(root) / OPTIONS) if is_locked(root) else None
 
 
 def lease_of(root: Place) -> tuple[Holder | None, bool]:

@@ -119,6 +119,7 @@ class ConnectionInfo:
     https: str  # the listeners' own URLs
     http: str
     page: str  # the status page's URL
+    has_engines: bool  # whether tables are replicated, not only stored
 
     @property
     def landing_zone(self) -> str:

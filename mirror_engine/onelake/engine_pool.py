@@ -12,6 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from mirror_engine.engine.lock import config_of_running
 from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
 from mirror_engine.landing_zone.layout import ENGINE, ZONE
@@ -105,12 +106,15 @@ class _Engine:
 
 
 def unfinished(store: Path, config: Config) -> list[tuple[str, UnmetCondition]]:
-    """What each item of an emulator in another process waits for, by its path; nothing for those that are stopped."""
+    """What each item of an emulator in another process waits for, by its path; nothing for those that are stopped.
+
+    `config`: of items whose engine is just starting; the others are judged by their engine's.
+    """
     roots = sorted(folder.parents[1] for folder in store.glob(f"[!.]*/[!.]*/{ZONE}"))
     found = []
     for root in roots:
         if not (root / _MARKER).exists():
-            with Mirror(root, config) as mirror:
+            with Mirror(root, config_of_running(root) or config) as mirror:
                 path = root.relative_to(store).as_posix()
                 found += [(path, condition) for condition in _unmet(mirror, DatabaseStatus.RUNNING)]
     return found

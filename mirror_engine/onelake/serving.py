@@ -231,6 +231,7 @@ class Server:
             https=f"https://{listening.reached_at}:{listeners.https_port}",
             http=http,
             page=f"{http}/",
+            has_engines=plan.has_engines,
         )
 
     def _environment(self, proxy: str, authority: Authority, item: Item) -> dict[str, str]:

@@ -11,11 +11,15 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from mirror_engine.extras import install_command
 from mirror_engine.mirror import Mirror
 from mirror_engine.onelake import connection
+from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.store import LocalStore
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -205,13 +209,44 @@ def test_exec_wait_returns_when_everything_is_applied(cli, tmp_path, writers):
 
 
 @pytest.fixture
-def detached(tmp_path):
-    """An emulator in a process of its own, on the merge engine `arrow`."""
-    store = tmp_path / "store"
+def detached(tmp_path, request):
+    """An emulator in a process of its own, on the merge engine `arrow`, with the options that the test gives."""
+    store, options = tmp_path / "store", getattr(request, "param", [])
     environment = {**os.environ, "MIRROR_ENGINE_MERGE_ENGINE": "arrow", "MIRROR_ENGINE_SPARK_PROFILE": "local"}
-    subprocess.run([*PROGRAM, "emulator", "start", store, "-d", "-q"], check=True, env=environment)
+    subprocess.run([*PROGRAM, "emulator", "start", store, "-d", "-q", *options], check=True, env=environment)
     yield store
     connection.stop(store)
+
+
+@pytest.fixture
+def own_schema(tmp_path):
+    """A STORE with an item whose definition has another default schema."""
+    store = tmp_path / "store"
+    store.mkdir()
+    target = {"type": "MountedRelationalDatabase", "typeProperties": {"defaultSchema": "sales", "format": "Delta"}}
+    properties = {"source": {"type": "GenericMirror", "typeProperties": {}}, "target": target}
+    items = Items(LocalStore(store))
+    workspace = items.ensure_workspace("Workspace")
+    items.create(workspace, "Own", definition=json.dumps({"properties": properties}).encode())
+
+
+@pytest.mark.usefixtures("own_schema")
+def test_exec_wait_judges_by_the_options_of_the_running_engine(cli, detached):
+    table = LandingZoneWriter(detached / "Workspace/Own").table("Orders", keys=["id"], types={"id": pa.int64()})
+    table.apply_changes((0, {"id": 1}))
+    printed = cli("emulator", "exec", detached, "--wait", "30", "--", "true")
+    assert (printed.code, printed.err) == (0, "")
+    assert (detached / "Workspace/Own/Tables/sales/Orders").is_dir()
+
+
+@pytest.mark.parametrize("detached", [["--storage-only"]], indirect=True)
+def test_exec_wait_is_refused_where_no_engine_runs(cli, detached, tmp_path):
+    program = f"open({str(tmp_path / 'ran')!r}, 'w')"
+    printed = cli("emulator", "exec", detached, "--wait", "600", "--", PYTHON, "-c", program)
+    assert printed.code == 2
+    assert "--wait: no effect" in printed.err
+    assert not (tmp_path / "ran").exists()
+    assert cli("emulator", "exec", detached, "--", PYTHON, "-c", program).code == 0
 
 
 def test_exec_uses_the_emulator_that_is_running(cli, detached):
