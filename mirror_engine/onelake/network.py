@@ -226,8 +226,8 @@ MAX_CONNECTIONS = 256
 MAX_PIPELINED = 16  # requests of a connection that wait for an earlier one
 HEAD_SECONDS = 10.0  # for a head, and for the rest of a body that nobody reads
 READ_SECONDS = 600.0  # in which a client must read some megabytes of an answer: what the system buffers
-SLOW_BYTES_PER_SECOND = 64 * 1024  # of a body: a slower one may be ended when there are too many connections
-SLOW_SECONDS = 1.0  # after which a connection counts as slow
+SLOW_BYTES_PER_SECOND = 64 * 1024  # of a body: what a slower one lacks counts as silence
+SLOW_SECONDS = 1.0  # of silence, after which a connection may be ended when there are too many
 HANDSHAKE_SECONDS = 10.0
 IDLE_SECONDS = 120  # between two requests of a connection
 SHUTDOWN_SECONDS = 3  # for responses in progress
@@ -249,7 +249,6 @@ class LimitedProtocol(HttpToolsProtocol):
     _header_count = _header_bytes = 0  # of a head, then of the trailers
     _is_in_head = True
     _is_complete = True  # the last request has come whole
-    _body_bytes = 0
     _timer: asyncio.TimerHandle | None = None  # of a head, or of a body that nobody reads
     _write_timer: asyncio.TimerHandle | None = None
 
@@ -257,7 +256,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.access_log = False  # it would write queries, which may hold signatures
         self.lost = asyncio.Event()  # set when the connection has ended
-        self._since = self.loop.time()
+        self._since = self.loop.time()  # the client's last progress
         self._start_timer(HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -276,13 +275,18 @@ class LimitedProtocol(HttpToolsProtocol):
             super().shutdown()
 
     @property
-    def waiting_seconds(self) -> float:
-        """For how long the client has been silent, or slow; 0 where it waits for an answer."""
-        seconds = self.loop.time() - self._since
-        if not self._is_complete and not self._is_in_head:
-            return seconds if self._body_bytes < SLOW_BYTES_PER_SECOND * seconds else 0.0
+    def is_idle(self) -> bool:
+        """Whether no request is in progress: such a connection may end at any time."""
         is_answered = self.cycle is None or self.cycle.response_complete
-        return seconds if is_answered or self._write_timer else 0.0
+        return self._is_complete and is_answered and not self.transport.get_write_buffer_size()
+
+    @property
+    def waiting_seconds(self) -> float:
+        """For how long the client has made no progress; 0 where it waits for an answer."""
+        is_in_body = not self._is_complete and not self._is_in_head
+        is_answered = self.cycle is None or self.cycle.response_complete
+        is_waiting = not (is_in_body or is_answered or self._write_timer)
+        return 0.0 if is_waiting else self.loop.time() - self._since
 
     def data_received(self, data: bytes) -> None:
         self._has_begun_part = False
@@ -304,7 +308,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self.scope["extensions"] = {RESET_EXTENSION: {"now": self.transport.abort}}
         self._has_begun_part = True
         self._is_in_head, self._is_complete = True, False
-        self._header_count = self._header_bytes = self._body_bytes = 0
+        self._header_count = self._header_bytes = 0
         self._since = self.loop.time()
         if self._timer is None:
             self._start_timer(HEAD_SECONDS)
@@ -329,13 +333,14 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self._has_begun_part, self._is_in_head = True, False
         self._header_count = self._header_bytes = 0
+        self._since = self.loop.time()
 
     def on_chunk_header(self) -> None:
         self._has_begun_part = True
 
     def on_body(self, body: bytes) -> None:
         self._has_begun_part = True
-        self._body_bytes += len(body)
+        self._since = min(self._since + len(body) / SLOW_BYTES_PER_SECOND, self.loop.time())
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -352,6 +357,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        self._since = self.loop.time()
         self._write_timer = self.loop.call_later(READ_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
@@ -379,11 +385,12 @@ class _Connection:
     protocol: LimitedProtocol | None = None  # once HTTP has begun
     is_relayed: bool = False  # to a passed host: such a tunnel may be silent for longer
 
-    def waiting_seconds(self, now: float) -> float:
-        """For how long the client has been silent, or slow; 0 where it waits for an answer."""
+    def rank(self, now: float) -> tuple[bool, bool, float]:
+        """The highest makes room for others: idle ones first, then those without progress for the longest."""
         if self.is_relayed:
-            return 0.0
-        return self.protocol.waiting_seconds if self.protocol else now - self.since
+            return False, False, 0.0
+        seconds = self.protocol.waiting_seconds if self.protocol else now - self.since
+        return seconds >= SLOW_SECONDS, self.protocol is not None and self.protocol.is_idle, seconds
 
     def relay(self) -> None:
         self.is_relayed = True
@@ -488,10 +495,11 @@ class Listeners:
             task.add_done_callback(lambda task: self._connections.pop(task, None))
 
     def _end_slowest(self) -> bool:
-        """End the connection that its client has kept waiting for the longest; False where none has, for a second."""
+        """End an idle connection, or else the one without progress for the longest; False if none waits a second."""
         now = asyncio.get_running_loop().time()
-        task, state = max(self._connections.items(), key=lambda each: each[1].waiting_seconds(now))
-        if state.waiting_seconds(now) < SLOW_SECONDS:
+        task, state = max(self._connections.items(), key=lambda each: each[1].rank(now))
+        is_slow, *_ = state.rank(now)
+        if not is_slow:
             return False
         del self._connections[task]
         state.end()

@@ -278,6 +278,67 @@ def test_slowest_connections_make_room_for_others(monkeypatch):
         assert len(ended) == 5
 
 
+async def large(scope, receive, send):
+    """Reads a body to its end; answers 300 MB to GET, else nothing."""
+    async for _ in Request(scope, receive).stream():
+        pass
+    length = 300_000_000 if scope["method"] == "GET" else 0
+    headers = [(b"content-length", b"%d" % length)]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for _ in range(length // 100_000):
+        await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def upload_begun(connection):
+    connection.sendall(request("PUT", "/", "localhost", "Content-Length: 9999999") + b"a")
+
+
+def ended(connections):
+    """Which of them the server has ended, after a moment."""
+    time.sleep(0.1)
+    readable, _, _ = select.select(connections, [], [], 0)
+    return [place for place, each in enumerate(connections) if each in readable and not each.recv(65536)]
+
+
+def test_idle_connections_make_room_before_stalled_uploads(monkeypatch):
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "SLOW_SECONDS", 0.2)
+    with running(large) as emulator, contextlib.ExitStack() as held:
+        opened = [held.enter_context(connected(port)) for port in [emulator.http_port] * 2 + [emulator.https_port]]
+        upload_begun(opened[0])
+        time.sleep(0.3)
+        opened[1].sendall(b"PUT / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+        assert b"200" in opened[1].recv(1000)
+        time.sleep(0.3)
+        held.enter_context(connected(emulator.http_port))
+        assert ended(opened) == [1]
+
+
+@pytest.mark.parametrize("transfer", ["upload", "download"])
+def test_stalled_uploads_make_room_before_slow_transfers(monkeypatch, transfer):
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(server, "SLOW_SECONDS", 0.2)
+    with running(large) as emulator, contextlib.ExitStack() as held:
+        opened = [held.enter_context(connected(emulator.http_port)) for _ in range(2)]
+        if transfer == "upload":
+            upload_begun(opened[0])
+        else:
+            opened[0].sendall(request("GET", "/", "localhost"))
+        for step in range(12):
+            if step == 6:
+                upload_begun(opened[1])
+            if transfer == "upload":
+                opened[0].sendall(b"a" * 5_000)  # 50 kB/s
+            else:
+                for _ in range(100):
+                    opened[0].recv(65536)
+            time.sleep(0.1)
+        held.enter_context(connected(emulator.http_port))
+        time.sleep(0.1)
+        assert ended([opened[1]]) == [0]
+
+
 def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch):
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
     with running(counting) as emulator, contextlib.ExitStack() as held:
@@ -312,7 +373,7 @@ def test_the_emulator_stops_during_an_endless_response(monkeypatch):
             await asyncio.sleep(0.05)
 
     monkeypatch.setattr(server, "SHUTDOWN_SECONDS", 0)
-    with running(endless) as emulator:
+    with running(large) as emulator:
         connection = connected(emulator.http_port)
         connection.sendall(request())
         assert connection.recv(65536)
