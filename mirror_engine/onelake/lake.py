@@ -326,7 +326,9 @@ class Lake:
                 message = "The file was replaced during the flush."
                 raise StorageApiError(StorageErrorCode.PathNotFound, message)
             self.options.delays.note_continued(now.identity, staged.identity)  # before the engine can see it
-            return Properties.of(self.storage.publish(staged, address.path, self._now()))
+            entry = self.storage.publish(staged, address.path, self._now())
+            self.options.delays.forget_continued(now.identity)
+            return Properties.of(entry)
 
     def put_block(self, address: Address, block_id: str, body: StagedFile) -> None:
         """Keep a block until a block list names it. PathConflict, InvalidHeaderValue for an empty body."""

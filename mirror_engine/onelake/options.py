@@ -87,10 +87,14 @@ class VisibilityDelays:
         self._replaced[path, by] = identity
 
     def note_continued(self, identity: str, by: str) -> None:
-        """Let the engine know that a file goes on under another identity, as after a flush."""
-        self._continued[by] = (*self._continued.pop(identity, ()), identity)
+        """Let the engine know that a file is about to go on under another identity, as after a flush."""
+        self._continued[by] = (*self._continued.get(identity, ()), identity)
         if len(self._continued) > MAX_CONTINUED:
             del self._continued[next(iter(self._continued))]
+
+    def forget_continued(self, identity: str) -> None:
+        """Drop the history of an identity that no file has any more."""
+        self._continued.pop(identity, None)
 
     def with_history(self, path: str, entry: Entry) -> Entry:
         """An entry with what it replaced or continues."""

@@ -6,6 +6,7 @@ import io
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,9 +21,10 @@ from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.options import ServerPlan
+from mirror_engine.onelake.options import EngineView, ServerPlan
 from mirror_engine.onelake.requests import Conditions
 from mirror_engine.onelake.store import LocalStore
+from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
@@ -141,6 +143,28 @@ def test_rejected_file_that_a_flush_completes_stays_rejected(emulator):
     assert len(unmet) == 1
     emulator.upload(path, content)
     emulator.until_applied("T", count=1)
+
+
+def test_flush_that_fails_keeps_the_history_of_its_file(emulator, monkeypatch):
+    path, content = f"T/{numbered_name(1)}", content_of(1)
+    emulator.upload(path, content[:50])
+    delays, item = emulator.lake.options.delays, emulator.item.path
+    view = EngineView(LocalStorage(emulator.zone.parents[1]), delays, item)
+    before = view.stat(f"Files/LandingZone/{path}")
+    assert before.continues
+    with monkeypatch.context() as patched:
+        patched.setattr(emulator.lake.storage, "publish", refuse)
+        with pytest.raises(OSError, match="full"):
+            emulator.flush(path, content[50:], 50)
+    assert view.stat(f"Files/LandingZone/{path}") == before
+    emulator.flush(path, content[50:], 50)
+    after = view.stat(f"Files/LandingZone/{path}")
+    assert after.continues == (*before.continues, before.identity)
+    assert delays.with_history("", replace(before, continues=())).continues == ()
+
+
+def refuse(*_):
+    raise OSError("full")
 
 
 def test_file_that_stays_empty_for_a_minute_halts(emulator):
