@@ -217,7 +217,16 @@ def test_a_closed_pipe_ends_it_silently(tmp_path):
     assert process.returncode == 1
 
 
+@pytest.fixture
+def hangups():
+    """SIGHUP as a shell gives it to a program; the tests themselves may run under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.timeout(20)
+@pytest.mark.usefixtures("hangups")
 def test_hangup_ends_the_work_as_sigterm_does():
     with Stopping() as stopping:
         signal.raise_signal(signal.SIGHUP)
@@ -226,6 +235,7 @@ def test_hangup_ends_the_work_as_sigterm_does():
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
 
 
+@pytest.mark.usefixtures("hangups")
 def test_repeated_hangup_does_not_end_the_process(monkeypatch):
     """The shell sends it to the whole job, and `emulator exec` passes it on."""
     ended = []
