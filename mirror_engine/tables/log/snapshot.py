@@ -593,12 +593,14 @@ def latest_external_change(folder: TablePath, since: int, until: int | None = No
     Nothing newer than `until` counts, or is asked for.
     """
     found = -1
-    if until is not None and since >= until:
-        return found
     with reading_log(folder), contextlib.suppress(FileNotFoundError):
-        for version, of_commit in commits_from(folder, since + 1):
-            if until is not None and version > until:
-                break
+        commits = commits_from(folder, since + 1)
+        if until is not None:
+            try:
+                commits = iter([(each, stamp(commit_file(folder, each))) for each in range(since + 1, until + 1)])
+            except FileNotFoundError:  # a gap of log cleanup
+                commits = ((each, of_commit) for each, of_commit in commits if each <= until)
+        for version, of_commit in commits:
             found = max(found, version) if _changes(folder, version, of_commit) else found
     return found
 
