@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from mirror_engine.tables.log.record import Removed, read_commit
+from mirror_engine.tables.log.record import Removed, commits_in, read_commit
 from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each, parquet_source
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.log.vectors import Descriptor
 
-_COMMIT = re.compile(r"(\d{20})\.json")
 # in one file, in one with an id, which may be JSON, or in several
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:\d{10}\.(\d{10})\.parquet|parquet|[0-9a-f-]{36}\.(?:parquet|json))")
 
@@ -74,9 +73,7 @@ def removed_since(folder: TablePath, version: int, oldest: float) -> Sequence[Re
     """
     newest, actions = _in_checkpoint(folder, "remove", {"path", "deletionTimestamp", "deletionVector"}, version)
     named = [Removed(action["path"], _described(action), action.get("deletionTimestamp")) for action in actions]
-    commits = sorted(
-        int(found[1]) for entry in (folder / LOG_FOLDER).iterdir() if (found := _COMMIT.fullmatch(entry.name))
-    )
+    commits = commits_in(folder)
 
     def by(versions: Iterable[int]) -> Iterator[Removed]:
         with suppress(FileNotFoundError):  # cleaned up meanwhile

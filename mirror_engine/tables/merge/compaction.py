@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from contextlib import closing, suppress
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
 
 from mirror_engine.tables.log.commit import (
@@ -26,12 +26,14 @@ from mirror_engine.tables.log.vectors_in_use import removed_since
 from mirror_engine.tables.reading.spill import scratch_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from mirror_engine.tables.log.data_files import WrittenFile
     from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
+
+T = TypeVar("T")
 
 SMALL_BYTES = 16 * 1024 * 1024  # a change may wait for it, so what is large already stays
 _TARGET_BYTES = 128 * 1024 * 1024
@@ -52,7 +54,7 @@ def compact(
     """
     added = 0
     removed: list[DataFile] = []
-    for some in _shares(groups):
+    for some in _packed(groups, lambda group: sum(file.size for file in group)):  # of many partitions
         with scratch_errors():
             files = [file for group in some for file in write_together(log, group, scratch)]
         columns = indexed_columns(log.configuration, log.schema, log.physical_names)
@@ -70,19 +72,19 @@ def compact(
     return added, removed
 
 
-def _shares(groups: Iterable[Sequence[DataFile]]) -> Iterator[Sequence[Sequence[DataFile]]]:
-    """Groups that share a commit: small ones, of many partitions, up to the bytes of a large one."""
-    share: list[Sequence[DataFile]] = []
+def _packed(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[Sequence[T]]:
+    """Items in their order, as many together as have the bytes of a large data file; a larger one is alone."""
+    pack: list[T] = []
     size = 0
-    for group in groups:
-        more = sum(file.size for file in group)
-        if share and size + more > _TARGET_BYTES:
-            yield share
-            share, size = [], 0
-        share.append(group)
+    for item in items:
+        more = size_of(item)
+        if pack and size + more > _TARGET_BYTES:
+            yield pack
+            pack, size = [], 0
+        pack.append(item)
         size += more
-    if share:
-        yield share
+    if pack:
+        yield pack
 
 
 def write_together(log: DeltaLog, group: Sequence[DataFile], scratch: Path) -> Sequence[WrittenFile]:
@@ -121,15 +123,12 @@ def small_and_marked(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
         if file.size < SMALL_BYTES or _is_much_marked(file):
             by_partition[tuple(file.partition.values())].append(file)
     for candidates in by_partition.values():
-        group: list[DataFile] = []
-        size = 0
-        for file in sorted(candidates, key=lambda file: file.size):
-            if group and size + file.size > _TARGET_BYTES:
-                yield from _worthwhile(group)
-                group, size = [], 0
-            group.append(file)
-            size += file.size
-        yield from _worthwhile(group)
+        for group in _packed(sorted(candidates, key=_size), _size):
+            yield from _worthwhile(group)
+
+
+def _size(file: DataFile) -> int:
+    return file.size
 
 
 def _worthwhile(group: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
