@@ -358,10 +358,11 @@ class Mirror:
                     check_lock()
                     started = time.monotonic()
                     done[folder] = foreseen(partial(self._writer.maintain, folder, hours))
-                    newest = self._writer.history(folder, limit=1)
-                    for name in context.owners(folder) if newest else ():
+                    newest, owners = self._writer.history(folder, limit=1), [*context.owners(folder)]
+                    for name in owners if newest else ():
                         ledger.note_maintained(name, newest[0].version)
-                    emit(TableMaintained(self._owner(folder), dict(done[folder]), time.monotonic() - started))
+                    owner = owners[0] if len(owners) == 1 else self._owner(folder)
+                    emit(TableMaintained(owner, dict(done[folder]), time.monotonic() - started))
                 except TransientError as error:  # noqa: PERF203 - one try per folder is the purpose
                     if failed is None:
                         raise

@@ -65,7 +65,7 @@ class HiddenFolders:
     @cached_property
     def tables(self) -> Diagnostic | None:
         """Why all Delta tables may be hidden; None where they are not. Raises `StorageUnavailable`."""
-        if not are_tables_hidden(self.context):
+        if not are_tables_hidden(self.context, self.root.now):
             return None
         finding = "is another folder than before, without the Delta tables" if self.root.now.tables else "is missing"
         return unlisted("", f"`{TABLES}` {finding}", RESTORE_TABLES)

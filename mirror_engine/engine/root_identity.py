@@ -75,13 +75,14 @@ class RootIdentityCheck:
         return FolderChange.MOVED if is_same else FolderChange.RECREATED
 
 
-def are_tables_hidden(context: EngineContext) -> bool:
+def are_tables_hidden(context: EngineContext, root: RootIdentity | None = None) -> bool:
     """Whether `ROOT/Tables` is not the known one and has none of the known Delta tables: nobody deleted them.
 
-    A store without folders cannot tell. Raises `StorageUnavailable`.
+    A store without folders cannot tell. `root` is its identity now, where that was looked up. Raises
+    `StorageUnavailable`.
     """
     before = context.ledger.get_property(ROOT_IDENTITY).partition("|")[0]
-    if before in {"", NO_IDENTITY, _identity_of_tables(context.storage)}:
+    if before in {"", NO_IDENTITY} or before == (root.tables if root else _identity_of_tables(context.storage)):
         return False
     known = context.ledger.tables().items()
     folders = {context.delta_folder(table) for table, progress in known if progress.has_table}
