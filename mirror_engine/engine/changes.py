@@ -31,6 +31,7 @@ ChangeKind = Literal[
     "dropped", "halted", "resumed", "progress_rebuilt", "maintained", "files_archived", "archived_files_deleted"
 ]
 UNRECORDED = frozenset({"files_archived"})  # each commit has some, and the archive itself shows them
+UNSYNCED = frozenset({"archived_files_deleted"})  # as many as commits, once their time is over: no fsync for each
 MAX_HISTORY_BYTES = 1 << 20  # then the file is kept as the former one, and a new one begun
 
 
@@ -122,8 +123,9 @@ class History:
                     self._path.replace(_former(self._path))
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(f"{line}\n")
-                    file.flush()
-                    os.fsync(file.fileno())
+                    if change.kind not in UNSYNCED:
+                        file.flush()
+                        os.fsync(file.fileno())
         self._emit(event)
 
 
