@@ -83,34 +83,36 @@ def test_wait_and_plan_name_it(synced, cli, case):
     assert found.removeprefix("Items: ") in cli("plan", synced.root).out
 
 
-def test_unreadable_folder_and_all_tables_are_not_in_one_output(synced, cli, monkeypatch):
-    storage = faulty(LocalStorage(synced.root), Failing(f"list {ZONE}/Items$"))
-    monkeypatch.setattr(
-        "mirror_engine.publisher.mirror.Mirror",
-        lambda root, config, **_: Mirror(root, config, writer=synced.writer, storage=storage),
-    )
+@pytest.fixture
+def fail(synced, monkeypatch):
+    """Let the calls of a storage that a pattern matches fail, for each command."""
+
+    def of(calls):
+        storage = faulty(LocalStorage(synced.root), Failing(calls))
+        monkeypatch.setattr(
+            "mirror_engine.publisher.mirror.Mirror",
+            lambda root, config, **_: Mirror(root, config, writer=synced.writer, storage=storage),
+        )
+
+    return of
+
+
+def test_unreadable_folder_and_all_tables_are_not_in_one_output(synced, cli, fail):
+    fail(f"list {ZONE}/Items$")
     printed = cli("sync", synced.root)
     assert (printed.code, "2 tables: 1 caught up, 1 needs attention." in printed.out) == (4, True)
     assert "Items" in cli("status", synced.root).out.split("Table", 1)[1]
 
 
-def test_unreadable_folder_that_is_new_leaves_all_other_tables(synced, cli, monkeypatch):
+def test_unreadable_folder_that_is_new_leaves_all_other_tables(synced, cli, fail):
     (synced.root / ZONE / "New").mkdir()
-    storage = faulty(LocalStorage(synced.root), Failing(f"list {ZONE}/New$"))
-    monkeypatch.setattr(
-        "mirror_engine.publisher.mirror.Mirror",
-        lambda root, config, **_: Mirror(root, config, writer=synced.writer, storage=storage),
-    )
+    fail(f"list {ZONE}/New$")
     printed = cli("sync", synced.root)
     assert (printed.code, "All other tables have caught up." in printed.out) == (4, True)
 
 
-def test_zone_that_cannot_be_listed_is_no_zone_without_tables(synced, cli, monkeypatch):
-    storage = faulty(LocalStorage(synced.root), Failing(f"list {ZONE}$"))
-    monkeypatch.setattr(
-        "mirror_engine.publisher.mirror.Mirror",
-        lambda root, config, **_: Mirror(root, config, writer=synced.writer, storage=storage),
-    )
+def test_zone_that_cannot_be_listed_is_no_zone_without_tables(synced, cli, fail):
+    fail(f"list {ZONE}$")
     printed = cli("sync", synced.root)
     assert (printed.code, "Nothing is known of the tables." in printed.out) == (4, True)
 
