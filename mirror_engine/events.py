@@ -114,9 +114,10 @@ class TableHalted:
 
 @dataclass(frozen=True)
 class TableResumed:
-    """A halted table continues."""
+    """A table is halted no more: it continues, or its folder was deleted (`deleted`)."""
 
     table: TableName
+    reason: Literal["deleted"] | None = None
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
-from mirror_engine.engine.changes import History, recorded_changes
+from mirror_engine.engine.changes import Changes
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine, RunResult, SyncReport
+from mirror_engine.engine.history import History, recorded_changes
 from mirror_engine.engine.known_time import KnownTime
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.lock import is_locked, lease_of, lock_root
@@ -328,7 +329,8 @@ class Mirror:
     def changes(self, *, limit: int | None = None) -> Sequence[TableChange]:
         """What happened to tables besides their commits, newest first: drops, halts, maintenance, deleted files.
 
-        Recorded by the engines of this machine; moves into the archive are not.
+        Recorded by the engines of this machine; moves into the archive are not. Maintenance and deleted files are one
+        change for each table and day.
         """
         return recorded_changes(state_folder(self.root) / HISTORY, limit=limit)
 
@@ -347,7 +349,8 @@ class Mirror:
             TransientError: a table cannot be maintained, and `failed` is None.
         """
         self._refuse_idle_options()
-        hours, done, emit = self.config.vacuum_retention_days * 24.0, {}, self._history
+        hours, done = self.config.vacuum_retention_days * 24.0, {}
+        emit = Changes(self._clock, self._emit, self._history.add)
         with ExitStack() as held:
             check_lock = held.enter_context(self._lock())
             folders = [self.delta_folder(table) for table in tables] or self.tables()  # before anything is written
@@ -464,8 +467,9 @@ class Mirror:
         with self._lock(stop) as check_lock:
             write_effective(state / OPTIONS, self.config)
             ledger = Ledger.open(state / LEDGER)
-            context = self._context(ledger, self._history, check_lock)
-            engine = Engine(context, self._reader, self._passthrough, MonitoringFiles(context).write)
+            context = self._context(ledger, self._emit, check_lock)
+            publish = MonitoringFiles(context).write
+            engine = Engine(context, self._reader, self._passthrough, publish, self._history.add)
             try:
                 with heartbeat(context):
                     yield engine
@@ -475,8 +479,8 @@ class Mirror:
 
     @property
     def _history(self) -> History:
-        """Where an engine's events go: recorded, and to the listeners."""
-        return History(state_folder(self.root) / HISTORY, self._clock, self._emit)
+        """Where changes of tables are recorded."""
+        return History(state_folder(self.root) / HISTORY)
 
     def _owner(self, folder: str) -> TableName:
         """The table of a Delta folder, as its record names it."""

@@ -211,7 +211,8 @@ def history(mirror: Mirror, table: str | None, limit: int) -> None:
     """Show a table's commits and their change files, or what else happened to all tables.
 
     Newest first. Without TABLE: drops, halts, resumes, maintenance, deleted archived files and rebuilt progress, as the
-    engines of this machine recorded them in .mirror-engine/history.jsonl. Starts no Java.
+    engines of this machine recorded them in .mirror-engine/history.jsonl. Maintenance and deleted files are one line
+    for each table and day. Starts no Java.
 
     Example: mirror-engine history -C ./shop Sales.Orders --limit 5
 

@@ -218,8 +218,9 @@ def lines(event: Event) -> Iterator[RenderableType]:
             yield from diagnostic_lines(diagnostic)
         case events.TableHalted(table):
             yield line(f"{table.normalized} is halted.", "bold red")
-        case events.TableResumed(table):
-            yield line(f"{table.normalized} goes on.", "green")
+        case events.TableResumed(table, reason):
+            over = f"is no longer halted ({DROPPED_BECAUSE[reason]})" if reason else "goes on"
+            yield line(f"{table.normalized} {over}.", "green")
         case events.TableDropped(table, reason):
             yield line(f"{table.normalized} was dropped ({DROPPED_BECAUSE[reason]})", "yellow")
         case events.FilesArchived(table, files) | events.ArchivedFilesDeleted(table, files):

@@ -146,7 +146,7 @@ def _report_lines(done: SyncReport) -> out.Lines:
 
 def changes_text(changes: Sequence[TableChange]) -> out.Lines:
     """What became of tables besides the applied rows; files that were archived with `-v` alone."""
-    by_kind = groupby(changes, lambda change: (change.kind, change.reason if change.kind == "dropped" else ""))
+    by_kind = groupby(changes, lambda change: (change.kind, "" if change.kind == "halted" else change.reason))
     for (kind, reason), group in by_kind:
         found = [*group]
         names = ", ".join(printable(each.table.normalized) for each in found[:MAX_NAMED])
@@ -160,7 +160,8 @@ def changes_text(changes: Sequence[TableChange]) -> out.Lines:
             case "halted":
                 pass  # each is named with its reason, if it is halted still
             case "resumed":
-                yield f"{tables} resumed: {names}{more}."
+                over = f"no longer halted ({DROPPED_BECAUSE[reason]})" if reason else "resumed"
+                yield f"{tables} {over}: {names}{more}."
             case "progress_rebuilt":
                 yield out.line(f"Progress of {tables} was rebuilt from the Delta log: {names}{more}.", "yellow")
             case "maintained":

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirror_engine.engine.changes import Changes
+from mirror_engine.engine.halts import Halts
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.planner import REFUSED_COMMIT, ApplyBatch, DropTable, RecordProgress, ZonePlanner
@@ -28,13 +29,11 @@ from mirror_engine.events import (
     CycleStarted,
     DiagnosticRaised,
     RetryScheduled,
-    TableHalted,
-    TableResumed,
 )
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.listing import UNLISTED, unlisted
-from mirror_engine.landing_zone.states import Blocked, CaughtUp, Halted, Unlisted, needs_attention
+from mirror_engine.landing_zone.states import CaughtUp, Unlisted, needs_attention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -138,7 +137,6 @@ class _Table:
         retries: of its plan, and of its cleaning: a table that cannot be cleaned can be read.
         carried_out: the plan that the last cycle carried out: the same one is not repeated without a pause.
         reported: diagnostics that were emitted and still hold.
-        is_refused: whether it was reported as halted for a reason that is not recorded.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -147,7 +145,6 @@ class _Table:
         self.retries = {phase: Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, clock) for phase in phases}
         self.carried_out: Plan | None = None
         self.reported: frozenset[Diagnostic] = frozenset()
-        self.is_refused = False
 
     @property
     def failed(self) -> bool:
@@ -163,7 +160,7 @@ class _Table:
 class Engine:
     """Runs cycles over one landing zone; `publish` gets the plans of each before they are carried out.
 
-    `reader` and `passthrough`: see `Replayer`.
+    `reader` and `passthrough`: see `Replayer`. `record` takes each change of a table, besides its rows.
 
     Attributes:
         context: what its parts share.
@@ -176,15 +173,17 @@ class Engine:
         reader: Callable[[], OrderedReader],
         passthrough: Callable[[], PassthroughReader] | None = None,
         publish: Callable[[Mapping[TableName, Plan]], None] = lambda _: None,
+        record: Callable[[TableChange], None] = lambda _: None,
     ) -> None:
-        self._changes = Changes(context.clock, context.emit)
+        self._changes = Changes(context.clock, context.emit, record)
         self.context = context = replace(context, emit=self._changes)
         self.last = CycleResult()
         self.poller = Poller(context.storage, context.config, context.requests)
         clock = context.known_time or context.clock
         self._janitor = Janitor(context.storage, context.ledger, context.config, clock, context.check_lock)
         self._publish = publish
-        self._replayer = Replayer(context, self._janitor, reader, passthrough)
+        self._halts = Halts(context.ledger, context.emit)
+        self._replayer = Replayer(context, self._janitor, self._halts, reader, passthrough)
         self._scheduler = TableScheduler(context.config.workers, self._replayer.run)
         # None is the landing zone as a whole
         self._tables: defaultdict[TableName | None, _Table] = defaultdict(lambda: _Table(context.clock))
@@ -375,7 +374,6 @@ class Engine:
             self._delta_folders = recover(self.context, unchanged_logs(self.context))
             for table, progress in self.context.ledger.tables().items():
                 if progress.rejection and progress.rejection.diagnostic.code == REFUSED_COMMIT:  # it may do by now
-                    self._replayer.tried_again[table] = progress.rejection.diagnostic
                     self.context.ledger.record(table, replace(progress, rejection=None))
             for table in self._delta_folders.unsaid:
                 with suppress(TransientError):  # the ledger knows it; the next start tries again
@@ -410,30 +408,15 @@ class Engine:
     def _keep(self, zone: ZoneListing, plans: Mapping[TableName, Plan]) -> None:
         """Keep the plans, and report their diagnostics; forget tables that are gone."""
         self._report(None, zone.diagnostics)
+        self._halts.compare(plans)
         for name, plan in plans.items():
-            self._note_halt(name, plan)
             self._tables[name].plan = plan
             self._report(name, plan.diagnostics)
-        known = {None, *plans, *self.in_progress, *self.context.ledger.tables()}
-        for gone in () if zone.unlisted else self._tables.keys() - known:
-            del self._tables[gone]
-
-    def _note_halt(self, name: TableName, plan: Plan) -> None:
-        """Report that a table is halted, or resumes, where no rejection is recorded: ME004, ME007, ME081."""
-        table, progress = self._tables[name], self.context.ledger.progress(name)
-        is_recorded = progress is not None and progress.rejection is not None
-        is_recorded = is_recorded or any(noted.rejection for noted in plan.records("record_folder_state"))
-        if isinstance(plan.state, Halted) and not is_recorded:
-            if table.plan and not isinstance(table.plan.state, Halted):
-                self.context.emit(TableHalted(name, plan.state.diagnostic))
-                table.is_refused = True
-        elif table.is_refused:
-            table.is_refused = False
-            self.context.emit(TableResumed(name))
-        if name in self._replayer.tried_again and isinstance(plan.state, (Halted, Blocked, CaughtUp)):
-            del self._replayer.tried_again[name]
-            if not isinstance(plan.state, Halted):
-                self.context.emit(TableResumed(name))
+        known = {*plans, *self.in_progress, *self.context.ledger.tables()}
+        if not zone.unlisted:
+            self._halts.keep(known)
+            for gone in self._tables.keys() - {None, *known}:
+                del self._tables[gone]
 
     def _note_failures(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:
         """Note the tables that wait for their next try, and what of the zone and of Delta logs could not be read."""
@@ -558,11 +541,12 @@ class Engine:
         table.reported = frozenset(diagnostics)
 
     def _leave_failures(self) -> None:
-        """Store pending retries, so that `status` in another process can show them."""
+        """Store pending retries, so that `status` in another process can show them, and which tables are halted."""
         pending = {name: table.failure() for name, table in self._tables.items()} | self.last.failures
         failures = {name.folder if name else "": error.to_json() for name, error in pending.items() if error}
         with suppress(StorageUnavailable):  # they are only shown
             self.context.ledger.set_failures(failures)
+            self._halts.store()
 
     def _retry(self, name: TableName | None, error: TransientError, phase: Phase = Phase.APPLYING) -> TransientError:
         """Schedule a retry; a failure before one is due does not prolong its pause."""

@@ -27,7 +27,7 @@ _NOTHING, _NO_ETAGS = Applied(), dict[str, "str | None"]()
 
 _SCHEMA_VERSION = 5
 MIRROR, ROOT_IDENTITY, NEXT_POLL, SCAN_REQUESTS = "mirror_id", "root_identity", "next_scan", "scan_requests"
-_FAILURES = "failures"
+_FAILURES, _HALTS = "failures", "halts"
 # messages about the disk, not the file; Python has the codes only from 3.11 on
 _DISK_TROUBLE = re.compile(
     r"database or disk is full|disk I/O error|attempt to write a readonly|unable to open|database is locked"
@@ -164,6 +164,17 @@ class Ledger:
     def set_failures(self, failures: Mapping[str, Mapping[str, Any]]) -> None:
         """Replace them."""
         self.set_property(_FAILURES, json.dumps(failures) if failures else "")
+
+    def halts(self) -> Mapping[str, tuple[str, str]]:
+        """Return which tables were reported as halted: code and path of each, by landing folder."""
+        with contextlib.suppress(ValueError, TypeError, AttributeError):
+            found = json.loads(self.get_property(_HALTS))
+            return {str(folder): (str(code), str(path)) for folder, (code, path) in found.items()}
+        return {}
+
+    def set_halts(self, halts: Mapping[str, tuple[str, str]]) -> None:
+        """Replace them."""
+        self.set_property(_HALTS, json.dumps(halts) if halts else "")
 
     def tables(self) -> Mapping[TableName, Progress]:
         """Return the progress of all known tables."""

@@ -31,8 +31,6 @@ from mirror_engine.events import (
     DiagnosticRaised,
     FilesArchived,
     TableDropped,
-    TableHalted,
-    TableResumed,
 )
 from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.diagnostics import Diagnostic, RejectedFile, diagnose, tally
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from mirror_engine.engine.context import EngineContext
+    from mirror_engine.engine.halts import Halts
     from mirror_engine.engine.janitor import Janitor
     from mirror_engine.events import DropReason
     from mirror_engine.landing_zone.listing import Entry, TableListing
@@ -92,15 +91,20 @@ def advance(known: Progress, batch: ChangeBatch, now: float) -> Progress:
     )
 
 
-def drop_table(context: EngineContext, table: TableName, reason: DropReason) -> None:
-    """Drop a Delta table, then its progress (LZ-7.2); one that another folder owns is kept (LZ-1.5)."""
+def drop_table(context: EngineContext, table: TableName, reason: DropReason) -> bool:
+    """Drop a Delta table, then its progress (LZ-7.2); one that another folder owns is kept (LZ-1.5).
+
+    Returns whether it had one, so that the drop was reported.
+    """
     context.ledger.check()  # a lost one knows no other owner
     folder, known = context.delta_folder(table), context.ledger.progress(table)
     if not any(known.has_table for name, known in context.owners(folder).items() if name != table):
         context.writer.drop(folder, context.check_lock)
-    if known and known.has_table:
+    had_table = known is not None and known.has_table
+    if had_table:
         context.emit(TableDropped(table, reason))
     context.ledger.forget(table)
+    return had_table
 
 
 class Phase(Enum):
@@ -150,24 +154,23 @@ class Replayer:
     """Carries out the steps of a table; those of different tables may be carried out in parallel.
 
     Args:
+        halts: where halts are reported.
         reader, passthrough: see `BatchReader`.
-
-    Attributes:
-        tried_again: refusals of an earlier run whose commits this one tries again: the same one is no new halt.
     """
 
     def __init__(
         self,
         context: EngineContext,
         janitor: Janitor,
+        halts: Halts,
         reader: Callable[[], OrderedReader],
         passthrough: Callable[[], PassthroughReader] | None = None,
     ) -> None:
         self._context = context
         self._janitor = janitor
+        self._halts = halts
         self._batches = BatchReader(context.config, context.emit, reader, passthrough)
         self._refusals: dict[TableName, Refusal] = {}
-        self.tried_again: dict[TableName, Diagnostic] = {}
         self._most: dict[TableName, int] = {}  # files of a batch where more do not fit on the disk
 
     def run(self, task: TableTask) -> BatchCommitted | None:
@@ -209,7 +212,8 @@ class Replayer:
                 return self._apply(task, step)
             task.steps.popleft()
             if isinstance(step, DropTable):
-                drop_table(self._context, task.table, step.reason)
+                if drop_table(self._context, task.table, step.reason):
+                    self._halts.drop(task.table)
             else:
                 self._record(task.table, step)
         return None
@@ -223,11 +227,6 @@ class Replayer:
             return
         progress = replace(step.progress, generation=known.generation)
         self._context.ledger.record(table, progress, step.applied, step.pending)
-        before, after = known.rejection, step.progress.rejection
-        if after and (not before or before.diagnostic != after.diagnostic):
-            self._context.emit(TableHalted(table, after.diagnostic))
-        if before and not after:
-            self._context.emit(TableResumed(table))
 
     def _apply(self, task: TableTask, step: ApplyBatch) -> BatchCommitted | None:
         """Read and commit the next batch; a rejected file halts the table (LZ-4.17)."""
@@ -398,9 +397,7 @@ class Replayer:
             rejection = Rejection(refusal.diagnostic, file.path, file.identity, etag or file.etag)
             diagnostics = tally(known.diagnostics, refusal.others)
             self._context.ledger.record(table, replace(known, rejection=rejection, diagnostics=diagnostics))
-        before = self.tried_again.get(table)
-        if before is None or (before.code, before.path) != (refusal.diagnostic.code, refusal.diagnostic.path):
-            self._context.emit(TableHalted(table, refusal.diagnostic))
+        self._halts.begin(table, refusal.diagnostic)
 
 
 def _read_context(known: Progress, snapshot: TableSnapshot | None) -> ReadContext:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from mirror_engine import Config
-from mirror_engine.engine.changes import MAX_HISTORY_BYTES, UNRECORDED, ChangeKind, recorded_changes
+from mirror_engine.engine.changes import ChangeKind
+from mirror_engine.engine.history import UNRECORDED, recorded_changes
 from mirror_engine.landing_zone.layout import ENGINE, HISTORY, LEDGER, ZONE
 from mirror_engine.publisher.mirror import Mirror
 
@@ -153,6 +154,19 @@ def test_resume_is_reported_in_all_forms(synced, cli):
     assert kinds == ["resumed", "halted"]
 
 
+def test_halt_that_ends_with_its_folder_is_no_resume(synced, cli):
+    """ME004: the folder that came second is removed."""
+    shutil.copytree(synced.root / ZONE / "Items", synced.root / ZONE / "dbo.schema/Items")
+    assert found(json.loads(cli("sync", synced.root, "--json").out)["changes"]) == [
+        ("dbo.Items", "halted", "ME004", 0),
+    ]
+    synced.publisher.remove("dbo.schema/Items")
+    assert "1 table no longer halted (folder deleted): dbo.Items." in cli("sync", synced.root).out
+    shown = json.loads(cli("history", "-C", synced.root, "--json").out)
+    assert found(shown["changes"])[0] == ("dbo.Items", "resumed", "deleted", 0)
+    assert "folder deleted" in cli("history", "-C", synced.root).out
+
+
 def test_archived_files_that_expire_are_reported(synced, cli):
     for number in range(2):
         synced.items.upsert({"Id": number, "Name": "x"})
@@ -210,17 +224,6 @@ def test_history_of_a_table_has_its_own_changes(synced, cli):
         document = json.loads(cli("history", "-C", synced.root, table, "--json").out)
         assert [change["change"] for change in document["changes"]] == kinds
         assert document["commits"]
-
-
-def test_history_is_bounded_and_a_cut_line_is_left_out(synced, cli):
-    path = synced.root / HISTORY
-    line = '[1.0, "Items", "halted", "ME023", 0]\n'
-    path.write_text(line * (MAX_HISTORY_BYTES // len(line) + 1) + '[2.0, "It')
-    delete(synced)
-    cli("sync", synced.root)
-    assert path.stat().st_size < 100
-    newest, second, *_ = recorded_changes(path)
-    assert (newest.kind, second.kind) == ("dropped", "halted")
 
 
 def test_history_that_cannot_be_written_stops_no_table(synced, cli):

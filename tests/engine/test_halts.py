@@ -1,0 +1,217 @@
+"""Halts: each begin and each end is reported once, by whichever run finds it, and is in the history of ROOT."""
+
+from __future__ import annotations
+
+import pytest
+from shop import NO_STOP, Shop, name, row
+
+from mirror_engine import RunResult
+from mirror_engine.engine import planner
+from mirror_engine.events import TableHalted, TableResumed
+from mirror_engine.landing_zone.layout import LEDGER, ZONE
+from mirror_engine.tables.merge.arrow import ArrowWriter
+
+pytestmark = [pytest.mark.usefixtures("one_attempt"), pytest.mark.slow]
+
+
+class Damaged:
+    """ME081: another program's commit is cut off."""
+
+    def __init__(self, shop):
+        newest = max((shop.root / "Tables/dbo/Orders/_delta_log").glob("*.json"))
+        self.commit = newest.with_name(f"{int(newest.stem) + 1:020}.json")
+
+    def begin(self):
+        self.commit.write_bytes(b'{"commitInfo":')
+
+    def end(self):
+        self.commit.unlink()
+
+
+class Conflict:
+    """ME004: two folders of one Delta table."""
+
+    def __init__(self, shop):
+        self.shop = shop
+
+    def begin(self):
+        self.shop.orders("dbo.Orders").insert(row(9))
+
+    def end(self):
+        self.shop.publisher.remove("dbo.schema/Orders")
+
+
+class TooMany:
+    """ME007: more tables than Fabric takes, under `strict`."""
+
+    def __init__(self, shop):
+        self.shop = shop
+
+    def begin(self):
+        self.shop.orders("Second").insert(row(9))
+
+    def end(self):
+        self.shop.publisher.remove("Orders")
+
+
+class BrokenMetadata:
+    """ME010: a halt that the progress of its table records, too."""
+
+    def __init__(self, shop):
+        self.path = shop.root / ZONE / "Orders/_metadata.json"
+
+    def begin(self):
+        self.whole = self.path.read_bytes()
+        self.path.write_bytes(b"{")
+
+    def end(self):
+        self.path.write_bytes(self.whole)
+
+
+class EmptyFile:
+    """ME023 of a table that has no Delta table yet; its folder is deleted."""
+
+    def __init__(self, shop):
+        self.shop = shop
+
+    def begin(self):
+        self.shop.orders("New")
+        (self.shop.root / ZONE / "New" / name(1)).write_bytes(b"")
+
+    def end(self):
+        self.shop.publisher.remove("New")
+
+
+# what halts which table, the code, and the reason of its end
+HALTS = [
+    (Damaged, "Orders", "ME081", ""),
+    (Conflict, "dbo.schema/Orders", "ME004", "deleted"),
+    (TooMany, "Second", "ME007", ""),
+    (BrokenMetadata, "Orders", "ME010", ""),
+    (EmptyFile, "New", "ME023", "deleted"),
+]
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    monkeypatch.setattr(planner, "MAX_FABRIC_TABLES", 1)
+    return Shop(tmp_path / "shop", ArrowWriter(tmp_path / "shop/Tables", tmp_path / "scratch"))
+
+
+def opened(shop, kind):
+    if kind is TooMany:
+        shop.config = type(shop.config)(strict=True)
+    for number in (1, 2):
+        shop.orders().insert(row(number), name=name(number))
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    shop.events.clear()
+    return kind(shop)
+
+
+def told(shop):
+    return [(type(event), event.table.folder) for event in shop.events if isinstance(event, TableHalted | TableResumed)]
+
+
+def history(shop):
+    with shop.mirror() as mirror:
+        found = [(each.kind, each.table.folder, each.reason) for each in mirror.changes()]
+    return [each for each in reversed(found) if each[0] in {"halted", "resumed"}]
+
+
+@pytest.mark.parametrize(("kind", "table", "code", "end"), HALTS)
+def test_halt_and_its_end_are_reported_by_the_runs_that_find_them(shop, kind, table, code, end):
+    cause, begun, over = opened(shop, kind), ("halted", table, code), ("resumed", table, end)
+    cause.begin()
+    report = shop.sync()
+    assert report.result is RunResult.NEEDS_ATTENTION
+    assert begun in [(each.kind, each.table.folder, each.reason) for each in report.changes]
+    assert history(shop) == [begun]
+    assert [each.kind for each in shop.sync().changes] == []  # it is known
+    cause.end()
+    report = shop.sync()
+    assert report.result is RunResult.CAUGHT_UP
+    assert over in [(each.kind, each.table.folder, each.reason) for each in report.changes]
+    assert history(shop) == [begun, over]
+    assert told(shop) == [(TableHalted, table), (TableResumed, table)]
+    assert [each.kind for each in shop.sync().changes] == []
+
+
+@pytest.mark.parametrize(("kind", "table", "code", "end"), HALTS)
+def test_halt_and_its_end_in_one_run_are_reported_once(shop, kind, table, code, end):
+    cause = opened(shop, kind)
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        cause.begin()
+        for _ in range(3):
+            running.cycle(NO_STOP)
+        cause.end()
+        for _ in range(3):
+            running.cycle(NO_STOP)
+    assert told(shop) == [(TableHalted, table), (TableResumed, table)]
+    assert history(shop) == [("halted", table, code), ("resumed", table, end)]
+
+
+def test_halt_whose_run_was_killed_before_it_was_stored_is_not_lost(shop, monkeypatch):
+    """It may be told twice, never not at all."""
+    cause = opened(shop, EmptyFile)
+    cause.begin()
+    monkeypatch.setattr("mirror_engine.engine.halts.Halts.store", lambda _: None)
+    shop.sync()
+    monkeypatch.undo()
+    assert history(shop) == [("halted", "New", "ME023")]
+    shop.sync()
+    assert {*history(shop)} == {("halted", "New", "ME023")}
+
+
+def test_another_reason_is_another_halt(shop):
+    opened(shop, BrokenMetadata)
+    metadata = shop.root / ZONE / "Orders/_metadata.json"
+    whole = metadata.read_bytes()
+    metadata.write_bytes(b"{")
+    shop.sync()
+    metadata.write_bytes(b"[")  # in other words, at the same place
+    assert [each.kind for each in shop.sync().changes] == []
+    metadata.unlink()
+    shop.sync()
+    metadata.write_bytes(whole)
+    shop.sync()
+    assert [each for _, _, each in history(shop)] == ["ME010", "ME009", ""]
+
+
+def test_dropped_table_is_halted_no_more_without_a_word_of_its_own(shop):
+    cause = opened(shop, BrokenMetadata)
+    cause.begin()
+    shop.sync()
+    shop.publisher.remove("Orders")
+    assert [each.kind for each in shop.sync().changes] == ["dropped"]
+    shop.orders().insert(row(1), name=name(1))
+    assert [each.kind for each in shop.sync().changes] == []
+
+
+def test_hidden_folder_ends_no_halt(shop):
+    cause = opened(shop, BrokenMetadata)
+    cause.begin()
+    shop.sync()
+    folder, away = shop.root / ZONE / "Orders", shop.root.with_name("away")
+    folder.rename(away)
+    folder.symlink_to(away)
+    shop.sync()
+    folder.unlink()
+    away.rename(folder)
+    shop.sync()
+    assert history(shop) == [("halted", "Orders", "ME010")]
+    cause.end()
+    shop.sync()
+    assert history(shop)[1:] == [("resumed", "Orders", "")]
+
+
+def test_lost_ledger_tells_a_halt_again(shop):
+    cause = opened(shop, BrokenMetadata)
+    cause.begin()
+    shop.sync()
+    for file in shop.root.glob(f"{LEDGER}*"):
+        file.unlink()
+    shop.sync()
+    cause.end()
+    shop.sync()
+    assert history(shop) == [("halted", "Orders", "ME010")] * 2 + [("resumed", "Orders", "")]

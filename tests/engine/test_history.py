@@ -1,0 +1,151 @@
+"""The history of ROOT: drops and halts stay for long, whatever else happens how often."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mirror_engine.engine import history
+from mirror_engine.engine.changes import Changes, TableChange
+from mirror_engine.engine.history import History, recorded_changes
+from mirror_engine.events import (
+    ArchivedFilesDeleted,
+    FilesArchived,
+    TableDropped,
+    TableHalted,
+    TableMaintained,
+    TableResumed,
+    ignore,
+)
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.names import TableName
+
+DAY = 86_400.0
+ITEMS, ORDERS = TableName("", "Items"), TableName("Sales", "Orders")
+EMPTY = diagnose("ME023", "Items/1.parquet")
+
+
+class Clock:
+    def __init__(self):
+        self.now = 20_000 * DAY
+
+    def __call__(self):
+        return self.now
+
+
+class Recorded:
+    """An engine's events, recorded in a file."""
+
+    def __init__(self, path):
+        self.path, self.clock = path, Clock()
+        self.emit = Changes(self.clock, ignore, History(path).add)
+
+    def kinds(self, table=None):
+        return [each.kind for each in recorded_changes(self.path) if table in {None, each.table}]
+
+
+@pytest.fixture
+def recorded(ram):
+    return Recorded(ram / "history.jsonl")
+
+
+@pytest.mark.parametrize("limit", [4_096, 16_384])
+def test_file_a_second_for_30_days_leaves_drops_and_halts(recorded, monkeypatch, limit):
+    """In a fast form: 300 files in five minutes, in a history that is as much smaller."""
+    monkeypatch.setattr(history, "MAX_HISTORY_BYTES", limit)
+    recorded.emit(TableDropped(ORDERS, "deleted"))
+    recorded.emit(TableHalted(ITEMS, EMPTY))
+    recorded.emit(TableResumed(ITEMS))
+    began, largest = recorded.clock.now, 0
+    for number in range(30 * 24 * 12):
+        recorded.clock.now = began + number * 300
+        recorded.emit(ArchivedFilesDeleted(ITEMS, 300))
+        if number % 200 == 0:
+            recorded.emit(TableMaintained(ITEMS, {"files_removed": 3}, 0.1))
+            largest = max(largest, recorded.path.stat().st_size)
+    found = recorded_changes(recorded.path)
+    deleted = [each for each in found if each.kind == "archived_files_deleted"]
+    assert [each.kind for each in reversed(found)][:3] == ["dropped", "halted", "resumed"]
+    assert sum(each.files for each in deleted) == 30 * 86_400
+    assert (len(deleted), {each.times for each in deleted}) == (30, {24 * 12})
+    assert sum(each.times for each in found if each.kind == "maintained") == 44
+    assert largest < 3 * limit
+    assert not [*recorded.path.parent.glob("*.*.*")]  # and no other file is left
+
+
+def test_oldest_sums_go_before_any_drop(recorded, monkeypatch):
+    monkeypatch.setattr(history, "MAX_HISTORY_BYTES", 2_000)
+    began = recorded.clock.now
+    recorded.emit(TableDropped(ORDERS, "deleted"))
+    for day in range(1_000):
+        recorded.clock.now = began + day * DAY
+        recorded.emit(ArchivedFilesDeleted(ITEMS, 1))
+    assert recorded.kinds()[-1] == "dropped"
+    newest = [each for each in recorded_changes(recorded.path) if each.kind != "dropped"]
+    assert newest[0].at == began + 999 * DAY
+    for _ in range(200):
+        recorded.emit(TableDropped(ITEMS, "deleted"))
+    assert recorded.path.stat().st_size < 6_000  # where nothing else can go, the oldest drops do
+    assert recorded.kinds()[0] == "dropped"
+
+
+def test_changes_of_a_day_are_added_up_by_table_and_kind(recorded):
+    for table, files in ((ITEMS, 1), (ORDERS, 2), (ITEMS, 4)):
+        recorded.emit(ArchivedFilesDeleted(table, files))
+    recorded.clock.now += DAY
+    recorded.emit(ArchivedFilesDeleted(ITEMS, 8))
+    assert [(each.table, each.files, each.times) for each in recorded_changes(recorded.path)] == [
+        (ITEMS, 8, 1),
+        (ITEMS, 5, 2),
+        (ORDERS, 2, 1),
+    ]
+    assert [each.files for each in recorded_changes(recorded.path, limit=1)] == [8]
+
+
+def test_halts_are_never_added_up(recorded):
+    for _ in range(3):
+        recorded.emit(TableHalted(ITEMS, EMPTY))
+        recorded.emit(TableResumed(ITEMS))
+    assert recorded.kinds() == ["resumed", "halted"] * 3
+
+
+def test_sums_are_added_to_after_a_compaction(recorded, monkeypatch):
+    monkeypatch.setattr(history, "MAX_HISTORY_BYTES", 500)
+    for _ in range(500):
+        recorded.emit(ArchivedFilesDeleted(ITEMS, 2))
+    (change,) = recorded_changes(recorded.path)
+    assert (change.files, change.times) == (1_000, 500)
+
+
+def test_cut_line_takes_no_other_with_it(recorded):
+    recorded.emit(TableDropped(ITEMS, "deleted"))
+    with recorded.path.open("a", encoding="utf-8") as file:
+        file.write('[2.0, "It')  # the machine failed
+    recorded.emit(TableDropped(ORDERS, "deleted"))
+    assert [each.table for each in recorded_changes(recorded.path)] == [ORDERS, ITEMS]
+
+
+def test_lines_from_before_there_were_sums_are_read(recorded):
+    recorded.path.write_text('[1.0, "Items", "halted", "ME023", 0]\n[2.0, "Items"]\n[]\n1\n', encoding="utf-8")
+    recorded.emit(TableDropped(ORDERS, "deleted"))
+    assert recorded.kinds() == ["dropped", "halted"]
+
+
+@pytest.mark.parametrize("at", [float("inf"), -1e300, 1e300])
+def test_wild_times_stop_nothing(recorded, monkeypatch, at):
+    monkeypatch.setattr(history, "MAX_HISTORY_BYTES", 200)
+    recorded.path.write_text(json.dumps([at, "Items", "archived_files_deleted", "", 1]) + "\n", encoding="utf-8")
+    for _ in range(9):
+        recorded.emit(TableDropped(ITEMS, "deleted"))
+    assert recorded.kinds()
+
+
+def test_each_event_is_derived_once(recorded, monkeypatch):
+    derived = []
+    real = TableChange.of
+    monkeypatch.setattr(TableChange, "of", lambda *given: derived.append(given) or real(*given))
+    recorded.emit(TableDropped(ITEMS, "deleted"))
+    assert (len(derived), recorded.kinds()) == (1, ["dropped"])
+    recorded.emit(FilesArchived(ITEMS, 3))  # each commit has some
+    assert recorded.kinds() == ["dropped"]
