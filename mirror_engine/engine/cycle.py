@@ -21,6 +21,7 @@ from mirror_engine.engine.planner import REFUSED_COMMIT, ApplyBatch, DropTable, 
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import LOST_ROWS, DeltaFolders, recover, rescan, say_again, unchanged_logs
 from mirror_engine.engine.replayer import Phase, Replayer, TableTask
+from mirror_engine.engine.rereads import Rereads
 from mirror_engine.engine.scheduler import Backoff, TableScheduler
 from mirror_engine.errors import InternalError, StorageUnavailable, TableDamaged, TransientError
 from mirror_engine.events import (
@@ -190,6 +191,7 @@ class Engine:
         self._retried_names: set[TableName | None] = set()  # with a failure since the last look
         self._worked_on: set[TableName] = set()  # since they were listed
         self._delta_folders: DeltaFolders | None = None
+        self._rereads = Rereads(context)
         self._damaged: Mapping[str, TableDamaged] = {}  # found since the last scan
         self._started = time.monotonic()
         self._cycles = self._commits = self._files = self._rows = 0
@@ -331,7 +333,7 @@ class Engine:
         try:
             self.context.check_lock()
             result.zone = zone = self.poller.scan(only)
-            folders = self._scan_delta_folders(earlier)
+            folders = self._scan_delta_folders(zone, earlier)
             planner = ZonePlanner(self.context, folders, zone, lambda name: self._tables[name].plan)
             plans, self._damaged = planner.plans(except_for=earlier), planner.damaged
             result.zone = zone = planner.zone
@@ -363,10 +365,10 @@ class Engine:
         """End the workers, after their present batches."""
         self._scheduler.close()
 
-    def _scan_delta_folders(self, busy: Collection[TableName]) -> DeltaFolders:
+    def _scan_delta_folders(self, zone: ZoneListing, busy: Collection[TableName]) -> DeltaFolders:
         """The folders of Delta tables; before the first plans, the ledger is reconciled with their logs.
 
-        The logs of `busy` tables are not read.
+        The logs of `busy` tables are not read, and of foreign ones those that stand in the way of a listed table.
         """
         if self.context.ledger.is_lost and not busy:
             self.context.ledger.is_lost, self._delta_folders = False, None
@@ -381,18 +383,23 @@ class Engine:
             if not self._delta_folders.damaged:
                 return self._delta_folders
         known = replace(self._delta_folders, damaged={**self._delta_folders.damaged, **self._damaged})
-        self._delta_folders = self._read_again(known, busy)
+        in_the_way = known.foreign & {self.context.delta_folder(listing.name) for listing in zone.tables}
+        unusable = {*known.damaged, *in_the_way}.difference(map(self.context.delta_folder, busy))
+        due = {folder for folder in unusable if self._rereads.is_due(folder)}
+        due |= known.unread.keys() - set(map(self.context.delta_folder, busy))
+        self._delta_folders = self._read_again(known, due)
         return self._delta_folders
 
-    def _read_again(self, known: DeltaFolders, busy: Collection[TableName]) -> DeltaFolders:
-        for folder in known.damaged.keys() - set(map(self.context.delta_folder, busy)):
+    def _read_again(self, known: DeltaFolders, folders: Collection[str]) -> DeltaFolders:
+        for folder in known.damaged.keys() & folders:
             with suppress(TransientError):  # a drop's commit that came late damages the next table
                 self.context.writer.finish_drop(folder, self.context.check_lock)
-        return rescan(self.context, known, busy)
+        return rescan(self.context, known, folders)
 
     def _is_damaged(self, error: TableDamaged, folder: str) -> bool:
         """Whether a Delta folder in which a batch found damage is damaged when it is read again."""
-        found = self._read_again(DeltaFolders(damaged={folder: error}), ())
+        self._rereads.is_due(folder)  # which this is
+        found = self._read_again(DeltaFolders(damaged={folder: error}), {folder})
         self._damaged = {**self._damaged, **found.damaged}
         return bool(found.damaged)
 

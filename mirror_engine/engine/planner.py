@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from mirror_engine.engine.hidden import HiddenFolders
 from mirror_engine.engine.ledger import ROOT_IDENTITY
-from mirror_engine.engine.recovery import latest_external_change, owner_of
+from mirror_engine.engine.recovery import latest_external_change
 from mirror_engine.engine.root_identity import FolderChange, RootIdentityCheck
-from mirror_engine.errors import StorageUnavailable, TableDamaged, TransientError
+from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.detection import detect
 from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, diagnose, tally
 from mirror_engine.landing_zone.listing import (
@@ -500,7 +500,7 @@ def ownership_conflicts(
     """Return the tables whose Delta folder is another's (ME004), or that exceed the limit under `strict` (ME007).
 
     Known tables that are not among `names`, those of the listing, own their folders, too. `foreign`: Delta folders that
-    held a table of another program when the engine started.
+    hold a table of another program, as it was read last.
     """
     known = context.ledger.tables()
     owners = {name for name, progress in known.items() if progress.has_table}
@@ -510,7 +510,7 @@ def ownership_conflicts(
         refusals[loser] = diagnose("ME004", loser.folder, table=context.delta_folder(loser), folder=winner.folder)
     for name in names:
         folder = context.delta_folder(name)
-        if folder in foreign and _is_foreign(context, folder):
+        if folder in foreign:
             refusals.setdefault(name, diagnose("ME004", name.folder, table=folder, folder="another program"))
     if context.config.strict and len(names) > MAX_FABRIC_TABLES:
         first_seen = {name: progress.configured_at for name, progress in known.items() if progress.configured_at}
@@ -531,12 +531,3 @@ def overlapping_tables(
         if place in places or place in outer or place.rpartition("/")[0] in places:
             overlapping.add(name)
     return overlapping
-
-
-def _is_foreign(context: EngineContext, folder: str) -> bool:
-    """Whether a Delta table that was not ours when the engine started is still there."""
-    try:
-        state = context.writer.snapshot(folder)
-    except TransientError:
-        return True
-    return state is not None and owner_of(context, folder, state) is None

@@ -132,13 +132,18 @@ def _stamps(context: EngineContext) -> Iterator[tuple[TableName, str]]:
     return zip(known, at_once(context.storage, stamp, known), strict=True)
 
 
-def rescan(context: EngineContext, found: DeltaFolders, in_progress: Iterable[TableName] = ()) -> DeltaFolders:
-    """Read the damaged and unread folders again, except those of tables in progress: they may have been restored."""
-    busy = {context.delta_folder(table) for table in in_progress}
-    again = _read(context, {*found.damaged, *found.unread} - busy)
-    damaged = {**again.damaged, **{folder: found.damaged[folder] for folder in busy & found.damaged.keys()}}
-    unread = {**again.unread, **{folder: found.unread[folder] for folder in busy & found.unread.keys()}}
-    return DeltaFolders(found.foreign | again.foreign, damaged, unread, again.unsaid)
+def rescan(context: EngineContext, found: DeltaFolders, folders: Collection[str]) -> DeltaFolders:
+    """Read some folders again, that were damaged, unread or foreign: they may have been restored or removed.
+
+    One that was foreign, and cannot be read, still is.
+    """
+    again = _read(context, folders)
+    stay = found.foreign.difference(folders) | (found.foreign & {*again.damaged, *again.unread})
+    damaged = {folder: error for folder, error in found.damaged.items() if folder not in folders}
+    damaged |= {folder: error for folder, error in again.damaged.items() if folder not in stay}
+    unread = {folder: error for folder, error in found.unread.items() if folder not in folders}
+    unread |= {folder: error for folder, error in again.unread.items() if folder not in stay}
+    return DeltaFolders(stay | again.foreign, damaged, unread, again.unsaid)
 
 
 def _read(context: EngineContext, folders: Iterable[str]) -> DeltaFolders:

@@ -165,15 +165,15 @@ def test_a_ledger_older_than_the_tables_is_reported(tmp_path):
     assert shop.ids() == [1, 2]
 
 
-def test_a_table_at_hand_is_not_looked_at_again(tmp_path, monkeypatch):
+def test_rescan_reads_no_other_folder(tmp_path, monkeypatch):
     shop = Shop(tmp_path)
     shop.orders().initial_load(row(1))
     shop.sync()
     unsure = DeltaFolders(damaged={"dbo/Orders": TableDamaged(tmp_path, "cut off")})
     with shop.engine() as running:
-        assert rescan(running.context, unsure).damaged == {}
+        assert rescan(running.context, unsure, {"dbo/Orders"}).damaged == {}
         monkeypatch.setattr(shop.writer, "snapshot", None)
-        assert rescan(running.context, unsure, [ORDERS]) == unsure
+        assert rescan(running.context, unsure, set()) == unsure
 
 
 def test_a_delta_table_belongs_to_the_table_whose_delta_folder_it_is_in(tmp_path):
