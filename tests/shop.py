@@ -31,7 +31,7 @@ class SharedMemoryWriter(MemoryDeltaWriter):
         commits = self._tables[table]
         commits.append(replace(commits[-1], rows=tuple(rows), metadata="", operation=operation))
 
-    def latest_external_change(self, table, since):
+    def latest_external_change(self, table, since, columns=""):  # noqa: ARG002 - as declared
         states = [(each.rows, each.schema) for each in self._tables.get(table, ())]
         own = self._own(table)
         return max(

@@ -58,6 +58,6 @@ class SlowLogs(MemoryDeltaWriter):
         self.requests.add("list")
         return f"{since} 1 {table}"
 
-    def latest_external_change(self, table, since):
+    def latest_external_change(self, table, since, columns=""):
         self.requests.add("list")
-        return super().latest_external_change(table, since)
+        return super().latest_external_change(table, since, columns)

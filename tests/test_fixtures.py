@@ -159,6 +159,8 @@ def differences_of(golden, root, writer):
             table_differences(expected, state.schema.columns, rows.to_pylist()) if is_there else ["no such table"]
         )
         found += [f"{name}: {each}" for each in of_table]
+        if state and state.record and state.record.progress.columns != state.schema.digest:
+            found.append(f"{name}: the newest record has other columns than the log")
     if isinstance(root, StoreUrl):
         there = sorted(path.removeprefix(f"{ZONE}/") for path in everything(root) if path.startswith(ZONE))
     else:

@@ -18,6 +18,7 @@ from mirror_engine.errors import CommitConflict, StorageUnavailable, UsageError
 from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.tables.base import APPLICATIONS
+from mirror_engine.tables.log import snapshot
 from mirror_engine.tables.log.snapshot import has_transaction
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
@@ -194,11 +195,62 @@ def alone(lake):
 def in_the_gap(lake, change):
     """What the engine sees of a change before whose commit the log was cleaned up."""
     change(DeltaTable(str(lake.folder)).alter)
+    return cleaned_up(lake)
+
+
+def cleaned_up(lake):
     table = DeltaTable(str(lake.folder))
     table.create_checkpoint()
     for version in range(table.version()):
         lake.commit(version).unlink(missing_ok=True)
+    snapshot._changes.cache_clear()  # as another process would see it
     return foreign(lake)
+
+
+def describe(lake, operation, change):
+    """Another program commits what the table is from now on, as Spark's ALTER TABLE does; returns the version."""
+    table = DeltaTable(str(lake.folder))
+    known, version = table.metadata(), table.version() + 1
+    fields = change(json.loads(table.schema().to_json())["fields"])
+    described = {
+        "id": known.id,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": known.partition_columns,
+        "configuration": known.configuration,
+    }
+    engine = "Apache-Spark/4.0.1 Delta-Lake/4.0.0"
+    actions = [{"commitInfo": {"operation": operation, "engineInfo": engine}}, {"metaData": described}]
+    lake.commit(version).write_text("".join(f"{json.dumps(action)}\n" for action in actions), encoding="utf-8")
+    return version
+
+
+def commented(fields):
+    return [{**fields[0], "metadata": {"comment": "a number"}}, *fields[1:]]
+
+
+def turned(fields):
+    return fields[::-1]
+
+
+def added(fields):
+    return [*fields, {"name": "note", "type": "string", "nullable": True, "metadata": {}}]
+
+
+def renamed(fields):
+    return [{**fields[0], "name": "number"}, *fields[1:]]
+
+
+def retyped(fields):
+    return [{**fields[0], "type": "double"}, *fields[1:]]
+
+
+def not_null(fields):
+    return [{**fields[0], "nullable": False}, *fields[1:]]
+
+
+def unchanged(fields):
+    return fields
 
 
 @pytest.mark.parametrize(
@@ -226,6 +278,56 @@ def test_added_column_is_still_a_change_after_a_cleanup(lake):
     assert in_the_gap(lake, lambda alter: alter.add_columns(added)) == [
         "another program changed the Delta table at version 2"
     ]
+
+
+@pytest.mark.parametrize("ledger", ["kept", "lost"])
+@pytest.mark.parametrize("operation", ["CHANGE COLUMN", "ALTER TABLE", "SET TBLPROPERTIES", "tidy up"])
+@pytest.mark.parametrize("change", [commented, turned, unchanged])
+def test_change_of_no_column_is_no_alarm_whatever_its_operation_is_called(lake, operation, change, ledger):
+    describe(lake, operation, change)
+    assert foreign(lake) == []
+    if ledger == "lost":
+        shutil.rmtree(lake.root / ENGINE)
+        lake.sync()
+        assert foreign(lake) == []
+    assert cleaned_up(lake) == []
+
+
+@pytest.mark.parametrize("operation", ["CHANGE COLUMN", "SET TBLPROPERTIES", "UPDATE TABLE METADATA", "ADD FEATURE"])
+@pytest.mark.parametrize("change", [added, renamed, retyped, not_null])
+def test_change_of_a_column_is_named_whatever_its_operation_is_called(lake, operation, change):
+    version = describe(lake, operation, change)
+    said = [f"another program changed the Delta table at version {version}"]
+    assert foreign(lake) == said
+    assert cleaned_up(lake) == said
+
+
+def test_change_of_a_column_in_a_commit_that_is_gone_is_named_by_the_next_one(lake):
+    describe(lake, "CHANGE COLUMN", added)
+    describe(lake, "CHANGE COLUMN", commented)
+    assert cleaned_up(lake) == ["another program changed the Delta table at version 3"]
+
+
+def test_columns_are_known_at_the_last_commit_that_says_the_record_again(lake):
+    """A change of columns that was reported is not reported again of a later commit that changes none."""
+    describe(lake, "ADD COLUMNS", added)
+    assert cleaned_up(lake) == ["another program changed the Delta table at version 2"]
+    lake.sync()
+    describe(lake, "CHANGE COLUMN", commented)
+    assert cleaned_up(lake) == ["another program changed the Delta table at version 2"]
+
+
+def test_columns_of_our_own_commit_are_those_of_the_log(lake):
+    """Also of one that adds a column."""
+    wider = {**TYPES, "note": pa.string(), "__rowMarker__": pa.int32()}
+    more = lambda: lake.table.land_rows([{**row(3), "note": "x", "__rowMarker__": 0}], types=wider)  # noqa: E731
+    for land in (lake.land, more):
+        land()
+        lake.sync()
+        with lake.engine() as running:
+            (progress,) = running.context.ledger.tables().values()
+            found = lake.writer.snapshot("dbo/Orders")
+            assert progress.columns == found.record.progress.columns == found.schema.digest
 
 
 @pytest.mark.parametrize("keeps", [0, 1])

@@ -208,7 +208,8 @@ def say_again(context: EngineContext, table: TableName) -> None:
     if known is None or not known.has_table:
         return
     folder = context.delta_folder(table)
-    known = replace(known, external_change_version=latest_external_change(context, table, known))
+    changed, state = latest_external_change(context, table, known), context.writer.snapshot(folder)
+    known = replace(known, external_change_version=changed, columns=state.schema.digest if state else "")
     after = known.covered if known.segments else None
     earlier = Applied(ledger.applied(table, after=after), ledger.marks(table, after=after))
     said = replace(known, rejection=None, diagnostics={}, segments=(known.segments or ())[-1:])
@@ -309,5 +310,9 @@ def latest_external_change(
     folder, version, now = context.delta_folder(table), progress.delta_version, time.monotonic()
     looked = context.looks.get(folder)
     if looked is None or looked[0] != version or now - looked[1] >= max_age_seconds:
-        looked = context.looks[folder] = version, now, context.writer.latest_external_change(folder, version)
+        looked = context.looks[folder] = (
+            version,
+            now,
+            context.writer.latest_external_change(folder, version, progress.columns),
+        )
     return looked[2] if looked[2] >= 0 else progress.external_change_version

@@ -79,6 +79,7 @@ def advance(known: Progress, batch: ChangeBatch, now: float) -> Progress:
     return replace(
         known,
         batch=known.batch + 1,
+        columns=batch.schema.digest,
         key_columns=tuple(known.name if known else key for key, known in keys),
         declared_columns=known.declared_columns or batch.metadata.definition,
         naive_columns=context.naive_columns,
@@ -332,7 +333,7 @@ class Replayer:
         """Return the newest version of a snapshot in which another program changed rows or columns; None for none."""
         if state is None or state.log is None:
             return latest_external_change(self._context, table, known)
-        found: int = state.log.latest_external_change(known.delta_version)
+        found: int = state.log.latest_external_change(known.delta_version, known.columns)
         return found if found >= 0 else known.external_change_version
 
     def _note(self, task: TableTask, batch: ChangeBatch, known: Progress) -> None:

@@ -124,6 +124,7 @@ class Progress:
         identity: the table folder's creation stamp in this generation.
         batch: how many batches this generation has committed; the Delta transaction version.
         delta_version: of the last commit; -1 before the first.
+        columns: the digest of the table's schema at the last commit; `""` if it is not known.
         key_columns: those in force at the last commit; None before the first.
         declared_columns: SchemaDefinition in force at the first commit (LZ-6.11).
         naive_columns, utc_columns: timestamp columns that occurred without and with a time zone (ME051).
@@ -142,6 +143,7 @@ class Progress:
     identity: str
     batch: int = 0
     delta_version: int = -1
+    columns: str = ""
     key_columns: tuple[str, ...] | None = None
     declared_columns: tuple[Column, ...] = ()
     naive_columns: frozenset[str] = frozenset()
@@ -185,7 +187,7 @@ class Progress:
             ValueError: it is no progress.
         """
         try:
-            progress: Progress = typed(cls, {**value, "diagnostics": {}})
+            progress: Progress = typed(cls, {"columns": "", **value, "diagnostics": {}})  # earlier ones have none
             diagnostics = {typed(Diagnostic, found): typed(int, count) for found, count in value["diagnostics"]}
             for diagnostic in (*diagnostics, *([progress.rejection.diagnostic] if progress.rejection else ())):
                 _ = diagnostic.definition  # fail now if its code is unknown, not when it is printed

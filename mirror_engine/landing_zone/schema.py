@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -77,6 +79,13 @@ class TableSchema:
     def is_bare(self) -> bool:
         """Whether it has no column but those of Hive folders: no Delta table can be made of it (LZ-5.13)."""
         return len(self.columns) == len(self.partition_columns)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash over the columns, in any order: names, types, whether NULL is allowed, which are partition columns."""
+        columns = sorted((column.name, column.type, column.nullable) for column in self.columns)
+        text = json.dumps([columns, self.partition_columns])
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def find(self, name: str) -> Column | None:
         """The column of that name, ignoring case (LZ-5.7)."""

@@ -328,7 +328,7 @@ class FabricTables(DeltaReader):
         """The newest commit alone: Fabric's commits name no change files."""
         return self.reader.history(table, limit=1, until=until)
 
-    def latest_external_change(self, table: str, since: int) -> int:  # noqa: ARG002 - as writers are called
+    def latest_external_change(self, table: str, since: int, columns: str = "") -> int:  # noqa: ARG002 - as declared
         """None: all are Fabric's."""
         return -1
 

@@ -263,10 +263,12 @@ class DeltaReader(Protocol):
         While it stays the same, the log reads as it did. Always unknown in a store.
         """
 
-    def latest_external_change(self, table: str, since: int) -> int:
+    def latest_external_change(self, table: str, since: int, columns: str = "") -> int:
         """The newest version after `since` in which another program changed rows or columns; -1 for none.
 
-        OPTIMIZE, VACUUM and properties change neither. Costs little where nothing was committed.
+        Names, types and nullability of columns count, not their order or comments. `columns`: the digest of the schema
+        at `since`, for a commit before which the log was cleaned up; `""` if it is not known: it counts then.
+        Costs little where nothing was committed.
         """
 
     def rows(

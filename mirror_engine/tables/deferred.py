@@ -65,12 +65,12 @@ class DeferredWriter(TablesFolder, DeltaWriter):
     drop = _real(DeltaWriter.drop)
     maintain = _real(DeltaWriter.maintain)
 
-    def latest_external_change(self, table: str, since: int) -> int:
+    def latest_external_change(self, table: str, since: int, columns: str = "") -> int:
         if self._made is None:
             with suppress(OSError):  # the real writer raises the error that names the table
                 if not any(commits_from(self.path(table), since + 1)):
                     return -1
-        return self.real.latest_external_change(table, since)
+        return self.real.latest_external_change(table, since, columns)
 
     def close(self) -> None:
         if self._made:
@@ -112,11 +112,13 @@ class TablesReadOnce(DeltaReader):
         found = self.snapshot(table)
         return found and found.log
 
-    def latest_external_change(self, table: str, since: int) -> int:
+    def latest_external_change(self, table: str, since: int, columns: str = "") -> int:
         found = self._snapshots.get(table)
         if isinstance(found, TableSnapshot) and found.log:
-            return int(found.log.latest_external_change(since))
-        return self.real.latest_external_change(table, since)  # of a log that was not opened: a look for a commit
+            return int(found.log.latest_external_change(since, columns))
+        return self.real.latest_external_change(
+            table, since, columns
+        )  # of a log that was not opened: a look for a commit
 
     def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
         if log := self._log(table):

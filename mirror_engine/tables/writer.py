@@ -203,8 +203,8 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             )
         return evolution(log, batch.schema, batch.key_columns, self._feed, vectors=vectors)
 
-    def latest_external_change(self, table: str, since: int) -> int:
-        return latest_external_change(self.path(table), since)
+    def latest_external_change(self, table: str, since: int, columns: str = "") -> int:
+        return latest_external_change(self.path(table), since, columns)
 
     def write_segment(self, table: str, segment: Segment, applied: Applied) -> None:
         write_segment(self.path(table), segment, applied)

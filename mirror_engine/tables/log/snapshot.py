@@ -271,9 +271,9 @@ class DeltaLog:
                 may_lose_record=lambda: 0 <= commit < last_checkpoint(self.folder)[0],
             )
 
-    def latest_external_change(self, since: int) -> int:
+    def latest_external_change(self, since: int, columns: str = "") -> int:
         """See `DeltaWriter`; nothing newer than this version is asked for."""
-        return latest_external_change(self.folder, since, self.version)
+        return latest_external_change(self.folder, since, columns, self.version)
 
     def batch_of(self, application: str) -> int | None:
         """The newest batch of an application by the log's transactions; None for none."""
@@ -587,7 +587,7 @@ def history(folder: TablePath, limit: int | None, until: int | None = None) -> S
         return [*itertools.chain.from_iterable(itertools.takewhile(bool, for_each(folder, read, versions)))]
 
 
-def latest_external_change(folder: TablePath, since: int, until: int | None = None) -> int:
+def latest_external_change(folder: TablePath, since: int, columns: str = "", until: int | None = None) -> int:
     """See `DeltaWriter`; costs one look for a file where nothing was committed since, in a store one list.
 
     Nothing newer than `until` counts, or is asked for.
@@ -601,7 +601,7 @@ def latest_external_change(folder: TablePath, since: int, until: int | None = No
             except FileNotFoundError:  # a gap of log cleanup
                 commits = ((each, of_commit) for each, of_commit in commits if each <= until)
         for version, of_commit in commits:
-            found = max(found, version) if _changes(folder, version, of_commit) else found
+            found = max(found, version) if _changes(folder, version, of_commit, columns) else found
     return found
 
 
@@ -609,10 +609,6 @@ def refuse_external_change(table: str, folder: TablePath, since: int) -> None:
     """Refuse with `CommitConflict` to commit what was counted at a version to rows that changed since."""
     if latest_external_change(folder, since) >= 0:
         raise CommitConflict(f"{table}: another program changed its rows", "The next cycle counts again.")
-
-
-_KEEP_COLUMNS = frozenset({"SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD FEATURE", "UPGRADE PROTOCOL"})
-_KEEP_COLUMNS |= {"ADD CONSTRAINT", "DROP CONSTRAINT", "UPDATE TABLE METADATA", "UPDATE FIELD METADATA"}
 
 
 def has_transaction(folder: TablePath, applications: str) -> bool:
@@ -636,15 +632,27 @@ def _applications(file: TablePath) -> Iterable[str]:
 
 
 @lru_cache(maxsize=4096)
-def _changes(folder: TablePath, version: int, _: str) -> bool:
-    """Whether an external commit changed rows or columns; the last argument distinguishes recreated tables."""
+def _changes(folder: TablePath, version: int, _: str, columns: str) -> bool:
+    """Whether an external commit changed rows or columns, whatever its operation is called.
+
+    `_` distinguishes recreated tables. `columns`: see `DeltaWriter.latest_external_change`.
+    """
     commit = read_commit(folder, version)
     if is_ours(commit.information) or not (commit.changes_rows or commit.describes):
         return False
     if commit.changes_rows:
         return True
     try:
-        logs = [open_log(folder, each) for each in (version, version - 1)]
-    except UsageError:  # one of them was cleaned up
-        return commit.information.get("operation") not in _KEEP_COLUMNS
-    return len({log.schema for log in logs if log}) > 1
+        before = open_log(folder, version - 1)
+    except UsageError:  # cleaned up
+        return _columns_at(folder, version) != columns
+    return before is not None and before.schema.digest != _columns_at(folder, version)
+
+
+def _columns_at(folder: TablePath, version: int) -> str:
+    """The digest of a version's schema; of the newest one's where log cleanup took what makes up that version."""
+    try:
+        log = open_log(folder, version)
+    except UsageError:
+        log = open_log(folder)
+    return log.schema.digest if log else ""
