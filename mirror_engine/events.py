@@ -80,6 +80,13 @@ class TableDropped:
 
 
 @dataclass(frozen=True)
+class FolderMoved:
+    """A table goes on in another folder with the same content: it was copied, moved or mounted again (LZ-7.3)."""
+
+    table: TableName
+
+
+@dataclass(frozen=True)
 class FilesArchived:
     """Applied change files were moved out of a table's folder (LZ-8.1)."""
 
@@ -166,6 +173,7 @@ Event = (
     | CommitStarted
     | BatchCommitted
     | TableDropped
+    | FolderMoved
     | FilesArchived
     | ArchivedFilesDeleted
     | TableMaintained

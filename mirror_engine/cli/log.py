@@ -45,6 +45,7 @@ KINDS: dict[type, tuple[LogLevel, str]] = {
     events.CommitStarted: ("debug", "commit_started"),
     events.BatchCommitted: ("info", "commit_finished"),
     events.TableDropped: ("warning", "table_dropped"),
+    events.FolderMoved: ("warning", "folder_moved"),
     events.FilesArchived: ("debug", "files_archived"),
     events.ArchivedFilesDeleted: ("info", "archived_files_deleted"),
     events.TableMaintained: ("info", "table_maintained"),
@@ -226,8 +227,10 @@ def lines(event: Event) -> Iterator[RenderableType]:
         case events.FilesArchived(table, files) | events.ArchivedFilesDeleted(table, files):
             done = "archived" if isinstance(event, events.FilesArchived) else "deleted from the archive"
             yield line(f"{table.normalized}: {count(files, 'file')} {done}", "dim")
-        case events.ProgressRebuilt(table, version):
-            yield line(f"{table.normalized}: progress was rebuilt from its Delta log (v{version})", "yellow")
+        case events.ProgressRebuilt(table) | events.FolderMoved(table):
+            rebuilt = f"progress was rebuilt from its Delta log (v{getattr(event, 'version', '')})"
+            moved = "its folder was moved or mounted again, with the same content"
+            yield line(f"{table.normalized}: {moved if isinstance(event, events.FolderMoved) else rebuilt}", "yellow")
         case events.RetryScheduled(table, message, seconds):
             what, _, help = message.partition("\n  -> ")
             name = f"{table.normalized}: " if table else ""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from mirror_engine.landing_zone.diagnostics import Severity, printable
-from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.monitoring.words import cell, span, table_json
 
@@ -115,7 +114,7 @@ def diagnostic_lines(diagnostic: Diagnostic, subject: Text | str = "") -> Lines:
     label = Text(f"{diagnostic.severity.value}[{diagnostic.code}]", STYLES[diagnostic.severity])
     yield Text.assemble(subject, label, ": ", line(diagnostic.message))
     row = "" if diagnostic.row is None else f", row {diagnostic.row}"
-    yield place("-->", f"{ZONE}/{diagnostic.path}".rstrip("/") + row)
+    yield place("-->", diagnostic.place + row)
     if diagnostic.help:
         yield bullet("help:", diagnostic.help)
 

@@ -51,6 +51,15 @@ if TYPE_CHECKING:
 
 NOTE_SECONDS = 10.0  # between two lines of `wait`
 MAX_NAMED = 10  # tables in one line
+BECAME = {  # tables, by the kind of a change
+    "resumed": "{tables} {over}",
+    "folder_moved": "{tables} moved or mounted again, with the same content",
+    "progress_rebuilt": "Progress of {tables} was rebuilt from the Delta log",
+    "maintained": "Maintained {tables}",
+    "files_archived": "Archived {applied} of {tables}",
+    "archived_files_deleted": "Deleted {archived} of {tables}",
+}
+UNUSUAL = frozenset({"folder_moved", "progress_rebuilt"})
 ALREADY_RUNNING = "the engine is still working: wait longer (--timeout), or see mirror-engine status"
 
 
@@ -151,7 +160,7 @@ def changes_text(changes: Sequence[TableChange]) -> out.Lines:
         found = [*group]
         names = ", ".join(printable(each.table.normalized) for each in found[:MAX_NAMED])
         more = f" and {count(len(found) - MAX_NAMED, 'more table')}" if len(found) > MAX_NAMED else ""
-        tables, files = count(len(found), "table"), sum(change.files for change in found)
+        tables = count(len(found), "table")
         match kind:
             case "dropped":
                 yield out.line(f"Dropped {tables} ({DROPPED_BECAUSE[reason]}): {names}{more}.", "yellow")
@@ -159,17 +168,14 @@ def changes_text(changes: Sequence[TableChange]) -> out.Lines:
                     yield out.bullet("help:", "archived change files are read again by mirror-engine rebuild --replay")
             case "halted":
                 pass  # each is named with its reason, if it is halted still
-            case "resumed":
+            case "files_archived" if out.verbosity() <= 0:
+                pass
+            case _:
+                files = sum(change.files for change in found)
                 over = f"no longer halted ({DROPPED_BECAUSE[reason]})" if reason else "resumed"
-                yield f"{tables} {over}: {names}{more}."
-            case "progress_rebuilt":
-                yield out.line(f"Progress of {tables} was rebuilt from the Delta log: {names}{more}.", "yellow")
-            case "maintained":
-                yield f"Maintained {tables}: {names}{more}."
-            case "archived_files_deleted":
-                yield f"Deleted {count(files, 'archived file')} of {tables}: {names}{more}."
-            case "files_archived" if out.verbosity() > 0:
-                yield f"Archived {count(files, 'applied file')} of {tables}: {names}{more}."
+                facts = {"tables": tables, "over": over, "archived": count(files, "archived file")}
+                became = BECAME[kind].format(**facts, applied=count(files, "applied file"))
+                yield out.line(f"{became}: {names}{more}.", "yellow" if kind in UNUSUAL else "")
 
 
 def ignored_data(paths: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from mirror_engine.events import (
     ArchivedFilesDeleted,
     FilesArchived,
+    FolderMoved,
     ProgressRebuilt,
     TableDropped,
     TableHalted,
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.names import TableName
 
 ChangeKind = Literal[
-    "dropped", "halted", "resumed", "progress_rebuilt", "maintained", "files_archived", "archived_files_deleted"
+    "dropped",
+    "halted",
+    "resumed",
+    "folder_moved",
+    "progress_rebuilt",
+    "maintained",
+    "files_archived",
+    "archived_files_deleted",
 ]
 
 
@@ -57,6 +65,8 @@ class TableChange:
                 found = "halted", diagnostic.code, 0
             case TableResumed(_, why):
                 found = "resumed", why or "", 0
+            case FolderMoved():
+                found = "folder_moved", "", 0
             case ProgressRebuilt():
                 found = "progress_rebuilt", "", 0
             case TableMaintained(_, done) if any(done.values()):

@@ -36,6 +36,7 @@ class EngineContext:
     check_lock: Callable[[], None] = lambda: None
     requests: Requests | None = None  # counts those of a store; None on this machine
     known_time: KnownTime | None = None  # of what waits from one run to the next; None: the clock
+    noted_places: set[str] = field(default_factory=set)  # Delta folders whose way was looked at: see `DeltaPlaces`
     # For commits of other programs, the last by Delta folder: after which version, when, and what it found
     looks: dict[str, tuple[int, float, int]] = field(default_factory=dict)
 

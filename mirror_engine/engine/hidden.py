@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from mirror_engine.engine.root_identity import are_tables_hidden
+from mirror_engine.engine.root_identity import DeltaPlaces, are_tables_hidden
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.listing import UNLISTED, Kind, unlisted
 from mirror_engine.landing_zone.names import SCHEMA_SUFFIX
-from mirror_engine.storage.base import NO_IDENTITY, name_alike
+from mirror_engine.storage.base import NO_IDENTITY, joined, name_alike
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,8 +67,12 @@ class HiddenFolders:
         """Why all Delta tables may be hidden; None where they are not. Raises `StorageUnavailable`."""
         if not are_tables_hidden(self.context, self.root.now):
             return None
-        finding = "is another folder than before, without the Delta tables" if self.root.now.tables else "is missing"
-        return unlisted("", f"`{TABLES}` {finding}", RESTORE_TABLES)
+        return _tables_hidden(TABLES, is_there=bool(self.root.now.tables))
+
+    def of_delta(self, table: TableName) -> Diagnostic | None:
+        """Return why a table's Delta table may be hidden, or would be made in a substitute; None where it is not."""
+        place = self._delta.hidden(self.context.delta_folder(table))
+        return None if place is None else _tables_hidden(joined(TABLES, place), is_there=self._delta.is_there(place))
 
     def remounted(self, table: TableName) -> Diagnostic | None:
         """Return why another folder in the place of a table's may hide it; None where no mount there changed."""
@@ -80,9 +84,17 @@ class HiddenFolders:
         return None
 
     def remember(self) -> None:
-        """Store the mounts of this listing as the known ones. Raises `StorageUnavailable`."""
+        """Store the mounts of this listing, and the places of Delta tables, as the known ones.
+
+        Raises `StorageUnavailable`.
+        """
         if self.zone.mounts != self._mounts:
             self.context.ledger.set_property(MOUNTS, json.dumps(self.zone.mounts))
+        self._delta.note()
+
+    @cached_property
+    def _delta(self) -> DeltaPlaces:
+        return DeltaPlaces(self.context)
 
     @cached_property
     def _mounts(self) -> Mapping[str, str]:
@@ -122,6 +134,11 @@ class HiddenFolders:
             return None
         help = "rename it back, or delete it to drop the table"
         return unlisted(folder, f"was renamed to `{found.name.folder}`", help)
+
+
+def _tables_hidden(place: str, *, is_there: bool) -> Diagnostic:
+    finding = "is another folder than before, without the Delta tables" if is_there else "is missing"
+    return unlisted("", f"`{place}` {finding}", RESTORE_TABLES, place=place)
 
 
 def _places(table: TableName) -> tuple[str, ...]:

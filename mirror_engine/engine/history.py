@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UNRECORDED = frozenset({"files_archived"})  # each commit has some, and the archive itself shows them
-ROUTINE = frozenset({"maintained", "archived_files_deleted"})  # added up by table and day, and no fsync for each
+ROUTINE = frozenset({"maintained", "archived_files_deleted"})  # added up by table and day
+_DURABLE = frozenset({"dropped", "halted", "resumed"})
 MAX_HISTORY_BYTES = 1 << 20  # of which routine is added up; as many again may come before that
 _DAY_SECONDS = 86_400
 
@@ -35,7 +36,7 @@ class History:
         self._lock = threading.Lock()
 
     def add(self, change: TableChange) -> None:
-        """Record a change, durably but for routine."""
+        """Record a change, durably if it is a drop, a halt or a resume."""
         if change.kind in UNRECORDED:
             return
         with self._lock, suppress(OSError), self._path.open("ab+") as file:
@@ -44,7 +45,7 @@ class History:
                 file.seek(-1, os.SEEK_END)
             is_cut = size and file.read(1) != b"\n"  # the machine failed
             file.write((b"\n" if is_cut else b"") + _line(change).encode())
-            if change.kind not in ROUTINE:
+            if change.kind in _DURABLE:
                 file.flush()
                 os.fsync(file.fileno())
             if size >= 2 * MAX_HISTORY_BYTES:

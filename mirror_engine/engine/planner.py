@@ -427,7 +427,7 @@ class ZonePlanner:
         )
         plans = dict(zip(planned, of_table, strict=True))
         for table in (table for table in known if table not in listings and table not in left_out):
-            hidden = self._hidden.missing(table, known[table])
+            hidden = self._hidden.of_delta(table) or self._hidden.missing(table, known[table])
             plans[table] = Plan(table, Unlisted(hidden)) if hidden else plan_missing(table, known[table], circumstances)
         self._leave_out(plans.values())
         return plans
@@ -464,10 +464,14 @@ class ZonePlanner:
         if before and basis and is_same and basis[2] == self._delta_table_diagnostic(listing.name, progress):
             return before
         known = self._context.ledger.folder(listing.name, [file.path for file in listing.files])
-        change = self.root.change_of(listing, progress, known)
-        circumstances = replace(circumstances, change=change)
-        if change is FolderChange.RECREATED and (hidden := self._hidden.remounted(listing.name)):
+        if hidden := self._hidden.of_delta(listing.name):
             return Plan(listing.name, Unlisted(hidden))
+        change = self.root.change_of(listing, progress, known)
+        if change is FolderChange.RECREATED and (hidden := self._hidden.remounted(listing.name)):
+            if not self.root.is_mounted_again(listing, known):
+                return Plan(listing.name, Unlisted(hidden))
+            change = FolderChange.MOVED
+        circumstances = replace(circumstances, change=change)
         if change is FolderChange.RECREATED or circumstances.refusal:
             return plan(listing, progress, known, circumstances)
         diagnostic = self._delta_table_diagnostic(listing.name, progress)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.engine.ledger import MIRROR, ROOT_IDENTITY
-from mirror_engine.engine.root_identity import are_tables_hidden
+from mirror_engine.engine.root_identity import DeltaPlaces, are_tables_hidden
 from mirror_engine.errors import TableDamaged, TransientError
 from mirror_engine.events import DiagnosticRaised, ProgressRebuilt, TableDropped
 from mirror_engine.landing_zone.diagnostics import diagnose
@@ -228,7 +228,7 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     """
     known = context.ledger.progress(table)
     if (
-        state is None and known and known.has_table and not are_tables_hidden(context)
+        state is None and known and known.has_table and not _is_hidden(context, table)
     ):  # it was removed: what is still in its folder is read again
         rows = _rows_gone(context, table, known)
         context.emit(TableDropped(table, "removed"))
@@ -256,6 +256,11 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
         recorded = replace(recorded, rejection=earlier.rejection, diagnostics=earlier.diagnostics)
     context.ledger.record(table, recorded, applied, is_whole=not is_behind)
     context.emit(ProgressRebuilt(table, state.record_version))
+
+
+def _is_hidden(context: EngineContext, table: TableName) -> bool:
+    """Whether a Delta table that is gone may only be hidden: nobody removed it."""
+    return are_tables_hidden(context) or DeltaPlaces(context).hidden(context.delta_folder(table)) is not None
 
 
 def _rows_gone(context: EngineContext, table: TableName, known: Progress) -> int:

@@ -30,6 +30,7 @@ from mirror_engine.events import (
     CommitStarted,
     DiagnosticRaised,
     FilesArchived,
+    FolderMoved,
     TableDropped,
 )
 from mirror_engine.landing_zone.detection import marks_after
@@ -228,6 +229,8 @@ class Replayer:
             return
         progress = replace(step.progress, generation=known.generation)
         self._context.ledger.record(table, progress, step.applied, step.pending)
+        if step.kind == "update_folder_identity" and progress.identity != known.identity:
+            self._context.emit(FolderMoved(table))
 
     def _apply(self, task: TableTask, step: ApplyBatch) -> BatchCommitted | None:
         """Read and commit the next batch; a rejected file halts the table (LZ-4.17)."""

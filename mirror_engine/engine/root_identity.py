@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mirror_engine.engine.ledger import ROOT_IDENTITY
 from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.landing_zone.layout import TABLES
+from mirror_engine.landing_zone.listing import size_of
 from mirror_engine.storage.base import NO_IDENTITY, digest
 
 if TYPE_CHECKING:
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import Entry, TableListing, ZoneListing
     from mirror_engine.landing_zone.progress import AppliedFile, FolderProgress, Progress
     from mirror_engine.storage.base import Storage
+
+
+PLACES = "table_places"  # property of the ledger: identities of the folders that lead to Delta tables, as JSON
 
 
 class FolderChange(Enum):
@@ -69,10 +74,25 @@ class RootIdentityCheck:
             return FolderChange.RECREATED
         elif self.before.tables not in {"", self.now.tables}:  # "": there was no table yet
             return FolderChange.MOVED
+        return FolderChange.MOVED if self._has_applied(listing, known) else FolderChange.RECREATED
+
+    def is_mounted_again(self, listing: TableListing, known: FolderProgress) -> bool:
+        """Whether a folder at which something else is mounted than before is the known one, by its content.
+
+        The file that was applied last is there, which no cleanup takes: not in an older copy. Raises
+        `StorageUnavailable`.
+        """
+        last = self.context.ledger.applied(listing.name, newest=1)
+        return last.keys() <= known.applied.keys() and self._has_applied(listing, known)
+
+    def _has_applied(self, listing: TableListing, known: FolderProgress) -> bool:
+        """Whether a folder has applied files, each with the bytes that were applied; sizes are compared first."""
         storage, folder = self.context.storage, f"{self.zone.folder}/{listing.name.folder}"
-        applied = known.applied.items()  # those that are listed: the others are gone
-        is_same = bool(applied) and all(has_content(storage, f"{folder}/{path}", file) for path, file in applied)
-        return FolderChange.MOVED if is_same else FolderChange.RECREATED
+        applied = known.applied  # those that are listed: the others are gone
+        sizes = {file.path: file.size for file in listing.files}
+        is_alike = all(not file.etag or size_of(file.etag) == sizes[path] for path, file in applied.items())
+        same = (has_content(storage, f"{folder}/{path}", file) for path, file in applied.items())
+        return bool(applied) and is_alike and all(same)
 
 
 def are_tables_hidden(context: EngineContext, root: RootIdentity | None = None) -> bool:
@@ -87,6 +107,59 @@ def are_tables_hidden(context: EngineContext, root: RootIdentity | None = None) 
     known = context.ledger.tables().items()
     folders = {context.delta_folder(table) for table, progress in known if progress.has_table}
     return bool(folders) and folders.isdisjoint(context.writer.tables())
+
+
+class DeltaPlaces:
+    """The folders that lead to Delta tables: `ROOT/Tables`, those of schemas, and tables behind a link or a mount.
+
+    Where one is gone or another folder than before, and no known table is in it, nobody removed the tables: a disk is
+    not mounted. Of a store nothing is known.
+    """
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        self._known: dict[str, str] = json.loads(context.ledger.get_property(PLACES) or "{}")
+        self._tables = {context.delta_folder(name) for name, each in context.ledger.tables().items() if each.has_table}
+        self._identities: dict[str, str] = {}
+
+    def hidden(self, folder: str) -> str | None:
+        """Return which place on the way to a Delta folder, from `ROOT/Tables`, is not the known one; None for none."""
+        for place in self._leading_to(folder):
+            if (before := self._known.get(place)) and self._identity(place) != before and self._is_bare(place):
+                return place
+        return None
+
+    def is_there(self, place: str) -> bool:
+        """Whether a place is a folder now."""
+        return bool(self._identity(place))
+
+    def note(self) -> None:
+        """Store the places as they are. Raises `StorageUnavailable`."""
+        delta, noted = self._context.writer, self._context.noted_places
+        if not self._known:  # the ledger was lost
+            noted.clear()
+        apart = {folder for folder in self._tables - noted if delta.folder_identity(folder)[1]}
+        noted |= self._tables
+        places = {place for folder in self._tables for place in self._leading_to(folder) if place != folder}
+        places |= apart | (self._tables & self._known.keys())
+        now = {place: identity for place in sorted(places) if (identity := self._identity(place))}
+        if now != self._known:
+            self._context.ledger.set_property(PLACES, json.dumps(now))
+
+    def _identity(self, place: str) -> str:
+        if place not in self._identities:
+            self._identities[place] = self._context.writer.folder_identity(place)[0]
+        return self._identities[place]
+
+    def _is_bare(self, place: str) -> bool:
+        """Whether none of the known tables below a place is there, of one or more."""
+        below = {folder for folder in self._tables if place in self._leading_to(folder)}
+        return bool(below) and below.isdisjoint(self._context.writer.tables())
+
+    @staticmethod
+    def _leading_to(folder: str) -> tuple[str, ...]:
+        schema, _, _ = folder.rpartition("/")
+        return ("", schema, folder) if schema else ("", folder)
 
 
 def _identity_of_tables(storage: Storage) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import MirrorError
+from mirror_engine.landing_zone.layout import ZONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -176,6 +177,11 @@ class Diagnostic:
         """`<path>[, row n]`; `landing zone` for the zone itself."""
         place = printable(self.path) or "landing zone"
         return place if self.row is None else f"{place}, row {self.row}"
+
+    @property
+    def place(self) -> str:
+        """The path from ROOT of what it is about: in the landing zone, unless a detail `place` says otherwise."""
+        return dict(self.details).get("place") or f"{ZONE}/{self.path}".rstrip("/")
 
     @property
     def coded_message(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.landing_zone.diagnostics import diagnose
 
@@ -24,10 +24,14 @@ def partition_of(path: str) -> str:
 
 
 def unlisted(
-    path: str, finding: str = "cannot be listed or read", help: str = "check path and permissions"
+    path: str, finding: str = "cannot be listed or read", help: str = "check path and permissions", *, place: str = ""
 ) -> Diagnostic:
-    """Return ME070 for a folder of which nothing is known: none of its tables is dropped (LZ-7.2)."""
-    return diagnose(UNLISTED, path, finding=finding, help=help)
+    """Return ME070 for a folder of which nothing is known: none of its tables is dropped (LZ-7.2).
+
+    `place` is the path from ROOT of a folder outside the landing zone.
+    """
+    details: dict[str, Any] = {"place": place} if place else {}
+    return diagnose(UNLISTED, path, finding=finding, help=help, **details)
 
 
 class Kind(str, Enum):

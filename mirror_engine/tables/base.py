@@ -263,6 +263,13 @@ class DeltaReader(Protocol):
         While it stays the same, the log reads as it did. Always unknown in a store.
         """
 
+    def folder_identity(self, folder: str) -> tuple[str, bool]:  # noqa: ARG002 - not known by default
+        """The identity of a folder, links followed, and whether it is a link or a mount.
+
+        It is named from `ROOT/Tables`, which is `""`. The identity is `""` where there is none, and always in a store.
+        """
+        return "", False
+
     def latest_external_change(self, table: str, since: int, columns: str = "") -> int:
         """The newest version after `since` in which another program changed rows or columns; -1 for none.
 

@@ -86,6 +86,7 @@ class TablesReadOnce(DeltaReader):
         self._snapshots: dict[str, TableSnapshot | TransientError | None] = {}
         self._locks: dict[str, threading.Lock] = {}  # by table: several are read at once
 
+    folder_identity = _real(DeltaReader.folder_identity)
     log_stamp = _real(DeltaReader.log_stamp)
     rows = _real(DeltaReader.rows)
     applied_since = _real(DeltaReader.applied_since)

@@ -53,6 +53,14 @@ def remove_table(shop):
     shop.writer.drop("dbo/Items")
 
 
+def restore_zone(shop):
+    """Copy the landing zone, and put the copy in its place."""
+    zone = shop.root / ZONE
+    shutil.copytree(zone, zone.with_name("copy"))
+    shutil.rmtree(zone)
+    zone.with_name("copy").rename(zone)
+
+
 def update(shop):
     shop.items.upsert({"Id": 9, "Name": "nine"})
 
@@ -79,6 +87,12 @@ CASES = {
         (),
         [("Items", "progress_rebuilt", None, 0), ("Sales.Orders", "progress_rebuilt", None, 0)],
         "Progress of 2 tables was rebuilt from the Delta log: Items, Sales.Orders.",
+    ),
+    "moved": (
+        restore_zone,
+        (),
+        [("Items", "folder_moved", None, 0), ("Sales.Orders", "folder_moved", None, 0)],
+        "2 tables moved or mounted again, with the same content: Items, Sales.Orders.",
     ),
     "archived": (update, ("-v",), [("Items", "files_archived", None, 1)], "Archived 1 applied file of 1 table: Items."),
 }

@@ -198,6 +198,84 @@ def test_unmounted_table_folder_drops_nothing(tmp_path):
     assert shop.ids() == [1, 2]
 
 
+@contextmanager
+def copied_elsewhere(shop, path, change=lambda _: None):
+    """A copy of a folder is mounted in its place: as a share that came back with other numbers."""
+    copy = shop.root.with_name("copy")
+    shutil.copytree(shop.root / path, copy)
+    change(copy)
+    done = subprocess.run(["mount", "--bind", copy, shop.root / path], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("nothing can be mounted here: that takes root")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", shop.root / path], check=True)
+
+
+def recorded(shop):
+    with shop.mirror() as mirror:
+        return [(each.kind, each.table.normalized) for each in mirror.changes()]
+
+
+@pytest.mark.parametrize(
+    ("path", "table"),
+    [
+        (f"{ZONE}/Orders", "Orders"),
+        (f"{ZONE}/Sales.schema", "Sales.Items"),
+        (f"{ZONE}/Sales.schema/Items", "Sales.Items"),
+    ],
+)
+def test_folder_mounted_again_with_the_same_content_goes_on(shop, path, table):
+    with copied_elsewhere(shop, path):
+        report = shop.sync()
+        assert report.result is RunResult.CAUGHT_UP
+        assert [(each.kind, each.table.normalized) for each in report.changes] == [("folder_moved", table)]
+        assert ("folder_moved", table) in recorded(shop)
+        shop.orders(table).insert(row(3), name=name(3))
+        report = shop.sync()
+        assert (report.result, shop.ids(table)) == (RunResult.CAUGHT_UP, [1, 2, 3])
+        assert "folder_moved" not in {each.kind for each in report.changes}
+    assert dropped(shop) == []
+
+
+def older(copy):
+    """Without the file that was applied last, as a backup."""
+    for file in copy.rglob("*2.parquet"):
+        file.unlink()
+
+
+def other_bytes(copy):
+    (file,) = copy.rglob(name(2))
+    content = bytearray(file.read_bytes())
+    content[7] ^= 1
+    file.write_bytes(content)
+
+
+def other_size(copy):
+    (file,) = copy.rglob(name(2))
+    file.write_bytes(file.read_bytes() + b"x")
+
+
+def emptied(copy):
+    for file in copy.rglob("*.parquet"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("change", [older, other_bytes, other_size, emptied])
+@pytest.mark.parametrize("path", [f"{ZONE}/Orders", f"{ZONE}/Sales.schema"])
+def test_folder_mounted_again_with_other_content_waits(shop, path, change):
+    table = "Orders" if "Orders" in path else "Sales.Items"
+    with copied_elsewhere(shop, path, change):
+        for _ in range(2):
+            report = shop.sync()
+            assert report.result is RunResult.RETRY
+            assert "has another file system mounted at it" in report.failures[None].message
+        assert isinstance(states(shop)[table], Unlisted)
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert (shop.ids(table), dropped(shop)) == ([1, 2], [])
+
+
 def test_mount_that_stays_drops_what_is_deleted_in_it(tmp_path):
     shop = Shop(tmp_path / "shop")
     (shop.publisher.path / "Sales.schema").mkdir(parents=True)
@@ -334,6 +412,97 @@ def log_shop(tmp_path):
 def land(shop, number):
     for table in TABLES:
         shop.orders(table, strategy=BY_TIME).insert(row(number), name=f"f{number}.parquet")
+
+
+@pytest.mark.parametrize(
+    ("hide", "path", "tables"),
+    [
+        (gone, "Tables/Sales", ["Sales.Items"]),
+        (replaced_by_empty_folder, "Tables/Sales", ["Sales.Items"]),
+        (mounted_over, "Tables/Sales", ["Sales.Items"]),
+        (dangling, "Tables/Sales", ["Sales.Items"]),
+        (replaced_by_file, "Tables/Sales", ["Sales.Items"]),
+        (gone, "Tables/dbo", ["Orders"]),
+    ],
+)
+def test_delta_tables_of_a_schema_hidden_with_its_folder_lose_no_row(log_shop, hide, path, tables):
+    shop, others = log_shop, [table for table in TABLES if table not in tables]
+    with hide(shop, path):
+        land(shop, 3)
+        for _ in range(2):
+            report = shop.sync()
+            assert report.result is RunResult.RETRY
+            assert f"`{path}` is" in report.failures[None].message
+            waiting = {each.normalized for each, state in report.states.items() if isinstance(state, Unlisted)}
+            assert waiting == {*tables}
+        with shop.mirror() as mirror:
+            assert {each.place for each in mirror.status().unlisted} == {path}
+        assert [shop.ids(table) for table in others] == [[1, 2, 3]] * len(others)
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert ([shop.ids(table) for table in TABLES], dropped(shop)) == ([[1, 2, 3]] * 2, [])
+
+
+@pytest.mark.parametrize("hide", [gone, replaced_by_empty_folder, mounted_over, dangling])
+def test_schema_folder_hidden_under_a_running_engine_loses_no_row(log_shop, hide):
+    shop = log_shop
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        with hide(shop, "Tables/Sales"):
+            land(shop, 3)
+            for _ in range(3):
+                running.cycle(NO_STOP)
+                assert "`Tables/Sales` is" in running.last.failures[None].message
+        for _ in range(2):
+            running.cycle(NO_STOP)
+    assert ([shop.ids(table) for table in TABLES], dropped(shop)) == ([[1, 2, 3]] * 2, [])
+
+
+def test_nothing_new_is_made_in_a_substitute_of_a_schema_folder(log_shop):
+    shop = log_shop
+    with replaced_by_empty_folder(shop, "Tables/Sales"):
+        shop.orders("Sales.New").insert(row(1))
+        report = shop.sync()
+        waiting = {each.normalized for each, state in report.states.items() if isinstance(state, Unlisted)}
+        assert waiting == {"Sales.Items", "Sales.New"}
+        assert not [*(shop.root / "Tables/Sales").iterdir()]
+    assert shop.sync().result is RunResult.CAUGHT_UP
+
+
+@pytest.mark.parametrize("replay", [True, False])
+def test_schema_folder_that_is_gone_for_good_is_rebuilt(log_shop, replay):
+    shop = log_shop
+    shutil.rmtree(shop.root / "Tables/Sales")
+    assert shop.sync().result is RunResult.RETRY
+    with shop.mirror() as mirror:
+        mirror.rebuild(["Sales.Items"], replay=replay, lose_rows=not replay)
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert (shop.ids("Sales.Items"), shop.ids()) == ([1, 2] if replay else [2], [1, 2])
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+@pytest.mark.parametrize("path", ["Tables", "Tables/dbo", "Tables/dbo/Orders"])
+def test_delta_tables_behind_a_link_to_a_lost_disk_lose_no_row(log_shop, path, is_running):
+    """The link leads to the mount point, which is another folder, and empty."""
+    shop, disk, place = log_shop, log_shop.root.with_name("disk"), log_shop.root / path
+    place.rename(disk)
+    place.symlink_to(disk)
+    assert shop.sync().result is RunResult.CAUGHT_UP  # it is known from here on
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        disk.rename(disk.with_name("away"))
+        disk.mkdir()  # the mount point
+        land(shop, 3)
+        if is_running:
+            for _ in range(3):
+                running.cycle(NO_STOP)
+    if not is_running:
+        report = shop.sync()
+        assert f"`{path}` is another folder" in report.failures[None].message
+    assert not [*disk.iterdir()]
+    disk.rmdir()
+    disk.with_name("away").rename(disk)
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert (shop.ids(), shop.ids("Sales.Items"), dropped(shop)) == ([1, 2, 3], [1, 2, 3], [])
 
 
 @pytest.mark.parametrize("hide", [gone, replaced_by_empty_folder, mounted_over])

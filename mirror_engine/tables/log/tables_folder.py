@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
+from mirror_engine.storage.local import stat_entry
 from mirror_engine.tables.log.record import commit_file, commits_from, last_checkpoint
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath, for_each, table_path
 
@@ -57,6 +58,21 @@ class TablesFolder:
         are_tables = for_each(self._root, _may_be_table, folders)
         found = [folder for folder, is_table in zip(folders, are_tables, strict=True) if is_table]
         return sorted("/".join(folder.parts[len(self._root.parts) :]) for folder in found)
+
+    def folder_identity(self, folder: str) -> tuple[str, bool]:
+        """See `DeltaReader`."""
+        path = self._root / folder if folder else self._root
+        if isinstance(path, StorePath):
+            return "", False
+        try:
+            opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return "", path.is_symlink()
+        try:
+            found = stat_entry("", opened)
+            return found.identity, found.is_mount or path.is_symlink()
+        finally:
+            os.close(opened)
 
     def log_stamp(self, table: str, since: int) -> str:
         """Version, size and modification time of a table's newest commit from `since` on; `""` for none or unknown."""
