@@ -124,7 +124,6 @@ class Progress:
         identity: the table folder's creation stamp in this generation.
         batch: how many batches this generation has committed; the Delta transaction version.
         delta_version: of the last commit; -1 before the first.
-        columns: the digest of the table's schema at the last commit; `""` if it is not known.
         key_columns: those in force at the last commit; None before the first.
         declared_columns: SchemaDefinition in force at the first commit (LZ-6.11).
         naive_columns, utc_columns: timestamp columns that occurred without and with a time zone (ME051).
@@ -137,13 +136,13 @@ class Progress:
         diagnostics: those of the applied files of this generation, with their counts; a few of each code.
         segments: what was applied before the newest commits, oldest first, in a commit the last one alone; None if the
             next commit says all anew.
+        columns: the digest of the table's schema at the last commit; `""` if it is not known.
     """
 
     generation: str
     identity: str
     batch: int = 0
     delta_version: int = -1
-    columns: str = ""
     key_columns: tuple[str, ...] | None = None
     declared_columns: tuple[Column, ...] = ()
     naive_columns: frozenset[str] = frozenset()
@@ -159,6 +158,7 @@ class Progress:
     rejection: Rejection | None = None
     diagnostics: Mapping[Diagnostic, int] = field(default_factory=dict)
     segments: tuple[Segment, ...] | None = ()
+    columns: str = ""
 
     @property
     def has_table(self) -> bool:
