@@ -136,6 +136,8 @@ class DeltaPlaces:
     def note(self) -> None:
         """Store the places as they are. Raises `StorageUnavailable`."""
         delta, noted = self._context.writer, self._context.noted_places
+        if not self._identity(""):  # a store, or nothing there yet
+            return
         if not self._known:  # the ledger was lost
             noted.clear()
         apart = {folder for folder in self._tables - noted if delta.folder_identity(folder)[1]}

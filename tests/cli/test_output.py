@@ -30,6 +30,7 @@ from mirror_engine.events import (
     Event,
     FileRead,
     FilesArchived,
+    FolderMoved,
     ProgressRebuilt,
     RetryScheduled,
     SetupProgress,
@@ -218,6 +219,7 @@ EVENTS = [
     ProgressRebuilt(ORDERS, 4),
     SetupProgress("the Spark session"),
     SetupProgress("jars", 3, 33),
+    FolderMoved(ORDERS),
     FilesArchived(ORDERS, 2),
     ArchivedFilesDeleted(ORDERS, 3),
 ]
@@ -294,6 +296,7 @@ def test_details_and_idle_cycles_are_not_logged():
         "retry_scheduled",
         "progress_rebuilt",
         "setup_progress",
+        "folder_moved",
         "archived_files_deleted",
     ]
 

@@ -135,6 +135,7 @@ def test_an_idle_cycle_lists_each_folder_once_and_reads_and_writes_nothing(shops
     assert calls.pop("list") == 1 + len(TABLES)
     assert calls.pop("latest_external_change") == len(TABLES)
     assert calls.pop("stat") < 10
+    assert calls.pop("folder_identity") < 5
     assert not calls
 
 
