@@ -32,7 +32,6 @@ RESET_EXTENSION = "mirror_engine.reset"  # of the ASGI scope: its `now` aborts t
 MAX_BODY_BYTES = 4 << 30  # of one request
 BODY_SECONDS = 60.0  # between two chunks of a body; and in all, beyond what its bytes take at the least rate
 LEAST_BYTES_PER_SECOND = 1024  # of a body, after `BODY_SECONDS`
-LONGEST_BODY_SECONDS = 3600.0  # of waiting for one body
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
 _CODE_HEADERS = (b"x-ms-error-code", b"x-ms-public-api-error-code")
 _LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
@@ -102,11 +101,13 @@ class Gate:
 
         def note(start: Message) -> None:
             started.append(start)
+            if not body.is_read and any(name == b"expect" for name, _ in scope["headers"]):
+                start["headers"] = [*start["headers"], (b"connection", b"close")]  # the body may come or not
             self._report(scope, start)
 
-        send = observed(send, note)
+        body, send = _Body(receive), observed(send, note)
         try:
-            await (self._refusal(scope) or self.app)(scope, _limited(receive), send)
+            await (self._refusal(scope) or self.app)(scope, body, send)
         except ClientDisconnect:
             return
         except ConnectionReset:
@@ -191,25 +192,28 @@ def _is_same_origin(scope: Scope) -> bool:
         return False
 
 
-def _limited(receive: Receive) -> Receive:
-    """Bound a body in size and in the time that the client takes for it; time of the server's own does not count."""
-    received, waited, has_more = 0, 0.0, True
+class _Body:
+    """A request's body, bounded in size and in the time that the client takes for it; the server's own is free."""
 
-    async def receive_bounded() -> Message:
-        nonlocal received, waited, has_more
-        if not has_more:
-            return await receive()
-        allowed = min(BODY_SECONDS + received / LEAST_BYTES_PER_SECOND, LONGEST_BODY_SECONDS)
+    def __init__(self, receive: Receive) -> None:
+        self.is_read = False  # whether it was asked for
+        self._receive = receive
+        self._received, self._waited, self._has_more = 0, 0.0, True
+
+    async def __call__(self) -> Message:
+        """The next part; BodyTooLarge, TimeoutError."""
+        self.is_read = True
+        if not self._has_more:
+            return await self._receive()
+        allowed = BODY_SECONDS + self._received / LEAST_BYTES_PER_SECOND
         began = time.monotonic()
-        message = await asyncio.wait_for(receive(), min(BODY_SECONDS, allowed - waited))
-        waited += time.monotonic() - began
-        received += len(message.get("body", b""))
-        has_more = message.get("more_body", False)
-        if received > MAX_BODY_BYTES:
+        message = await asyncio.wait_for(self._receive(), min(BODY_SECONDS, allowed - self._waited))
+        self._waited += time.monotonic() - began
+        self._received += len(message.get("body", b""))
+        self._has_more = message.get("more_body", False)
+        if self._received > MAX_BODY_BYTES:
             raise BodyTooLarge
         return message
-
-    return receive_bounded
 
 
 def _location(error: Exception) -> str:

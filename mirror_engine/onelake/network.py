@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
+from functools import partial
 from ipaddress import IPv6Address, ip_address, ip_network
 from socket import SOCK_STREAM
 from types import SimpleNamespace
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from starlette.types import ASGIApp
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
     from mirror_engine.onelake.connection import Listening
     from mirror_engine.onelake.hosts import PassedHost
@@ -67,6 +69,7 @@ AZURE_HOST = ip_address("168.63.129.16")  # answers every machine of Azure, at a
 
 GRANTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 BAD_REQUEST = "400 Bad Request"
+MALFORMED = f"HTTP/1.1 {BAD_REQUEST}\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: ".encode()
 FORBIDDEN = "403 Forbidden by mirror-engine (emulator start --pass-through HOST)"  # most clients show no more than that
 PRODUCTION = "403 Forbidden by mirror-engine (OneLake, Fabric, Entra: names that it serves, on port 443)"
 TUNNELS_ONLY = "403 Forbidden by mirror-engine (HTTPS by CONNECT only: no HTTP through its proxy)"
@@ -224,7 +227,9 @@ Kind = Literal["proxy", "http", "https"]  # in the order of their ports
 MAX_HEADERS = 100
 MAX_CONNECTIONS = 256
 MAX_PIPELINED = 16  # requests of a connection that wait for an earlier one
-HEAD_SECONDS = 10.0  # for a head, and for the rest of a body that nobody reads
+HEAD_SECONDS = 10.0  # for a head
+UNREAD_SECONDS, UNREAD_BYTES = 60.0, 256 << 20  # for the rest of a body whose request is answered, and of it
+REFUSED_SECONDS = 1.0  # for what a client still sends after a malformed request
 READ_SECONDS = 600.0  # in which a client must read some megabytes of an answer: what the system buffers
 SLOW_BYTES_PER_SECOND = 64 * 1024  # of a body: what a slower one lacks counts as silence
 SLOW_SECONDS = 1.0  # of silence, after which a connection may be ended when there are too many
@@ -244,6 +249,9 @@ class LimitedProtocol(HttpToolsProtocol):
     to an earlier one; and how long an answer waits for its reader. `Gate` bounds bodies that are read.
     """
 
+    _is_refused = False  # what comes is malformed, and not parsed any more
+    _is_ending = False  # the connection ends with the request's body
+    _unread_bytes = 0  # of the body, after the answer
     _framing_bytes = 0  # since the last part of a message began: of a head, of trailers, between two chunks
     _has_begun_part = False
     _header_count = _header_bytes = 0  # of a head, then of the trailers
@@ -289,6 +297,8 @@ class LimitedProtocol(HttpToolsProtocol):
         return 0.0 if is_waiting else self.loop.time() - self._since
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
         self._has_begun_part = False
         super().data_received(data)
         self._framing_bytes = 0 if self._has_begun_part else self._framing_bytes + len(data)
@@ -296,19 +306,41 @@ class LimitedProtocol(HttpToolsProtocol):
             self.send_400_response("The request's head or trailers are too long.")
 
     def send_400_response(self, msg: str) -> None:
-        """Answer 400; where another answer is on its way, or this request's has begun, end the connection alone."""
+        """Answer 400; where another answer is on its way, or this request's has begun, end the connection alone.
+
+        What the client still sends is dropped for a moment: a reset would take the answer from it.
+        """
         is_answering = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        if self._is_refused or self.transport.is_closing():
+            return
         if is_answering or self.pipeline or (not self._is_in_head and self.cycle and self.cycle.response_started):
             self.transport.abort()
+            return
+        self._is_refused = True
+        self.transport.write(b"%s%d\r\n\r\n%s" % (MALFORMED, len(msg), msg.encode("ascii")))
+        self._end_writing()
+        self._start_timer(REFUSED_SECONDS, self.transport.close)
+
+    def _close(self, cycle: RequestResponseCycle) -> None:
+        """Close the connection after an answer; while the body is arriving, once it has: else it would be reset."""
+        is_arriving = not (self._is_complete or self._is_in_head)
+        if is_arriving and cycle is self.cycle and cycle.response_complete:
+            self._is_ending = True
+            self._end_writing()
         else:
-            super().send_400_response(msg)
+            self.transport.close()
+
+    def _end_writing(self) -> None:
+        """Let the client see that nothing more comes; TLS cannot."""
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = {RESET_EXTENSION: {"now": self.transport.abort}}
         self._has_begun_part = True
         self._is_in_head, self._is_complete = True, False
-        self._header_count = self._header_bytes = 0
+        self._header_count = self._header_bytes = self._unread_bytes = 0
         self._since = self.loop.time()
         if self._timer is None:
             self._start_timer(HEAD_SECONDS)
@@ -328,9 +360,13 @@ class LimitedProtocol(HttpToolsProtocol):
         length = len(self.url) + self._header_bytes
         authority = httptools.parse_url(self.url).host  # of an absolute-form target
         is_foreign = authority is not None and authority.decode("latin-1").lower() != host_of(self.headers)
-        if is_foreign or length > MAX_HEAD_BYTES or len(self.pipeline) >= MAX_PIPELINED:
+        is_too_much = length > MAX_HEAD_BYTES or len(self.pipeline) >= MAX_PIPELINED
+        if is_foreign or is_too_much or self.transport.is_closing():
             raise ValueError(length)
         super().on_headers_complete()
+        to = self.transport  # the answer's own, as it may end before its request
+        own = SimpleNamespace(write=to.write, is_closing=to.is_closing, close=partial(self._close, self.cycle))
+        self.cycle.transport = own  # type: ignore[assignment]
         self._has_begun_part, self._is_in_head = True, False
         self._header_count = self._header_bytes = 0
         self._since = self.loop.time()
@@ -341,6 +377,10 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._has_begun_part = True
         self._since = min(self._since + len(body) / SLOW_BYTES_PER_SECOND, self.loop.time())
+        if self.cycle.response_complete:
+            self._unread_bytes += len(body)
+            if self._unread_bytes > UNREAD_BYTES:
+                self.transport.abort()
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -348,12 +388,14 @@ class LimitedProtocol(HttpToolsProtocol):
         self._stop_timer()
         self._has_begun_part = self._is_complete = True
         self._since = self.loop.time()
+        if self._is_ending:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._since = self.loop.time()
         if self.cycle.response_complete and not self._is_complete:  # nobody reads the rest of its body
-            self._start_timer(HEAD_SECONDS)
+            self._start_timer(UNREAD_SECONDS)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -366,9 +408,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self._write_timer = None
         super().resume_writing()
 
-    def _start_timer(self, seconds: float) -> None:
+    def _start_timer(self, seconds: float, end: Callable[[], None] | None = None) -> None:
         self._stop_timer()
-        self._timer = self.loop.call_later(seconds, self.transport.abort)
+        self._timer = self.loop.call_later(seconds, end or self.transport.abort)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
