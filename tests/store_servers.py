@@ -39,6 +39,8 @@ from mirror_engine.tables.spark.java import find_java
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from mirror_engine.onelake.middleware import RejectedRequest
+
 AZURITE = "azurite@3.35.0"
 S3PROXY = "4.1.0"
 START_SECONDS = 30
@@ -206,11 +208,17 @@ def azurite(installed, tmp_path_factory) -> Iterator[StoreServer]:
 
 
 @pytest.fixture(scope="session")
-def emulator(tmp_path_factory) -> Iterator[Server]:
+def rejections() -> list[RejectedRequest]:
+    """What the emulator has rejected so far."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def emulator(tmp_path_factory, rejections) -> Iterator[Server]:
     """The emulator without engines, in this process; what it reports as its own error fails the run."""
     errors: list[str] = []
     plan = ServerPlan(tmp_path_factory.mktemp("emulator") / "store", workspace=WORKSPACE, has_engines=False)
-    with Server(plan, on_error=errors.append) as server:
+    with Server(plan, on_error=errors.append, on_rejected=rejections.append) as server:
         yield server
     assert [error for error in errors if "a rename without a condition" not in error] == []
 

@@ -15,9 +15,11 @@ from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 
+from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER
 from mirror_engine.onelake.entra import carries
 from mirror_engine.onelake.errors import ALLOWED_BY, ConnectionReset, StorageErrorCode, fabric_error
 from mirror_engine.onelake.hosts import FABRIC, LOOPBACK_HOSTS, host_of, is_served
+from mirror_engine.onelake.items import segments_of
 from mirror_engine.onelake.requests import LakeRequest, error_response
 
 if TYPE_CHECKING:
@@ -35,8 +37,7 @@ LEAST_BYTES_PER_SECOND = 1024  # of a body, after `BODY_SECONDS`
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
 _CODE_HEADERS = (b"x-ms-error-code", b"x-ms-public-api-error-code")
 _LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
-_FIRST_ERROR, _NOT_FOUND, _CONFLICT, _LENGTH_REQUIRED = 400, 404, 409, 411
-_ALREADY_THERE = frozenset({StorageErrorCode.PathAlreadyExists.dfs_code, StorageErrorCode.PathAlreadyExists.blob_code})
+_FIRST_ERROR, _NOT_FOUND, _LENGTH_REQUIRED = 400, 404, 411
 
 
 def rejection(scope: Scope, status: int, code: str, message: str, **headers: str) -> Response:
@@ -151,7 +152,7 @@ class Gate:
             if (method, status) != ("HEAD", _NOT_FOUND):
                 headers = {name: value.decode("latin-1") for name, value in start["headers"]}
                 code = next((headers[name] for name in _CODE_HEADERS if name in headers), "")
-                is_answer = _is_answer(scope, status, code)
+                is_answer = _is_answer(LakeRequest.of(Request(scope)), status, code)
                 allowed_by = headers.get(ALLOWED_BY.encode(), "")
                 self.on_rejected(RejectedRequest(*request, status, code, allowed_by, is_answer=is_answer))
         elif method in {"PUT", "PATCH"} and _LENGTH_HEADERS.isdisjoint(name for name, _ in scope["headers"]):
@@ -159,15 +160,28 @@ class Gate:
             self.on_rejected(length_is_missing)
 
 
-def _is_answer(scope: Scope, status: int, code: str) -> bool:
-    """Whether a rejection says what a client asks: a path to read or delete is absent, or one to create is there.
+def _is_answer(request: LakeRequest, status: int, code: str) -> bool:
+    """Whether a rejection is what a client asks for, so that nothing is wrong.
 
-    The latter with a condition (`If-None-Match: *`), and for folders, which clients create before they use them.
+    A path to read or delete is absent; a file to read ends before the range, or is another version than the one asked
+    for. A path to create is there: with a condition (`If-None-Match: *`), or a folder, which clients create before they
+    use it. A folder to delete if it is empty is not. The archive folder of a table is absent: an engine creates it once
+    a move there has failed.
     """
-    if status == _CONFLICT and code in _ALREADY_THERE:
-        is_conditional = any(name == b"if-none-match" for name, _ in scope["headers"])
-        return is_conditional or b"resource=directory" in scope["query_string"].lower()
-    return status == _NOT_FOUND and scope["method"] in {"GET", "DELETE"}
+    match request.method, status:
+        case ("GET" | "HEAD", 404 | 412 | 416) | ("DELETE", 404):
+            return True
+        case "DELETE", 409:
+            return code in _codes(StorageErrorCode.DirectoryNotEmpty)
+        case "PUT", 409 if code in _codes(StorageErrorCode.PathAlreadyExists):
+            return "if-none-match" in request.headers or request.query.get("resource", "").lower() == "directory"
+        case "PUT", 404 if code in _codes(StorageErrorCode.RenameDestinationParentPathNotFound):
+            return segments_of(request.raw_path)[-2] in {READY_TO_DELETE_FOLDER, PROCESSED_FOLDER}
+    return False
+
+
+def _codes(error: StorageErrorCode) -> set[str]:
+    return {error.dfs_code, error.blob_code}
 
 
 def _carries(scope: Scope, secret: str) -> bool:

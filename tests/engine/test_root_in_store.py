@@ -89,6 +89,24 @@ def test_it_is_mirrored_and_its_state_is_on_this_machine(anywhere, tmp_path):
         assert mirror.sync().commits == 0
 
 
+@pytest.mark.parametrize("cleanup", ["ready", "both"])
+def test_engine_in_onelake_leaves_no_warning_there(onelake_server, rejections, tmp_path, monkeypatch, cleanup):
+    """What it asks for is normal, such as a move to a folder that is not there yet."""
+    config = Config(merge_engine="arrow", cleanup=cleanup)
+    with onelake_server.in_use():
+        shop = StoreShop(onelake_server, tmp_path, monkeypatch)
+        rejections.clear()
+        for number in range(3, 6):
+            shop.orders.insert(row(number))
+            with Mirror(shop.root, config) as mirror:
+                assert mirror.sync().result is RunResult.CAUGHT_UP
+        with Mirror(shop.root, config) as mirror:
+            assert mirror.status().tables[0].row_count == 5
+            mirror.maintain()
+    records = [each.record() for each in rejections]
+    assert [record for record in records if record[0] == "warning"] == []
+
+
 def test_large_files_of_a_store_are_verified_side_by_side(anywhere, monkeypatch):
     monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
     monkeypatch.setattr(pa, "cpu_count", lambda: 3)

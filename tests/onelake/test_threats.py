@@ -30,6 +30,7 @@ class Attacked:
     def __init__(self, store, port, proxy, reported, rejected):
         self.store, self.port, self.proxy, self.reported, self.rejected = store, port, proxy, reported, rejected
         self.client = Client(port, reported)
+        assert self.says("PUT", f"/{ZONE}/U/empty?resource=file", "Content-Length: 0").startswith(b"HTTP/1.1 201")
         self.before = self.files()
 
     def files(self):
@@ -104,6 +105,14 @@ def test_garbage_instead_of_chunks_commits_nothing(attacked, chunks):
     assert attacked.client("HEAD", f"{ZONE}/garbage").status == 404
 
 
+RENAMING = f"x-ms-rename-source: /{ZONE}/U/empty"
+
+
+def rejected_rename(path, **fields):
+    code = "RenameDestinationParentPathNotFound"
+    return RejectedRequest("PUT", "localhost", f"/{ZONE}/{path}", 404, code, **fields)
+
+
 @pytest.mark.parametrize(
     ("asked", "rejected"),
     [
@@ -142,6 +151,42 @@ def test_garbage_instead_of_chunks_commits_nothing(attacked, chunks):
         ),
         (request("PUT", f"/{ZONE}?resource=directory", "localhost", "Content-Length: 0"), None),
         (request("HEAD", f"/{ZONE}/x.csv"), None),
+        # what engines and libraries ask for on purpose
+        (
+            request("PUT", f"/{ZONE}/T/_FilesReadyToDelete/1", "localhost", RENAMING, "Content-Length: 0"),
+            rejected_rename("T/_FilesReadyToDelete/1", is_answer=True),
+        ),
+        (
+            request("PUT", f"/{ZONE}/T/_ProcessedFiles%2F1", "localhost", RENAMING, "Content-Length: 0"),
+            rejected_rename("T/_ProcessedFiles%2F1", is_answer=True),
+        ),
+        (request("PUT", f"/{ZONE}/T/1", "localhost", RENAMING, "Content-Length: 0"), rejected_rename("T/1")),
+        (
+            request("PUT", f"/{ZONE}/_FilesReadyToDelete/T/1", "localhost", RENAMING, "Content-Length: 0"),
+            rejected_rename("_FilesReadyToDelete/T/1"),
+        ),
+        (
+            request("GET", f"/{ZONE}/U/empty", "localhost", "Range: bytes=0-33554431"),
+            RejectedRequest("GET", "localhost", f"/{ZONE}/U/empty", 416, "InvalidRange", is_answer=True),
+        ),
+        (
+            request("GET", f"/{ZONE}/U/empty", "localhost", 'If-Match: "0x8D1"'),
+            RejectedRequest("GET", "localhost", f"/{ZONE}/U/empty", 412, "ConditionNotMet", is_answer=True),
+        ),
+        (
+            request("POST", f"/{ZONE}/U", "localhost", "X-HTTP-Method: DELETE", "Content-Length: 0"),
+            RejectedRequest("POST", "localhost", f"/{ZONE}/U", 409, "DirectoryNotEmpty", is_answer=True),
+        ),
+        (
+            request(
+                "PATCH",
+                f"/{ZONE}/U/empty?action=flush&position=0",
+                "localhost",
+                'If-Match: "0x8D1"',
+                "Content-Length: 0",
+            ),
+            RejectedRequest("PATCH", "localhost", f"/{ZONE}/U/empty", 412, "ConditionNotMet"),
+        ),
     ],
 )
 def test_a_rejected_request_is_reported_and_so_is_a_write_without_a_length(attacked, asked, rejected):
