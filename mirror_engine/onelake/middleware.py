@@ -20,7 +20,7 @@ from mirror_engine.onelake.entra import carries
 from mirror_engine.onelake.errors import ALLOWED_BY, ConnectionReset, StorageErrorCode, fabric_error
 from mirror_engine.onelake.hosts import FABRIC, LOOPBACK_HOSTS, host_of, is_served
 from mirror_engine.onelake.items import segments_of
-from mirror_engine.onelake.requests import LakeRequest, error_response
+from mirror_engine.onelake.requests import LEASE, LakeRequest, error_response
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,11 +165,13 @@ def _is_answer(request: LakeRequest, status: int, code: str) -> bool:
 
     A path to read or delete is absent; a file to read ends before the range, or is another version than the one asked
     for. A path to create is there: with a condition (`If-None-Match: *`), or a folder, which clients create before they
-    use it. A folder to delete if it is empty is not. The archive folder of a table is absent: an engine creates it once
-    a move there has failed.
+    use it. A folder to delete if it is empty is not. A path to lease is absent, as Arrow finds out whether a move would
+    replace a file. The archive folder of a table is absent: an engine creates it once a move there has failed.
     """
     match request.method, status:
         case ("GET" | "HEAD", 404 | 412 | 416) | ("DELETE", 404):
+            return True
+        case "PUT" | "POST", 404 if LEASE in request.headers:
             return True
         case "DELETE", 409:
             return code in _codes(StorageErrorCode.DirectoryNotEmpty)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 NANOSECONDS = 1_000_000_000
 ANY = frozenset("*")
 SOURCE = "x-ms-source-"
+LEASE = "x-ms-lease-action"
 _RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,19})\s*-\s*([0-9]{0,19})\s*")
 
 

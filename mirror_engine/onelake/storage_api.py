@@ -29,7 +29,7 @@ from mirror_engine.onelake.errors import (
 )
 from mirror_engine.onelake.faults import with_faults
 from mirror_engine.onelake.options import HEAD
-from mirror_engine.onelake.requests import SOURCE, Conditions, LakeRequest, changed, is_dfs, path_headers
+from mirror_engine.onelake.requests import LEASE, SOURCE, Conditions, LakeRequest, changed, is_dfs, path_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -98,9 +98,9 @@ def _set_properties(lake: Lake, request: LakeRequest) -> Response:
 
 def _lease(lake: Lake, request: LakeRequest) -> Response:
     properties = lake.properties(lake.items.address(request.raw_path))
-    status = _LEASE_STATUSES.get(request.headers.get("x-ms-lease-action", "").lower())
+    status = _LEASE_STATUSES.get(request.headers.get(LEASE, "").lower())
     if status is None:
-        raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "x-ms-lease-action is unknown.")
+        raise StorageApiError(StorageErrorCode.InvalidHeaderValue, f"{LEASE} is unknown.")
     proposed = request.headers.get("x-ms-proposed-lease-id") or request.headers.get("x-ms-lease-id") or ""
     lease_id = proposed if proposed.isascii() and proposed.isprintable() and proposed else str(uuid4())
     return changed(properties, status, {"x-ms-lease-id": lease_id, "x-ms-lease-time": "0"})
@@ -466,7 +466,7 @@ _UNMARKED = _refusal(StorageErrorCode.MissingRequiredHeader, "Neither resource n
 _OPERATIONS = (  # the first counts
     _Operation("POST", "?comp=batch", _batch, "batch", "bytes"),
     _Operation("POST", "?comp=userdelegationkey", _user_delegation_key, takes="xml"),
-    _Operation("POST", "x-ms-lease-action", _lease, "lease"),
+    _Operation("POST", LEASE, _lease, "lease"),
     _Operation("PUT", "x-ms-rename-source", _rename, "rename"),
     _Operation("PUT", "?resource", _create, "create"),
     _Operation(_ANY, "?action=append", _append, "append", "staged"),

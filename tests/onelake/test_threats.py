@@ -166,6 +166,10 @@ def rejected_rename(path, **fields):
             rejected_rename("_FilesReadyToDelete/T/1"),
         ),
         (
+            request("PUT", f"/{ZONE}/U/1?comp=lease", "localhost", "x-ms-lease-action: acquire", "Content-Length: 0"),
+            RejectedRequest("PUT", "localhost", f"/{ZONE}/U/1", 404, "BlobNotFound", is_answer=True),
+        ),
+        (
             request("GET", f"/{ZONE}/U/empty", "localhost", "Range: bytes=0-33554431"),
             RejectedRequest("GET", "localhost", f"/{ZONE}/U/empty", 416, "InvalidRange", is_answer=True),
         ),

@@ -1,0 +1,366 @@
+"""A healthy publisher, with each library in its own words: it looks for its files first, writes, reads and cleans up.
+
+Run as `steady.py LIBRARY TABLE`. It asks for what may be absent, as publishers do, and so gets answers such as 404.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+import requests
+from adlfs import AzureBlobFileSystem
+from azure.core import MatchConditions
+from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
+from azure.identity import DefaultAzureCredential
+from azure.identity.aio import DefaultAzureCredential as AsyncCredential
+from azure.storage.blob import BlobServiceClient
+from azure.storage.filedatalake import DataLakeServiceClient
+from azure.storage.filedatalake.aio import DataLakeServiceClient as AsyncServiceClient
+from obstore.store import AzureStore
+from pyarrow import fs
+
+WORKSPACE, ITEM = os.environ["FABRIC_WORKSPACE_ID"], os.environ["FABRIC_MIRRORED_DATABASE_ID"]
+DFS, BLOB = (f"https://onelake.{kind}.fabric.microsoft.com" for kind in ("dfs", "blob"))
+INSERT, UPSERT = 0, 4
+
+
+def publish(lake: Lake) -> None:
+    for _ in range(2):
+        lake.prepare()
+    lake.remove("_absent")
+    assert lake.get("_state.json") is None
+    lake.put("_metadata.json", json.dumps({"keyColumns": ["id"]}).encode())
+    for ids, marker in (((1, 2), INSERT), ((3,), INSERT), ((2, 4), UPSERT)):
+        numbers = [int(name[:20]) for name in lake.names() if name[:20].isdigit()]
+        number = max(numbers, default=0) + 1
+        lake.put(f"{number:020d}.parquet", content_of(ids, marker))
+        state = json.dumps({"last": number}).encode()
+        lake.put("_state.json", state)
+        assert lake.get("_state.json") == state
+    lake.put("_empty", b"")
+    assert not lake.get("_empty")
+    for _ in range(2):
+        lake.remove("_empty")
+
+
+def content_of(ids: tuple[int, ...], marker: int) -> bytes:
+    columns = {"id": pa.array(ids, pa.int64()), "__rowMarker__": pa.array([marker] * len(ids), pa.int32())}
+    pq.write_table(pa.table(columns), content := io.BytesIO())
+    return content.getvalue()
+
+
+class Lake:
+    """A table folder by one library; what one does not do is nothing."""
+
+    def __init__(self, table: str) -> None:
+        self.folder = f"{ITEM}/Files/LandingZone/{table}"
+
+    def prepare(self) -> None:
+        """Create the folder, whether it is there or not."""
+
+    def put(self, name: str, content: bytes) -> None:
+        raise NotImplementedError
+
+    def get(self, name: str) -> bytes | None:
+        """The content of a file; None for none."""
+        raise NotImplementedError
+
+    def names(self) -> list[str]:
+        """The names of all files, archived ones, too."""
+        raise NotImplementedError
+
+    def remove(self, name: str) -> None:
+        """Remove a file that may be absent."""
+
+
+class Datalake(Lake):
+    def __init__(self, table: str) -> None:
+        super().__init__(table)
+        service = DataLakeServiceClient(DFS, DefaultAzureCredential())
+        self.place = service.get_file_system_client(WORKSPACE).get_directory_client(self.folder)
+
+    def prepare(self) -> None:
+        if not self.place.exists():
+            self.place.create_directory()
+        with suppress(ResourceExistsError):
+            self.place.create_directory(match_condition=MatchConditions.IfMissing)
+
+    def put(self, name: str, content: bytes) -> None:
+        file = self.place.get_file_client(f"_{name}.tmp")
+        if content:
+            file.upload_data(content, overwrite=True)
+        else:
+            file.create_file()
+        file.rename_file(f"{WORKSPACE}/{self.folder}/{name}")
+
+    def get(self, name: str) -> bytes | None:
+        try:
+            return self.place.get_file_client(name).download_file().readall()
+        except ResourceNotFoundError:
+            return None
+
+    def names(self) -> list[str]:
+        return [path.name.rpartition("/")[2] for path in self.place.get_paths() if not path.is_directory]
+
+    def remove(self, name: str) -> None:
+        with suppress(ResourceNotFoundError):
+            self.place.get_file_client(name).delete_file()
+
+
+class AsyncDatalake(Lake):
+    """The same library under asyncio; uploads go to their final names."""
+
+    def _do(self, work):
+        async def done():
+            async with AsyncCredential() as credential, AsyncServiceClient(DFS, credential) as service:
+                place = service.get_file_system_client(WORKSPACE).get_directory_client(self.folder)
+                try:
+                    return await work(place)
+                except ResourceNotFoundError:
+                    return None
+
+        return asyncio.run(done())
+
+    def prepare(self) -> None:
+        self._do(lambda place: place.create_directory())
+
+    def put(self, name: str, content: bytes) -> None:
+        async def upload(place):
+            file = place.get_file_client(name)
+            await (file.upload_data(content, overwrite=True) if content else file.create_file())
+
+        self._do(upload)
+
+    def get(self, name: str) -> bytes | None:
+        async def download(place):
+            return await (await place.get_file_client(name).download_file()).readall()
+
+        return self._do(download)
+
+    def names(self) -> list[str]:
+        async def listed(place):
+            return [path.name.rpartition("/")[2] async for path in place.get_paths() if not path.is_directory]
+
+        return self._do(listed)
+
+    def remove(self, name: str) -> None:
+        self._do(lambda place: place.get_file_client(name).delete_file())
+
+
+class Blob(Lake):
+    def __init__(self, table: str) -> None:
+        super().__init__(table)
+        small = {"max_single_put_size": 256, "max_block_size": 256}  # blocks, as of large files
+        self.container = BlobServiceClient(BLOB, DefaultAzureCredential(), **small).get_container_client(WORKSPACE)
+
+    def put(self, name: str, content: bytes) -> None:
+        blob = self.container.get_blob_client(f"{self.folder}/{name}")
+        blob.upload_blob(content, overwrite=blob.exists())
+
+    def get(self, name: str) -> bytes | None:
+        try:
+            return self.container.get_blob_client(f"{self.folder}/{name}").download_blob().readall()
+        except ResourceNotFoundError:
+            return None
+
+    def names(self) -> list[str]:
+        return [each.name.rpartition("/")[2] for each in self.container.list_blobs(f"{self.folder}/")]
+
+    def remove(self, name: str) -> None:
+        with suppress(ResourceNotFoundError):
+            self.container.get_blob_client(f"{self.folder}/{name}").delete_blob()
+
+
+class Adlfs(Lake):
+    def __init__(self, table: str) -> None:
+        super().__init__(table)
+        host = BLOB.removeprefix("https://")
+        self.files = AzureBlobFileSystem("onelake", account_host=host, credential=AsyncCredential())
+        self.at = f"{WORKSPACE}/{self.folder}"
+
+    def prepare(self) -> None:
+        self.files.makedirs(self.at, exist_ok=True)
+
+    def put(self, name: str, content: bytes) -> None:
+        self.files.pipe_file(f"{self.at}/{name}", content)
+        self.files.invalidate_cache()
+
+    def get(self, name: str) -> bytes | None:
+        return self.files.cat_file(f"{self.at}/{name}") if self.files.exists(f"{self.at}/{name}") else None
+
+    def names(self) -> list[str]:
+        return [path.rpartition("/")[2] for path in self.files.find(self.at)]
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self.files.rm_file(f"{self.at}/{name}")
+
+
+class Obstore(Lake):
+    """It deletes by batches, which OneLake rejects: nothing is removed."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(table)
+        config = {f"azure_{name}": os.environ[f"AZURE_{name.upper()}"] for name in SECRETS}
+        zone = self.folder.removesuffix(f"/{table}")
+        self.table = table
+        self.store = AzureStore.from_url(f"abfss://{WORKSPACE}@{DFS.removeprefix('https://')}/{zone}", config=config)
+
+    def put(self, name: str, content: bytes) -> None:
+        obstore.put(self.store, f"{self.table}/{name}", content)
+
+    def get(self, name: str) -> bytes | None:
+        try:
+            return bytes(obstore.get(self.store, f"{self.table}/{name}").bytes())
+        except FileNotFoundError:
+            return None
+
+    def names(self) -> list[str]:
+        return [each["path"].rpartition("/")[2] for page in obstore.list(self.store, self.table) for each in page]
+
+
+SECRETS = ("tenant_id", "client_id", "client_secret")
+
+
+class Plain(Lake):
+    """DFS by requests or httpx: create, append with flush, rename."""
+
+    def __init__(self, table: str, client: object) -> None:
+        super().__init__(table)
+        token = DefaultAzureCredential().get_token("https://storage.azure.com/.default").token
+        client.headers["Authorization"] = f"Bearer {token}"
+        self.client = client
+
+    def ask(self, method: str, name: str, *allowed: int, content: bytes = b"", **headers: str):
+        names = {word.replace("_", "-"): text for word, text in headers.items()}
+        path = f"{DFS}/{WORKSPACE}/{self.folder}/{name}".rstrip("/")
+        body = {"data" if type(self.client).__module__.startswith("requests") else "content": content}
+        answer = self.client.request(method, path, headers=names, **(body if method in {"PUT", "PATCH"} else {}))
+        assert answer.status_code in allowed, answer.text
+        return answer
+
+    def prepare(self) -> None:
+        self.ask("PUT", "?resource=directory", 201)
+
+    def put(self, name: str, content: bytes) -> None:
+        self.ask("PUT", f"_{name}.tmp?resource=file", 201)
+        if content:
+            self.ask("PATCH", f"_{name}.tmp?action=append&position=0&flush=true", 202, content=content)
+        self.ask("PUT", name, 201, x_ms_rename_source=f"/{WORKSPACE}/{self.folder}/_{name}.tmp")
+
+    def get(self, name: str) -> bytes | None:
+        answer = self.ask("GET", name, 200, 404)
+        return answer.content if answer.status_code == 200 else None
+
+    def names(self) -> list[str]:
+        found = self.ask("GET", "?resource=filesystem&recursive=true", 200).json()["paths"]
+        return [path["name"].rpartition("/")[2] for path in found]
+
+    def remove(self, name: str) -> None:
+        self.ask("DELETE", name, 200, 404)
+
+
+class Requests(Plain):
+    def __init__(self, table: str) -> None:
+        super().__init__(table, requests.Session())
+
+
+class Httpx(Plain):
+    def __init__(self, table: str) -> None:
+        super().__init__(table, httpx.Client())
+
+
+class Arrow(Lake):
+    """Arrow's own file system, by an account key over http: it ignores proxies."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(table)
+        address = os.environ["TEST_HTTP"].removeprefix("http://")
+        ways = {f"{kind}_storage_authority": address for kind in ("blob", "dfs")}
+        ways |= {f"{kind}_storage_scheme": "http" for kind in ("blob", "dfs")}
+        self.files = fs.AzureFileSystem("onelake", account_key="bm90IGEga2V5", **ways)
+        self.at = f"{WORKSPACE}/{self.folder}"
+
+    def prepare(self) -> None:
+        self.files.create_dir(self.at)
+
+    def put(self, name: str, content: bytes) -> None:
+        with self.files.open_output_stream(f"{self.at}/_{name}.tmp") as file:
+            file.write(content)
+        self.files.move(f"{self.at}/_{name}.tmp", f"{self.at}/{name}")
+
+    def get(self, name: str) -> bytes | None:
+        if self.files.get_file_info(f"{self.at}/{name}").type == fs.FileType.NotFound:
+            return None
+        with self.files.open_input_file(f"{self.at}/{name}") as file:
+            return file.read()
+
+    def names(self) -> list[str]:
+        return [each.base_name for each in self.files.get_file_info(fs.FileSelector(self.at, recursive=True))]
+
+    def remove(self, name: str) -> None:
+        if self.files.get_file_info(f"{self.at}/{name}").type == fs.FileType.File:
+            self.files.delete_file(f"{self.at}/{name}")
+
+
+class Rclone(Lake):
+    """rclone's azureblob."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(table)
+        remote = {"type": "azureblob", "env_auth": "true", "account": "onelake", "endpoint": BLOB}
+        remote |= {"no_check_container": "true", "chunk_size": "1Ki", "upload_cutoff": "1Ki"}
+        os.environ |= {f"RCLONE_CONFIG_ONELAKE_{name.upper()}": text for name, text in remote.items()}
+        self.at = f"onelake:{WORKSPACE}/{self.folder}"
+
+    def run(self, *words: str, content: bytes = b"", may_fail: bool = False) -> bytes | None:
+        done = subprocess.run([os.environ["TEST_CLIENT"], *words], input=content, capture_output=True, check=False)
+        assert may_fail or not done.returncode, done.stderr
+        return done.stdout if not done.returncode else None
+
+    def prepare(self) -> None:
+        self.run("mkdir", self.at)
+
+    def put(self, name: str, content: bytes) -> None:
+        path = Path(os.environ["HOME"]) / name
+        path.write_bytes(content)
+        self.run("copyto", str(path), f"{self.at}/_{name}.tmp")
+        self.run("moveto", f"{self.at}/_{name}.tmp", f"{self.at}/{name}")
+
+    def get(self, name: str) -> bytes | None:
+        return self.run("cat", f"{self.at}/{name}", may_fail=True) or None
+
+    def names(self) -> list[str]:
+        listed = self.run("lsf", "-R", "--files-only", self.at, may_fail=True) or b""
+        return [line.rpartition("/")[2] for line in listed.decode().splitlines()]
+
+    def remove(self, name: str) -> None:
+        self.run("deletefile", f"{self.at}/{name}", may_fail=True)
+
+
+LIBRARIES = {
+    "datalake": Datalake,
+    "datalake-async": AsyncDatalake,
+    "blob": Blob,
+    "adlfs": Adlfs,
+    "obstore": Obstore,
+    "requests": Requests,
+    "httpx": Httpx,
+    "arrow": Arrow,
+    "rclone": Rclone,
+}
+
+if __name__ == "__main__":
+    library, table = sys.argv[1:]
+    publish(LIBRARIES[library](table))
