@@ -364,6 +364,11 @@ class Config:
         return str(self._places.get(name, f"Config({name}=…)"))
 
     @property
+    def given(self) -> frozenset[str]:
+        """The options that were given, with `load`."""
+        return frozenset(self._places)
+
+    @property
     def changed(self) -> frozenset[str]:
         """The options that differ from their defaults."""
         return frozenset(option.name for option in fields(self) if getattr(self, option.name) != option.default)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import signal
 import subprocess
 import time
@@ -21,11 +20,11 @@ from click.core import ParameterSource
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
 from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command, refuse_given
-from mirror_engine.config import flag_of, whole
+from mirror_engine.config import flag_of, read_effective, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.extras import install_command
 from mirror_engine.onelake.hosts import PassedHost
-from mirror_engine.storage.roots import check_store
+from mirror_engine.storage.roots import check_store, pasted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -199,7 +198,7 @@ def stop(store: Path) -> None:
     else:
         out.note(f"Stopped the emulator of {shown}." if stopped else f"No emulator is running for {shown}.")
         if stopped and stopped.environment["HTTPS_PROXY"] == os.environ.get("HTTPS_PROXY"):
-            undo = f'eval "$(mirror-engine emulator env {shlex.quote(str(store))} --unset)"'
+            undo = f'eval "$(mirror-engine emulator env {pasted(store)} --unset)"'
             out.stderr().print(out.bullet("help:", f"this shell's programs still look for it; undo that: {undo}"))
 
 
@@ -226,7 +225,7 @@ def env(store: Path, *, unset: bool) -> None:
     if info is None:
         raise UsageError(
             f"no emulator is running for {store}",
-            f"start one: mirror-engine emulator start {shlex.quote(str(store))} -d",
+            f"start one: mirror-engine emulator start {pasted(store)} -d",
         )
     out.report(info.to_json(), map(out.verbatim, info.exports()))
 
@@ -260,30 +259,35 @@ def exec_(
     timed out · 130 interrupted
     """
     _check_packages()
-    from mirror_engine.onelake.connection import running
-    from mirror_engine.onelake.engine_pool import unfinished
+    from mirror_engine.onelake.connection import running, unfinished
 
     if info := running(store):
-        _check_no_options(store, info)
+        _check_options(store, info, config)
         if not info.has_engines:
             refuse_given({"wait": "--wait"}, f"no engine runs: the emulator of {store} was started with --storage-only")
             return _run(program, info.around(os.environ))
-        return _run(program, info.around(os.environ)) or _finish(partial(unfinished, store, config), wait)
+        return _run(program, info.around(os.environ)) or _finish(partial(unfinished, store, info), wait)
     with _server(store, config, log.Log(), listening=_listening(served), **served) as server:
         return _run(program, server.connection.around(os.environ)) or _finish(server.unfinished, wait)
 
 
-def _check_no_options(store: Path, info: ConnectionInfo) -> None:
-    """UsageError for an option of an emulator or its engines, which has no effect on one that is running."""
+def _check_options(store: Path, info: ConnectionInfo, config: Config) -> None:
+    """UsageError for an option that a running emulator does not have; such a variable or line of a file is said."""
+    from mirror_engine.onelake.connection import StateFolder
+
     context = click.get_current_context()
-    own = {"store", "program", "wait", "verbose", "quiet"}
+    of_engines = read_effective(StateFolder(store).options) if info.has_engines else None
+    same = {name for name in ALL if of_engines and getattr(config, name) == getattr(of_engines, name)}
+    own = {"store", "program", "wait", "verbose", "quiet", *same}
     for option in context.command.params:
-        source = context.get_parameter_source(option.name or "")
-        if option.name not in own and source is ParameterSource.COMMANDLINE:
+        name = option.name or ""
+        if name not in own and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(
                 f"{option.opts[-1]}: the emulator of {store} is already running (pid {info.pid}), without it",
-                f"leave the option out, or stop that one: mirror-engine emulator stop {shlex.quote(str(store))}",
+                f"leave the option out, or stop that one: mirror-engine emulator stop {pasted(store)}",
             )
+    for place in sorted(config.place(name) for name in config.given - same if of_engines):
+        out.note(f"{place}: no effect, the emulator of {store} is already running (pid {info.pid}), without it")
 
 
 def _run(program: Sequence[str], environment: Mapping[str, str]) -> int:

@@ -12,13 +12,16 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from http.client import HTTPConnection, HTTPException
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
 from mirror_engine.errors import SetupError, TransientError, UsageError
 from mirror_engine.landing_zone.layout import ENGINE
+from mirror_engine.monitoring.wait_conditions import UnmetCondition
 from mirror_engine.onelake.hosts import DFS, LOOPBACK
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0
 STOP_SECONDS = 120.0  # an engine finishes its commit first
 POLL_SECONDS = 0.05
+ANSWER_SECONDS = 60.0  # a large store is looked at for a while
+UNFINISHED_PATH = f"/{ENGINE}/unfinished"  # clients' paths never begin so
 MIN_TOKEN_CHARACTERS = 16
 CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE", "CURL_CA_INFO")  # the last is DuckDB's
 VARIABLES = (  # of a publisher, but PATH; some programs read only one spelling of a name
@@ -125,6 +130,11 @@ class ConnectionInfo:
     def landing_zone(self) -> str:
         return f"https://onelake.{DFS}/{self.workspace_id}/{self.item_id}/Files/LandingZone"
 
+    @property
+    def token(self) -> str:
+        """The token that requests must carry, if the emulator was started with one; else any text."""
+        return self.environment["AZURE_CLIENT_SECRET"]
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"landing_zone": self.landing_zone}
 
@@ -157,6 +167,7 @@ class StateFolder:
         self.programs = self.path / "bin"  # prepended to a publisher's PATH
         self.lock = self.path / "emulator.lock"  # held while an emulator runs
         self.log = self.path / "emulator.log"  # of a detached emulator
+        self.options = self.path / "options.json"  # of its engines, but for what items have of their own
         self.info = self.path / "emulator.json"  # connection info; present while requests are answered
         self.exports = self.path / "emulator.sh"  # its environment for a shell, `. FILE`; present as long
 
@@ -207,6 +218,21 @@ def running(store: Path) -> ConnectionInfo | None:
             raise TransientError(f"{store}: an emulator is running but wrote no connection info", "Try again later.")
         time.sleep(POLL_SECONDS)
     return None
+
+
+def unfinished(store: Path, info: ConnectionInfo) -> list[tuple[str, UnmetCondition]]:
+    """What each item of a running emulator waits for, by its path; TransientError once it has ended."""
+    at = urlsplit(info.http)
+    connection = HTTPConnection(at.hostname or "", at.port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", UNFINISHED_PATH, headers={"Authorization": f"Bearer {info.token}"})
+        return [(path, UnmetCondition(**unmet)) for path, unmet in json.loads(connection.getresponse().read())]
+    except (OSError, HTTPException, ValueError, TypeError) as error:
+        if running(store) != info:
+            raise TransientError(f"{store}: the emulator has ended", "Run the command again.") from error
+        return [(str(store), UnmetCondition("", "", "the emulator does not answer"))]
+    finally:
+        connection.close()
 
 
 def start_detached(store: Path, words: Sequence[str], environ: Mapping[str, str]) -> ConnectionInfo:

@@ -12,10 +12,9 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mirror_engine.engine.lock import config_of_running
 from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
-from mirror_engine.landing_zone.layout import ENGINE, ZONE
+from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring import fabric_files
 from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
@@ -105,21 +104,6 @@ class _Engine:
             mirror.wake()
 
 
-def unfinished(store: Path, config: Config) -> list[tuple[str, UnmetCondition]]:
-    """What each item of an emulator in another process waits for, by its path; nothing for those that are stopped.
-
-    `config`: of items whose engine is just starting; the others are judged by their engine's.
-    """
-    roots = sorted(folder.parents[1] for folder in store.glob(f"[!.]*/[!.]*/{ZONE}"))
-    found = []
-    for root in roots:
-        if not (root / _MARKER).exists():
-            with Mirror(root, config_of_running(root) or config) as mirror:
-                path = root.relative_to(store).as_posix()
-                found += [(path, condition) for condition in _unmet(mirror, DatabaseStatus.RUNNING)]
-    return found
-
-
 def _unmet(mirror: Mirror, status: DatabaseStatus) -> Sequence[UnmetCondition]:
     try:
         unmet = tables_not_caught_up(mirror.status(), (), mirror.config.delta_default_schema)
@@ -187,6 +171,10 @@ class EnginePool:
             return []
         with self._mirror(item) as mirror:
             return _unmet(mirror, status)
+
+    def unfinished(self) -> list[tuple[str, UnmetCondition]]:
+        """What each item waits for, by its path."""
+        return [(item.path, unmet) for item in self.items.all() for unmet in self.unmet_conditions(item)]
 
     def add(self, item: Item) -> None:
         """Register an item that the REST API created: Initializing for some time, then Initialized."""

@@ -132,7 +132,8 @@ class Gate:
         host, secret = host_of(scope["headers"]), self.listening.token
         if host is None:
             return rejection(scope, 400, "InvalidHeaderValue", "A request needs exactly one Host header.")
-        if not (self.listening.is_remote or host in LOOPBACK_HOSTS or is_served(host)):
+        own = {*LOOPBACK_HOSTS, self.listening.address, *self.listening.names}
+        if not (self.listening.is_remote or host in own or is_served(host)):
             return rejection(scope, 421, "InvalidUri", "The emulator does not serve that host name.")
         if not _is_same_origin(scope):
             return rejection(scope, 403, "AuthorizationFailure", "Pages of other sites may not use the emulator.")

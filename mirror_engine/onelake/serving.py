@@ -6,24 +6,33 @@ import json
 import os
 import shlex
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 from starlette.routing import Match
 
+from mirror_engine.config import write_effective
 from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.landing_zone.diagnostics import printable
-from mirror_engine.onelake.connection import CA_VARIABLES, ConnectionInfo, StateFolder, write_private
+from mirror_engine.onelake.connection import (
+    CA_VARIABLES,
+    UNFINISHED_PATH,
+    ConnectionInfo,
+    StateFolder,
+    write_private,
+)
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.entra import entra_app, install_az
 from mirror_engine.onelake.errors import FabricApiError
 from mirror_engine.onelake.fabric_rest import BASE, fabric_app
 from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, hold, with_fabric_faults
-from mirror_engine.onelake.hosts import FABRIC, LOGINS, host_of, is_served
+from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK, host_of, is_served
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.middleware import Gate
@@ -31,7 +40,7 @@ from mirror_engine.onelake.network import Listeners, create_authority
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.storage_api import onelake_app
 from mirror_engine.onelake.store import LocalStore
-from mirror_engine.storage.roots import check_store
+from mirror_engine.storage.roots import check_store, pasted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,11 +73,18 @@ class Services:
         lake.options.hold = partial(hold, engines)
         for rule in lake.options.faults:
             lake.options.apply(rule)
+        self._engines = engines
         self._onelake = onelake_app(lake)
         self._fabric = with_fabric_faults(fabric_app(engines), lake.options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._selected(scope)(scope, receive, send)
+        is_unfinished = scope["path"] == UNFINISHED_PATH and scope["scheme"] == "http"
+        await (self._unfinished if is_unfinished else self._selected(scope))(scope, receive, send)
+
+    async def _unfinished(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """For `emulator exec` of another process: `EnginePool.unfinished`."""
+        found = await run_in_threadpool(self._engines.unfinished)
+        await JSONResponse([[path, asdict(unmet)] for path, unmet in found])(scope, receive, send)
 
     def is_public(self, scope: Scope) -> bool:
         """Whether a request is Entra's, which gives tokens and so needs none."""
@@ -150,8 +166,7 @@ class Server:
 
     def unfinished(self) -> list[tuple[str, UnmetCondition]]:
         """What each item waits for, by its path."""
-        items = self._engines.items.all()
-        return [(item.path, condition) for item in items for condition in self._engines.unmet_conditions(item)]
+        return self._engines.unfinished()
 
     def _open(self) -> Lake:
         plan = self.plan
@@ -175,12 +190,13 @@ class Server:
             stack.enter_context(FileLock(self._state.lock, timeout=LOCK_SECONDS))
         except Timeout:
             info = self._state.read_info()
-            pid, quoted = f" (pid {info.pid})" if info else "", shlex.quote(str(store))
+            pid, quoted = f" (pid {info.pid})" if info else "", pasted(store)
             raise RootLocked(
                 f"an emulator is already running for {store}{pid}",
-                f"Use it: mirror-engine emulator env {quoted}; or stop it: mirror-engine emulator stop {quoted}.",
+                f"use it: mirror-engine emulator env {quoted}; or stop it: mirror-engine emulator stop {quoted}",
             ) from None
         self._state.info.unlink(missing_ok=True)  # of an emulator that was killed
+        write_effective(self._state.options, self.plan.config)
 
     def _default_item(self, items: Items) -> Item:
         """The named mirrored database, the first one, or a new one."""
@@ -215,7 +231,7 @@ class Server:
         stack.callback(listeners.stop)
         stack.callback(page.end_streams)
         install_az(self._state.programs)
-        http = f"http://127.0.0.1:{listeners.http_port}"
+        http = f"http://{listening.reached_at if listening.is_single_port else LOOPBACK}:{listeners.http_port}"
         environment = self._environment(f"http://{listening.reached_at}:{listeners.proxy_port}", authority, item)
         if fault_api:
             environment["MIRROR_ENGINE_FAULT_API"] = f"{http}{FAULT_API_PATH}"

@@ -112,7 +112,7 @@ def check_root(root: Place, *, may_be_empty: bool = False) -> None:
         help = "check the URL; a publisher makes the folder with its first file"
     else:
         near = _near(root)
-        help = near or f"create an example: mirror-engine init {shlex.quote(str(root))}"
+        help = near or f"create an example: mirror-engine init {pasted(root)}"
         if (root / STORE_ITEMS).exists():
             raise UsageError(f"{root} is a STORE of the emulator, not a ROOT", near or "a ROOT is STORE/WORKSPACE/ITEM")
         # schema folders, table folders and metadata are found in a landing zone only
@@ -124,6 +124,12 @@ def check_root(root: Place, *, may_be_empty: bool = False) -> None:
             raise UsageError(f"{root} is a landing zone, not a ROOT", help)
     if {*inside}.isdisjoint(MARKS):
         raise UsageError(f"{root} contains no landing zone ({ZONE}){found}", help)
+
+
+def pasted(folder: Place) -> str:
+    """A folder as a word of a command line for a shell; one whose name begins with a dash is no option."""
+    text = str(folder)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def check_store(store: Path) -> None:

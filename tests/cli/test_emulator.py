@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from mirror_engine.engine.lock import lock_root
 from mirror_engine.extras import install_command
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.mirror import Mirror
 from mirror_engine.onelake import connection
 from mirror_engine.onelake.items import Items
@@ -141,6 +144,47 @@ def own_package(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
 
 
+ODD = "-a \"b' $HOME `c` !d; e"  # what a shell reads otherwise
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_odd_paths_are_quoted_for_a_shell(cli, tmp_path, shell):
+    lines = started(cli, tmp_path / ODD, "--workspace", "it's $5", "--item", "a `b`").out
+    program = 'import os; print(os.environ["SSL_CERT_FILE"], os.environ["MIRROR_ENGINE_JAVA_OPTIONS"], sep="\\n")'
+    told = subprocess.run(
+        [shell, "-c", f"{lines}{shlex.join([PYTHON, '-c', program])}"], capture_output=True, text=True, check=True
+    )
+    store = tmp_path / ODD
+    certificates, java = told.stdout.splitlines()
+    assert certificates == str(store / ".mirror-engine/tls/bundle.pem")
+    assert shlex.split(java)[-1] == f"-Djavax.net.ssl.trustStore={store}/.mirror-engine/tls/java.p12"
+
+
+@pytest.mark.usefixtures("own_package")
+def test_commands_in_help_lead_to_an_odd_store(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{Path(PYTHON).parent}:{os.environ['PATH']}")  # where mirror-engine is
+    store = f"./{ODD}"
+
+    def pasted(text, begins):
+        command = text[text.rindex(begins) :].partition("; or stop")[0]
+        done = subprocess.run(["sh", "-ec", f"{command}\nenv"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    pasted(cli("emulator", "env", store).err, "mirror-engine emulator start")
+    try:
+        running = cli("emulator", "start", store, "--storage-only").err
+        proxy = connection.running(Path(store)).environment["HTTPS_PROXY"]
+        assert f"export HTTPS_PROXY={proxy}\n" in pasted(running, "mirror-engine emulator env")
+        monkeypatch.setenv("HTTPS_PROXY", proxy)
+        stopped = cli("emulator", "stop", store).err
+        assert "HTTPS_PROXY" not in pasted(stopped, "eval")
+        assert connection.running(Path(store)) is None
+    finally:
+        connection.stop(Path(store))
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_package")
 def test_a_detached_emulator_runs_until_stop(cli, tmp_path):
@@ -209,11 +253,12 @@ def test_exec_wait_returns_when_everything_is_applied(cli, tmp_path, writers):
 
 
 @pytest.fixture
-def detached(tmp_path, request):
+def detached(tmp_path, request, monkeypatch):
     """An emulator in a process of its own, on the merge engine `arrow`, with the options that the test gives."""
     store, options = tmp_path / "store", getattr(request, "param", [])
-    environment = {**os.environ, "MIRROR_ENGINE_MERGE_ENGINE": "arrow", "MIRROR_ENGINE_SPARK_PROFILE": "local"}
-    subprocess.run([*PROGRAM, "emulator", "start", store, "-d", "-q", *options], check=True, env=environment)
+    monkeypatch.setenv("MIRROR_ENGINE_MERGE_ENGINE", "arrow")
+    monkeypatch.setenv("MIRROR_ENGINE_SPARK_PROFILE", "local")
+    subprocess.run([*PROGRAM, "emulator", "start", store, "-d", "-q", *options], check=True, stdout=subprocess.DEVNULL)
     yield store
     connection.stop(store)
 
@@ -240,6 +285,12 @@ def test_exec_wait_judges_by_the_options_of_the_running_engine(cli, detached):
 
 
 @pytest.mark.parametrize("detached", [["--storage-only"]], indirect=True)
+def test_exec_rejects_options_of_engines_where_none_runs(cli, detached):
+    printed = cli("emulator", "exec", detached, "--poll-interval", "5s", "--", "true")
+    assert (printed.code, "--poll-interval: " in printed.err) == (2, True)
+
+
+@pytest.mark.parametrize("detached", [["--storage-only"]], indirect=True)
 def test_exec_wait_is_refused_where_no_engine_runs(cli, detached, tmp_path):
     program = f"open({str(tmp_path / 'ran')!r}, 'w')"
     printed = cli("emulator", "exec", detached, "--wait", "600", "--", PYTHON, "-c", program)
@@ -259,6 +310,57 @@ def test_exec_uses_the_emulator_that_is_running(cli, detached):
     program = PUBLISHER.read_text().replace("00002.csv", "00004.csv").replace("00001.csv", "00005.csv")
     printed = cli("emulator", "exec", detached, "--wait", "60", "--", PYTHON, "-c", program)
     assert (printed.code, "Workspace/Mirror: Sales.Stores is blocked" in printed.err) == (3, True)
+
+
+@pytest.fixture
+def held(tmp_path):
+    """The default item of a STORE, on which another engine is running."""
+    root = tmp_path / "store/Workspace/Mirror"
+    (root / ZONE).mkdir(parents=True)
+    with lock_root(root):
+        yield
+
+
+@pytest.mark.usefixtures("held")
+def test_exec_wait_shows_why_a_running_engine_ended(cli, detached):
+    printed = cli("emulator", "exec", detached, "--wait", "60", "--", PYTHON, PUBLISHER)
+    assert (printed.code, "Workspace/Mirror: " in printed.err) == (3, True)
+    assert "another engine is running here" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("detached", "wait", "code", "said"),
+    [
+        (["--inject-fault", "paused"], "60", 3, "Workspace/Mirror: replication is paused"),
+        (["--inject-fault", "replicator_throttled for=600"], "1", 4, "replication is being throttled"),
+        (["--token", TOKEN, "--inject-fault", "paused"], "60", 3, "replication is paused"),
+        (["--single-port", "--inject-fault", "paused"], "60", 3, "replication is paused"),
+        (["--single-port", "--host", "127.0.0.2", "--inject-fault", "paused"], "60", 3, "replication is paused"),
+    ],
+    indirect=["detached"],
+)
+def test_exec_wait_ends_beside_a_running_emulator_as_alone(cli, detached, wait, code, said):
+    printed = cli("emulator", "exec", detached, "--wait", wait, "--", "true")
+    assert (printed.code, said in printed.err) == (code, True)
+
+
+def test_exec_wait_ends_with_the_running_emulator(cli, detached):
+    program = f"{PUBLISHER.read_text()}\nimport os, signal; os.kill({connection.running(detached).pid}, signal.SIGTERM)"
+    printed = cli("emulator", "exec", detached, "--wait", "600", "--", PYTHON, "-c", program)
+    assert (printed.code, "the emulator has ended" in printed.err) == (4, True)
+
+
+@pytest.mark.parametrize("source", ["variable", "file"])
+def test_exec_says_which_options_a_running_emulator_does_not_have(cli, detached, monkeypatch, source):
+    if source == "variable":
+        monkeypatch.setenv("MIRROR_ENGINE_POLL_INTERVAL", "5s")
+    else:
+        (detached / "mirror-engine.toml").write_text('poll_interval = "5s"\n')
+    printed = cli("emulator", "exec", detached, "--", "true")
+    place = {"variable": "MIRROR_ENGINE_POLL_INTERVAL", "file": "mirror-engine.toml: poll_interval"}[source]
+    assert printed.code == 0
+    assert printed.err.startswith(f"{place}: no effect, the emulator of {detached} is already running")
+    assert printed.err.count("\n") == 1
 
 
 @pytest.mark.parametrize("option", [["--inject-fault", "paused"], ["--storage-only"], ["--poll-interval", "5s"]])

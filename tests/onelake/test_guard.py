@@ -41,6 +41,14 @@ def test_own_host_names_are_served(unlocked, host):
     assert status_of(exchange(unlocked.http_port, request(host=host))) == 204
 
 
+@pytest.mark.parametrize("host", ["127.0.0.2:1", "emulator", "localhost"])
+def test_address_and_names_of_the_listener_are_served(host):
+    with running(services, address="127.0.0.2", names=("emulator",)) as started:
+        answer = exchange(started.http_port, request(host=host))
+        assert status_of(answer) == 204
+        assert status_of(exchange(started.http_port, request(host="127.0.0.3"))) == 421
+
+
 @pytest.mark.parametrize("host", ["evil.example:80", f"{ONELAKE}.evil.example", "127.0.0.1.evil.example", ""])
 def test_foreign_host_names_are_rejected(unlocked, host):
     """DNS rebinding: a page of evil.example must not read the store."""
