@@ -18,10 +18,10 @@ from mirror_engine.onelake.errors import MANAGED_FOLDERS, FabricApiError, Storag
 from mirror_engine.onelake.items import OPEN_FOLDERS, SUFFIXES, display_name, segments_of
 from mirror_engine.onelake.options import LISTS, TIME_SHIFT
 from mirror_engine.onelake.requests import NONE, Properties
-from mirror_engine.onelake.store import Uploads, assemble, contiguous_parts
+from mirror_engine.onelake.store import COPY_BYTES, Uploads, assemble, contiguous_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.onelake.items import Address, Items
@@ -303,8 +303,10 @@ class Lake:
             self._uploads.keep(present.identity, position, body)
         return present
 
-    def flush(self, address: Address, position: int, conditions: Conditions = NONE) -> Properties:
-        """Commit all parts up to a position, the file's length then, in one step, and drop those beyond it.
+    def flush(
+        self, address: Address, position: int, conditions: Conditions = NONE, *, retains: bool = False
+    ) -> Properties:
+        """Commit all parts up to a position, the file's length then, in one step; `retains` those beyond it.
 
         InvalidFlushPosition, PathAlreadyExists, PathConflict.
         """
@@ -315,7 +317,25 @@ class Lake:
                 conditions.check_write(before)
             with self._uploads.taken(before.identity) as parts:
                 chain = contiguous_parts(position, parts, before.size)
-                return self._extend(address, before, chain) if chain else before
+                if not chain and not self._has(address, {at: part for at, part in parts.items() if at < position}):
+                    message = "The appended data begins before the file's end, and would not be written."
+                    raise StorageApiError(StorageErrorCode.InvalidFlushPosition, message)
+                after = self._extend(address, before, chain) if chain else before
+                if retains:
+                    self._uploads.put_back(after.identity, parts, [start for start in parts if start >= position])
+                return after
+
+    def _has(self, address: Address, parts: Mapping[int, StagedFile]) -> bool:
+        """Whether a file has these parts already, as after a flush whose response was lost."""
+        _, reader = self.read(address)
+        with reader:
+            for start, part in parts.items():
+                reader.seek(start)
+                with part.open() as sent:
+                    while chunk := sent.read(COPY_BYTES):
+                        if reader.read(len(chunk)) != chunk:
+                            return False
+        return True
 
     def _extend(self, address: Address, before: Properties, chain: Sequence[StagedFile]) -> Properties:
         """Publish a file with more at its end, unless it was replaced while that was assembled."""
@@ -328,10 +348,14 @@ class Lake:
             self.options.delays.note_continued(now.identity, staged.identity)  # before the engine can see it
             entry = self.storage.publish(staged, address.path, self._now())
             self.options.delays.forget_continued(now.identity)
+            self._uploads.move(now.identity, staged.identity)
             return Properties.of(entry)
 
     def put_block(self, address: Address, block_id: str, body: StagedFile) -> None:
-        """Keep a block until a block list names it. PathConflict, InvalidHeaderValue for an empty body."""
+        """Keep a block until a block list names it.
+
+        PathConflict, InvalidHeaderValue for an empty body, InvalidBlobOrBlock for an id of another length.
+        """
         self._check_open(address)
         _check_not_empty(body)
         _check_no_folder(self.find(address))

@@ -37,7 +37,7 @@ LEAST_BYTES_PER_SECOND = 1024  # of a body, after `BODY_SECONDS`
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", Basic realm="mirror-engine"'
 _CODE_HEADERS = (b"x-ms-error-code", b"x-ms-public-api-error-code")
 _LENGTH_HEADERS = frozenset({b"content-length", b"transfer-encoding"})
-_FIRST_ERROR, _NOT_FOUND, _LENGTH_REQUIRED = 400, 404, 411
+_FIRST_ERROR, _NOT_FOUND = 400, 404
 
 
 def rejection(scope: Scope, status: int, code: str, message: str, **headers: str) -> Response:
@@ -156,9 +156,18 @@ class Gate:
                 is_answer = _is_answer(LakeRequest.of(Request(scope)), status, code)
                 allowed_by = headers.get(ALLOWED_BY.encode(), "")
                 self.on_rejected(RejectedRequest(*request, status, code, allowed_by, is_answer=is_answer))
-        elif method in {"PUT", "PATCH"} and _LENGTH_HEADERS.isdisjoint(name for name, _ in scope["headers"]):
-            length_is_missing = RejectedRequest(*request, _LENGTH_REQUIRED, "MissingContentLengthHeader", "", True)
-            self.on_rejected(length_is_missing)
+        elif lacking := _lacking(scope):
+            self.on_rejected(RejectedRequest(*request, *lacking, is_tolerated=True))
+
+
+def _lacking(scope: Scope) -> tuple[int, str] | None:
+    """How Azure rejects a request that is served here: a write without its length, a DFS list without `recursive`."""
+    query = scope["query_string"].lower()
+    if scope["method"] in {"PUT", "PATCH"} and _LENGTH_HEADERS.isdisjoint(name for name, _ in scope["headers"]):
+        return 411, "MissingContentLengthHeader"
+    if scope["method"] == "GET" and b"resource=filesystem" in query and b"recursive=" not in query:
+        return 400, StorageErrorCode.MissingRequiredQueryParameter.name
+    return None
 
 
 def _is_answer(request: LakeRequest, status: int, code: str) -> bool:

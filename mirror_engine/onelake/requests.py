@@ -208,11 +208,21 @@ class LakeRequest:
 
     @property
     def page_size(self) -> int:
-        return min(self.number("maxresults") or MAX_LISTED, MAX_LISTED) if "maxresults" in self.query else MAX_LISTED
+        """The most entries of a listing's page; OutOfRangeQueryParameterValue for 0."""
+        if "maxresults" not in self.query:
+            return MAX_LISTED
+        if number := self.number("maxresults"):
+            return min(number, MAX_LISTED)
+        raise StorageApiError(StorageErrorCode.OutOfRangeQueryParameterValue, "maxresults is 1 or more.")
 
     def number(self, name: str) -> int:
-        """A query parameter that is a whole number, 0 or more; else InvalidQueryParameterValue."""
-        text = self.query.get(name, "")
+        """A query parameter that is a whole number, 0 or more.
+
+        MissingRequiredQueryParameter, InvalidQueryParameterValue.
+        """
+        if name not in self.query:
+            raise StorageApiError(StorageErrorCode.MissingRequiredQueryParameter, f"{name} is missing.")
+        text = self.query[name]
         if not (text.isascii() and text.isdigit()) or len(text) > len(str(1 << 63)):
             raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, f"{name} is not a whole number.")
         return int(text)

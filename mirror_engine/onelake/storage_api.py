@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 from contextlib import suppress
 from email.message import Message
@@ -83,7 +84,8 @@ def _append(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
 def _flush(lake: Lake, request: LakeRequest) -> Response:
     _check_no_body(request)
     address = lake.items.address(request.raw_path)
-    return changed(lake.flush(address, request.number("position"), request.conditions), 200)
+    position, retains = request.number("position"), request.flag("retainuncommitteddata")
+    return changed(lake.flush(address, position, request.conditions, retains=retains), 200)
 
 
 def _rename(lake: Lake, request: LakeRequest) -> Response:
@@ -268,8 +270,11 @@ def _put_block(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
         source, conditions = request.source(lake.items, COPY_SOURCE), Conditions.of(request.headers, SOURCE)
         properties, reader = lake.read_source(source, conditions)
         with reader:
-            asked = {"x-ms-range": request.headers.get("x-ms-source-range", "")}
-            start, end = requests.requested_range(asked, properties.size) or (0, properties.size)
+            asked = request.headers.get("x-ms-source-range")
+            part = requests.requested_range({"x-ms-range": asked or ""}, properties.size)
+            if asked and part is None:  # else the whole file would become this block
+                raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "x-ms-source-range is no range of bytes.")
+            start, end = part or (0, properties.size)
             requests.copy_part(reader, start, end, body)
     lake.put_block(target, request.query["blockid"], body)
     return Response(status_code=201, headers={"x-ms-request-server-encrypted": "true"})
@@ -446,10 +451,25 @@ class _Operation(NamedTuple):
                 async with request.documents.read(request.body) as content:
                     document = await run_in_threadpool(_parsed, content)
                 return await run_in_threadpool(self.run, lake, request, document)
+        announced, md5 = _content_md5(request), hashlib.md5(usedforsecurity=False)
         with await run_in_threadpool(lake.receive) as body:
             async for chunk in request.body:
                 await run_in_threadpool(body.write, chunk)
+                if announced:
+                    md5.update(chunk)
+            if announced and announced != md5.digest():
+                raise StorageApiError(StorageErrorCode.Md5Mismatch)
             return await run_in_threadpool(self.run, lake, request, body)
+
+
+def _content_md5(request: LakeRequest) -> bytes:
+    """The digest that `Content-MD5` announces; `b""` where it is absent. InvalidMd5."""
+    text = request.headers.get("content-md5", "")
+    with suppress(ValueError):
+        digest = base64.b64decode(text, validate=True)
+        if len(digest) in {0, hashlib.md5(usedforsecurity=False).digest_size}:
+            return digest
+    raise StorageApiError(StorageErrorCode.InvalidMd5)
 
 
 def _refusal(code: StorageErrorCode, message: str = "") -> Callable[..., Response]:

@@ -27,7 +27,7 @@ from mirror_engine.storage.local import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -298,6 +298,8 @@ class Uploads:
         with self._lock:
             upload = self._uploads.get(key) or _Upload(0.0)
             replaced = upload.parts.get(name)
+            if isinstance(name, str) and any(_length(other) != _length(name) for other in upload.parts):
+                raise StorageApiError(StorageErrorCode.InvalidBlobOrBlock)
             if not replaced and self.part_count >= MAX_PARTS:
                 raise _too_much()
             self._uploads[key] = upload
@@ -317,15 +319,27 @@ class Uploads:
         try:
             yield parts
         except BaseException:
-            with self._lock:
-                kept = self._uploads.setdefault(key, _Upload(self._now())).parts if parts else {}
-                parts = {name: body for name, body in parts.items() if kept.setdefault(name, body) is not body}
+            self.put_back(key, parts, parts)
             raise
         finally:
             with self._lock:
                 self.part_count -= len(parts)
             for body in parts.values():
                 body.discard()
+
+    def put_back(self, key: str, parts: dict[Any, StagedFile], names: Iterable[int | str]) -> None:
+        """Give some taken parts back to an upload; what was sent again meanwhile wins."""
+        with self._lock:
+            for name in list(names):
+                upload = self._uploads.setdefault(key, _Upload(self._now()))
+                if upload.parts.setdefault(name, parts[name]) is parts[name]:
+                    del parts[name]
+
+    def move(self, key: str, to: str) -> None:
+        """Let what was sent meanwhile for a file go on with its successor."""
+        with self._lock:
+            if upload := self._uploads.pop(key, None):
+                self._uploads[to] = upload
 
     def drop(self, key: str) -> None:
         with self.taken(key):
@@ -336,6 +350,11 @@ class Uploads:
             if size > 0 and self.used_bytes + size > STAGING_BYTES:
                 raise _too_much()
             self.used_bytes += size
+
+
+def _length(block_id: str) -> int:
+    """Of Base64 without its padding: by it the length of what was encoded is known."""
+    return len(block_id.rstrip("="))
 
 
 def _too_much() -> StorageApiError:

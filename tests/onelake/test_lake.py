@@ -267,6 +267,24 @@ def test_parts_beyond_the_flush_are_dropped(zone):
         zone.flush("T/f", 6)
 
 
+def test_append_during_a_flush_goes_on_with_its_file(zone, monkeypatch):
+    """Writers that send many parts at once flush while later ones arrive."""
+    zone.create("T/f")
+    zone.append("T/f", 0, b"abc")
+    read = zone.lake.read
+
+    def read_meanwhile(*words):
+        monkeypatch.undo()
+        zone.append("T/f", 3, b"def")
+        return read(*words)
+
+    monkeypatch.setattr(zone.lake, "read", read_meanwhile)
+    assert zone.flush("T/f", 3).size == 3
+    assert zone.flush("T/f", 6).size == 6
+    assert zone.read("T/f") == b"abcdef"
+    assert zone.lake._uploads.used_bytes == 0
+
+
 def test_appends_follow_a_rename_and_are_lost_with_their_file(zone):
     zone.create("T/f")
     zone.append("T/f", 0, b"abc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 
 import pytest
 from lakes import BLOB, DFS, ITEM, LANDING, onelake, parsed
@@ -58,6 +59,7 @@ def test_an_append_may_flush_and_hadoop_sends_patches_under_another_method(clien
     assert client.get(f"{URL}/T/1.csv").content == b"abc"
 
 
+MD5 = base64.b64encode(hashlib.md5(b"y").digest()).decode()  # noqa: S324 - as Azure has it
 NEW, OLD = f"{LANDING}/T/new", f"{LANDING}/T/x"
 
 
@@ -73,7 +75,14 @@ def renaming(source, **headers):
         ("PUT", f"{NEW}?resource=other", {}, "InvalidQueryParameterValue"),
         ("PUT", NEW, {}, "MissingRequiredHeader"),
         ("PATCH", f"{OLD}?action=append&position=-1", {"content": b"x"}, "InvalidQueryParameterValue"),
-        ("PATCH", f"{OLD}?action=append", {"content": b"x"}, "InvalidQueryParameterValue"),
+        ("PATCH", f"{OLD}?action=append", {"content": b"x"}, "MissingRequiredQueryParameter"),
+        ("PATCH", f"{OLD}?action=flush", {}, "MissingRequiredQueryParameter"),
+        ("PATCH", f"{OLD}?action=append&position=", {"content": b"x"}, "InvalidQueryParameterValue"),
+        ("GET", f"{LANDING}/T?resource=filesystem&recursive=true&maxResults=0", {}, "OutOfRangeQueryParameterValue"),
+        ("GET", f"{LANDING}/T?resource=filesystem&recursive=true&maxResults=-1", {}, "InvalidQueryParameterValue"),
+        ("PATCH", f"{OLD}?action=append&position=3", {"content": b"x", "headers": {"Content-MD5": "x"}}, "InvalidMd5"),
+        ("PATCH", f"{OLD}?action=append&position=3", {"content": b"x", "headers": {"Content-MD5": MD5}}, "Md5Mismatch"),
+        ("PUT", NEW, {"content": b"x", "headers": {"x-ms-blob-type": "BlockBlob", "Content-MD5": MD5}}, "Md5Mismatch"),
         ("PATCH", f"{OLD}?action=append&position={'9' * 23}", {"content": b"x"}, "InvalidQueryParameterValue"),
         ("PATCH", f"{OLD}?action=append&position=1e9", {"content": b"x"}, "InvalidQueryParameterValue"),
         ("PATCH", f"{OLD}?action=append&position=٣", {"content": b"x"}, "InvalidQueryParameterValue"),
@@ -234,6 +243,46 @@ def test_a_long_listing_comes_in_pages_and_may_begin_at_a_path(client):
     assert pages == [["A/2 ü+%", "A/3"], ["B", "B/1"], ["B/2"]]
 
 
+def pages_of(client, dialect):
+    """Names of a folder's files, page by page; what is done between two pages is the consumer's."""
+    token = ""
+    while True:
+        if dialect == "dfs":
+            query = {"resource": "filesystem", "recursive": "true", "maxResults": 3, "continuation": token}
+            page = client.get(f"{URL}/T", params=query)
+            found, token = names(page), page.headers.get("x-ms-continuation", "")
+        else:
+            query = {"restype": "container", "comp": "list", "prefix": f"{BELOW}/T/", "maxresults": 3, "marker": token}
+            root = parsed(client.get(f"{BLOB}/shop", params=query).content)
+            found, token = [each.findtext("Name") for each in root.iter("Blob")], root.findtext("NextMarker")
+        yield [name.rpartition("/")[2] for name in found]
+        if not token:
+            return
+
+
+@pytest.mark.parametrize("dialect", ["dfs", "blob"])
+def test_listing_in_pages_loses_and_repeats_nothing_while_files_change(client, dialect):
+    stays = [f"{number:02}-stays" for number in range(0, 20, 2)]
+    for name in (*stays, *(f"{number:02}-goes" for number in range(1, 20, 2))):
+        client.put(f"{URL}/T/{name}?resource=file")
+    seen = []
+    for number, page in enumerate(pages_of(client, dialect)):
+        seen += page
+        for each in range(1, 20, 2):
+            client.delete(f"{URL}/T/{each:02}-goes")
+        client.put(f"{URL}/T/{number:02}-new?resource=file")
+        client.put(f"{URL}/T/zz-{number}?resource=file")
+        assert number < 50
+        if number > 5:
+            break
+    assert len(seen) == len(set(seen))
+    assert [name for name in seen if name.endswith("stays")] == stays
+    client.delete(f"{URL}/T?recursive=true")
+    token = base64.urlsafe_b64encode(f"{BELOW}/T/05-goes".encode()).decode()
+    gone = client.get(f"{URL}/T", params={"resource": "filesystem", "recursive": "true", "continuation": token})
+    assert code(gone) == (404, "PathNotFound")
+
+
 def test_folders_are_made_and_deleted(client):
     made = client.put(f"{URL}/T?resource=directory")
     assert (made.status_code, made.headers["etag"]) == (201, client.head(f"{URL}/T").headers["etag"])
@@ -383,6 +432,55 @@ def test_block_list_has_as_many_blocks_as_in_azure(client):
     assert client.head(f"{BLOBS}/T/x").headers["content-length"] == "50000"
 
 
+@pytest.mark.parametrize(("first", "second"), [("9", "10"), ("block-9", "block-10"), ("aaaa", "aaa"), ("a", "aaaa")])
+def test_block_ids_of_different_lengths_are_rejected(client, first, second):
+    """As in Azure, which compares what was encoded (Azurite #401, stowage #11, azure-storage-java #584)."""
+    blocks = [base64.b64encode(each.encode()).decode() for each in (first, second)]
+    at = f"{BLOBS}/T/x"
+    assert client.put(at, params={"comp": "block", "blockid": blocks[0]}, content=b"a").status_code == 201
+    refused = client.put(at, params={"comp": "block", "blockid": blocks[1]}, content=b"b")
+    assert code(refused) == (400, "InvalidBlobOrBlock")
+    other = client.put(f"{BLOBS}/T/y", params={"comp": "block", "blockid": blocks[1]}, content=b"b")
+    assert other.status_code == 201
+    listed = f"<BlockList><Latest>{blocks[0]}</Latest></BlockList>"
+    assert client.put(f"{at}?comp=blocklist", content=listed).status_code == 201
+    assert client.put(at, params={"comp": "block", "blockid": blocks[1]}, content=b"b").status_code == 201
+
+
+def test_body_with_its_md5_is_kept(client):
+    digest = base64.b64encode(hashlib.md5(b"abc").digest()).decode()  # noqa: S324 - as Azure has it
+    assert put(client, "T/x", **{"Content-MD5": digest}).status_code == 201
+    client.put(f"{URL}/T/y?resource=file")
+    query = "action=append&position=0&flush=true"
+    assert client.patch(f"{URL}/T/y?{query}", content=b"abc", headers={"Content-MD5": digest}).status_code == 202
+    assert client.get(f"{URL}/T/y").content == client.get(f"{URL}/T/x").content == b"abc"
+
+
+def test_flush_may_retain_what_was_sent_beyond_its_position(client):
+    """As Hadoop's driver flushes while later appends are on their way."""
+    client.put(f"{URL}/T/x?resource=file")
+    for position, content in ((0, b"ab"), (2, b"cd"), (4, b"ef"), (4, b"EF")):
+        client.patch(f"{URL}/T/x?action=append&position={position}", content=content)
+    flush = f"{URL}/T/x?action=flush"
+    assert client.patch(f"{flush}&position=2&retainUncommittedData=true").status_code == 200
+    assert client.get(f"{URL}/T/x").content == b"ab"
+    assert client.patch(f"{flush}&position=2&retainUncommittedData=True&close=false").status_code == 200
+    assert client.patch(f"{flush}&position=4&retainUncommittedData=true").status_code == 200
+    assert client.patch(f"{flush}&position=6&close=true").status_code == 200
+    assert client.get(f"{URL}/T/x").content == b"abcdEF"
+    assert client.lake._uploads.part_count == client.lake._uploads.used_bytes == 0
+
+
+def test_flush_that_would_write_nothing_of_what_was_sent_is_rejected(client):
+    """A publisher that means to replace a file appends at 0, and creates it not anew."""
+    upload(client, f"{URL}/T/x", b"old")
+    assert client.patch(f"{URL}/T/x?action=append&position=0", content=b"new").status_code == 202
+    assert code(client.patch(f"{URL}/T/x?action=flush&position=3")) == (400, "InvalidFlushPosition")
+    assert client.get(f"{URL}/T/x").content == b"old"
+    whole = client.patch(f"{URL}/T/x?action=append&position=0&flush=true", content=b"new")
+    assert code(whole) == (400, "InvalidFlushPosition")
+
+
 @pytest.mark.parametrize("block", ["", "no base64", "QQ", base64.b64encode(b"a" * 65).decode()])
 def test_block_id_is_base64_of_at_most_64_bytes(client, block):
     answer = client.put(f"{BLOBS}/T/x", params={"comp": "block", "blockid": block}, content=b"a")
@@ -425,6 +523,10 @@ def test_blocks_are_put_from_urls_and_ranges(client):
         ({"x-ms-copy-source": f"{BLOBS}/T/none"}, (404, "BlobNotFound")),
         ({"x-ms-copy-source": f"https://else.example/{LANDING}/T/x"}, (400, "InvalidSourceUri")),
         ({"x-ms-source-range": "bytes=8-9"}, (416, "InvalidRange")),
+        ({"x-ms-source-range": "2-3"}, (400, "InvalidHeaderValue")),
+        ({"x-ms-source-range": "bytes=3-2"}, (400, "InvalidHeaderValue")),
+        ({"x-ms-source-range": "bytes=0-1,3-4"}, (400, "InvalidHeaderValue")),
+        ({"x-ms-source-range": "bytes=-"}, (400, "InvalidHeaderValue")),
         ({"x-ms-source-if-match": '"0x8D0"'}, (412, "SourceConditionNotMet")),
         ({"x-ms-copy-source": f"{BLOBS}/T/empty"}, (400, "InvalidHeaderValue")),
     ],

@@ -134,6 +134,11 @@ def rejected_rename(path, **fields):
             RejectedRequest("PUT", "localhost", f"/{ZONE}", 411, "MissingContentLengthHeader", is_tolerated=True),
         ),
         (
+            request("GET", f"/{ZONE}?Resource=Filesystem&directory=U"),
+            RejectedRequest("GET", "localhost", f"/{ZONE}", 400, "MissingRequiredQueryParameter", is_tolerated=True),
+        ),
+        (request("GET", f"/{ZONE}?resource=filesystem&Recursive=false"), None),
+        (
             request("DELETE", f"/{ZONE}/T/none"),
             RejectedRequest("DELETE", "localhost", f"/{ZONE}/T/none", 404, "PathNotFound", is_answer=True),
         ),
