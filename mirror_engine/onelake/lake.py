@@ -169,7 +169,7 @@ class Lake:
         except StorageApiError as problem:
             raise StorageApiError(StorageErrorCode.SourcePathNotFound) from problem
         try:
-            conditions.check_source(properties)
+            conditions.check_present(properties)
         except StorageApiError:
             reader.close()
             raise
@@ -238,7 +238,7 @@ class Lake:
         """Give a file a new ETag and Last-Modified; a folder stays as it is."""
         with self._lock:
             present = self.properties(address)
-            conditions.check_write(present)
+            conditions.check_present(present)
             if not present.is_folder:
                 self.storage.touch(address.path, self._now())
             return self.properties(address)
@@ -259,7 +259,7 @@ class Lake:
             present = self.find(source)
             if present is None:
                 raise StorageApiError(StorageErrorCode.SourcePathNotFound)
-            source_conditions.check_source(present)
+            source_conditions.check_present(present)
             replaced = self.find(target)
             conditions.check_write(replaced)
             is_lost = replaced is not None and replaced.size > 0 and source.path != target.path and conditions == NONE
@@ -281,7 +281,7 @@ class Lake:
         self._check_open(address)
         with self._lock:
             present = self.properties(address)
-            conditions.check_write(present)
+            conditions.check_present(present)
             if not recursive and self.storage.list(address.path):
                 raise StorageApiError(StorageErrorCode.DirectoryNotEmpty)
             discard = self.storage.move_to_trash(address.path)

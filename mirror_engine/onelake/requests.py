@@ -33,7 +33,7 @@ NANOSECONDS = 1_000_000_000
 ANY = frozenset("*")
 SOURCE = "x-ms-source-"
 LEASE = "x-ms-lease-action"
-_RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,19})\s*-\s*([0-9]{0,19})\s*")
+_RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,19})\s*-\s*([0-9]{0,19})\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -83,13 +83,13 @@ class Conditions:
         )
 
     def check_write(self, present: Properties | None) -> None:
-        """Check a change of a path, which may be absent: PathAlreadyExists for `If-None-Match: *`, else `error`."""
+        """Check a write to a path, which may be absent: PathAlreadyExists for `If-None-Match: *`, else `error`."""
         if present and self.if_none_match == ANY:
             raise StorageApiError(StorageErrorCode.PathAlreadyExists)
-        self.check_source(present)
+        self.check_present(present)
 
-    def check_source(self, present: Properties | None) -> None:
-        """Check the source of a rename or copy: `error`."""
+    def check_present(self, present: Properties | None) -> None:
+        """Check a path that is read, changed in place or deleted: `error`."""
         if not (self._matches(present) and self._is_newer(present)):
             raise StorageApiError(self.error)
 
@@ -204,7 +204,11 @@ class LakeRequest:
         return Conditions.of(self.headers)
 
     def flag(self, name: str) -> bool:
-        return self.query.get(name, "").lower() == "true"
+        """A query parameter that is true or false, as without it; else InvalidQueryParameterValue."""
+        text = self.query.get(name, "").lower()
+        if text not in {"", "true", "false"}:
+            raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, f"{name} is neither true nor false.")
+        return text == "true"
 
     @property
     def page_size(self) -> int:

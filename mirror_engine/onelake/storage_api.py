@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from contextlib import suppress
@@ -75,8 +74,9 @@ def _create(lake: Lake, request: LakeRequest) -> Response:
 
 def _append(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     address, position = lake.items.address(request.raw_path), request.number("position")
+    flushes = request.flag("flush")
     properties = lake.append(address, position, body)
-    if request.flag("flush"):
+    if flushes:
         properties = lake.flush(address, position + body.size, request.conditions)
     return changed(properties, 202)
 
@@ -114,13 +114,8 @@ def _list_paths(lake: Lake, request: LakeRequest) -> Response:
     `beginFrom` is a path in the folder, inclusive.
     """
     limit = request.page_size
-    try:
-        token = request.query.get("continuation", "").encode()
-        start_from = base64.b64decode(token, altchars=b"-_", validate=True).decode()
-    except (binascii.Error, UnicodeError) as problem:
-        message = "continuation is not a token of this server."
-        raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, message) from problem
     folder = lake.items.inside(lake.items.address(request.raw_path), request.query.get("directory", ""))
+    start_from = _continued(request.query.get("continuation", ""), f"{folder.shown}/".lstrip("/"))
     if begin_from := request.query.get("beginfrom"):
         start_from = start_from or f"{folder.shown}/{begin_from}".lstrip("/")
     paths = lake.list(folder, start_from, recursive=request.flag("recursive"), limit=limit + 1)
@@ -128,6 +123,16 @@ def _list_paths(lake: Lake, request: LakeRequest) -> Response:
     if len(paths) > limit:
         response.headers["x-ms-continuation"] = base64.urlsafe_b64encode(paths[limit][0].encode()).decode()
     return response
+
+
+def _continued(token: str, above: str) -> str:
+    """The name of a path with which a page begins, below a folder; `""` for the first; InvalidQueryParameterValue."""
+    with suppress(ValueError):
+        name = base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+        if not token or name.startswith(above):
+            return name
+    message = "continuation is not a token of this list."
+    raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, message)
 
 
 def _path_json(name: str, properties: Properties) -> dict[str, str]:
@@ -263,7 +268,7 @@ def _put(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
 
 def _put_block(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     """Put Block, and Put Block From URL: `PUT ?comp=block`, with `x-ms-copy-source` and a range of it."""
-    _check_block_id(request.query.get("blockid", ""))
+    _check_block_id(request.query.get("blockid"))
     target = lake.destination(request.raw_path)
     if COPY_SOURCE in request.headers:
         _check_no_body(request)
@@ -280,7 +285,9 @@ def _put_block(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
     return Response(status_code=201, headers={"x-ms-request-server-encrypted": "true"})
 
 
-def _check_block_id(text: str) -> None:
+def _check_block_id(text: str | None) -> None:
+    if text is None:
+        raise StorageApiError(StorageErrorCode.MissingRequiredQueryParameter, "blockid is missing.")
     try:
         is_valid = 0 < len(base64.b64decode(text, validate=True)) <= MAX_BLOCK_ID_BYTES
     except ValueError:

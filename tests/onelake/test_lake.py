@@ -690,7 +690,7 @@ UNFULFILLED = [
 def test_fulfilled_conditions_pass(headers):
     Conditions.of(headers).check_write(THERE)
     Conditions.of(headers).check_read(THERE)
-    Conditions.of({f"{SOURCE}{name}": value for name, value in headers.items()}, SOURCE).check_source(THERE)
+    Conditions.of({f"{SOURCE}{name}": value for name, value in headers.items()}, SOURCE).check_present(THERE)
 
 
 @pytest.mark.parametrize("headers", UNFULFILLED, ids=str)
@@ -699,7 +699,7 @@ def test_unfulfilled_conditions_reject_a_change_and_a_current_copy_is_not_modifi
         Conditions.of(headers).check_write(THERE)
     source = Conditions.of({f"{SOURCE}{name}": value for name, value in headers.items()}, SOURCE)
     with refused(Code.SourceConditionNotMet):
-        source.check_source(THERE)
+        source.check_present(THERE)
     is_known = "if-none-match" in headers or "if-modified-since" in headers
     with refused(Code.NotModified if is_known else Code.ConditionNotMet):
         Conditions.of(headers).check_read(THERE)

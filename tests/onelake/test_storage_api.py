@@ -93,6 +93,15 @@ def renaming(source, **headers):
         ("DELETE", f"shop/{ITEM}/Files?recursive=true", {}, "OperationNotAllowedOnThePath"),
         ("GET", f"{NEW}?resource=filesystem", {}, "PathNotFound"),
         ("GET", f"{LANDING}/T?resource=filesystem&continuation=%21%21", {}, "InvalidQueryParameterValue"),
+        ("GET", f"{LANDING}/T?resource=filesystem&continuation=AAAA", {}, "InvalidQueryParameterValue"),
+        ("GET", f"{LANDING}/T?resource=filesystem&continuation=%C3%BC", {}, "InvalidQueryParameterValue"),
+        ("GET", f"{LANDING}/T?resource=filesystem&recursive=maybe", {}, "InvalidQueryParameterValue"),
+        ("PATCH", f"{OLD}?action=append&position=3&flush=1", {"content": b"x"}, "InvalidQueryParameterValue"),
+        ("DELETE", f"{OLD}?recursive=yes", {}, "InvalidQueryParameterValue"),
+        ("DELETE", OLD, {"headers": {"If-None-Match": "*"}}, "ConditionNotMet"),
+        ("DELETE", OLD, {"headers": {"If-Match": '"0x8D1"'}}, "ConditionNotMet"),
+        ("DELETE", OLD, {"headers": {"If-Unmodified-Since": "Thu, 01 Jan 1970 00:00:00 GMT"}}, "ConditionNotMet"),
+        ("PATCH", f"{OLD}?action=setProperties", {"headers": {"If-None-Match": "*"}}, "ConditionNotMet"),
         ("GET", f"no/{ITEM}/Files/x", {}, "WorkspaceNotFound"),
         # what OneLake does not know is not taken for the file
         ("GET", f"{OLD}?comp=blocklist", {}, "UnsupportedQueryParameter"),
@@ -190,6 +199,7 @@ def test_ways_out_keys_and_other_hosts_are_no_source(client, source, header):
         ({"Range": "bytes=-3"}, 206, "bytes 7-9/10", b"789"),
         ({"Range": "bytes=8-99"}, 206, "bytes 8-9/10", b"89"),
         ({"Range": "lines=1-2"}, 200, None, b"0123456789"),
+        ({"Range": "Bytes=2-4"}, 206, "bytes 2-4/10", b"234"),
         ({"Range": "bytes=0-0", "x-ms-range": "bytes=5-5"}, 206, "bytes 5-5/10", b"5"),
         ({"Range": "bytes=10-"}, 416, "bytes */10", None),
     ],
@@ -479,6 +489,11 @@ def test_flush_that_would_write_nothing_of_what_was_sent_is_rejected(client):
     assert client.get(f"{URL}/T/x").content == b"old"
     whole = client.patch(f"{URL}/T/x?action=append&position=0&flush=true", content=b"new")
     assert code(whole) == (400, "InvalidFlushPosition")
+
+
+def test_block_without_its_id_is_rejected(client):
+    answer = client.put(f"{BLOBS}/T/x?comp=block", content=b"a")
+    assert code(answer) == (400, "MissingRequiredQueryParameter")
 
 
 @pytest.mark.parametrize("block", ["", "no base64", "QQ", base64.b64encode(b"a" * 65).decode()])
