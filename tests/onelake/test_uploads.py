@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
+import random
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -42,10 +46,12 @@ def content_of(*ids):
 class Emulator:
     """A lake with an engine on its only item."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, poll_interval_seconds=0.02):
         self.zone = folder / "ws/db/Files/LandingZone"
         self.writer = MemoryDeltaWriter()
-        plan = ServerPlan(folder, config=Config(poll_interval_seconds=0.02), new_writer=lambda _: self.writer)
+        plan = ServerPlan(
+            folder, config=Config(poll_interval_seconds=poll_interval_seconds), new_writer=lambda _: self.writer
+        )
         storage = LocalStore(folder)
         items = Items(storage, allow_bare_names=True)
         self.item = items.ensure("ws", "db")
@@ -236,3 +242,125 @@ def test_200_uploads_of_healthy_publishers_say_nothing(emulator, publishers):
         for published in [pool.submit(emulator.publish, table, 200 // publishers) for table in tables]:
             published.result()
     emulator.until_applied(*tables, count=200 // publishers)
+
+
+class Publisher:
+    """A publisher that pauses between its requests; `upload` writes a file in the way that was asked for."""
+
+    def __init__(self, emulator, table, seed, longest):
+        self.emulator, self.lake, self.table = emulator, emulator.lake, table
+        self.drawn, self.longest = random.Random(seed), longest
+
+    def pause(self):
+        time.sleep(self.drawn.uniform(0.1, 1.0) * self.longest)
+
+    def at(self, name):
+        return self.emulator.at(f"{self.table}/{name}")
+
+    def parts(self, content):
+        """Positions and pieces in any order, at least two."""
+        cuts = [0, *sorted(self.drawn.sample(range(1, len(content)), 3)), len(content)]
+        pieces = [(start, content[start:end]) for start, end in itertools.pairwise(cuts)]
+        self.drawn.shuffle(pieces)
+        return pieces
+
+    def append_in_parts(self, name, content, start=0):
+        for position, piece in self.parts(content):
+            self.emulator.append(f"{self.table}/{name}", start + position, piece)
+            self.pause()
+
+    def appends_and_one_flush(self, name, content):
+        created = self.lake.create_file(self.at(name), ONLY_NEW)
+        self.pause()
+        self.append_in_parts(name, content)
+        self.lake.flush(self.at(name), len(content), Conditions.of({"if-match": created.etag}))
+
+    def several_flushes_and_a_rename(self, name, content):
+        temporary, half = f"_{name}.tmp", len(content) // 2
+        self.lake.create_file(self.at(temporary))
+        for start, part in ((0, content[:half]), (half, content[half:])):
+            self.append_in_parts(temporary, part, start)
+            self.lake.flush(self.at(temporary), start + len(part), retains=start == 0)
+            self.pause()
+        self.lake.flush(self.at(temporary), len(content))  # closes it
+        self.pause()
+        self.lake.rename(self.at(temporary), self.at(name), ONLY_NEW)
+
+    def conditional_put(self, name, content):
+        with self.lake.receive() as body:
+            for _, piece in sorted(self.parts(content)):
+                body.write(piece)
+                self.pause()
+            self.lake.put(self.at(name), body, ONLY_NEW)
+
+    def blocks_out_of_order(self, name, content):
+        for position, piece in self.parts(content):
+            with self.lake.receive() as body:
+                body.write(piece)
+                self.lake.put_block(self.at(name), f"{position:08}", body)
+            self.pause()
+        named = sorted(block for block in self.lake._uploads._uploads[self.at(name).path].parts)
+        self.lake.put_block_list(self.at(name), named, ONLY_NEW)
+
+    def block_list_and_a_rename(self, name, content):
+        self.blocks_out_of_order(f"_{name}", content)
+        self.pause()
+        self.lake.rename(self.at(f"_{name}"), self.at(name))
+
+    def copy_of_a_staged_file(self, name, content):
+        self.conditional_put(f"_{name}", content)
+        self.pause()
+        self.lake.copy(self.at(f"_{name}"), self.at(name), ONLY_NEW)
+        self.lake.delete(self.at(f"_{name}"))
+
+    def publish(self, ways, count):
+        """Metadata before or after the first file."""
+        comes_late = self.drawn.random() < 0.5
+        for number in range(1, count + 1):
+            if number == 1 + comes_late:
+                getattr(self, self.drawn.choice(ways))("_metadata.json", METADATA)
+            getattr(self, self.drawn.choice(ways))(numbered_name(number), content_of(number))
+            self.pause()
+
+
+ONLY_NEW = Conditions.of({"if-none-match": "*"})
+WAYS = [
+    "appends_and_one_flush",
+    "several_flushes_and_a_rename",
+    "conditional_put",
+    "blocks_out_of_order",
+    "block_list_and_a_rename",
+    "copy_of_a_staged_file",
+]
+
+
+def load(end):
+    while not end.is_set():
+        sum(range(1000))
+
+
+@pytest.mark.parametrize(
+    ("ways", "publishers", "count", "longest"),
+    [
+        *(([way], 4, 3, 0.05) for way in WAYS),
+        (WAYS, 20, 5, 0.1),
+        pytest.param(WAYS, 20, 10, 5.0, marks=pytest.mark.nightly),
+    ],
+)
+def test_uploads_with_pauses_under_load_say_nothing(tmp_path, ways, publishers, count, longest):
+    emulator, end = Emulator(tmp_path, 0.2 if longest > 1 else 0.02), threading.Event()
+    threads = [threading.Thread(target=load, args=(end,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        tables = [f"T{number}" for number in range(publishers)]
+        with ThreadPoolExecutor(publishers) as pool:
+            work = [Publisher(emulator, table, seed, longest) for seed, table in enumerate(tables)]
+            for published in [pool.submit(each.publish, ways, count) for each in work]:
+                published.result()
+        emulator.until_applied(*tables, count=count)
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
+        emulator.pool.end()
