@@ -68,6 +68,7 @@ KINDS = {  # what a client sends first, and then again and again
     "deep JSON": (b"", json_of(b"[" * MIB)),
     "long JSON": (b"", json_of(b"[" * FULL)),
     "documents that stop": (document(b"<BlockList>" + b" " * (FULL - 20))[:-1], b""),
+    "bodies that nobody reads": (CHUNKED.replace(BLOB, "evil.example").encode(), b"ea60\r\n" + b"a" * 60_000 + b"\r\n"),
     "a byte now and then": (put(f"{ZONE}/T/z", 10**6), b"a"),
     "heads that stop": (HEAD, b""),
     "requests that nobody reads": (b"", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 8),

