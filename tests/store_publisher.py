@@ -8,10 +8,12 @@ from mirror_engine.storage.stores import object_store, open_storage
 
 
 class StorePublisher(LandingZoneWriter):
-    """Lands files at a URL; a file is there whole or not at all. `modified_ns` is the store's own."""
+    """Lands files at a URL; a file is there whole or not at all. `modified_ns` is the store's own.
+
+    Its base has a folder of this machine; this has none.
+    """
 
     def __init__(self, root):
-        super().__init__(str(root))
         self.url = root
         self._store = object_store(root)
         self._storage = open_storage(root)

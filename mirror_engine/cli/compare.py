@@ -21,7 +21,7 @@ from rich.text import Text
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
-from mirror_engine.cli.options import COUNT, READING, PlaceType, Value, command
+from mirror_engine.cli.options import COUNT, READING, FolderType, PlaceType, Value, command
 from mirror_engine.config import Kind, cache_folder, duration
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import count
@@ -224,7 +224,9 @@ def _named(files: Sequence[str], digest: KeyDigest | None) -> str:
 
 @command(root="own", config=("default_schema",), at_once=True, copies=True)
 @click.argument("url", metavar="URL", type=PlaceType(), help=URL_HELP)
-@click.argument("target", metavar="ROOT", type=Path, help="A new or empty folder, or one pulled from URL before.")
+@click.argument(
+    "target", metavar="ROOT", type=FolderType(), help="A new or empty folder, or one pulled from URL before."
+)
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 @click.option(
     "--since",

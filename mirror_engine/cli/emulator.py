@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import ALL, DURATION, Choice, Value, command, refuse_given
+from mirror_engine.cli.options import ALL, DURATION, Choice, FolderType, Value, command, refuse_given
 from mirror_engine.config import flag_of, read_effective, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.extras import install_command
@@ -99,7 +99,7 @@ def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @command(root="own", config=ALL)
-@click.argument("store", type=Path, help=f"{_STORE}; created if missing.")
+@click.argument("store", type=FolderType(), help=f"{_STORE}; created if missing.")
 @_emulator_options
 @click.option("address", "--host", metavar="ADDRESS", default="127.0.0.1", help="IP address to listen on.")
 @click.option("--allow-remote", is_flag=True, help="Listen on a non-loopback address (requires a token).")
@@ -181,7 +181,7 @@ def start(
 
 
 @command(root="own")
-@click.argument("store", type=Path, help=f"{_STORE}.")
+@click.argument("store", type=FolderType(), help=f"{_STORE}.")
 def stop(store: Path) -> None:
     """Stop the emulator of STORE, after the current commits.
 
@@ -203,7 +203,7 @@ def stop(store: Path) -> None:
 
 
 @command(root="own")
-@click.argument("store", type=Path, help=f"{_STORE}.")
+@click.argument("store", type=FolderType(), help=f"{_STORE}.")
 @click.option("--unset", is_flag=True, help="Print what removes it again, whether the emulator runs or not.")
 def env(store: Path, *, unset: bool) -> None:
     """Print the environment variables that point a publisher at the emulator of STORE.
@@ -231,7 +231,7 @@ def env(store: Path, *, unset: bool) -> None:
 
 
 @command("exec", root="own", config=ALL)
-@click.argument("store", type=Path, help=f"{_STORE}; created if missing.")
+@click.argument("store", type=FolderType(), help=f"{_STORE}; created if missing.")
 @click.argument(
     "program", metavar="COMMAND...", nargs=-1, required=True, help="What to run, with its arguments, after --."
 )

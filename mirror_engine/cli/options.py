@@ -35,7 +35,7 @@ from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import OPTIONS, TABLES, ZONE
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.roots import check_root, root_of, state_folder
-from mirror_engine.storage.store_url import parse_place
+from mirror_engine.storage.store_url import local_folder, parse_place
 from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
@@ -70,6 +70,15 @@ class PlaceType(click.ParamType[Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
         return root_of(parse_place(value)) if isinstance(value, str) else value
+
+
+class FolderType(click.ParamType[Any]):
+    """A folder of this machine."""
+
+    name = "FOLDER"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        return local_folder(value)
 
 
 ROOT = click.Option(
@@ -247,8 +256,8 @@ def command(
             given["downloads"] = Downloads(shared.get("max_download") or 0)
             is_local = isinstance(given["root"], Path)
             _refuse_max_download(() if copies else [given["root"]] if root != "own" else _places(values), values)
-            if root != "own" and place == "any" and not is_local:
-                raise UsageError(f"{given['root']}: is no folder of this machine", "give the path of one")
+            if root != "own" and place == "any":
+                local_folder(str(given["root"]))
             if root != "own" and place != "any" and (not is_local or given["root"].is_dir()):
                 check_root(given["root"], may_be_empty=place == "empty")
             if is_configured:

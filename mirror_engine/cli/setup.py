@@ -16,7 +16,7 @@ import click
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
-from mirror_engine.cli.options import LISTING, command
+from mirror_engine.cli.options import LISTING, FolderType, command
 from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
@@ -95,7 +95,7 @@ def land_example(root: Path, stage: str) -> None:
 
 
 @command(root="own", config=SPARK)
-@click.argument("store", metavar="DIR", type=Path, help="A new or empty folder.")
+@click.argument("store", metavar="DIR", type=FolderType(), help="A new or empty folder.")
 @progress_option
 def demo(store: Path, config: Config, progress: str) -> int:
     """Replicate the example.

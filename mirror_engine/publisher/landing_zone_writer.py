@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import pyarrow as pa
@@ -18,9 +17,11 @@ from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX
 from mirror_engine.monitoring.words import plain
+from mirror_engine.storage.store_url import local_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from typing_extensions import Unpack
 
@@ -76,10 +77,14 @@ def remove(path: Path) -> None:
 
 
 class LandingZoneWriter:
-    """Writer of one mirrored database's landing zone (LZ-1.1), which may be used as the zone's path itself."""
+    """Writer of one mirrored database's landing zone (LZ-1.1), which may be used as the zone's path itself.
+
+    Raises:
+        UsageError: `root` is a URL.
+    """
 
     def __init__(self, root: str | os.PathLike[str], *, zone: str = "Files/LandingZone") -> None:
-        self.root = Path(root)
+        self.root = local_folder(root)
         self.path = self.root / zone
         self.path.mkdir(parents=True, exist_ok=True)
 

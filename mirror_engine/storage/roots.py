@@ -18,6 +18,7 @@ from mirror_engine.landing_zone.layout import ENGINE, LEDGER, OLDER_ZONE, STORE_
 from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX
 from mirror_engine.storage.base import name_alike
+from mirror_engine.storage.store_url import local_folder
 from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def check_place(folder: Place) -> None:
     """Reject a folder of a ROOT, which may not exist yet: it is no ROOT itself, nor a STORE of the emulator.
 
     Raises:
-        UsageError: it is in a landing zone, or its parent is a ROOT.
+        UsageError: it is in a landing zone, or its parent is a ROOT, or a `Path` made of a URL.
     """
     if not isinstance(folder, Path):
         above, is_inside, _ = f"/{folder.path}/".partition(f"/{ZONE}/")
@@ -77,7 +78,7 @@ def check_place(folder: Place) -> None:
             root = replace(folder, path=above.strip("/"))
             raise UsageError(f"{folder} is a part of a landing zone, not a ROOT", f"its ROOT is {root}")
         return
-    whole = Path(os.path.abspath(folder))  # noqa: PTH100 - `resolve` would follow links
+    whole = Path(os.path.abspath(local_folder(folder)))  # noqa: PTH100 - `resolve` would follow links
     zone = next((path for path in (whole, *whole.parents) if path.name == OLDER_ZONE), None)
     if zone is not None and (zone == whole or zone.parent.name == FILES):
         what = "a landing zone" if zone == whole else "a part of a landing zone"

@@ -116,6 +116,17 @@ def parse_place(text: str) -> Place:
     return StoreUrl.parse(text) or Path(text)
 
 
+def local_folder(path: str | os.PathLike[str]) -> Path:
+    """Return the folder of this machine that a user named; a `Path` made of a URL has one slash less.
+
+    Raises:
+        UsageError: it is a URL.
+    """
+    if url := re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", os.fspath(path)):
+        raise UsageError(f"{url[1]}://…: is no folder of this machine", "Give the path of a local folder.")
+    return Path(path)
+
+
 def _service(host: str) -> str:
     """`dfs` or `blob` by the labels of an account's host; `""` for other hosts."""
     return next((label for label in host.split(".")[1:] if label in {"dfs", "blob"}), "")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mirror_engine.errors import UsageError
-from mirror_engine.storage.roots import state_folder
-from mirror_engine.storage.store_url import StoreUrl, parse_place
+from mirror_engine.storage.roots import check_place, state_folder
+from mirror_engine.storage.store_url import StoreUrl, local_folder, parse_place
 
 ONELAKE = "onelake.dfs.fabric.microsoft.com"
 GUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -79,6 +79,23 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_secret(text, message, 
         StoreUrl.parse(text)
     assert problem.value.help
     assert "SECRET" not in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    "url", [str(SHOP), "s3://b/c", "az://c", "file:///tmp/shop", "https://a.blob.core.windows.net/c?sig=SECRET"]
+)
+def test_url_is_no_local_folder(url):
+    """Nor is a `Path` made of one, which has one slash less."""
+    for call, path in ((local_folder, url), (local_folder, Path(url)), (check_place, Path(url))):
+        with pytest.raises(UsageError, match=r"^[a-z0-9]+://…: is no folder of this machine") as problem:
+            call(path)
+        assert "SECRET" not in str(problem.value)
+
+
+@pytest.mark.parametrize("path", ["shop", "a/b:/c", "./s3:/b", "a b:/c", "/s3:/b", ":/b", "c:"])
+def test_path_with_a_colon_is_a_local_folder(path):
+    assert local_folder(path) == Path(path)
+    assert local_folder(Path("/x") / path) == Path("/x") / path
 
 
 def test_parts_of_a_url():

@@ -27,6 +27,7 @@ from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.testing.mirror import MirrorInTest
+from mirror_engine.storage.store_url import local_folder
 
 if TYPE_CHECKING:
     import threading
@@ -255,7 +256,7 @@ def onelake(  # noqa: PLR0913 - options of the emulator
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="onelake-")))
         plan = ServerPlan(
-            Path(store) if store else folder / "store",
+            local_folder(store) if store else folder / "store",
             workspace,
             item,
             listening=Listening(pass_through=[PassedHost.parse(host) for host in pass_through]),
