@@ -56,7 +56,9 @@ def missing() -> str:
 
 def output_of(*command: str | Path, code: int = 0, **options: Any) -> str:  # noqa: ANN401 - as `subprocess.run`
     """What a command prints; FailedError where it ends with another code."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    done: subprocess.CompletedProcess[str] = subprocess.run(
+        command, capture_output=True, text=True, check=False, **options
+    )
     if done.returncode != code:
         raise FailedError(
             f"{shlex.join(map(str, command))}: exit code {done.returncode}\n{(done.stdout + done.stderr)[-4000:]}"

@@ -125,7 +125,7 @@ def try_wheel(wheel: Path, folder: Path) -> None:
     folder.mkdir()
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     programs = folder / "venv/bin"
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", programs / "python"]
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(programs / "python")]
     subprocess.run([*pip, "install", "--constraint", CONSTRAINTS, wheel], check=True)
     broken = "printf 'Sku,Name,Weight,__rowMarker__\\r\\nC3,Cable,0.3,7\\r\\n' > shop/Files/LandingZone/Items/"
     for command, code, expected in (

@@ -31,7 +31,7 @@ from mirror_engine.landing_zone.layout import ENGINE, LEDGER, ZONE
 from mirror_engine.landing_zone.names import READY_TO_DELETE_FOLDER
 from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.serving import Server
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, LandOptions
 from mirror_engine.storage.roots import state_folder
 from mirror_engine.storage.store_url import parse_place
 from mirror_engine.storage.stores import open_storage
@@ -39,7 +39,7 @@ from speed.places import TABLE, mirrored
 from speed.rows import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -88,7 +88,7 @@ class Aging:
         with Mirror(root, config) as mirror:
             for first in range(0, files, step):
                 for number in range(first, min(first + step, files)):
-                    where = {"partition": _partition(number % partitions)} if partitions > 1 else {}
+                    where = LandOptions(partition=_partition(number % partitions)) if partitions > 1 else LandOptions()
                     table.land_parquet(_row(number), **where)
                 report = mirror.sync()
                 assert report.result is RunResult.CAUGHT_UP, report
@@ -124,7 +124,8 @@ class Aging:
                     watched.land(int(newest.stem) + number, partition)
         log = mirrored(Path(folder)) / "_delta_log"
         sizes = [(log / f"{version:020}.json").stat().st_size for version in watched.versions]
-        return {name: statistics.median(found) for name, found in {**watched.found, "bytes": sizes}.items()}
+        found: dict[str, Sequence[float]] = {**watched.found, "bytes": sizes}
+        return {name: statistics.median(each) for name, each in found.items()}
 
     def leave_files(self, root: str) -> dict[str, Any]:
         """Put applied files back where they landed, as without clean-up; a rename leaves them the same files."""
@@ -304,7 +305,7 @@ def _bytes(rows: pa.Table) -> bytes:
 
     buffer = pa.BufferOutputStream()
     pq.write_table(rows, buffer)
-    return buffer.getvalue().to_pybytes()
+    return bytes(buffer.getvalue())
 
 
 def _requests(lake: Mapping[str, Any]) -> int:

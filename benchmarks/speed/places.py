@@ -41,7 +41,7 @@ def land(root: Path, files: Sequence[Path], table: str = TABLE) -> None:
         temporary.rename(folder / file.name)
 
 
-def prepared(folder: Path, make: Callable[[Path], None]) -> Path:
+def prepared(folder: Path, make: Callable[[Path], object]) -> Path:
     """A folder that is made once, where it stays: a JVM may have its passing files there. Half of one is made anew."""
     made = folder.with_name(folder.name + ".made")
     if not made.exists():

@@ -8,7 +8,9 @@ import textwrap
 from importlib import import_module
 from typing import Any
 
-from reference import WIDTH, fenced
+from reference import fenced
+
+from mirror_engine.cli.options import WIDTH
 
 # By heading: a module, and those of its names that are public; all of its `__all__` where there are none
 NAMES: dict[str, tuple[str, list[str]]] = {

@@ -100,10 +100,11 @@ def tests() -> dict[str, set[str]]:
 
 def functions(module: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
     """The tests of a module by name; a class's by `Class::test`."""
-    for owner in (module, *(node for node in module.body if isinstance(node, ast.ClassDef))):
-        for node in owner.body:
+    classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
+    for prefix, body in (("", module.body), *((f"{each.name}::", each.body) for each in classes)):
+        for node in body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                yield (node.name if owner is module else f"{owner.name}::{node.name}"), node
+                yield f"{prefix}{node.name}", node
 
 
 def rules_of(text: str) -> set[str]:

@@ -19,7 +19,7 @@ from reference import fenced, table
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
 TESTS = "reference/tests"
 CLAIMS = HOME / "docs/claims.toml"
@@ -242,7 +242,8 @@ def words_of(witness: str) -> str:
 
 @cache
 def _claims_file() -> dict[str, Any]:
-    return tomllib.loads(CLAIMS.read_text(encoding="utf-8"))
+    claims: dict[str, Any] = tomllib.loads(CLAIMS.read_text(encoding="utf-8"))
+    return claims
 
 
 def _page(path: str) -> str:

@@ -91,7 +91,7 @@ def _goals(found: Mapping[State, Found]) -> list[Goal]:
     Without clean-up a scan takes so long that the difference of two of them says little.
     """
     unlisted = ("files", "commits")  # each partition is a folder that every scan lists
-    wanted = [(place, "ready", "work", AXES) for place in PLACES]
+    wanted: list[tuple[str, str, str, Sequence[str]]] = [(place, "ready", "work", AXES) for place in PLACES]
     wanted += [(place, cleanup, "bytes", AXES) for place in PLACES for cleanup in CLEANUPS]
     wanted += [("disk", "ready", each, unlisted) for each in ("idle", "entries")]
     wanted += [("store", "ready", "idle", unlisted), ("store", "ready", "requests", AXES)]
