@@ -7,19 +7,21 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.tables.spark.java import find_j
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint quick test nightly long mutants fuzz torture soak bench bench-smoke docs release-check image-check recording clean
+.PHONY: help demo check lint quick test nightly long forms mutants fuzz torture soak days bench bench-smoke docs release-check image-check recording clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo    a small landing zone becomes Delta tables, in demo/'
 	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, half a minute on two cores'
 	@echo 'make test    make check, then every other test, with real Spark and Delta'
-	@echo 'make nightly what is too slow for that, and a summary: long, mutants, fuzz, image-check, torture, soak; PARTS="long fuzz" are two'
-	@echo 'make long    tests that are slow by nature, and the long forms of others; an hour, with Spark'
+	@echo 'make nightly what is too slow for that, part after part, and a summary; PARTS="long fuzz" are two of the parts, which are:'
+	@echo 'make long    tests that are slow by nature; half an hour, with Spark'
+	@echo 'make forms   the long forms of other tests; half an hour, with Spark'
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
 	@echo "make torture 200 kills, zones and random logs by the thousand, Polars and Sail, 20 million rows; hours, with Spark"
-	@echo 'make soak    half an hour of run with 20 tables, and 30 days on a moved clock: does anything grow?'
+	@echo 'make soak    half an hour of run with 20 tables: does anything grow?'
+	@echo 'make days    the same of 30 days on a moved clock; a quarter of an hour, no Java'
 	@echo 'make bench   measure speed, side by side; an hour or two, on a quiet machine; ONLY="merge tiny" takes minutes'
 	@echo 'make bench-smoke  the same with next to no rows: do they run, and come to equal rows?'
 	@echo 'make docs    the documentation as a site that needs no network, in site/'
@@ -78,6 +80,8 @@ nightly: .venv/.tools .venv/.java
 
 long: .venv/.tools .venv/.java
 	$(BIN)/pytest -q -m nightly
+
+forms: .venv/.tools .venv/.java
 	MIRROR_TEST_COMMITS=50 MIRROR_TEST_INTRUDERS='append delete columns compact' MIRROR_TEST_SPARK_FIXTURES=all \
 	MIRROR_TEST_FAULTS=10 MIRROR_TEST_REST_EXAMPLES=200 MIRROR_TEST_COMPARED=500 MIRROR_TEST_ARROW_ZONES=500 \
 		$(BIN)/pytest -q --timeout 3600 tests/tables/spark/test_isolation.py tests/tables/merge/test_concurrent_writers.py \
@@ -106,6 +110,8 @@ torture: .venv/.readers .venv/.java
 
 soak: .venv/.tools .venv/.java
 	PYTHONPATH=tests $(BIN)/python -m soak
+
+days: .venv/.tools
 	PYTHONPATH=tests $(BIN)/python -m soak_days --days 30
 
 # Some works alone: make bench ONLY="merge tiny"

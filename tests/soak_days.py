@@ -1,6 +1,6 @@
 """Thirty days of `run` on a clock that is moved forward, 1,000 files a day: does a change cost more with age?
 
-`make soak`, or `PYTHONPATH=tests python -m soak_days --days 30`. One process runs the engine and its publisher.
+`make days`, or `PYTHONPATH=tests python -m soak_days --days 30`. One process runs the engine and its publisher.
 Clean-up, retention, compaction, VACUUM and the clean-up of logs take place when they are due: the wall clock of the
 whole process is moved (`moved_clock`), by which its files are dated, too.
 

@@ -46,7 +46,7 @@ class Outcome:
 
 
 def main(arguments):
-    """Try the mutants asked for; 1 if one survives, 2 if none can be tried or the tests fail without any."""
+    """Try the mutants asked for; 1 if one survives or is stale, 2 if none can be tried or tests fail without any."""
     asked = _parsed(arguments)
     mutants = [mutant for mutant in catalogue() if not asked.only or asked.only in mutant.name]
     left_out = {mutant: outcome for mutant in mutants if (outcome := _left_out(mutant, spark=asked.spark))}
@@ -73,7 +73,7 @@ def main(arguments):
         summary = {"tried": len(tried), "caught": count["caught"], "seconds": round(seconds, 1)}
         document = {**summary, "mutants": [asdict(outcome) for outcome in outcomes]}
         asked.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    return 1 if count["SURVIVED"] else 0
+    return 1 if count["SURVIVED"] or count["stale"] else 0
 
 
 def _parsed(arguments):
