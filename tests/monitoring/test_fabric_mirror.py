@@ -28,6 +28,7 @@ from mirror_engine.onelake import faults
 from mirror_engine.onelake.options import FaultRule
 from mirror_engine.publisher.trace.replay import with_rejections
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.base import TableSnapshot
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
@@ -265,6 +266,8 @@ def onelake_s(fabric_s, onelake_server, emulator, tmp_path, monkeypatch):
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path / "state"))
     monkeypatch.setitem(faults._THROTTLED, "403", (REFUSED,))
+    asked_once = lambda url: {**deltalake_options(url), "max_retries": "0"}  # noqa: E731 - what deltalake waits is its own
+    monkeypatch.setattr("mirror_engine.tables.log.snapshot.deltalake_options", asked_once)
     options = emulator.plan.options
     with onelake_server.in_use():
         root = onelake_server.new_root()
