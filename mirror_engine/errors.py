@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
+# `TABLE` is the table's name where that is known. Who only removes its folder loses the rows of archived files
+REBUILD_COMMAND = "`mirror-engine rebuild --replay --table TABLE`"
 RESTORE_HELP = (
-    "Restore the table's folder from a backup, or remove it: the table is rebuilt from the files in the landing zone."
+    f"Restore the table's folder from a backup, or rebuild the table from its change files: {REBUILD_COMMAND}."
 )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from lake import HINT, NO_ROWS, Lake
 from shop import NO_STOP
 
 from mirror_engine import RunResult
-from mirror_engine.errors import StorageUnavailable
+from mirror_engine.errors import StorageUnavailable, UsageError
 from mirror_engine.events import TableDropped
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.names import TableName
@@ -47,26 +47,27 @@ MISSING = "commit {} of its Delta log is missing"
 CUT = "commit {} of its Delta log is cut off or damaged"
 NO_CHECKPOINT = "checkpoint {} of its Delta log is missing"
 BAD_CHECKPOINT = "checkpoint {} of its Delta log is damaged"
-NEWEST, REMOVE, HINTED = "delete _delta_log/00000000000000000005.json", "or remove it", "Delete _last_checkpoint"
+REBUILD = "`mirror-engine rebuild --replay --table Orders`"
+NEWEST, HINTED = "delete _delta_log/00000000000000000005.json", "Delete _last_checkpoint"
 OTHER_FORMAT = f"its progress has format 99, this version of mirror-engine reads {FORMAT}"
 DAMAGES = {
     "newest cut": (lambda lake: cut(lake.commit(5)), CUT.format(5), NEWEST),
     "newest empty": (lambda lake: lake.commit(5).write_bytes(b""), CUT.format(5), NEWEST),
     "newest zeros": (lambda lake: lake.commit(5).write_bytes(bytes(200)), CUT.format(5), NEWEST),
-    "another format": (write_another_format, OTHER_FORMAT, "or delete the table's folder under Tables"),
-    "middle overwritten": (lambda lake: lake.commit(2).write_bytes(b"\xff\xfe[1]"), CUT.format(2), REMOVE),
-    "middle missing": (lambda lake: lake.commit(2).unlink(), MISSING.format(2), REMOVE),
-    "first missing": (lambda lake: lake.commit(0).unlink(), MISSING.format(0), REMOVE),
-    "missing after the checkpoint": (lose_one_after_the_checkpoint, MISSING.format(4), REMOVE),
+    "another format": (write_another_format, OTHER_FORMAT, REBUILD),
+    "middle overwritten": (lambda lake: lake.commit(2).write_bytes(b"\xff\xfe[1]"), CUT.format(2), REBUILD),
+    "middle missing": (lambda lake: lake.commit(2).unlink(), MISSING.format(2), REBUILD),
+    "first missing": (lambda lake: lake.commit(0).unlink(), MISSING.format(0), REBUILD),
+    "missing after the checkpoint": (lose_one_after_the_checkpoint, MISSING.format(4), REBUILD),
     "checkpoint missing": (lambda lake: lake.checkpoint().unlink(), NO_CHECKPOINT.format(3), HINTED),
     "checkpoint cut": (lambda lake: cut(lake.checkpoint()), BAD_CHECKPOINT.format(3), HINTED),
     "checkpoint empty": (lambda lake: lake.checkpoint().write_bytes(b""), BAD_CHECKPOINT.format(3), HINTED),
     "only checkpoint missing": (
         lambda lake: lake.checkpoint(cleaned_up=True).unlink(),
         NO_CHECKPOINT.format(3),
-        REMOVE,
+        REBUILD,
     ),
-    "only checkpoint cut": (lambda lake: cut(lake.checkpoint(cleaned_up=True)), BAD_CHECKPOINT.format(3), REMOVE),
+    "only checkpoint cut": (lambda lake: cut(lake.checkpoint(cleaned_up=True)), BAD_CHECKPOINT.format(3), REBUILD),
     "hint at no checkpoint": (
         lambda lake: (lake.log / HINT).write_text('{"version":77,"size":1}'),
         NO_CHECKPOINT.format(77),
@@ -97,7 +98,7 @@ def test_a_damaged_log_halts_its_table_alone_with_reason_and_help(lake, damage, 
     assert not [event for event in lake.events if isinstance(event, TableDropped)]
 
 
-@ALL_DAMAGES
+@pytest.mark.parametrize(("damage", "fault", "remedy"), [each for each in DAMAGES.values() if each[2] != REBUILD])
 def test_what_is_advised_helps_while_the_engine_runs(lake, damage, fault, remedy):
     with lake.engine() as running:
         running.cycle(NO_STOP)
@@ -108,17 +109,54 @@ def test_what_is_advised_helps_while_the_engine_runs(lake, damage, fault, remedy
         if "_last_checkpoint" in remedy:
             for path in [*lake.log.glob("*.checkpoint.parquet"), lake.log / HINT]:
                 path.unlink()
-        elif "delete _delta_log" in remedy:
-            lake.commit(5).unlink()
         else:
-            shutil.rmtree(lake.folder)
+            lake.commit(5).unlink()
         for _ in range(3):
             running.cycle(NO_STOP)
         (plan,) = running.last.plans.values()
-        was_applied_before = remedy.startswith("or ")  # its files have been moved away
-        assert was_applied_before or plan.state == CaughtUp()
+        assert plan.state == CaughtUp()
         assert "ME081" not in {found.code for found in plan.diagnostics}
         assert running.last.failures == {}
+
+
+@pytest.mark.parametrize("damage", [damage for damage, *_ in DAMAGES.values()], ids=DAMAGES)
+@pytest.mark.parametrize("ledger", ["kept", "lost"])
+def test_damaged_table_is_rebuilt_from_its_archive_without_a_loss(lake, damage, ledger):
+    """What the help leads to, also where the ledger is lost, too: then nothing says what was applied."""
+    lake.land()
+    lake.sync()
+    before = lake.status().watermarks
+    lake.commit(6).unlink()  # the newest commit is version 5 again, as the damages want it
+    damage(lake)
+    lake.begin()
+    if ledger == "lost":
+        shutil.rmtree(lake.root / ENGINE)
+        with lake.mirror() as mirror, pytest.raises(UsageError, match="not known which files were applied"):
+            mirror.rebuild(["Orders"], replay=True)
+    with lake.mirror() as mirror:
+        assert mirror.rebuild(["Orders"], replay=True, lose_rows=ledger == "lost") == [ORDERS]
+        assert mirror.changes()[0].kind == "dropped"
+    assert lake.sync().result is RunResult.CAUGHT_UP
+    assert lake.status().watermarks == before
+
+
+def test_damaged_table_without_a_ledger_is_not_taken_for_fabrics(lake):
+    lake.commit(2).unlink()
+    shutil.rmtree(lake.root / ENGINE)
+    lake.begin()
+    with lake.mirror() as mirror:
+        assert mirror.status().fabric is None
+
+
+def test_damaged_table_of_another_program_is_not_rebuilt(lake):
+    """Nor dropped: nothing says that it is of a mirror."""
+    shutil.rmtree(lake.folder)
+    write_deltalake(str(lake.folder), NO_ROWS)
+    lake.commit(1).write_text("{", encoding="utf-8")
+    shutil.rmtree(lake.root / ENGINE)
+    with lake.mirror() as mirror:
+        assert mirror.rebuild(["Orders"], replay=True) == []
+    assert lake.folder.exists()
 
 
 @pytest.mark.parametrize("harm", [b"", b"no JSON", b'{"size":1}'])
@@ -141,7 +179,7 @@ def test_a_commit_below_the_checkpoint_is_not_needed(lake):
 def test_the_newest_commit_cut_off_at_its_own_checkpoint_is_no_defect_of_the_engine(lake):
     DeltaTable(str(lake.folder)).create_checkpoint()
     cut(lake.commit(5))
-    assert is_halted(lake.status(), CUT.format(5), "or remove it")
+    assert is_halted(lake.status(), CUT.format(5), REBUILD)
 
 
 def test_a_damaged_table_whose_folder_was_recreated_is_built_anew(lake):

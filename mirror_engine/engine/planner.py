@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal
@@ -492,7 +493,8 @@ class ZonePlanner:
             version = latest_external_change(self._context, table, progress, known_for) if progress else None
         except TableDamaged as error:
             self.damaged[folder] = error
-            return diagnose("ME081", table.folder, fault=error.fault, help=error.help.rstrip("."))
+            help = error.help.rstrip(".").replace("--table TABLE", f"--table {shlex.quote(table.normalized)}")
+            return diagnose("ME081", table.folder, fault=error.fault, help=help)
         except StorageUnavailable:
             return None  # the next batch fails for the same reason, and reports it
         return None if version is None else diagnose("ME080", table.folder, version=version)

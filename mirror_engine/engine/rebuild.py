@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import LOST_RECORD, recover
 from mirror_engine.engine.replayer import drop_table
 from mirror_engine.engine.root_identity import has_content
-from mirror_engine.errors import StorageUnavailable, UsageError
+from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.detection import detect
 from mirror_engine.landing_zone.diagnostics import count, diagnose
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from mirror_engine.engine.context import EngineContext
+    from mirror_engine.errors import TableDamaged
     from mirror_engine.landing_zone.detection import Detection
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import Entry, TableListing
@@ -90,7 +92,7 @@ def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's p
     for plan in plans:
         if plan.table in known or plan.is_unknown:
             context.check_lock()
-            drop_table(context, plan.table, "rebuild")
+            drop_table(context, plan.table, "rebuild", had_table=plan.is_unknown)
     return sorted(
         plan.table for plan in plans if plan.is_unknown or (plan.table in known and known[plan.table].has_table)
     )
@@ -112,16 +114,25 @@ def plan_rebuild(context: EngineContext, names: Sequence[str], *, replay: bool) 
             raise delta.unread[folder]
         if zone.unlisted & {f"{table.schema}{SCHEMA_SUFFIX}", table.folder}:
             raise StorageUnavailable(f"{table.folder}: cannot be listed or read", "Check path and rights.")
-        is_unknown = folder in delta.damaged and delta.damaged[folder].fault == LOST_RECORD
+        is_unknown = folder in delta.damaged and _is_unknown(context, delta.damaged[folder], table)
         listing, total = listings.get(table), known.get(table, Progress("", "")).rows_processed
         applied = {} if is_unknown else context.ledger.applied(table)
         planned = _TableFiles(context, view, zone.folder, table, listing, applied, total).plan(replay=replay)
         if is_unknown:
-            rows = context.writer.count_rows(folder)
-            lost = diagnose("ME069", table.folder, count=rows or 0, reason="it is not known which files were applied")
+            rows: object = "an unknown number of"
+            with suppress(TransientError):
+                rows = context.writer.count_rows(folder) or 0
+            lost = diagnose("ME069", table.folder, count=rows, reason="it is not known which files were applied")
             planned = replace(planned, lost=lost, is_unknown=True)
         plans.append(planned)
     return plans
+
+
+def _is_unknown(context: EngineContext, error: TableDamaged, table: TableName) -> bool:
+    """Whether a table that cannot be used is of a mirror, and nothing says what was applied."""
+    known, folder = context.ledger.progress(table), context.delta_folder(table)
+    is_known = known is not None and known.has_table
+    return error.fault == LOST_RECORD or (not is_known and context.writer.is_mirrored(folder))
 
 
 @dataclass(frozen=True)

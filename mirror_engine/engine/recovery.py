@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from contextlib import suppress
@@ -183,9 +182,8 @@ def _reconcile_folder(context: EngineContext, folder: str) -> tuple[bool, bool]:
         return True, True
     owner = owner_of(context, folder, state)
     if state.record is None and owner is None and state.is_mirrored():
-        name = shlex.quote(folder.replace("/", "."))
-        command = f"mirror-engine rebuild --table {name} --replay --lose-rows"
-        help = f"restore {ENGINE} in ROOT from a backup, or rebuild the table from its archive: `{command}`"
+        command = "`mirror-engine rebuild --replay --lose-rows --table TABLE`"
+        help = f"restore {ENGINE} in ROOT from a backup, or rebuild the table from its archive: {command}"
         raise TableDamaged(folder, LOST_RECORD, help)
     if state.record and owner:
         # an empty ledger takes over the identity of the mirror

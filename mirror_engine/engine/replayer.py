@@ -93,16 +93,16 @@ def advance(known: Progress, batch: ChangeBatch, now: float) -> Progress:
     )
 
 
-def drop_table(context: EngineContext, table: TableName, reason: DropReason) -> bool:
+def drop_table(context: EngineContext, table: TableName, reason: DropReason, *, had_table: bool = False) -> bool:
     """Drop a Delta table, then its progress (LZ-7.2); one that another folder owns is kept (LZ-1.5).
 
-    Returns whether it had one, so that the drop was reported.
+    Returns whether it had one, as the ledger or the caller knows, so that the drop was reported.
     """
     context.ledger.check()  # a lost one knows no other owner
     folder, known = context.delta_folder(table), context.ledger.progress(table)
     if not any(known.has_table for name, known in context.owners(folder).items() if name != table):
         context.writer.drop(folder, context.check_lock)
-    had_table = known is not None and known.has_table
+    had_table |= known is not None and known.has_table
     if had_table:
         context.emit(TableDropped(table, reason))
     context.ledger.forget(table)

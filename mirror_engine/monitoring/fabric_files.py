@@ -353,6 +353,8 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
     is_bare = not (snapshots or unread or zone.tables or context.storage.is_store)
     if is_bare or any(snapshot.record or snapshot.is_mirrored() for snapshot in snapshots.values()):
         return context
+    if any(_is_mirrored(context.writer, folder) for folder in unread):
+        return context
     entries = {
         TableName(str(entry.get("sourceSchemaName") or ""), str(entry.get("sourceTableName") or "")): entry
         for entry in read_tables(context.storage)
@@ -382,6 +384,13 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
     replicator = {"status": status, "error": error or None}
     tables = FabricTables(context.writer, replicator, entries, snapshots, applied_by_fabric)
     return replace(context, writer=cast("DeltaWriter", tables))
+
+
+def _is_mirrored(writer: DeltaWriter, folder: str) -> bool:
+    """Whether a table that cannot be read shows that an engine of ours wrote it."""
+    with suppress(TransientError):
+        return writer.is_mirrored(folder)
+    return False
 
 
 def refuse_fabrics(root: Place, storage: Storage, writer: DeltaWriter) -> None:

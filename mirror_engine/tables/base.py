@@ -270,6 +270,10 @@ class DeltaReader(Protocol):
         """
         return "", False
 
+    def is_mirrored(self, table: str) -> bool:  # noqa: ARG002 - not known by default
+        """Whether its log has a transaction of any mirror, as far as it can be read."""
+        return False
+
     def latest_external_change(self, table: str, since: int, columns: str = "") -> int:
         """The newest version after `since` in which another program changed rows or columns; -1 for none.
 

@@ -54,6 +54,7 @@ class DeferredWriter(TablesFolder, DeltaWriter):
             return self._made
 
     snapshot = _real(DeltaWriter.snapshot)
+    is_mirrored = _real(DeltaWriter.is_mirrored)
     count_rows = _real(DeltaWriter.count_rows)
     rows = _real(DeltaWriter.rows)
     history = _real(DeltaWriter.history)
@@ -87,6 +88,7 @@ class TablesReadOnce(DeltaReader):
         self._locks: dict[str, threading.Lock] = {}  # by table: several are read at once
 
     folder_identity = _real(DeltaReader.folder_identity)
+    is_mirrored = _real(DeltaReader.is_mirrored)
     log_stamp = _real(DeltaReader.log_stamp)
     rows = _real(DeltaReader.rows)
     applied_since = _real(DeltaReader.applied_since)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, TableDamaged
-from mirror_engine.tables.base import DeltaWriter, Outcome, with_applied_by
+from mirror_engine.tables.base import APPLICATIONS, DeltaWriter, Outcome, with_applied_by
 from mirror_engine.tables.log.cleanup import clean_up_log
 from mirror_engine.tables.log.commit import (
     add_parts,
@@ -41,6 +41,7 @@ from mirror_engine.tables.log.segments import (
 )
 from mirror_engine.tables.log.snapshot import (
     KeptLogs,
+    has_transaction,
     history,
     latest_external_change,
     open_log,
@@ -202,6 +203,9 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
                 f"{log.folder.name}: its columns have changed", "The next cycle reads the state again."
             )
         return evolution(log, batch.schema, batch.key_columns, self._feed, vectors=vectors)
+
+    def is_mirrored(self, table: str) -> bool:
+        return has_transaction(self.path(table), APPLICATIONS)
 
     def latest_external_change(self, table: str, since: int, columns: str = "") -> int:
         return latest_external_change(self.path(table), since, columns)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mirror_engine._version import __version__
-from mirror_engine.errors import CommitConflict, TableDamaged
+from mirror_engine.errors import REBUILD_COMMAND, CommitConflict, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, Progress, typed
 from mirror_engine.tables.base import BatchRecord, HistoryEntry, RecordHead
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath
@@ -80,8 +80,7 @@ def head_of(metadata: object) -> RecordHead | None:
             raise TableDamaged(
                 "userMetadata",
                 f"its progress has format {found}, this version of mirror-engine reads {FORMAT}",
-                "use the version of mirror-engine that wrote it, or delete the table's folder under Tables: "
-                "the table is rebuilt from the files in the landing zone",
+                f"use the version of mirror-engine that wrote it, or rebuild the table: {REBUILD_COMMAND}",
             )
         mirror, root_identity, folder = (typed(str, value[name]) for name in ("mirror", "root_identity", "folder"))
         return RecordHead(mirror, root_identity, Progress.from_json(value["progress"]), folder)
@@ -265,8 +264,8 @@ def _cut_off(folder: TablePath, version: int) -> TableDamaged:
     return TableDamaged(
         folder,
         fault,
-        f"Restore the table's folder from a backup, or delete _delta_log/{file.name}: "
-        "its change files are applied again, if they still lie in the zone.",
+        f"Restore the table's folder from a backup, or rebuild the table: {REBUILD_COMMAND}. If its change files are "
+        f"still in the table folder, it is enough to delete _delta_log/{file.name}: they are applied again.",
     )
 
 

@@ -612,10 +612,16 @@ def refuse_external_change(table: str, folder: TablePath, since: int) -> None:
 
 
 def has_transaction(folder: TablePath, applications: str) -> bool:
-    """Whether a log has a transaction of an application whose id begins so, in a commit or a checkpoint."""
+    """Whether a log has a transaction of an application whose id begins so, in a commit or a checkpoint.
+
+    Damaged files of it are passed over.
+    """
     with reading_log(folder):
-        files: list[TablePath] = [*(folder / LOG_FOLDER).iterdir()]
-        return any(each.startswith(applications) for file in files for each in _applications(file))
+        for file in (folder / LOG_FOLDER).iterdir():
+            with contextlib.suppress(*_OF_CONTENT, *PARSE_ERRORS, LookupError, TypeError):
+                if any(each.startswith(applications) for each in _applications(file)):
+                    return True
+        return False
 
 
 def _applications(file: TablePath) -> Iterable[str]:
