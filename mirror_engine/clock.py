@@ -16,8 +16,8 @@ CENTURY_SECONDS = 100 * 365 * 86_400.0
 class Clock:
     """A clock; called, it gives seconds since 1970.
 
-    Its lead over the machine's ends with the process. Files keep the machine's times, and durations of work (timeouts
-    of sockets, measurements) are not taken by it.
+    Its lead over the machine's ends with the process. Files and stores keep the machine's date (`date`); durations of
+    work, such as measurements and timeouts of sockets, are taken by `timer`.
 
     Attributes:
         lead_seconds: how far it is ahead of the machine's.
@@ -29,11 +29,19 @@ class Clock:
         self.lead_seconds = 0.0
 
     def __call__(self) -> float:
-        return self._wall() + self.lead_seconds
+        return self.date() + self.lead_seconds
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary time, whatever becomes of the machine's date."""
-        return self._monotonic() + self.lead_seconds
+        return self.timer() + self.lead_seconds
+
+    def date(self) -> float:
+        """Return the machine's date without the lead, in seconds since 1970."""
+        return self._wall()
+
+    def timer(self) -> float:
+        """Return seconds since an arbitrary time without the lead, to measure how long work takes."""
+        return self._monotonic()
 
     def advance(self, *, days: float = 0.0, hours: float = 0.0, minutes: float = 0.0, seconds: float = 0.0) -> None:
         """Move forward; raises `UsageError` for less than 0, or more than a century in all."""

@@ -242,7 +242,7 @@ class Mirror:
         Plans are those of that engine: it waits for what may still be arriving (LZ-2.6).
         """
         holder, is_continued = lease_of(self.root)
-        is_running = is_locked(self.root) or (holder is not None and holder.is_live)
+        is_running = is_locked(self.root) or (holder is not None and holder.is_live(self._clock))
         ledger = Ledger.read(state_folder(self.root) / LEDGER) if is_continued else Ledger.fresh()
         try:
             context = self._context(ledger, emit=ignore)
@@ -437,7 +437,7 @@ class Mirror:
             check_place(self.root)
             if lease_of(self.root)[0] is None:
                 refuse_fabrics(self.root, self._storage, self._writer)
-        return lock_root(self.root, self._emit, stop)
+        return lock_root(self.root, self._emit, stop, self._clock)
 
     def _refuse_idle_options(self) -> None:
         """Refuse options that have no effect on this machine or for this ROOT, before anything is done."""

@@ -89,6 +89,53 @@ def test_no_modules_import_each_other() -> None:
     assert cycles() == []
 
 
+# What runs on the engine's threads: a simulation gives it time and threads
+SIMULATED = [*sorted((PACKAGE / "engine").glob("*.py")), PACKAGE / "storage/base.py", PACKAGE / "storage/lease.py"]
+OF_THE_MACHINE = {
+    *("time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.sleep"),
+    *("threading.Thread", "threading.Timer", "threading.Event", "threading.Condition", "threading.Semaphore"),
+    *("concurrent.futures.ThreadPoolExecutor", "queue.Queue", "queue.SimpleQueue", "datetime.datetime.now"),
+}
+
+
+def names_used(path: Path) -> set[str]:
+    """Names that a module uses when it runs, as `time.monotonic`; annotations and type-only imports are left out."""
+    whole = tree(path)
+    is_typing = [
+        node for node in ast.walk(whole) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+    ]
+    annotations = [
+        part
+        for node in ast.walk(whole)
+        for part in (getattr(node, "annotation", None), getattr(node, "returns", None))
+        if part is not None
+    ]
+    left_out = {id(part) for node in [*is_typing, *annotations] for part in ast.walk(node)}
+    nodes = [node for node in ast.walk(whole) if id(node) not in left_out]
+    imported = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    modules = {name.asname or name.name: f"{node.module}.{name.name}" for node in imported for name in node.names}
+    dotted = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
+    whole_names = {
+        ".".join([modules.get(head, head), tail]) for head, _, tail in (name.partition(".") for name in dotted)
+    }
+    return {*modules.values(), *whole_names}
+
+
+def test_engine_takes_time_and_threads_from_no_machine() -> None:
+    """Each would make a run of the simulation differ from the same run before (decision 77)."""
+    assert {name_of(path): found for path in SIMULATED if (found := names_used(path) & OF_THE_MACHINE)} == {}
+
+
+def test_names_of_the_machine_are_found_however_they_are_imported(tmp_path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(
+        "import time\nfrom queue import SimpleQueue\nfrom datetime import datetime\nfrom typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    import threading\n"
+        "def wait(stop: threading.Event) -> threading.Event:\n    time.sleep(datetime.now().second)\n"
+    )
+    assert names_used(module) & OF_THE_MACHINE == {"time.sleep", "queue.SimpleQueue", "datetime.datetime.now"}
+
+
 def drawn() -> dict[str, str]:
     """The tree drawn in errors.py: each class and its parent."""
     parents: list[str] = []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
-import time
 from collections import defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -35,8 +33,10 @@ from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.listing import UNLISTED, unlisted
 from mirror_engine.landing_zone.states import CaughtUp, Unlisted, needs_attention
+from mirror_engine.threads import threads
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from mirror_engine.clock import Clock
@@ -193,7 +193,7 @@ class Engine:
         self._delta_folders: DeltaFolders | None = None
         self._rereads = Rereads(context)
         self._damaged: Mapping[str, TableDamaged] = {}  # found since the last scan
-        self._started = time.monotonic()
+        self._started = context.clock.timer()
         self._cycles = self._commits = self._files = self._rows = 0
         self._applied: set[TableName] = set()
 
@@ -264,7 +264,7 @@ class Engine:
 
     def finish(self) -> SyncReport:
         """Wait for the tables in progress, and plan what is left, for the report; no further batch begins."""
-        stopped = threading.Event()
+        stopped = threads().event()
         stopped.set()
         while self.last.outdated:
             self.cycle(stopped)
@@ -275,7 +275,7 @@ class Engine:
 
     def report(self) -> SyncReport:
         """What has been done so far."""
-        seconds = time.monotonic() - self._started
+        seconds = self.context.clock.timer() - self._started
         found: dict[TableName | None, Sequence[Diagnostic]] = {
             None: self.last.zone.diagnostics if self.last.zone else (),
             **{table: plan.diagnostics for table, plan in self.last.plans.items()},
@@ -326,7 +326,7 @@ class Engine:
             only: see `Poller.scan`.
         """
         self._cycles += 1
-        started = time.monotonic()
+        started = self.context.clock.timer()
         self.context.emit(CycleStarted(self._cycles))
         earlier = dict(self._scheduler.in_progress)
         self.last = result = CycleResult()
@@ -339,7 +339,7 @@ class Engine:
             result.zone = zone = planner.zone
         except StorageUnavailable as error:
             return self._without_plans(result.zone, error)
-        is_due = partial(self._is_due, is_called, earlier, started, time.monotonic()) if is_called else None
+        is_due = partial(self._is_due, is_called, earlier, started, self.context.clock.timer()) if is_called else None
         result.plans = {**plans, **{table: task.plan for table, task in earlier.items()}}
         self._keep(zone, plans)
         self._note_failures(result, zone, folders)
@@ -354,7 +354,7 @@ class Engine:
                 result.plans.values(), {t.root_identity for t in self._scheduler.in_progress.values()}
             )
         result.outdated |= {*earlier, *self.in_progress, *(commit.table for commit in result.commits)}
-        self._end(result, zone, time.monotonic() - started)
+        self._end(result, zone, self.context.clock.timer() - started)
         return result
 
     def next_cycle_seconds(self, longest: float) -> float:
@@ -391,7 +391,7 @@ class Engine:
         return self._delta_folders
 
     def _read_again(self, known: DeltaFolders, folders: Collection[str]) -> DeltaFolders:
-        for folder in known.damaged.keys() & folders:
+        for folder in sorted(known.damaged.keys() & folders):
             with suppress(TransientError):  # a drop's commit that came late damages the next table
                 self.context.writer.finish_drop(folder, self.context.check_lock)
         return rescan(self.context, known, folders)
@@ -525,7 +525,7 @@ class Engine:
         Or a table is done that this cycle could not plan, since files may wait whose event is over. Never before as
         much time was spent on batches as on the scan.
         """
-        now = time.monotonic()
+        now = self.context.clock.timer()
         if now - scanned < scanned - started:
             return False
         left = started + self.context.config.scan_pause(0) - now

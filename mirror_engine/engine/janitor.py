@@ -102,7 +102,7 @@ class Janitor:
         table.is_stale |= passes_on or bool(applied) or self.ledger.archive_times(name)[0] <= expired_at
         is_sweep = self._is_sweep_due(name, now, is_stale=table.is_stale)
         if is_late and (is_sweep or table.is_stale):
-            archives = [self.storage.stat(f"{folder}/{archive}") for archive in {first, last}]
+            archives = [self.storage.stat(f"{folder}/{archive}") for archive in dict.fromkeys((first, last))]
             table.is_unusable = any(entry and entry.kind is not Kind.FOLDER for entry in archives)
             table.looked_at = now
         if not table.is_unusable:

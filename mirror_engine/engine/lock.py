@@ -24,6 +24,7 @@ from mirror_engine.tables.log.durability import sync_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from mirror_engine.clock import Clock
     from mirror_engine.config import Config
     from mirror_engine.events import Listener
     from mirror_engine.storage.lease import Holder
@@ -34,7 +35,7 @@ LOCK_TIMEOUT_SECONDS = 0.5  # `status` holds the lock for a moment, too
 
 @contextmanager
 def lock_root(
-    root: Place, emit: Listener = ignore, stop: threading.Event | None = None
+    root: Place, emit: Listener = ignore, stop: threading.Event | None = None, clock: Clock | None = None
 ) -> Iterator[Callable[[], None]]:
     """Hold ROOT for one engine, and make the folders that an engine needs; `emit` gets the event of a wait.
 
@@ -68,7 +69,7 @@ def lock_root(
             yield check_here
             return
         discard = partial(Ledger.discard, state / LEDGER)
-        with hold_lease(lease_file(root), state / LEASE_ID, discard, emit, stop) as lease:
+        with hold_lease(lease_file(root), state / LEASE_ID, discard, emit, stop=stop, clock=clock) as lease:
 
             def check() -> None:
                 lock.check()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import threading
-import time
 from collections import defaultdict
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import MirrorError, foreseen
 from mirror_engine.events import RetryScheduled, TableMaintained
+from mirror_engine.threads import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from concurrent.futures import Future
 
     from typing_extensions import Self
 
@@ -40,11 +39,11 @@ class MaintenanceScheduler:
     def __init__(self, context: EngineContext, done: Callable[[], None]) -> None:
         self._context = context
         self._done = done
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="maintenance")
+        self._pool = threads().pool(1, "maintenance")
         self._tables: defaultdict[TableName, _Upkeep] = defaultdict(lambda: _Upkeep(context.clock))
         self._busy_at = context.clock.monotonic()
         self._in_progress: TableName | None = None
-        self._is_interrupted = threading.Event()  # a change of the table in progress waits
+        self._is_interrupted = threads().event()  # a change of the table in progress waits
         self._work: Future[None] | None = None
 
     def __enter__(self) -> Self:
@@ -113,7 +112,7 @@ class MaintenanceScheduler:
         table.version = version
 
     def _maintain(self, name: TableName) -> None:
-        started = time.monotonic()
+        started = self._context.clock.timer()
         folder, table = self._context.delta_folder(name), self._tables[name]
         is_half_done = False
 
@@ -139,7 +138,8 @@ class MaintenanceScheduler:
                 table.half_done.failed()
             else:
                 table.half_done.succeeded()
-            self._context.emit(TableMaintained(name, dict(done), time.monotonic() - started))
+            seconds = self._context.clock.timer() - started
+            self._context.emit(TableMaintained(name, dict(done), seconds))
 
     def _failed(self, name: TableName, message: str) -> None:
         self._context.emit(RetryScheduled(name, message, self._tables[name].retry.failed()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -310,7 +309,7 @@ def latest_external_change(
 
     A look since the same version that is younger than `max_age_seconds` is good enough. Raises `TransientError`.
     """
-    folder, version, now = context.delta_folder(table), progress.delta_version, time.monotonic()
+    folder, version, now = context.delta_folder(table), progress.delta_version, context.clock.timer()
     looked = context.looks.get(folder)
     if looked is None or looked[0] != version or now - looked[1] >= max_age_seconds:
         looked = context.looks[folder] = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import uuid
 from collections import deque
 from dataclasses import dataclass, replace
@@ -236,7 +235,7 @@ class Replayer:
         """Read and commit the next batch; a rejected file halts the table (LZ-4.17)."""
         if not task.pending:
             task.pending.extend(step.files)
-        started = time.monotonic()
+        started = self._context.clock.timer()
         known = self._context.ledger.progress(task.table)
         if known is None:
             raise ConcurrentModification(f"{task.table.folder}: dropped in the meantime")
@@ -328,7 +327,8 @@ class Replayer:
         for diagnostic in diagnostics:
             self._context.emit(DiagnosticRaised(task.table, diagnostic))
         rows = sum(file.row_count for file in batch.files)
-        committed = BatchCommitted(task.table, outcome.version, tuple(applied.files), rows, time.monotonic() - started)
+        seconds = context.clock.timer() - started
+        committed = BatchCommitted(task.table, outcome.version, tuple(applied.files), rows, seconds)
         self._context.emit(committed)
         return committed
 

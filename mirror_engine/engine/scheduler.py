@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirror_engine.engine.replayer import Phase
 from mirror_engine.errors import foreseen
+from mirror_engine.threads import threads
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping
+    from queue import SimpleQueue
 
     from mirror_engine.clock import Clock
     from mirror_engine.engine.replayer import TableTask
@@ -35,8 +36,8 @@ class TableScheduler:
 
     def __init__(self, workers: int, run: Callable[[TableTask], BatchCommitted | None]) -> None:
         self._run = run
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="worker")
-        self._results: SimpleQueue[tuple[TableTask, Outcome, bool]] = SimpleQueue()
+        self._pool = threads().pool(workers, "worker")
+        self._results: SimpleQueue[tuple[TableTask, Outcome, bool]] = threads().queue()
         self._tasks: dict[TableName, TableTask] = {}
 
     @property

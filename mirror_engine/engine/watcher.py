@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import threading
-import time
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,8 +19,10 @@ from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import METADATA_FILE, TableName, schema_of
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.threads import threads
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Collection, Sequence
 
     from typing_extensions import Self
@@ -60,10 +60,10 @@ class ZoneWatcher:
         self._root = root
         self._stop = stop
         self._clock = clock
-        self._changed = threading.Event()
+        self._changed = threads().event()
         self._burst = (0.0, 0.0)  # when it began, and its latest event
         self._is_pressing = False  # whether it waits for nothing
-        self._lock = threading.Lock()
+        self._lock = threads().lock()
         self._touched: set[TableName] | None = None  # since they were asked for; None: all may be
         self._written = -math.inf  # when a file last changed that may not be complete
         self._scanned = -math.inf  # when the last scan was over
@@ -89,7 +89,7 @@ class ZoneWatcher:
         deadline = self._clock.monotonic() + seconds
         if self._ended():  # the scan that is over may have begun before the event
             return True
-        self._scanned = time.monotonic()
+        self._scanned = self._clock.timer()
         if self._watch():
             self.wake()  # changes made before the watch started raised no event
         while not self._stop.is_set():
@@ -124,7 +124,7 @@ class ZoneWatcher:
         where another file has been written within a second.
         """
         self.touch(tables)
-        now, (began, _) = time.monotonic(), self._burst
+        now, (began, _) = self._clock.timer(), self._burst
         self._written = self._written if is_renamed else now
         self._is_pressing = self._is_pressing or at_once
         self._burst = began if self._changed.is_set() else now, now
@@ -149,8 +149,8 @@ class ZoneWatcher:
             return 0.0
         began, latest = self._burst
         if began - self._written >= MAX_BURST_SECONDS:  # all of it are complete files
-            return self._scanned + PAUSE_SECONDS - time.monotonic()
-        return min(latest + QUIET_SECONDS, began + MAX_BURST_SECONDS) - time.monotonic()
+            return self._scanned + PAUSE_SECONDS - self._clock.timer()
+        return min(latest + QUIET_SECONDS, began + MAX_BURST_SECONDS) - self._clock.timer()
 
     def _watch(self) -> bool:
         """Watch the zone, or until it exists the nearest folder above it; returns whether that changed."""

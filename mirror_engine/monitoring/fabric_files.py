@@ -7,7 +7,6 @@ file but the newest of a partition (LZ-8.1, decision 0043).
 from __future__ import annotations
 
 import json
-import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
@@ -28,6 +27,7 @@ from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unconfigu
 from mirror_engine.storage.base import at_once
 from mirror_engine.storage.zone_view import RestoredView
 from mirror_engine.tables.base import DeltaReader, RecordHead, TableSnapshot
+from mirror_engine.threads import threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -272,7 +272,7 @@ class MonitoringFiles:
 @contextmanager
 def heartbeat(context: EngineContext) -> Iterator[None]:
     """Write heartbeats in a thread during long cycles, so that the last is at most a minute old (LZ-9.1)."""
-    stopped = threading.Event()
+    stopped = threads().event()
 
     def run() -> None:
         while not stopped.wait(HEARTBEAT_SECONDS):
@@ -281,8 +281,7 @@ def heartbeat(context: EngineContext) -> Iterator[None]:
                 content = replicator(context.clock(), table_count=len(context.ledger.tables()))
                 _write_json(context.storage, REPLICATOR_FILE, content)
 
-    thread = threading.Thread(target=run, name="heartbeat", daemon=True)
-    thread.start()
+    thread = threads().start(run, "heartbeat")
     try:
         yield
     finally:

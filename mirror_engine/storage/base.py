@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, TypeVar
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.listing import Entry, Kind
+from mirror_engine.threads import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
@@ -112,7 +112,7 @@ def at_once(
         held -= taken
         return future.result()
 
-    pool = ThreadPoolExecutor(REQUESTS, "requests")
+    pool = threads().pool(REQUESTS, "requests")
     try:
         for item in items:
             taken = weight(item)

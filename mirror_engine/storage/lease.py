@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import os
 import socket
-import threading
 import time
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
+from mirror_engine.clock import Clock
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import SetupProgress
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import LEASE
 from mirror_engine.storage.stores import object_store
+from mirror_engine.threads import threads
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -47,15 +49,13 @@ class Holder:
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.since))
         return f"{self.host} (process {self.process}), since {since}" if self.host else STRANGER
 
-    @property
-    def age_seconds(self) -> float:
+    def age_seconds(self, clock: Clock) -> float:
         """Seconds since the last renewal, as far as this machine's clock agrees with the store's."""
-        return time.time() - self.renewed_at
+        return clock.date() - self.renewed_at
 
-    @property
-    def is_live(self) -> bool:
+    def is_live(self, clock: Clock) -> bool:
         """Whether it was renewed lately, by this machine's clock; to show, and to refuse, never to take the lease."""
-        return not self.is_over and self.age_seconds < EXPIRE_SECONDS
+        return not self.is_over and self.age_seconds(clock) < EXPIRE_SECONDS
 
 
 def holder_of(version: StoredVersion | None) -> Holder | None:
@@ -75,14 +75,15 @@ def holder_of(version: StoredVersion | None) -> Holder | None:
 class Lease:
     """A lease that this process holds; a thread renews it, and stops once another engine has it."""
 
-    def __init__(self, file: ConditionalFile, version: StoredVersion, me: Holder, taken: tuple[float, float]) -> None:
-        self._file, self._version, self._me = file, version, me
+    def __init__(
+        self, file: ConditionalFile, version: StoredVersion, me: Holder, taken: tuple[float, float], clock: Clock
+    ) -> None:
+        self._file, self._version, self._me, self._clock = file, version, me, clock
         self._lost: Holder | None = None
         self._renewed = taken  # by both clocks, when that was asked for: its answer may have come late
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
-        self._thread.start()
+        self._lock = threads().lock()
+        self._stopped = threads().event()
+        self._thread = threads().start(self._keep, "lease")
 
     def check(self) -> None:
         """Make certain that this engine holds the lease, by a renewal where the last one is too old.
@@ -111,22 +112,22 @@ class Lease:
         self._thread.join()
         if self._lost is None:
             with suppress(StorageUnavailable):  # it expires
-                self._file.write(_content(replace(self._me, is_over=True)), self._version)
+                self._file.write(_content(replace(self._me, is_over=True), self._clock.date()), self._version)
 
     @property
     def _age_seconds(self) -> float:
         """Of the last renewal; the monotonic clock stops while a machine sleeps, the other may be set back."""
         monotonic, wall = self._renewed
-        return max(time.monotonic() - monotonic, time.time() - wall)
+        return max(self._clock.timer() - monotonic, self._clock.date() - wall)
 
     def _renew(self) -> None:
-        renewed = time.monotonic(), time.time()
-        version = self._file.write(_content(self._me), self._version)
+        renewed = self._clock.timer(), self._clock.date()
+        version = self._file.write(_content(self._me, renewed[1]), self._version)
         if version is None:
             version = self._file.read()
             holder = holder_of(version)
             if version is None:  # removed by hand
-                version = self._file.write(_content(self._me), None)
+                version = self._file.write(_content(self._me, renewed[1]), None)
                 holder = self._me if version else holder_of(self._file.read())
             if holder is None or holder.id != self._me.id:
                 self._lost = holder or Holder("", "", 0, 0.0)
@@ -142,12 +143,14 @@ class Lease:
 
 
 @contextmanager
-def hold_lease(
+def hold_lease(  # noqa: PLR0913 - what differs between machines
     file: ConditionalFile,
     memory: Path,
     discard: Callable[[], None],
     emit: Listener,
+    *,
     stop: threading.Event | None = None,
+    clock: Clock | None = None,
 ) -> Iterator[Lease]:
     """Take the lease of a ROOT and hold it; the caller holds the lock of this machine already.
 
@@ -158,24 +161,26 @@ def hold_lease(
         RootLocked: another engine holds it, or may hold it and `stop` is set.
         StorageUnavailable: nothing is known of it.
     """
-    me = Holder(uuid.uuid4().hex, socket.gethostname(), os.getpid(), time.time())
+    clock = clock or Clock()
+    me = Holder(uuid.uuid4().hex, socket.gethostname(), os.getpid(), clock.date())
     earlier = last_id(memory)
-    before = _await(file, earlier, emit, stop or threading.Event())
+    before = _await(file, earlier, emit, stop or threads().event(), clock)
     last = holder_of(before)
     if last is None or last.id != earlier:
         discard()
     memory.write_text(me.id, encoding="utf-8")
-    taken = time.monotonic(), time.time()
+    taken = clock.timer(), clock.date()
+    content = _content(me, taken[1])
     try:
-        version = file.write(_content(me), before)
+        version = file.write(content, before)
     except StorageUnavailable:  # no library repeats a write with a condition
-        version = file.write(_content(me), before)
+        version = file.write(content, before)
     if version is None:
         version = file.read()
         holder = holder_of(version)
         if version is None or holder is None or holder.id != me.id:  # else its answer was lost
             raise _locked(file, holder)
-    lease = Lease(file, version, me, taken)
+    lease = Lease(file, version, me, taken, clock)
     try:
         yield lease
     finally:
@@ -197,19 +202,21 @@ def last_id(memory: Path) -> str | None:
         return None
 
 
-def _await(file: ConditionalFile, earlier: str | None, emit: Listener, stop: threading.Event) -> StoredVersion | None:
+def _await(
+    file: ConditionalFile, earlier: str | None, emit: Listener, stop: threading.Event, clock: Clock
+) -> StoredVersion | None:
     """Return the version of a free lease: released, expired, left by an engine of this machine, or None.
 
     A lease has expired once this process saw no new version of it for long enough; no two clocks are compared. A clock
     that is wrong can only refuse too soon.
     """
     version = file.read()
-    holder, began = holder_of(version), time.monotonic()
+    holder, began = holder_of(version), clock.timer()
     if holder and holder.id != earlier and not holder.is_over:
-        if 0 <= holder.age_seconds < EXPIRE_SECONDS:
+        if 0 <= holder.age_seconds(clock) < EXPIRE_SECONDS:
             raise _locked(file, holder)
         emit(SetupProgress(f"the lease of {holder}"))
-    while holder and holder.id != earlier and not holder.is_over and time.monotonic() - began < EXPIRE_SECONDS:
+    while holder and holder.id != earlier and not holder.is_over and clock.timer() - began < EXPIRE_SECONDS:
         if stop.wait(WATCH_SECONDS):
             raise _locked(file, holder)
         before, version = version, file.read()
@@ -224,5 +231,5 @@ def _locked(file: ConditionalFile, holder: Holder | None) -> RootLocked:
     return RootLocked(fault, "Stop it first, or wait for it.")
 
 
-def _content(holder: Holder) -> bytes:
-    return json.dumps(asdict(replace(holder, renewed_at=time.time()))).encode()
+def _content(holder: Holder, now: float) -> bytes:
+    return json.dumps(asdict(replace(holder, renewed_at=now))).encode()

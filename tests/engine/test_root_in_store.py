@@ -165,7 +165,9 @@ def test_an_engine_that_lost_the_lease_ends_before_its_next_commit(shop, monkeyp
     with shop.mirror()._engine() as running:
         running.cycle(NO_STOP)
         monkeypatch.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look; the thread waits already
-        object_store(shop.root).put(LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time())))
+        object_store(shop.root).put(
+            LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time()), time.time())
+        )
         shop.orders.insert(row(3))
         with pytest.raises(RootLocked, match=r"the lease was lost to another engine: worker-2 \(process 7\)"):
             running.cycle(NO_STOP)
@@ -174,8 +176,8 @@ def test_an_engine_that_lost_the_lease_ends_before_its_next_commit(shop, monkeyp
 
 
 def test_a_wait_for_another_engine_ends_when_it_is_to_stop(shop, monkeypatch):
-    object_store(shop.root).put(LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time())))
-    monkeypatch.setattr(lease.Holder, "age_seconds", 3600.0)
+    object_store(shop.root).put(LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time()), time.time()))
+    monkeypatch.setattr(lease.Holder, "age_seconds", lambda *_: 3600.0)
     before = everything(shop.root)
     for work in (Mirror.sync, Mirror.run):
         stop = threading.Event()

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from obstore.store import MemoryStore
 
+from mirror_engine.clock import Clock
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import SetupProgress
@@ -37,9 +38,11 @@ class Machine:
     def is_continued(self):
         return self.ledger.exists()
 
-    def hold(self):
+    def hold(self, clock=None):
         self.ledger.touch()
-        return hold_lease(self.file, self.memory, lambda: Ledger.discard(self.ledger), self.events.append)
+        return hold_lease(
+            self.file, self.memory, lambda: Ledger.discard(self.ledger), self.events.append, clock=clock or Clock()
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +72,7 @@ def crash(machine, holder=None):
     """Leave a lease as an engine does that was killed."""
     me = holder or leases.Holder("dead", "worker-1", 7, time.time())
     machine.memory.write_text(me.id)
-    machine.file.write(leases._content(me), machine.file.read())
+    machine.file.write(leases._content(me, time.time()), machine.file.read())
 
 
 def fall_asleep(held):
@@ -116,12 +119,11 @@ def test_the_ledger_of_a_machine_is_that_of_the_last_engine_or_not(machines):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("skew", [-3600.0, 3600.0])
-def test_another_machine_waits_until_a_lease_has_expired_whatever_its_clock_says(machines, monkeypatch, skew):
+def test_another_machine_waits_until_a_lease_has_expired_whatever_its_clock_says(machines, skew):
     one, two = machines
     crash(one)
-    monkeypatch.setattr(leases.Holder, "age_seconds", property(lambda self: time.time() + skew - self.renewed_at))
     started = time.monotonic()
-    with two.hold():
+    with two.hold(Clock(lambda: time.time() + skew)):
         assert not two.is_continued
         assert 0.45 < time.monotonic() - started < 2.0
     assert [str(event.what).startswith("the lease of worker-1 (process 7)") for event in two.events] == [True]
@@ -129,11 +131,11 @@ def test_another_machine_waits_until_a_lease_has_expired_whatever_its_clock_says
 
 
 @pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
-def test_a_wrong_clock_never_takes_a_lease_that_is_renewed(machines, monkeypatch, skew):
+def test_a_wrong_clock_never_takes_a_lease_that_is_renewed(machines, skew):
     one, two = machines
-    monkeypatch.setattr(leases.Holder, "age_seconds", property(lambda self: time.time() + skew - self.renewed_at))
     with one.hold() as held:
-        with pytest.raises(RootLocked, match="another engine is running here"), two.hold():
+        wrong = Clock(lambda: time.time() + skew)
+        with pytest.raises(RootLocked, match="another engine is running here"), two.hold(wrong):
             pytest.fail("two engines")
         held.check()
 
@@ -288,32 +290,21 @@ def test_a_lease_that_cannot_be_read_expires(machines, store):
 
 def test_a_holder_is_shown_without_its_id_and_without_control_characters(store):
     me = leases.Holder("secret", "worker\x1b[31m", 7, 0.0)
-    ConditionalFile(store, "lease", ROOT).write(leases._content(me), None)
+    ConditionalFile(store, "lease", ROOT).write(leases._content(me, time.time()), None)
     found = holder_of(ConditionalFile(store, "lease", ROOT).read())
     assert str(found) == "worker\\x1b[31m (process 7), since 1970-01-01T00:00:00Z"
-    assert replace(found, is_over=True).is_live is False
-    assert found.is_live
-
-
-class Times:
-    """Stands for the module `time` of a machine whose clocks do not agree."""
-
-    def __init__(self, **wrong):
-        self._wrong = wrong
-
-    def __getattr__(self, name):
-        return self._wrong.get(name) or getattr(time, name)
+    assert replace(found, is_over=True).is_live(Clock()) is False
+    assert found.is_live(Clock())
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"monotonic": lambda: 0.0}, {"time": lambda: 0.0}], ids=["a machine slept", "its date was set back"]
+    "wrong", [Clock(monotonic=lambda: 0.0), Clock(lambda: 0.0)], ids=["a machine slept", "its date was set back"]
 )
 def test_a_lease_grows_old_by_any_clock(machines, monkeypatch, wrong):
     one, _ = machines
     with one.hold() as held:
         fall_asleep(held)
-        held._renewed = tuple(wrong.get(name, getattr(time, name))() for name in ("monotonic", "time"))
-        monkeypatch.setattr(leases, "time", Times(**wrong))
+        held._clock, held._renewed = wrong, (wrong.timer(), wrong.date())
         written(one.file._store, id="other", host="worker-2")
         held.check()  # it was renewed just now
         time.sleep(0.01)
