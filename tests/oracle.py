@@ -161,7 +161,10 @@ class Oracle:
         return ready, is_blocked
 
     def _read(self, path: str, metadata: dict[str, Any], name: str) -> File:
-        content = (self.zone / path).read_bytes()
+        return self.parsed((self.zone / path).read_bytes(), metadata, name)
+
+    def parsed(self, content: bytes, metadata: dict[str, Any], name: str) -> File:
+        """A file's rows, by its name from the table folder."""
         if not content:
             raise Refused
         read = text_file(content, metadata) if metadata.get("FileFormat") == "CSV" else parquet_file(content)

@@ -1,0 +1,114 @@
+"""What goes wrong, as the seed draws it: calls that are refused, unanswered or late, crashes and pauses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from mirror_engine.errors import StorageUnavailable
+from simulation.hub import Crashed
+
+
+class Fault(str, Enum):
+    REFUSED = "refused"  # nothing happened
+    LOST_ANSWER = "answer lost"  # it was done, and the caller sees a failure
+    LATE = "late"  # others do much meanwhile
+    CRASH_BEFORE = "crash before"
+    CRASH_AFTER = "crash after"
+    PAUSE = "pause"  # the process stops for longer than a lease lasts
+
+
+IN_PLACE = (Fault.REFUSED, Fault.CRASH_BEFORE, Fault.CRASH_AFTER)  # those of a call that nobody comes between
+
+
+@dataclass
+class Weather:
+    """How often each fault comes, of all calls; a world has its own."""
+
+    rates: dict
+    is_calm: bool = False
+
+    @classmethod
+    def drawn(cls, chance):
+        """Some worlds have no fault of a kind, others many: a storm hides what a single fault shows."""
+        often = [0, 0, 0.001, 0.004, 0.02]
+        rates = {fault: chance.choice(often) for fault in (Fault.REFUSED, Fault.LOST_ANSWER, Fault.LATE)}
+        crash = chance.choice([0, 0.0005, 0.002, 0.006])
+        rates |= {Fault.CRASH_BEFORE: crash / 2, Fault.CRASH_AFTER: crash / 2}
+        rates[Fault.PAUSE] = chance.choice([0, 0, 0.0005])
+        return cls(rates)
+
+    def drawn_for_a_call(self, chance, among=tuple(Fault)):
+        if self.is_calm:
+            return None
+        found = chance.random()
+        for fault in among:
+            found -= self.rates[fault]
+            if found < 0:
+                return fault
+        return None
+
+
+class Port:
+    """How one process calls what is outside of it: each call is a step, at which others may come first."""
+
+    def __init__(self, world, machine, process):
+        self._world, self.machine, self.process = world, machine, process
+        self._hub, self._weather = world.hub, world.weather
+        self.chance = world.chance.random
+
+    def step(self, words):
+        self._hub.step(words)
+        if self._weather.drawn_for_a_call(self._world.chance, (Fault.CRASH_BEFORE,)):
+            self.crash(Fault.CRASH_BEFORE, words)
+
+    def call(self, words, work):
+        """Make a call, with what goes wrong about it."""
+        self._hub.step(words)
+        fault = self._weather.drawn_for_a_call(self._world.chance)
+        if fault is None:
+            return work()
+        kind = words.partition(" ")[0]
+        if fault is not Fault.CRASH_BEFORE and fault is not Fault.CRASH_AFTER:
+            self.reached(f"{fault.value}: {kind}")
+            self._hub.trace(f"  {fault.value}")
+        match fault:
+            case Fault.REFUSED:
+                raise StorageUnavailable(f"{words}: refused")
+            case Fault.LATE:
+                self._hub.sleep(self._world.chance.choice([0.5, 5.0, 40.0]))
+            case Fault.PAUSE:
+                self.process.paused_until = self._hub.now + self._world.chance.choice([20.0, 45.0, 200.0])
+                self._hub.sleep(0.001)
+            case Fault.CRASH_BEFORE:
+                self.crash(fault, kind)
+        result = work()
+        if fault is Fault.LOST_ANSWER:
+            raise StorageUnavailable(f"{words}: answer lost")
+        if fault is Fault.CRASH_AFTER:
+            self.crash(fault, kind)
+        return result
+
+    def at_once(self, words, work):
+        """Make a call during which nobody else runs, because a plain lock is held."""
+        if self.process.is_dead:
+            raise Crashed
+        fault = self._weather.drawn_for_a_call(self._world.chance, IN_PLACE)
+        if fault is Fault.REFUSED:
+            self.reached(f"{fault.value}: {words}")
+            raise StorageUnavailable(f"{words}: refused")
+        if fault is Fault.CRASH_BEFORE:
+            self.crash(fault, words)
+        result = work()
+        if fault is Fault.CRASH_AFTER:
+            self.crash(fault, words)
+        return result
+
+    def crash(self, fault, words):
+        self.reached(f"{fault.value}: {words.partition(' ')[0]}")
+        self._hub.trace(f"  {fault.value}")
+        self.machine.kill()
+        raise Crashed
+
+    def reached(self, what):
+        self._world.reached[what] += 1

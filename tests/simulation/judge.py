@@ -1,0 +1,216 @@
+"""Judges what engines do, call by call: each commit, each move, each drop; and in the end what is left."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import oracle
+from oracle_files import Refused
+
+from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.landing_zone.metadata import parse
+from mirror_engine.landing_zone.names import METADATA_FILE, READY_TO_DELETE_FOLDER, TableName
+from simulation.disk import Folder
+
+ARCHIVES = (f"/{READY_TO_DELETE_FOLDER}/", "/_ProcessedFiles/")
+SLACK_SECONDS = 1200.0  # the time of a file begins before its move, and its process may be paused between
+NUMBERED = re.compile(r"([0-9]{20})\.\w+")
+
+
+@dataclass
+class Generation:
+    """What one Delta table holds, commit by commit.
+
+    Attributes:
+        folder, identity: of the table folder, from the zone's top.
+        applied: etags of its files by path, and the versions that applied them.
+    """
+
+    folder: str
+    identity: str
+    life: oracle.Life = field(default_factory=lambda: oracle.Life(0))
+    applied: dict = field(default_factory=dict)
+    versions: dict = field(default_factory=dict)
+    foreign_rows: bool = False
+
+
+class Judge:
+    """Holds every effect of the engines against the protocol; a fault is an AssertionError in the task that did it."""
+
+    def __init__(self, world):
+        self._world = world
+        self._oracle = oracle.Oracle(None, untyped=world.config.all_null_columns == "untyped")
+        self._tables = {}  # generations, by when their log was born
+        self._archived_at = {}
+        self.commits = self.files = 0
+
+    def commits_batch(self, machine, table, log, batch, record):
+        """A commit was made: its files are the next ones, and the rows are those of a replay of them."""
+        head = record.progress
+        found = self._tables.get(log.born)
+        if found is None or (found.folder, found.identity) != (record.folder, head.identity):
+            assert found is None, f"{table}: another folder's files in its table"
+            name = TableName.from_folder(record.folder)
+            assert name.delta_folder(self._world.config.delta_default_schema) == table, record.folder
+            found = self._tables[log.born] = Generation(record.folder, head.identity)
+        read = {file.path: file for file in batch.files}
+        metadata = self._metadata(record.folder, batch.metadata)
+        for path, applied in record.applied.files.items():
+            assert path not in found.applied, f"{table}: {path} is committed twice"
+            place = f"{ZONE}/{record.folder}/{path}"
+            content = self._world.disk.versions.get((place, applied.etag))
+            assert content is not None, f"{table}: {path} never was {applied.etag}"
+            assert blake2b(content, digest_size=16).hexdigest() == applied.digest, f"{table}: {path} has other bytes"
+            self._check_order(table, found, path)
+            try:
+                file = self._oracle.parsed(content, metadata, path)
+                self._oracle._apply(found.life, file, metadata)
+            except Refused:
+                raise AssertionError(f"{table}: {path} breaks the protocol, and is committed") from None
+            found.applied[path], found.versions[path] = applied.etag, log.version
+            self.files += 1
+        assert read.keys() <= record.applied.files.keys(), f"{table}: a commit does not name its files"
+        self._compare(table, found, log)
+        self.commits += 1
+        self._world.reached["commit"] += 1
+
+    def _check_order(self, table, found, path):
+        partition, _, name = path.rpartition("/")
+        if numbered := NUMBERED.fullmatch(name):
+            number, before = int(numbered[1]), found.life.highest.get(partition, 0)
+            assert number == before + 1, f"{table}: number {number} of {partition!r} is committed after {before}"
+            found.life.highest[partition] = number
+
+    def _compare(self, table, found, log):
+        commit = log.commits[-1]
+        columns = [oracle.Column(column.name, column.type, column.nullable) for column in commit.schema.columns]
+        assert sorted(columns, key=str) == sorted(found.life.columns, key=str), f"{table}: {columns}"
+        rows = [{key.casefold(): value for key, value in row.items()} for row in commit.rows]
+        expected = oracle.canonical(found.life.rows, found.life.columns)
+        assert oracle.canonical(rows, found.life.columns) == expected, f"{table}: other rows at version {log.version}"
+
+    def _metadata(self, folder, wanted):
+        """The raw metadata by which a batch was read."""
+        place = f"{ZONE}/{folder}/{METADATA_FILE}"
+        for (path, _), content in reversed(self._world.disk.versions.items()):
+            if path == place:
+                metadata, _ = parse(content, path)
+                if metadata == wanted:
+                    return json.loads(content)
+        raise AssertionError(f"{folder}: its metadata never was {wanted}")
+
+    def moves(self, machine, source, entry):
+        """A file is moved by an engine: it is applied, durably, or was archived before."""
+        del machine
+        if not source.startswith(f"{ZONE}/") or any(archive in source for archive in ARCHIVES):
+            return
+        found, path = self._of_path(source)
+        assert found is not None, f"{source} is moved, and its table has no commit"
+        generation, log = found
+        assert generation.applied.get(path) == entry.etag, f"{source} is moved before it is committed"
+        assert log.durable >= generation.versions[path], f"{source} is moved before its commit is durable"
+        self._archived_at[entry.identity] = self._world.wall()
+
+    def deletes(self, machine, path, entry):
+        """A file is deleted by an engine: it was archived for as long as it is to be."""
+        del machine
+        if not path.startswith(f"{ZONE}/"):
+            return
+        assert any(archive in path for archive in ARCHIVES), f"{path} is deleted, and was not archived"
+        if entry.identity in self._archived_at:
+            age = self._world.wall() - self._archived_at[entry.identity]
+            least = self._world.config.delete_processed_after_seconds
+            assert age >= least - SLACK_SECONDS, f"{path} is deleted after {age:.0f} s of {least:.0f}"
+            self._world.reached["archived file deleted"] += 1
+
+    def drops(self, machine, table, log):
+        """A Delta table is dropped: its folder is gone, or another one."""
+        del machine
+        found = self._tables.get(log.born)
+        head = log.newest_record(log.version)[0]
+        folder = found.folder if found else head and head.folder
+        if folder is None:
+            return
+        identity = found.identity if found else head.progress.identity
+        here = self._world.disk.find(f"{ZONE}/{folder}")
+        is_there = isinstance(here, Folder) and here.identity == identity
+        assert not is_there, f"{table} is dropped, and its folder is there"
+        self._world.reached["drop"] += 1
+
+    def _of_path(self, source):
+        """The newest generation of the table folder that a file is in, its log, and the file's path from there."""
+        place = source.removeprefix(f"{ZONE}/")
+        depth = 2 if place.partition("/")[0].endswith(".schema") else 1
+        folder = "/".join(place.split("/")[:depth])
+        here = self._world.disk.find(f"{ZONE}/{folder}")
+        for table, log in self._world.tables.logs.items():
+            generation = self._tables.get(log.born)
+            if generation and (generation.folder, generation.identity) == (folder, here and here.identity):
+                return (generation, log), place[len(folder) + 1 :]
+            del table
+        return None, place[len(folder) + 1 :]
+
+    def left(self):
+        """What is not as it is to be once all is quiet, in words; nothing where all has caught up."""
+        world, found = self._world, []
+        folders = dict(self._folders())
+        by_table = {}
+        for folder, node in folders.items():
+            name = TableName.from_folder(folder)
+            by_table[name.delta_folder(world.config.delta_default_schema)] = (folder, node)
+        for table, log in world.tables.logs.items():
+            folder, node = by_table.get(table, ("", None))
+            generation = self._tables.get(log.born)
+            if node is None:
+                found.append(f"{table} is still there, and its folder is gone")
+            elif generation and generation.identity != node.identity:
+                found.append(f"{table} is of an earlier folder")
+        for table, (folder, node) in by_table.items():
+            log = world.tables.logs.get(table)
+            generation = self._tables.get(log.born) if log else None
+            if generation is None or generation.identity != node.identity:
+                generation = Generation(folder, node.identity)
+            found += self._left_in(folder, generation)
+        return found
+
+    def _left_in(self, folder, generation):
+        """Files that are to be applied, and are not; one that breaks the protocol ends that."""
+        files = self._world.disk.below(f"{ZONE}/{folder}")
+        metadata = files.get(METADATA_FILE)
+        try:
+            metadata = json.loads(metadata.content) if metadata else None
+        except ValueError:
+            metadata = None
+        if not isinstance(metadata, dict) or not self._keeps_keys(generation, metadata):
+            return
+        life = copy.deepcopy(generation.life)
+        extension = "csv" if metadata.get("FileFormat") == "CSV" else "parquet"
+        for partition in sorted({path.rpartition("/")[0] for path in files if path[0] != "_"}):
+            name = f"{life.highest.get(partition, 0) + 1:020}.{extension}"
+            path = f"{partition}/{name}" if partition else name
+            if path in files:
+                try:
+                    self._oracle._apply(life, self._oracle.parsed(files[path].content, metadata, path), metadata)
+                except Refused:
+                    self._world.reached["halted in the end"] += 1
+                else:
+                    yield f"{folder}/{path} is not applied"
+
+    @staticmethod
+    def _keeps_keys(generation, metadata):
+        known = generation.life.keys
+        return not known or {key.casefold() for key in known} == {key.casefold() for key in metadata["keyColumns"]}
+
+    def _folders(self):
+        zone = self._world.disk.find(ZONE)
+        for name, node in zone.names.items() if isinstance(zone, Folder) else ():
+            if isinstance(node, Folder) and name.endswith(".schema"):
+                for below, table in node.names.items():
+                    if isinstance(table, Folder) and below[0] not in "_.":
+                        yield f"{name}/{below}", table
+            elif isinstance(node, Folder) and name[0] not in "_.":
+                yield name, node

@@ -1,0 +1,161 @@
+"""A machine on which an engine runs, dies and is started again, with its ledger and its clock."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from mirror_engine.clock import Clock
+from mirror_engine.engine.context import EngineContext
+from mirror_engine.engine.cycle import Engine
+from mirror_engine.engine.known_time import KnownTime
+from mirror_engine.engine.ledger import Ledger
+from mirror_engine.engine.maintenance import MaintenanceScheduler
+from mirror_engine.engine.watcher import ZoneWatcher
+from mirror_engine.errors import RootLocked, StorageUnavailable
+from mirror_engine.monitoring.fabric_files import MonitoringFiles, heartbeat
+from mirror_engine.tables.reading.reader import ChangeFileReader
+from mirror_engine.tables.reading.spill import all_rows
+from simulation.faults import Port
+from simulation.hub import Process
+from simulation.tables import TablesWriter
+
+SCRATCH = Path("no-scratch")  # rows are few: all stay in memory
+
+
+class Machine:
+    """Starts an engine, and another one whenever it ended.
+
+    Attributes:
+        database: of the ledger, as the disk of this machine has it.
+        skew: seconds by which its date is off.
+    """
+
+    def __init__(self, world, name):
+        self.world, self.name = world, name
+        self.database, self.skew = copied(_empty()), 0.0
+        self.process = self.engine = self.context = self._stop = None
+        self.earlier = []  # what the ledger was at some moments
+        self.starts = 0
+        self.clock = Clock(lambda: world.wall() + self.skew, lambda: world.hub.now)
+
+    def live(self):
+        """Start engines until the world ends."""
+        hub, chance = self.world.hub, self.world.chance
+        while not self.world.is_over:
+            self.starts += 1
+            process = self.process = Process(f"{self.name}.{self.starts}")
+            hub.start(lambda process=process: self._main(process), "main", process)
+            hub.wait(lambda process=process: process.is_dead or not process.tasks)
+            if process.is_dead:
+                hub.unwind(process)
+            self.process = self.engine = None
+            if not self.world.weather.is_calm:
+                self._lose_ledger()
+                hub.sleep(chance.choice([0.0, 1.0, 60.0]))
+            else:
+                hub.sleep(1.0)
+
+    def kill(self):
+        """SIGKILL: what the ledger holds now is what the next engine finds."""
+        process = self.process
+        if process and not process.is_dead:
+            self.database = copied(self.database)
+            self.world.hub.kill(process)
+            self.world.reached["engine killed"] += 1
+
+    def stop(self):
+        """SIGTERM."""
+        if self._stop:
+            self._stop.set()
+
+    def _lose_ledger(self):
+        chance = self.world.chance.random()
+        if self.skew:  # a new ledger takes a wrong date for the right one
+            return
+        if chance < 0.1:
+            self.database = copied(_empty())
+            self.world.reached["ledger lost"] += 1
+            self.world.hub.trace("  ledger lost")
+        elif chance < 0.2 and self.earlier:
+            self.database = copied(self.world.chance.choice(self.earlier))
+            self.world.reached["ledger older"] += 1
+            self.world.hub.trace("  ledger older")
+
+    def _main(self, process):
+        world = self.world
+        port = Port(world, self, process)
+        storage, writer = world.storage(port), TablesWriter(world.tables, port, self.clock)
+        stop = self._stop = world.hub.event()
+        with ExitStack() as stack:
+            try:
+                check_lock = stack.enter_context(world.held(self, port, stop))
+                ledger = _PortedLedger(self.database, port)
+                known_time = KnownTime(self.clock, ledger, is_stored=True)
+                context = EngineContext(
+                    storage,
+                    writer,
+                    ledger,
+                    world.config,
+                    self.clock,
+                    lambda event: world.heard(self, event),
+                    is_lasting=True,
+                    check_lock=check_lock,
+                    requests=world.requests(),
+                    known_time=known_time,
+                )
+                files = MonitoringFiles(context)
+                mode = all_rows(SCRATCH)
+                engine = Engine(context, lambda: ChangeFileReader(storage, world.config, mode), None, files.write)
+                self.engine, self.context = engine, context
+                stack.callback(engine.close)
+                stack.enter_context(heartbeat(context))
+                if world.chance.random() < 0.3 and not world.weather.is_calm:
+                    world.reached["sync"] += 1
+                    engine.sync(stop)
+                else:
+                    with (
+                        ZoneWatcher(None, stop, self.clock) as watcher,
+                        MaintenanceScheduler(context, watcher.wake) as maintenance,
+                    ):
+                        self.maintenance = maintenance
+                        engine.run(stop, watcher, maintenance)
+            except (RootLocked, StorageUnavailable) as error:
+                world.hub.trace(f"  ended: {error.message}")
+                world.reached[f"engine ended: {type(error).__name__}"] += 1
+
+
+class _PortedLedger(Ledger):
+    """A ledger whose changes may fail, or be the last thing that its process does."""
+
+    def __init__(self, connection, port):
+        self._port = port
+        super().__init__(connection)
+
+    @contextmanager
+    def _guarded(self, operation):
+        if operation != "write":
+            with super()._guarded(operation):
+                yield
+            return
+        self._port.at_once("before the ledger", lambda: None)
+        with super()._guarded(operation):
+            yield
+        self._port.at_once("after the ledger", lambda: None)
+
+
+_TEMPLATE = []
+
+
+def _empty():
+    if not _TEMPLATE:
+        _TEMPLATE.append(Ledger.fresh()._connection)
+    return _TEMPLATE[0]
+
+
+def copied(database):
+    """The same ledger on another connection."""
+    copy = sqlite3.connect(":memory:", check_same_thread=False)
+    database.backup(copy)
+    return copy

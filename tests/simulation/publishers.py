@@ -1,0 +1,248 @@
+"""Publishers: what they land, how they do it, and what they do wrong and put right again."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.landing_zone.names import METADATA_FILE
+
+KINDS = {
+    "id": ("Int64", pa.int64()),
+    "name": ("String", pa.string()),
+    "n": ("Int32", pa.int32()),
+    "x": ("Double", pa.float64()),
+}
+NAMES = ["a", "b", "", None]
+
+
+class Publisher:
+    """Publishes one table folder: all that it does is a list of acts, drawn one after the other.
+
+    Attributes:
+        is_quiet: whether it lands nothing new any more.
+    """
+
+    def __init__(self, world, folder, chance):
+        self.world, self.folder, self.chance = world, folder, chance
+        self.is_text = chance.random() < 0.4
+        self.keys = chance.choice([["id"], ["id"], ["id", "name"], []])
+        self.is_quiet = False
+        self._begin()
+
+    def _begin(self):
+        self.number, self.gaps, self.bad, self.columns = 0, [], set(), ["id", "name"]
+        self.partial = None
+
+    @property
+    def path(self):
+        return f"{ZONE}/{self.folder}"
+
+    def live(self):
+        """Publish until the world is to be quiet; then put right what is wrong."""
+        hub, chance = self.world.hub, self.chance
+        hub.sleep(chance.choice([0.0, 0.5, 20.0]))
+        self._describe()
+        while not self.world.is_ending:
+            act = chance.choices(list(ACTS), [weight for weight, _ in ACTS.values()])[0]
+            self.world.reached[f"publisher: {act}"] += 1
+            ACTS[act][1](self)
+            hub.sleep(chance.choice([0.0, 0.05, 0.05, 1.0, 8.0]))
+        self.settle()
+        self.is_quiet = True
+
+    def settle(self):
+        """Leave a folder in which all can be applied, or nothing."""
+        if self.chance.random() < 0.1:
+            self._drop()
+            return
+        self._describe()
+        self._finish()
+        for number in sorted(self.bad):
+            self._replace(number)
+        self._fill()
+
+    # acts
+
+    def _land(self):
+        self.number += 1
+        self._put(self.number, self._content())
+
+    def _land_many(self):
+        for _ in range(self.chance.randint(2, 4)):
+            self._land()
+
+    def _skip(self):
+        self.number += 1
+        self.gaps.append(self.number)
+        self._land()
+
+    def _fill(self):
+        gaps, self.gaps = self.gaps, []
+        for number in self.chance.sample(gaps, len(gaps)):
+            self._put(number, self._content())
+            self.world.reached["gap filled"] += 1
+
+    def _land_bad(self):
+        self.number += 1
+        self.bad.add(self.number)
+        self._put(self.number, self._bad_content())
+
+    def _repair(self):
+        for number in sorted(self.bad):
+            self._replace(number)
+
+    def _replace(self, number):
+        self.bad.discard(number)
+        self._do(f"remove {number}", lambda: self.world.disk.remove(f"{self.path}/{self._name(number)}"))
+        self._put(number, self._content())
+        self.world.reached["rejected file replaced"] += 1
+
+    def _overwrite(self):
+        """A file is written again in place; where it was applied already, nothing comes of it."""
+        if self.number and self.number not in self.bad | {*self.gaps}:
+            path = f"{self.path}/{self._name(self.number)}"
+            if self.world.disk.find(path):
+                self._do("overwrite", lambda: self.world.disk.write_in_place(path, self._content()))
+
+    def _again(self):
+        """An older number lands once more, as a new file."""
+        if self.number > 1:
+            number = self.chance.randint(1, self.number)
+            if number not in self.bad | {*self.gaps}:
+                self._put(number, self._content())
+
+    def _write_in_parts(self):
+        """A file grows under its own name, and may stay half for a while."""
+        self._finish()
+        self.number += 1
+        content, path = self._content(), f"{self.path}/{self._name(self.number)}"
+        for size in (0, self.chance.randrange(len(content))):
+            self._do("write a part", lambda size=size: self.world.disk.write_in_place(path, content[:size]))
+        self.partial = self.number, content
+        if self.chance.random() < 0.6:
+            self._finish()
+
+    def _finish(self):
+        if self.partial:
+            (number, content), self.partial = self.partial, None
+            path = f"{self.path}/{self._name(number)}"
+            self._do("write the rest", lambda: self.world.disk.write_in_place(path, content))
+            self.bad.add(number)  # it may have been read before, and rejected
+            if self.chance.random() < 0.3:
+                self._replace(number)
+
+    def _add_column(self):
+        more = [name for name in KINDS if name not in self.columns]
+        if more:
+            self.columns.append(self.chance.choice(more))
+
+    def _drop(self):
+        for path in sorted(self.world.disk.below(self.path), reverse=True):  # one by one, as `rm -r` does
+            self._do("drop a file", lambda path=path: self.world.disk.remove(f"{self.path}/{path}"))
+        self._do("drop", lambda: self.world.disk.remove(self.path))
+        self._begin()
+
+    def _recreate(self):
+        self._drop()
+        if self.chance.random() < 0.5:
+            self.world.hub.sleep(self.chance.choice([0.0, 3.0, 30.0]))
+        self._describe()
+        self._land()
+
+    def _rekey(self):
+        """Other keys are refused for a table that has rows; they are put right in the end."""
+        keys, self.keys = self.keys, ["n"]
+        self._describe()
+        self.keys = keys
+        self.bad |= {*range(1, self.number + 1)} - {*self.gaps}  # any may have been rejected meanwhile
+        self.world.hub.sleep(self.chance.choice([0.5, 20.0]))
+        self._describe()
+
+    def _rest(self):
+        self.world.hub.sleep(self.chance.choice([10.0, 60.0]))
+
+    # how
+
+    def _do(self, words, work):
+        self.world.hub.step(f"{words} {self.folder}")
+        work()
+
+    def _put(self, number, content):
+        self._do(f"put {number}", lambda: self.world.disk.put(f"{self.path}/{self._name(number)}", content))
+
+    def _name(self, number):
+        return f"{number:020}.{'csv' if self.is_text else 'parquet'}"
+
+    def _describe(self):
+        metadata = {"keyColumns": self.keys}
+        if self.is_text:
+            columns = [{"Name": name, "DataType": KINDS[name][0], "IsNullable": True} for name in KINDS]
+            metadata |= {"FileFormat": "CSV", "SchemaDefinition": {"Columns": columns}}
+        content = json.dumps(metadata).encode()
+        self._do("describe", lambda: self.world.disk.put(f"{self.path}/{METADATA_FILE}", content))
+
+    def _content(self):
+        markers = [0, 1, 2, 4, 4] if self.keys else [0]
+        rows = tuple(
+            (self.chance.choice(markers), self.chance.randrange(6), *(self._value(name) for name in self.columns[1:]))
+            for _ in range(self.chance.randint(1, 3))
+        )
+        return encoded(self.is_text, tuple(self.columns), rows)
+
+    def _value(self, name):
+        values = NAMES if name == "name" and "name" not in self.keys else ["a", "b"]
+        return self.chance.choice(values) if name == "name" else self.chance.choice([0, 1, None])
+
+    def _bad_content(self):
+        bad = self.chance.choice(["marker", "half", "empty", "key"])
+        if bad == "empty":
+            return b""
+        if bad == "half":
+            content = self._content()
+            return content[: len(content) // 2] + (b'"' if self.is_text else b"")
+        if bad == "key" and self.keys:
+            return encoded(self.is_text, ("name",), ((0, "a"),))
+        return encoded(self.is_text, tuple(self.columns), ((3, 1, *(None for _ in self.columns[1:])),))
+
+
+ACTS = {
+    "land": (24, Publisher._land),
+    "land many": (8, Publisher._land_many),
+    "skip": (3, Publisher._skip),
+    "fill": (4, Publisher._fill),
+    "land bad": (2, Publisher._land_bad),
+    "repair": (4, Publisher._repair),
+    "overwrite": (3, Publisher._overwrite),
+    "again": (3, Publisher._again),
+    "write in parts": (3, Publisher._write_in_parts),
+    "finish": (3, Publisher._finish),
+    "add column": (1, Publisher._add_column),
+    "drop": (1, Publisher._recreate),
+    "rekey": (1, Publisher._rekey),
+    "rest": (2, Publisher._rest),
+}
+
+
+@functools.lru_cache(50_000)
+def encoded(is_text, columns, rows):
+    """A change file; rows begin with their marker."""
+    if is_text:
+        names = [*columns, "__rowMarker__"]
+        lines = [names, *([*map(_field, values), str(marker)] for marker, *values in rows)]
+        return "".join(",".join(line) + "\r\n" for line in lines).encode()
+    cells = list(zip(*rows, strict=True))
+    arrays = [pa.array(cells[at + 1], KINDS[name][1]) for at, name in enumerate(columns)]
+    table = pa.table([*arrays, pa.array(cells[0], pa.int32())], names=[*columns, "__rowMarker__"])
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="none", use_dictionary=False, write_statistics=False)
+    return buffer.getvalue()
+
+
+def _field(value):
+    return "" if value is None else f'"{value}"' if isinstance(value, str) else str(value)
