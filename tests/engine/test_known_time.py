@@ -22,8 +22,9 @@ class Wall:
     def __init__(self):
         self.real, self.wrong = RIGHT, 0.0
 
-    def __call__(self):
-        return self.real + self.wrong
+    @property
+    def clock(self):
+        return Clock(lambda: self.real + self.wrong, lambda: self.real)
 
 
 class Runs:
@@ -35,7 +36,7 @@ class Runs:
     def seen(self, wrong, later=0.0):
         """What a run sees, by a clock that is wrong by so much, some time after the last one."""
         self.wall.real, self.wall.wrong = self.wall.real + later, wrong
-        return KnownTime(self.wall, self.ledger, is_stored=True)()
+        return KnownTime(self.wall.clock, self.ledger, is_stored=True)()
 
 
 @pytest.mark.parametrize("back", [-HOUR, -YEAR, -RIGHT + 1])
@@ -84,7 +85,7 @@ def test_clock_that_is_set_back_again_and_again_costs_no_growing_record():
 
 def test_jump_within_a_run_takes_no_time_back():
     wall, ledger = Wall(), Ledger.fresh()
-    time = KnownTime(wall, ledger, is_stored=True)
+    time = KnownTime(wall.clock, ledger, is_stored=True)
     seen = []
     for wrong in (0.0, -YEAR, 0.0, HOUR, 0.0, -HOUR):
         wall.real, wall.wrong = wall.real + 60, wrong
@@ -92,12 +93,27 @@ def test_jump_within_a_run_takes_no_time_back():
     assert seen == sorted(seen)
 
 
+@pytest.mark.parametrize("wrong", [-50.0, -HOUR, -YEAR])
+def test_jump_to_another_wrong_date_within_a_run_ends_no_wait(wrong):
+    """A clock that was a bit ahead is set far back, then to the right date, which is still behind the known time."""
+    wall = Wall()
+    time = KnownTime(wall.clock, Ledger.fresh(), is_stored=True)
+    seen = [time()]
+    for each in (-40_000.0, wrong, -2 * YEAR, wrong):
+        wall.real, wall.wrong = wall.real + 60, each
+        seen.append(time())
+        assert seen[-1] <= wall.real + 1
+    assert seen == sorted(seen)
+    wall.wrong = 0.0
+    assert time() == wall.real
+
+
 def test_reader_stores_nothing_and_knows_the_time():
     runs = Runs()
     first = runs.seen(0.0)
     before = runs.ledger.get_property("known_time")
     runs.wall.wrong = -YEAR
-    assert KnownTime(runs.wall, runs.ledger, is_stored=False)() >= first
+    assert KnownTime(runs.wall.clock, runs.ledger, is_stored=False)() >= first
     assert runs.ledger.get_property("known_time") == before
 
 
@@ -105,7 +121,7 @@ def test_reader_stores_nothing_and_knows_the_time():
 def test_damaged_property_is_forgotten(text):
     ledger = Ledger.fresh()
     ledger.set_property("known_time", text)
-    assert KnownTime(lambda: RIGHT, ledger, is_stored=True)() == RIGHT
+    assert KnownTime(Clock(lambda: RIGHT), ledger, is_stored=True)() == RIGHT
 
 
 JUMPS = [-HOUR, -YEAR, -990_000.0, 0.0]
@@ -217,13 +233,14 @@ def test_jump_under_a_running_engine_delays_nothing(shop, wrong):
     orders = shop.orders()
     for number in (1, 2):
         orders.insert(row(number), name=name(number))
-    shop.now = RIGHT + max(wrong, 0.0)  # wrong from the start, or from the second cycle on
+    shop.now, passed = RIGHT + max(wrong, 0.0), [0.0]  # wrong from the start, or from the second cycle on
+    shop.clock = Clock(lambda: shop.now, lambda: passed[0])
     with shop.engine() as running:
         running.cycle(NO_STOP)
         shop.now = RIGHT + min(wrong, 0.0)
         running.cycle(NO_STOP)
         assert archived(shop) == [name(1)]
-        shop.now += 7 * DAY + 1
+        shop.now, passed[0] = shop.now + 7 * DAY + 1, 7 * DAY + 1
         running.cycle(NO_STOP)
         assert archived(shop) == []
         assert isinstance(shop.status().state, CaughtUp)

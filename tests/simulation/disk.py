@@ -7,12 +7,12 @@ file that is written in place changes under them, and a listing looks at its ent
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.listing import Entry, Kind
-from mirror_engine.storage.base import parts_of
+from mirror_engine.storage.base import NO_IDENTITY, parts_of
 
 
 @dataclass(eq=False)
@@ -46,13 +46,15 @@ class Disk:
 
     Args:
         clock: seconds since 1970 of the machine that holds the disk.
+        is_store: whether it is a store: each write is a new version, with a time in whole seconds, and folders are
+            there by the files below them.
 
     Attributes:
         versions: every content that a file of the landing zone ever had, by path and etag.
     """
 
-    def __init__(self, clock):
-        self._clock, self._born, self._last_ns = clock, 0, 0
+    def __init__(self, clock, *, is_store=False):
+        self._clock, self._born, self._last_ns, self.is_store = clock, 0, 0, is_store
         self.root = Folder(0, 0)
         self.versions = {}
 
@@ -87,7 +89,7 @@ class Disk:
     def write_in_place(self, path, content):
         """The file of that name has another content now; a new one, where there is none."""
         file = self.find(path)
-        if not isinstance(file, File):
+        if self.is_store or not isinstance(file, File):
             return self.put(path, content)
         file.content, file.modified_ns = content, self._now()
         self._note(path, file)
@@ -109,6 +111,8 @@ class Disk:
         folder = self.find(above)
         if isinstance(folder, Folder):
             folder.names.pop(name, None)
+            if self.is_store and above and not folder.names:
+                self.remove(above)
 
     def below(self, path):
         """All files below a folder, by path from there."""
@@ -141,6 +145,8 @@ class Disk:
 
     def _now(self):
         """No two changes have one time: a disk that cannot tell them apart is out of the promise (LZ-3.13)."""
+        if self.is_store:
+            return int(self._clock()) * 1_000_000_000
         self._last_ns = max(int(self._clock() * 1e9), self._last_ns + 1)
         return self._last_ns
 
@@ -228,6 +234,70 @@ class DiskStorage:
             self._watch.deletes(self._port.machine, path, entry_of("", node))
         if not isinstance(node, Folder) or not node.names:
             self._disk.remove(path)
+
+
+class StoreStorage(DiskStorage):
+    """The `Storage` of one process over a store: keys without folders, a move is a copy and a deletion."""
+
+    is_store = True
+
+    def list(self, folder):
+        found = self._port.call(f"list {folder}", lambda: self._names(folder))
+        node = self._disk.find(folder)
+        there = node.names if isinstance(node, Folder) else {}
+        entries = [_in_store(entry_of(name, there[name])) for name in found or () if name in there]
+        return entries or None
+
+    def stat(self, path):
+        found = super().stat(path)
+        return found and _in_store(found)
+
+    def open(self, path, only=None):
+        file = self._port.call(f"open {path}", lambda: self._disk.find(path))
+        if not isinstance(file, File) or (only and file.identity != only.identity):
+            raise FileNotFoundError(path)
+        return io.BytesIO(self._port.call(f"read {path}", lambda: file.content))
+
+    def write(self, path, content):
+        self._port.call(f"write {path}", lambda: self._disk.put(path, content))
+
+    def move(self, source, target, only=None):
+        found = self.stat(source)
+        if found is None:
+            moved = self.stat(target) if only else None
+            return only is None or (moved is not None and moved.size == only.size)
+        if only and not found.is_same(only):
+            return False
+        self._port.call(f"copy {source}", lambda: self._copy(source, target))
+        copied, still = self.stat(target), self.stat(source)
+        if copied is None or (still and still.identity != found.identity):
+            return False
+        return self._port.call(f"move {source}", lambda: self._end_move(source, found))
+
+    def delete(self, path):
+        for below in sorted(self._disk.below(path)):
+            self._port.call(f"delete {path}", lambda below=below: self._remove(f"{path}/{below}"))
+        self._port.call(f"delete {path}", lambda: self._remove(path))
+
+    def _copy(self, source, target):
+        file = self._disk.find(source)
+        if isinstance(file, File):
+            copy = self._disk.put(target, file.content)
+            self._watch.copies(source, entry_of("", copy))
+
+    def _end_move(self, source, found):
+        """Delete the version that was copied, and no other."""
+        file = self._disk.find(source)
+        if isinstance(file, File) and file.identity != found.identity:
+            return False
+        if isinstance(file, File):
+            self._watch.moves(self._port.machine, source, entry_of("", file))
+        self._disk.remove(source)
+        return True
+
+
+def _in_store(entry):
+    return replace(entry, identity=NO_IDENTITY, modified_ns=0) if entry.kind is Kind.FOLDER else entry
 
 
 class _Reader(io.RawIOBase):

@@ -14,6 +14,7 @@ from oracle_files import Refused
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import METADATA_FILE, READY_TO_DELETE_FOLDER, TableName
+from mirror_engine.storage.base import NO_IDENTITY
 from simulation.disk import Folder
 
 ARCHIVES = (f"/{READY_TO_DELETE_FOLDER}/", "/_ProcessedFiles/")
@@ -35,7 +36,7 @@ class Generation:
     life: oracle.Life = field(default_factory=lambda: oracle.Life(0))
     applied: dict = field(default_factory=dict)
     versions: dict = field(default_factory=dict)
-    foreign_rows: bool = False
+    contents: set = field(default_factory=set)
 
 
 class Judge:
@@ -48,6 +49,22 @@ class Judge:
         self._archived_at = {}
         self.commits = self.files = 0
 
+    def _identity(self, node):
+        return NO_IDENTITY if self._world.is_store else node.identity
+
+    def records(self, table, progress):
+        """A ledger is told of a commit: it is durable."""
+        folder = table.delta_folder(self._world.config.delta_default_schema)
+        log = self._world.tables.logs.get(folder)
+        head = log and log.newest_record(log.version)[0]
+        if head and head.progress.generation == progress.generation:
+            assert progress.delta_version <= log.durable, f"{folder}: recorded before it is durable"
+
+    def foreign_rows(self, log):
+        """Another program changed the rows: the next commit goes on from there."""
+        if found := self._tables.get(log.born):
+            found.life.rows = [{key.casefold(): value for key, value in row.items()} for row in log.commits[-1].rows]
+
     def commits_batch(self, machine, table, log, batch, record):
         """A commit was made: its files are the next ones, and the rows are those of a replay of them."""
         head = record.progress
@@ -57,6 +74,10 @@ class Judge:
             name = TableName.from_folder(record.folder)
             assert name.delta_folder(self._world.config.delta_default_schema) == table, record.folder
             found = self._tables[log.born] = Generation(record.folder, head.identity)
+        if not self._world.holds_lease(machine):
+            self._world.reached["lease lost between check and commit"] += 1
+        self._world.reached["commit of a dropped folder's files"] += self._is_gone(found)
+        repeated = {each.path.rpartition("/")[2] for each in batch.diagnostics if each.code == "ME064"}
         read = {file.path: file for file in batch.files}
         metadata = self._metadata(record.folder, batch.metadata)
         for path, applied in record.applied.files.items():
@@ -72,6 +93,12 @@ class Judge:
             except Refused:
                 raise AssertionError(f"{table}: {path} breaks the protocol, and is committed") from None
             found.applied[path], found.versions[path] = applied.etag, log.version
+            content = path.rpartition("/")[0], applied.digest
+            if file.rows and content in found.contents:
+                assert path.rpartition("/")[2] in repeated, f"{table}: {path} has been applied before (ME064)"
+                self._world.reached["content applied again"] += 1
+            if file.rows:
+                found.contents.add(content)
             self.files += 1
         assert read.keys() <= record.applied.files.keys(), f"{table}: a commit does not name its files"
         self._compare(table, found, log)
@@ -105,7 +132,7 @@ class Judge:
 
     def moves(self, machine, source, entry):
         """A file is moved by an engine: it is applied, durably, or was archived before."""
-        del machine
+        self._check_fence(machine, source)
         if not source.startswith(f"{ZONE}/") or any(archive in source for archive in ARCHIVES):
             return
         found, path = self._of_path(source)
@@ -117,7 +144,7 @@ class Judge:
 
     def deletes(self, machine, path, entry):
         """A file is deleted by an engine: it was archived for as long as it is to be."""
-        del machine
+        self._check_fence(machine, path)
         if not path.startswith(f"{ZONE}/"):
             return
         assert any(archive in path for archive in ARCHIVES), f"{path} is deleted, and was not archived"
@@ -126,6 +153,23 @@ class Judge:
             least = self._world.config.delete_processed_after_seconds
             assert age >= least - SLACK_SECONDS, f"{path} is deleted after {age:.0f} s of {least:.0f}"
             self._world.reached["archived file deleted"] += 1
+
+    def copies(self, source, entry):
+        """A store copies a file for a move: its time begins, unless it has one."""
+        if source.startswith(f"{ZONE}/"):
+            self._archived_at.setdefault(entry.identity, self._world.wall())
+
+    def _check_fence(self, machine, path):
+        """Nobody moves or deletes who lost the lease, unless it was lost after the look at it just before."""
+        world = self._world
+        is_checked = world.checked.pop(world.hub.current, False)
+        if path.startswith(f"{ZONE}/") and not world.holds_lease(machine):
+            assert is_checked, f"{path} is moved or deleted by an engine that lost the lease"
+            world.reached["lease lost between check and move"] += 1
+
+    def _is_gone(self, generation):
+        here = self._world.disk.find(f"{ZONE}/{generation.folder}")
+        return not isinstance(here, Folder) or self._identity(here) != generation.identity
 
     def drops(self, machine, table, log):
         """A Delta table is dropped: its folder is gone, or another one."""
@@ -137,7 +181,7 @@ class Judge:
             return
         identity = found.identity if found else head.progress.identity
         here = self._world.disk.find(f"{ZONE}/{folder}")
-        is_there = isinstance(here, Folder) and here.identity == identity
+        is_there = isinstance(here, Folder) and self._identity(here) == identity
         assert not is_there, f"{table} is dropped, and its folder is there"
         self._world.reached["drop"] += 1
 
@@ -149,7 +193,7 @@ class Judge:
         here = self._world.disk.find(f"{ZONE}/{folder}")
         for table, log in self._world.tables.logs.items():
             generation = self._tables.get(log.born)
-            if generation and (generation.folder, generation.identity) == (folder, here and here.identity):
+            if generation and (generation.folder, generation.identity) == (folder, here and self._identity(here)):
                 return (generation, log), place[len(folder) + 1 :]
             del table
         return None, place[len(folder) + 1 :]
@@ -167,13 +211,13 @@ class Judge:
             generation = self._tables.get(log.born)
             if node is None:
                 found.append(f"{table} is still there, and its folder is gone")
-            elif generation and generation.identity != node.identity:
+            elif generation and generation.identity != self._identity(node):
                 found.append(f"{table} is of an earlier folder")
         for table, (folder, node) in by_table.items():
             log = world.tables.logs.get(table)
             generation = self._tables.get(log.born) if log else None
-            if generation is None or generation.identity != node.identity:
-                generation = Generation(folder, node.identity)
+            if generation is None or generation.identity != self._identity(node):
+                generation = Generation(folder, self._identity(node))
             found += self._left_in(folder, generation)
         return found
 

@@ -9,16 +9,19 @@ from pathlib import Path
 from mirror_engine.clock import Clock
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.cycle import Engine
-from mirror_engine.engine.known_time import KnownTime
+from mirror_engine.engine.known_time import KNOWN_TIME, KnownTime
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.engine.watcher import ZoneWatcher
 from mirror_engine.errors import RootLocked, StorageUnavailable
+from mirror_engine.landing_zone.names import TableName
 from mirror_engine.monitoring.fabric_files import MonitoringFiles, heartbeat
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.spill import all_rows
 from simulation.faults import Port
 from simulation.hub import Process
+from simulation.lease import Memory
+from simulation.stranger import needs_ledger
 from simulation.tables import TablesWriter
 
 SCRATCH = Path("no-scratch")  # rows are few: all stay in memory
@@ -37,6 +40,7 @@ class Machine:
         self.database, self.skew = copied(_empty()), 0.0
         self.process = self.engine = self.context = self._stop = None
         self.earlier = []  # what the ledger was at some moments
+        self.memory = Memory()  # of its last lease
         self.starts = 0
         self.clock = Clock(lambda: world.wall() + self.skew, lambda: world.hub.now)
 
@@ -50,7 +54,7 @@ class Machine:
             hub.wait(lambda process=process: process.is_dead or not process.tasks)
             if process.is_dead:
                 hub.unwind(process)
-            self.process = self.engine = None
+            self.process = self.engine = self.context = self._stop = None
             if not self.world.weather.is_calm:
                 self._lose_ledger()
                 hub.sleep(chance.choice([0.0, 1.0, 60.0]))
@@ -70,13 +74,33 @@ class Machine:
         if self._stop:
             self._stop.set()
 
+    @property
+    def has_seen_the_date(self):
+        """Whether the ledger of the running engine keeps a date: one that is back is then known as wrong."""
+        return self.context is not None and bool(self.context.ledger.get_property(KNOWN_TIME))
+
+    def discard(self):
+        """The ledger of a machine on which another one's engine has run since."""
+        self.database = copied(_empty())
+        self.world.reached["ledger discarded: another engine had the lease"] += 1
+
+    def knows(self, head):
+        """Whether its engine runs, and its ledger has this record's batch."""
+        if self.context is None or self.process is None or self.process.is_dead:
+            return False
+        known = self.context.ledger.progress(TableName.from_folder(head.folder))
+        return known is not None and (known.generation, known.batch) == (head.progress.generation, head.progress.batch)
+
     def _lose_ledger(self):
         chance = self.world.chance.random()
+        if any(needs_ledger(log) for log in self.world.tables.logs.values()):
+            return
         if self.skew:  # a new ledger takes a wrong date for the right one
             return
         if chance < 0.1:
             self.database = copied(_empty())
             self.world.reached["ledger lost"] += 1
+            self.world.reached["ledger lost while a number is missing"] += self.world.has_gap
             self.world.hub.trace("  ledger lost")
         elif chance < 0.2 and self.earlier:
             self.database = copied(self.world.chance.choice(self.earlier))
@@ -86,12 +110,14 @@ class Machine:
     def _main(self, process):
         world = self.world
         port = Port(world, self, process)
-        storage, writer = world.storage(port), TablesWriter(world.tables, port, self.clock)
+        storage, writer = world.storage(port), TablesWriter(world.tables, port, world.wall)
         stop = self._stop = world.hub.event()
         with ExitStack() as stack:
             try:
                 check_lock = stack.enter_context(world.held(self, port, stop))
-                ledger = _PortedLedger(self.database, port)
+                ledger = _PortedLedger(self.database, port, world.watch)
+                if world.chance.random() < 0.3:
+                    self.earlier = [*self.earlier[-3:], copied(self.database)]
                 known_time = KnownTime(self.clock, ledger, is_stored=True)
                 context = EngineContext(
                     storage,
@@ -129,9 +155,13 @@ class Machine:
 class _PortedLedger(Ledger):
     """A ledger whose changes may fail, or be the last thing that its process does."""
 
-    def __init__(self, connection, port):
-        self._port = port
+    def __init__(self, connection, port, judge):
+        self._port, self._judge = port, judge
         super().__init__(connection)
+
+    def record(self, table, progress, *arguments, **options):
+        self._judge.records(table, progress)
+        super().record(table, progress, *arguments, **options)
 
     @contextmanager
     def _guarded(self, operation):

@@ -19,6 +19,7 @@ KINDS = {
     "x": ("Double", pa.float64()),
 }
 NAMES = ["a", "b", "", None]
+LEAVES = ["day=1", "day=2", "day=3"]
 
 
 class Publisher:
@@ -26,18 +27,21 @@ class Publisher:
 
     Attributes:
         is_quiet: whether it lands nothing new any more.
+        last: the highest number by Hive folder, `""` without one.
+        gaps, bad: files that are still to land, and those that may be rejected, each as Hive folder and number.
     """
 
     def __init__(self, world, folder, chance):
         self.world, self.folder, self.chance = world, folder, chance
         self.is_text = chance.random() < 0.4
         self.keys = chance.choice([["id"], ["id"], ["id", "name"], []])
+        self.leaves = LEAVES if chance.random() < 0.25 else [""]
         self.is_quiet = False
         self._begin()
 
     def _begin(self):
-        self.number, self.gaps, self.bad, self.columns = 0, [], set(), ["id", "name"]
-        self.partial = None
+        self.last, self.gaps, self.bad = dict.fromkeys(self.leaves, 0), [], set()
+        self.columns, self.partial, self.landed = ["id", "name"], None, []
 
     @property
     def path(self):
@@ -48,94 +52,99 @@ class Publisher:
         hub, chance = self.world.hub, self.chance
         hub.sleep(chance.choice([0.0, 0.5, 20.0]))
         self._describe()
+        acts = {name: weight for name, (weight, _) in ACTS.items() if name not in self.world.unwanted_acts}
         while not self.world.is_ending:
-            act = chance.choices(list(ACTS), [weight for weight, _ in ACTS.values()])[0]
+            act = chance.choices([*acts], [*acts.values()])[0]
             self.world.reached[f"publisher: {act}"] += 1
             ACTS[act][1](self)
             hub.sleep(chance.choice([0.0, 0.05, 0.05, 1.0, 8.0]))
-        self.settle()
+        self._settle()
         self.is_quiet = True
 
-    def settle(self):
-        """Leave a folder in which all can be applied, or nothing."""
-        if self.chance.random() < 0.1:
+    def _settle(self):
+        """Leave a folder in which all can be applied, or none."""
+        if self.chance.random() < 0.1 and "drop" not in self.world.unwanted_acts:
             self._drop()
             return
         self._describe()
         self._finish()
-        for number in sorted(self.bad):
-            self._replace(number)
+        self._repair()
         self._fill()
 
     # acts
 
     def _land(self):
-        self.number += 1
-        self._put(self.number, self._content())
+        self._put(self._next(), self._content())
 
     def _land_many(self):
         for _ in range(self.chance.randint(2, 4)):
             self._land()
 
+    def _land_again(self):
+        """The bytes of an earlier file under a new number."""
+        file = self._next()
+        earlier = [content for leaf, content in self.landed if leaf == file[0]]
+        self._put(file, self.chance.choice(earlier) if earlier else self._content())
+
     def _skip(self):
-        self.number += 1
-        self.gaps.append(self.number)
+        self.gaps.append(self._next())
         self._land()
 
     def _fill(self):
         gaps, self.gaps = self.gaps, []
-        for number in self.chance.sample(gaps, len(gaps)):
-            self._put(number, self._content())
+        for file in self.chance.sample(gaps, len(gaps)):
+            self._put(file, self._content())
             self.world.reached["gap filled"] += 1
 
     def _land_bad(self):
-        self.number += 1
-        self.bad.add(self.number)
-        self._put(self.number, self._bad_content())
+        file = self._next()
+        self.bad.add(file)
+        self._put(file, self._bad_content())
 
     def _repair(self):
-        for number in sorted(self.bad):
-            self._replace(number)
+        for file in sorted(self.bad):
+            self._replace(file)
 
-    def _replace(self, number):
-        self.bad.discard(number)
-        self._do(f"remove {number}", lambda: self.world.disk.remove(f"{self.path}/{self._name(number)}"))
-        self._put(number, self._content())
+    def _replace(self, file):
+        self.bad.discard(file)
+        self._do(f"remove {file}", lambda: self.world.disk.remove(self._path(file)))
+        self._put(file, self._content())
         self.world.reached["rejected file replaced"] += 1
 
     def _overwrite(self):
         """A file is written again in place; where it was applied already, nothing comes of it."""
-        if self.number and self.number not in self.bad | {*self.gaps}:
-            path = f"{self.path}/{self._name(self.number)}"
-            if self.world.disk.find(path):
-                self._do("overwrite", lambda: self.world.disk.write_in_place(path, self._content()))
+        file = self._some()
+        if file and self.world.disk.find(self._path(file)):
+            content = self._content()
+            self._do("overwrite", lambda: self.world.disk.write_in_place(self._path(file), content))
+            self.bad.add(file)  # it may have been read in part
 
-    def _again(self):
-        """An older number lands once more, as a new file."""
-        if self.number > 1:
-            number = self.chance.randint(1, self.number)
-            if number not in self.bad | {*self.gaps}:
-                self._put(number, self._content())
+    def _replace_some(self):
+        """A number lands once more, as a new file."""
+        if file := self._some():
+            self._put(file, self._content())
 
     def _write_in_parts(self):
         """A file grows under its own name, and may stay half for a while."""
         self._finish()
-        self.number += 1
-        content, path = self._content(), f"{self.path}/{self._name(self.number)}"
-        for size in (0, self.chance.randrange(len(content))):
-            self._do("write a part", lambda size=size: self.world.disk.write_in_place(path, content[:size]))
-        self.partial = self.number, content
+        file, content = self._next(), self._content()
+        sizes = (0,) if self.world.is_store else (0, self.chance.randrange(len(content)))
+        for size in sizes:
+            part = content[:size]
+            self._do("write a part", lambda part=part: self.world.disk.write_in_place(self._path(file), part))
+        self.partial = file, content
         if self.chance.random() < 0.6:
             self._finish()
 
     def _finish(self):
         if self.partial:
-            (number, content), self.partial = self.partial, None
-            path = f"{self.path}/{self._name(number)}"
-            self._do("write the rest", lambda: self.world.disk.write_in_place(path, content))
-            self.bad.add(number)  # it may have been read before, and rejected
+            (file, content), self.partial = self.partial, None
+            self._do("write the rest", lambda: self.world.disk.write_in_place(self._path(file), content))
+            if self.world.is_store:  # it is a new file there
+                return
+            self.bad.add(file)  # it may have been read before, and rejected
             if self.chance.random() < 0.3:
-                self._replace(number)
+                self._replace(file)
 
     def _add_column(self):
         more = [name for name in KINDS if name not in self.columns]
@@ -143,6 +152,7 @@ class Publisher:
             self.columns.append(self.chance.choice(more))
 
     def _drop(self):
+        self.world.notes_drop(self.folder)
         for path in sorted(self.world.disk.below(self.path), reverse=True):  # one by one, as `rm -r` does
             self._do("drop a file", lambda path=path: self.world.disk.remove(f"{self.path}/{path}"))
         self._do("drop", lambda: self.world.disk.remove(self.path))
@@ -156,11 +166,12 @@ class Publisher:
         self._land()
 
     def _rekey(self):
-        """Other keys are refused for a table that has rows; they are put right in the end."""
+        """Other keys are refused for a table that has rows; they are put right later."""
         keys, self.keys = self.keys, ["n"]
         self._describe()
         self.keys = keys
-        self.bad |= {*range(1, self.number + 1)} - {*self.gaps}  # any may have been rejected meanwhile
+        landed = {(leaf, number) for leaf, last in self.last.items() for number in range(1, last + 1)}
+        self.bad |= landed - {*self.gaps}  # any may have been rejected meanwhile
         self.world.hub.sleep(self.chance.choice([0.5, 20.0]))
         self._describe()
 
@@ -169,18 +180,34 @@ class Publisher:
 
     # how
 
+    def _next(self):
+        leaf = self.chance.choice(self.leaves)
+        self.last[leaf] += 1
+        return leaf, self.last[leaf]
+
+    def _some(self):
+        """A number that landed; None where there is none."""
+        leaf = self.chance.choice(self.leaves)
+        file = leaf, self.chance.randint(max(self.last[leaf] - 3, 1), max(self.last[leaf], 1))
+        return file if self.last[leaf] and file not in self.bad | {*self.gaps} else None
+
     def _do(self, words, work):
         self.world.hub.step(f"{words} {self.folder}")
         work()
 
-    def _put(self, number, content):
-        self._do(f"put {number}", lambda: self.world.disk.put(f"{self.path}/{self._name(number)}", content))
+    def _put(self, file, content):
+        self.landed.append((file[0], content))
+        self._do(f"put {file}", lambda: self.world.disk.put(self._path(file), content))
 
-    def _name(self, number):
-        return f"{number:020}.{'csv' if self.is_text else 'parquet'}"
+    def _path(self, file):
+        leaf, number = file
+        name = f"{number:020}.{'csv' if self.is_text else 'parquet'}"
+        return f"{self.path}/{leaf}/{name}" if leaf else f"{self.path}/{name}"
 
     def _describe(self):
         metadata = {"keyColumns": self.keys}
+        if self.leaves != [""]:
+            metadata["isPartitionEnabled"] = True
         if self.is_text:
             columns = [{"Name": name, "DataType": KINDS[name][0], "IsNullable": True} for name in KINDS]
             metadata |= {"FileFormat": "CSV", "SchemaDefinition": {"Columns": columns}}
@@ -196,11 +223,11 @@ class Publisher:
         return encoded(self.is_text, tuple(self.columns), rows)
 
     def _value(self, name):
-        values = NAMES if name == "name" and "name" not in self.keys else ["a", "b"]
+        values = NAMES if "name" not in self.keys else ["a", "b"]
         return self.chance.choice(values) if name == "name" else self.chance.choice([0, 1, None])
 
     def _bad_content(self):
-        bad = self.chance.choice(["marker", "half", "empty", "key"])
+        bad = self.chance.choice(["marker", "empty"] if self.world.is_store else ["marker", "half", "empty", "key"])
         if bad == "empty":
             return b""
         if bad == "half":
@@ -214,12 +241,13 @@ class Publisher:
 ACTS = {
     "land": (24, Publisher._land),
     "land many": (8, Publisher._land_many),
+    "land again": (2, Publisher._land_again),
     "skip": (3, Publisher._skip),
     "fill": (4, Publisher._fill),
     "land bad": (2, Publisher._land_bad),
     "repair": (4, Publisher._repair),
     "overwrite": (3, Publisher._overwrite),
-    "again": (3, Publisher._again),
+    "replace": (3, Publisher._replace_some),
     "write in parts": (3, Publisher._write_in_parts),
     "finish": (3, Publisher._finish),
     "add column": (1, Publisher._add_column),

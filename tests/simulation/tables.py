@@ -136,7 +136,7 @@ class TablesWriter(DeltaWriter):
 
     def snapshot(self, table):
         log = self._port.call(f"snapshot {table}", lambda: self._tables.logs.get(table))
-        return None if log is None else _snapshot(log)
+        return None if log is None else snapshot_of(log)
 
     def log_stamp(self, table, since):
         log = self._port.call(f"log_stamp {table}", lambda: self._tables.logs.get(table))
@@ -313,7 +313,7 @@ class _Opened:
         return self.log.external_change(since, self.version)
 
 
-def _snapshot(log):
+def snapshot_of(log):
     version = log.version
     last = log.commits[version]
     head, holding, _, commit = log.newest_record(version)

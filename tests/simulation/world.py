@@ -12,13 +12,17 @@ from mirror_engine.config import Config
 from mirror_engine.engine import segments
 from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.layout import TABLES, ZONE
+from mirror_engine.storage.lease import hold_lease
+from mirror_engine.storage.remote import Requests
 from mirror_engine.threads import use_threads
-from simulation.disk import Disk, DiskStorage
+from simulation.disk import Disk, DiskStorage, StoreStorage
 from simulation.faults import Weather
 from simulation.hub import Crashed, Hub, Process
 from simulation.judge import Judge
+from simulation.lease import Lease, LeaseFile
 from simulation.machine import Machine
 from simulation.publishers import Publisher
+from simulation.stranger import Stranger
 from simulation.tables import Tables
 
 BEGIN = 1_790_000_000.0  # seconds since 1970
@@ -52,16 +56,21 @@ class World:
             **kept,
             auto_maintain=self.chance.choice(["off", 2, 5]),
         )
-        self.disk = Disk(self.wall)
+        self.is_store = self.chance.random() < 0.25
+        self.unwanted_acts = {"drop", "replace", "overwrite", "rekey"} if self.is_store else ()  # LZ-7.3
+        self.lease, self.checked = Lease(self.wall), {}
+        self.disk = Disk(self.wall, is_store=self.is_store)
         self.judge = Judge(self)
         self.watch = _Watched(self.hub, self.judge)
         self.tables = Tables(self.watch)
-        self.disk.make_folder(ZONE)
-        self.disk.make_folder(TABLES)
+        for folder in () if self.is_store else (ZONE, TABLES):
+            self.disk.make_folder(folder)
         count = self.chance.choice([1, 2, 3])
         folders = self.chance.sample(FOLDERS, count)
         self.publishers = [Publisher(self, folder, random.Random(self.chance.random())) for folder in folders]
-        self.machines = [Machine(self, "one")]
+        self.machines = [Machine(self, name) for name in (("one", "two") if self.is_store else ("one",))]
+        has_stranger = self.chance.random() < 0.2
+        self.stranger = Stranger(self, random.Random(self.chance.random())) if has_stranger else None
 
     def run(self):
         """Let it all happen; AssertionError where something is wrong."""
@@ -82,6 +91,8 @@ class World:
         for publisher in self.publishers:
             hub.start(publisher.live, "publisher", Process(publisher.folder))
         hub.start(self._change, "time", Process("fate"))
+        if self.stranger:
+            hub.start(self.stranger.live, "stranger", Process("stranger"))
         hub.wait(lambda: self.is_ending and all(publisher.is_quiet for publisher in self.publishers))
         quiet_since = hub.now
         while left := self.judge.left():
@@ -107,8 +118,10 @@ class World:
                 self.hub.now += self.chance.choice([3_000.0, 100_000.0, 700_000.0])
             elif change == "stop" and machine.process:
                 machine.stop()
-            elif change == "clock":  # it is behind, or right again
-                machine.skew = self.chance.choice([0.0, 0.0, -50.0, -40_000.0, -1_000_000.0])
+            elif change == "clock" and (machine.skew or machine.has_seen_the_date):  # it is behind, or right again
+                behind = [-50.0, -40_000.0, -1_000_000.0]
+                machine.skew = 0.0 if machine.skew else self.chance.choice(behind)
+                self.hub.trace(f"  {machine.name} is off by {machine.skew:.0f} s")
         for machine in self.machines:
             machine.skew = 0.0
 
@@ -122,14 +135,45 @@ class World:
         return BEGIN + self.hub.now
 
     def storage(self, port):
-        return DiskStorage(self.disk, port, self.watch)
+        return (StoreStorage if self.is_store else DiskStorage)(self.disk, port, self.watch)
 
     def requests(self):
-        return None
+        return Requests() if self.is_store else None
+
+    @property
+    def has_gap(self):
+        """Whether a number is missing anywhere."""
+        return any(publisher.gaps for publisher in self.publishers)
+
+    def notes_drop(self, folder):
+        """A publisher begins to drop a folder."""
+        engines = [machine.engine for machine in self.machines if machine.engine]
+        if any(table.folder == folder for engine in engines for table in engine.in_progress):
+            self.reached["drop while a batch is in progress"] += 1
+
+    def holds_lease(self, machine):
+        """Whether nobody else has the lease."""
+        return not self.is_store or self.lease.holder in {None, machine.memory.text}
 
     @contextmanager
-    def held(self, machine, port, stop):  # noqa: ARG002 - one machine on a disk
-        yield lambda: None
+    def held(self, machine, port, stop):
+        """Hold ROOT for a machine's engine; on a disk there is one machine."""
+        if not self.is_store:
+            yield lambda: None
+            return
+
+        def heard(event):
+            self.hub.trace(f"  {machine.name}: {event}")
+
+        file = LeaseFile(self.lease, port)
+        with hold_lease(file, machine.memory, machine.discard, heard, stop=stop, clock=machine.clock) as lease:
+            self.reached["lease taken"] += 1
+
+            def check():
+                lease.check()
+                self.checked[self.hub.current] = True
+
+            yield check
 
     def heard(self, machine, event):
         """An event of an engine."""

@@ -1,0 +1,65 @@
+"""The lease file of a store, as several machines see it."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+
+class Version(NamedTuple):
+    content: bytes
+    etag: str
+    modified: float
+    generation: None = None
+
+
+class Lease:
+    """What the store has: one version after the other."""
+
+    def __init__(self, clock):
+        self._clock, self.version, self._count = clock, None, 0
+
+    def write(self, content, before):
+        if (self.version and self.version.etag) != (before and before.etag):
+            return None
+        self._count += 1
+        self.version = Version(content, f"e{self._count}", float(int(self._clock())))
+        return self.version
+
+    @property
+    def holder(self):
+        """The id of the engine that has it; None where nobody has."""
+        if self.version is None:
+            return None
+        found = json.loads(self.version.content)
+        return None if found["is_over"] else found["id"]
+
+
+class LeaseFile:
+    """The `ConditionalFile` of one process."""
+
+    root = "s3://bucket"
+
+    def __init__(self, lease, port):
+        self._lease, self._port = lease, port
+
+    def read(self):
+        return self._port.call("lease read", lambda: self._lease.version)
+
+    def write(self, content, before):
+        return self._port.call("lease write", lambda: self._lease.write(content, before))
+
+
+class Memory:
+    """The file of a machine that keeps the id of its last lease."""
+
+    def __init__(self):
+        self.text = None
+
+    def read_text(self, **_):
+        if self.text is None:
+            raise FileNotFoundError
+        return self.text
+
+    def write_text(self, text, **_):
+        self.text = text
