@@ -7,7 +7,7 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.tables.spark.java import find_j
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint quick test nightly long forms mutants fuzz torture soak days bench bench-smoke docs release-check image-check recording clean
+.PHONY: help demo check lint quick test nightly simulate long forms mutants fuzz torture soak days bench bench-smoke docs release-check image-check recording clean
 .DELETE_ON_ERROR:
 
 help:
@@ -15,6 +15,7 @@ help:
 	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, half a minute on two cores'
 	@echo 'make test    make check, then every other test, with real Spark and Delta'
 	@echo 'make nightly what is too slow for that, part after part, and a summary; PARTS="long fuzz" are two of the parts, which are:'
+	@echo 'make simulate  the whole engine in worlds of one seed each, SEEDS=10000 of them; an hour, no Java'
 	@echo 'make long    tests that are slow by nature; half an hour, with Spark'
 	@echo 'make forms   the long forms of other tests; half an hour, with Spark'
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
@@ -78,6 +79,10 @@ test: check .venv/.java
 # Logs and summary are in nightly/; a part that fails does not stop the others.
 nightly: .venv/.tools .venv/.java
 	@$(BIN)/python tools/nightly.py $(PARTS)
+
+SEEDS ?= 10000
+simulate: .venv/.tools
+	PYTHONPATH=tests $(BIN)/python -m simulation --seeds $(SEEDS) --json simulation.json
 
 long: .venv/.tools .venv/.java
 	$(BIN)/pytest -q -m nightly

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 # what tells most in an hour comes first
-PARTS = ("long", "forms", "mutants", "fuzz", "image-check", "torture", "soak", "days")
+PARTS = ("simulate", "long", "forms", "mutants", "fuzz", "image-check", "torture", "soak", "days")
 FOLDER = Path("nightly")
 
 

@@ -18,9 +18,6 @@ class Fault(str, Enum):
     PAUSE = "pause"  # the process stops for longer than a lease lasts
 
 
-IN_PLACE = (Fault.REFUSED, Fault.CRASH_BEFORE, Fault.CRASH_AFTER)  # those of a call that nobody comes between
-
-
 @dataclass
 class Weather:
     """How often each fault comes, of all calls; a world has its own."""
@@ -89,20 +86,16 @@ class Port:
             self.crash(fault, kind)
         return result
 
-    def at_once(self, words, work):
-        """Make a call during which nobody else runs, because a plain lock is held."""
+    def fails(self, words, *among):
+        """Fail at once, perhaps: nobody else runs meanwhile, because a plain lock is held."""
         if self.process.is_dead:
             raise Crashed
-        fault = self._weather.drawn_for_a_call(self._world.chance, IN_PLACE)
+        fault = self._weather.drawn_for_a_call(self._world.chance, among)
         if fault is Fault.REFUSED:
             self.reached(f"{fault.value}: {words}")
             raise StorageUnavailable(f"{words}: refused")
-        if fault is Fault.CRASH_BEFORE:
+        if fault:
             self.crash(fault, words)
-        result = work()
-        if fault is Fault.CRASH_AFTER:
-            self.crash(fault, words)
-        return result
 
     def crash(self, fault, words):
         self.reached(f"{fault.value}: {words.partition(' ')[0]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import re
 from dataclasses import dataclass, field
@@ -37,6 +38,20 @@ class Generation:
     applied: dict = field(default_factory=dict)
     versions: dict = field(default_factory=dict)
     contents: set = field(default_factory=set)
+
+
+@functools.lru_cache(100_000)
+def _parsed(content, metadata, name):
+    return ORACLE.parsed(content, json.loads(metadata), name)
+
+
+ORACLE = oracle.Oracle(None)
+
+
+def parsed(content, metadata, path):
+    """A file's rows as the oracle reads them; nobody changes them."""
+    partition = path.rpartition("/")[0]
+    return _parsed(content, json.dumps(metadata), f"{partition}/file" if partition else "file")
 
 
 class Judge:
@@ -88,7 +103,7 @@ class Judge:
             assert blake2b(content, digest_size=16).hexdigest() == applied.digest, f"{table}: {path} has other bytes"
             self._check_order(table, found, path)
             try:
-                file = self._oracle.parsed(content, metadata, path)
+                file = parsed(content, metadata, path)
                 self._oracle._apply(found.life, file, metadata)
             except Refused:
                 raise AssertionError(f"{table}: {path} breaks the protocol, and is committed") from None
@@ -222,7 +237,7 @@ class Judge:
         return found
 
     def _left_in(self, folder, generation):
-        """Files that are to be applied, and are not; one that breaks the protocol ends that."""
+        """Files that are to be applied, and are not; one that breaks the protocol holds up all of them."""
         files = self._world.disk.below(f"{ZONE}/{folder}")
         metadata = files.get(METADATA_FILE)
         try:
@@ -230,19 +245,20 @@ class Judge:
         except ValueError:
             metadata = None
         if not isinstance(metadata, dict) or not self._keeps_keys(generation, metadata):
-            return
-        life = copy.deepcopy(generation.life)
+            return []
+        life, waiting = copy.deepcopy(generation.life), []
         extension = "csv" if metadata.get("FileFormat") == "CSV" else "parquet"
         for partition in sorted({path.rpartition("/")[0] for path in files if path[0] != "_"}):
             name = f"{life.highest.get(partition, 0) + 1:020}.{extension}"
             path = f"{partition}/{name}" if partition else name
             if path in files:
                 try:
-                    self._oracle._apply(life, self._oracle.parsed(files[path].content, metadata, path), metadata)
+                    self._oracle._apply(life, parsed(files[path].content, metadata, path), metadata)
                 except Refused:
                     self._world.reached["halted in the end"] += 1
-                else:
-                    yield f"{folder}/{path} is not applied"
+                    return []
+                waiting.append(f"{folder}/{path} is not applied")
+        return waiting
 
     @staticmethod
     def _keeps_keys(generation, metadata):

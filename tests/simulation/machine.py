@@ -18,7 +18,7 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.monitoring.fabric_files import MonitoringFiles, heartbeat
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.spill import all_rows
-from simulation.faults import Port
+from simulation.faults import Fault, Port
 from simulation.hub import Process
 from simulation.lease import Memory
 from simulation.stranger import needs_ledger
@@ -169,10 +169,10 @@ class _PortedLedger(Ledger):
             with super()._guarded(operation):
                 yield
             return
-        self._port.at_once("before the ledger", lambda: None)
+        self._port.fails("ledger", Fault.REFUSED, Fault.CRASH_BEFORE)
         with super()._guarded(operation):
             yield
-        self._port.at_once("after the ledger", lambda: None)
+        self._port.fails("ledger", Fault.CRASH_AFTER)
 
 
 _TEMPLATE = []

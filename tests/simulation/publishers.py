@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +20,7 @@ KINDS = {
     "x": ("Double", pa.float64()),
 }
 NAMES = ["a", "b", "", None]
+CONTENTS = 200  # of a table with the same columns
 LEAVES = ["day=1", "day=2", "day=3"]
 
 
@@ -99,7 +101,8 @@ class Publisher:
     def _land_bad(self):
         file = self._next()
         self.bad.add(file)
-        self._put(file, self._bad_content())
+        content = self._bad_content()
+        self._do(f"put {file}, bad", lambda: self.world.disk.put(self._path(file), content))
 
     def _repair(self):
         for file in sorted(self.bad):
@@ -215,16 +218,7 @@ class Publisher:
         self._do("describe", lambda: self.world.disk.put(f"{self.path}/{METADATA_FILE}", content))
 
     def _content(self):
-        markers = [0, 1, 2, 4, 4] if self.keys else [0]
-        rows = tuple(
-            (self.chance.choice(markers), self.chance.randrange(6), *(self._value(name) for name in self.columns[1:]))
-            for _ in range(self.chance.randint(1, 3))
-        )
-        return encoded(self.is_text, tuple(self.columns), rows)
-
-    def _value(self, name):
-        values = NAMES if "name" not in self.keys else ["a", "b"]
-        return self.chance.choice(values) if name == "name" else self.chance.choice([0, 1, None])
+        return drawn(self.is_text, tuple(self.columns), tuple(self.keys), self.chance.randrange(CONTENTS))
 
     def _bad_content(self):
         bad = self.chance.choice(["marker", "empty"] if self.world.is_store else ["marker", "half", "empty", "key"])
@@ -257,7 +251,21 @@ ACTS = {
 }
 
 
-@functools.lru_cache(50_000)
+@functools.lru_cache(100_000)
+def drawn(is_text, columns, keys, number):
+    """A change file, one of few: the same ones are parsed only once."""
+    chance = random.Random(number)
+    markers, names = [0, 1, 2, 4, 4] if keys else [0], ["a", "b"] if "name" in keys else NAMES
+
+    def value(name):
+        return chance.choice(names) if name == "name" else chance.choice([0, 1, None])
+
+    rows = [
+        (chance.choice(markers), chance.randrange(6), *map(value, columns[1:])) for _ in range(chance.randint(1, 3))
+    ]
+    return encoded(is_text, columns, tuple(rows))
+
+
 def encoded(is_text, columns, rows):
     """A change file; rows begin with their marker."""
     if is_text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mirror_engine.errors import TableDamaged
-from mirror_engine.tables.log.segments import applied_since
+from mirror_engine.tables.log import segments
 from simulation.tables import snapshot_of
 
 
@@ -25,37 +25,35 @@ class Stranger:
             act = self.chance.choice(["append", "delete", "compact", "compact", "clean up", "clean up"])
             self.world.hub.step(f"stranger: {act} {table}")
             if log := logs.get(table):
-                getattr(self, f"_{act.replace(' ', '_')}")(table, log)
+                getattr(self, f"_{act.replace(' ', '_')}")(log)
 
-    def _append(self, table, log):
+    def _append(self, log):
         rows = log.commits[-1].rows
         if rows:
-            self._change_rows(table, log, (*rows, dict(rows[0])))
+            self._change_rows(log, (*rows, dict(rows[0])))
 
-    def _delete(self, table, log):
+    def _delete(self, log):
         rows = log.commits[-1].rows
         if rows:
-            self._change_rows(table, log, rows[1:])
+            self._change_rows(log, rows[1:])
 
-    def _change_rows(self, table, log, rows):
+    def _change_rows(self, log, rows):
         last = log.commits[-1]
         log.commits.append(replace(last, rows=tuple(rows), metadata="", operation="WRITE", changes=True, is_ours=False))
         self.world.judge.foreign_rows(log)
         self.world.reached["foreign rows"] += 1
-        del table
 
-    def _compact(self, table, log):
+    def _compact(self, log):
         last = log.commits[-1]
         log.commits.append(replace(last, metadata="", operation="OPTIMIZE", changes=False, is_ours=False))
         self.world.reached["foreign compaction"] += 1
-        del table
 
-    def _clean_up(self, table, log):
+    def _clean_up(self, log):
         """Checkpoint, and delete all commits before: only where the ledger knows what they applied."""
         head = log.newest_record(log.version)[0]
         known = [machine.knows(head) for machine in self.world.machines] if head else []
         if known and all(known):
-            self._compact(table, log)
+            self._compact(log)
             log.checkpoint = log.first = log.version
             self.world.reached["foreign log clean-up"] += 1
 
@@ -66,7 +64,7 @@ def needs_ledger(log):
     if found.record is None:
         return True
     try:
-        applied_since(found, -1, log.segment, log.records)
+        segments.applied_since(found, -1, log.segment, log.records)
     except TableDamaged:
         return True
     return False

@@ -14,6 +14,7 @@ import pyarrow as pa
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import APPLICATIONS, DeltaWriter, Outcome, TableSnapshot, with_applied_by
+from mirror_engine.tables.log import segments
 from mirror_engine.tables.log.record import (
     carried,
     carried_from,
@@ -24,7 +25,6 @@ from mirror_engine.tables.log.record import (
     refuse_repeated,
     to_metadata,
 )
-from mirror_engine.tables.log.segments import applied_by_commits, applied_since
 from mirror_engine.tables.merge.memory import _replayed
 
 COMMITS_PER_CHECKPOINT = 10
@@ -45,7 +45,7 @@ class Commit:
     is_ours: bool = True
 
 
-@dataclass
+@dataclass(eq=False)
 class Log:
     """A table's log. Commits below `first` were cleaned up; `checkpoint` is the newest one, -1 without one."""
 
@@ -99,7 +99,7 @@ class Log:
         earlier = None
         if with_earlier:
             try:
-                earlier = applied_by_commits(head, version, head.progress.covered, self.records)
+                earlier = segments.applied_by_commits(head, version, head.progress.covered, self.records)
             except TableDamaged:
                 earlier = None
         return carried(metadata, holding, earlier)
@@ -168,7 +168,7 @@ class TablesWriter(DeltaWriter):
 
     def applied_since(self, table, snapshot, version):
         log = self._port.call(f"applied_since {table}", lambda: snapshot.log.log)
-        return applied_since(snapshot, version, log.segment, log.records)
+        return segments.applied_since(snapshot, version, log.segment, log.records)
 
     def make_durable(self, table, since):  # noqa: ARG002 - all of it
         self._port.call(f"make_durable {table}", partial(self._sync, table))
@@ -191,11 +191,12 @@ class TablesWriter(DeltaWriter):
         applied_by = "merge" if marked - {0} else "append" if marked else ""
         metadata = to_metadata(with_applied_by(record, applied_by))
         commit = Commit(batch.schema, rows, metadata, "MERGE" if marked - {0} else "WRITE", self._clock(), {})
-        version = self._port.call(f"commit {table}", lambda: self._commit(table, log, opened, commit, batch, record))
+        made = partial(self._tables.watch.commits_batch, self._port.machine, table, log, batch, record)
+        version = self._port.call(f"commit {table}", lambda: self._commit(log, opened, commit, record, made))
         self._port.call(f"sync {table}", partial(self._sync, table))
         if version % SMALL_FILES == 0 and self._log(table) is log:
             self._port.step(f"tidy {table}")
-            self._maintenance(table, log, "OPTIMIZE", log.record_again(log.version, with_earlier=False))
+            self._maintenance(log, "OPTIMIZE", log.record_again(log.version, with_earlier=False))
         if log.version // COMMITS_PER_CHECKPOINT > (version - 1) // COMMITS_PER_CHECKPOINT:
             self._port.step(f"checkpoint {table}")
             log.checkpoint = log.version
@@ -222,7 +223,7 @@ class TablesWriter(DeltaWriter):
             known = log and log.commits[-1].transactions.get(record.application)
             if log is None or known != record.progress.batch:
                 raise CommitConflict(f"{table}: its progress changed", "The next cycle reads the table's state again.")
-            self._maintenance(table, log, "WRITE", to_metadata(record))
+            self._maintenance(log, "WRITE", to_metadata(record))
             return log.version
 
         version = self._port.call(f"say_again {table}", commit)
@@ -255,7 +256,7 @@ class TablesWriter(DeltaWriter):
             self._port.step(f"{operation} {table}")
             if self._log(table) is not log or opened != log.version:
                 raise CommitConflict(f"{table}: another writer was first", "It is tried again.")
-            self._port.call(f"commit {table}", partial(self._maintenance, table, log, operation, metadata))
+            self._port.call(f"commit {table}", partial(self._maintenance, log, operation, metadata))
             self._port.call(f"sync {table}", partial(self._sync, table))
         head = log.newest_record(log.version)[0]
         if head:
@@ -280,9 +281,10 @@ class TablesWriter(DeltaWriter):
             log.commits.append(Commit(schema, (), to_metadata(begun), "CREATE TABLE", self._clock(), transactions))
         return self._log(table)
 
-    def _commit(self, table, log, opened, commit, batch, record):
+    def _commit(self, log, opened, commit, record, made):
         """One commit, as Delta makes it: on top of the newest version, where nothing in between is in its way."""
-        if self._log(table) is not log:
+        table = record.folder
+        if log not in self._tables.logs.values():
             raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
         newest = log.commits[-1]
         refuse_repeated(table, record, newest.transactions.get(record.application))
@@ -293,14 +295,13 @@ class TablesWriter(DeltaWriter):
             self._port.reached("commit beside another commit")
         transactions = {**newest.transactions, record.application: record.progress.batch}
         log.commits.append(replace(commit, transactions=transactions))
-        self._tables.watch.commits_batch(self._port.machine, table, log, batch, record)
+        made()
         return log.version
 
-    def _maintenance(self, table, log, operation, metadata):
+    def _maintenance(self, log, operation, metadata):
         newest = log.commits[-1]
         log.commits.append(replace(newest, metadata=metadata, operation=operation, changes=False, at=self._clock()))
         self._port.reached(f"{operation} committed")
-        del table
 
 
 class _Opened:

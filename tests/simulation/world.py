@@ -83,6 +83,7 @@ class World:
         often = mock.patch.object(segments, "COMMITS_PER_SEGMENT", self.chance.choice([2, 5, 50]))
         with unique, often, use_threads(self.hub):
             self.hub.run(Process("world"), self._live, "world")
+        assert self.is_over, "the world ended before its time"
 
     def _live(self):
         hub = self.hub
