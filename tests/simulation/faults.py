@@ -62,6 +62,8 @@ class Port:
     def call(self, words, work):
         """Make a call, with what goes wrong about it."""
         self._hub.step(words)
+        if self._world.refuses(words):
+            raise StorageUnavailable(f"{words}: refused for days")
         fault = self._weather.drawn_for_a_call(self._world.chance)
         if fault is None:
             return work()

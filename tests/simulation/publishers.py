@@ -55,11 +55,12 @@ class Publisher:
         hub.sleep(chance.choice([0.0, 0.5, 20.0]))
         self._describe()
         acts = {name: weight for name, (weight, _) in ACTS.items() if name not in self.world.unwanted_acts}
-        while not self.world.is_ending:
+        while self.world.is_landing:
             act = chance.choices([*acts], [*acts.values()])[0]
             self.world.reached[f"publisher: {act}"] += 1
             ACTS[act][1](self)
             hub.sleep(chance.choice([0.0, 0.05, 0.05, 1.0, 8.0]))
+        hub.wait(lambda: self.world.is_ending)
         self._settle()
         self.is_quiet = True
 

@@ -16,10 +16,10 @@ class Stranger:
         self.world, self.chance = world, chance
 
     def live(self):
-        while not self.world.is_ending:
+        while self.world.is_landing:
             self.world.hub.sleep(self.chance.choice([3.0, 20.0, 60.0]))
             logs = self.world.tables.logs
-            if not logs or self.world.is_ending:
+            if not logs or not self.world.is_landing:
                 continue
             table = self.chance.choice(sorted(logs))
             act = self.chance.choice(["append", "delete", "compact", "compact", "clean up", "clean up"])

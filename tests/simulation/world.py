@@ -46,17 +46,20 @@ class World:
         self.hub.before_step = self._before_step
         self.weather = Weather.drawn(self.chance)
         self.is_ending = self.is_over = False
+        self.refusals = 1_030 if self.chance.random() < 0.002 else 0  # of reading change files, that are still to come
+        if self.refusals:
+            self.weather.is_calm = True
         cleanup = self.chance.choice(["ready", "ready", "processed", "both", "off"])
         kept = {} if cleanup == "off" else {"delete_processed_after_seconds": self.chance.choice([3600.0, 604_800.0])}
         self.config = Config(
             cleanup=cleanup,
             max_batch_files=self.chance.choice([1, 2, 1000]),
             workers=self.chance.choice([1, 2, 4]),
-            poll_interval_seconds=self.chance.choice([0.5, 5.0]),
+            poll_interval_seconds=300.0 if self.refusals else self.chance.choice([0.5, 5.0]),
             **kept,
             auto_maintain=self.chance.choice(["off", 2, 5]),
         )
-        self.is_store = self.chance.random() < 0.25
+        self.is_store = self.chance.random() < 0.25 and not self.refusals
         self.unwanted_acts = {"drop", "replace", "overwrite", "rekey"} if self.is_store else ()  # LZ-7.3
         self.lease, self.checked = Lease(self.wall), {}
         self.disk = Disk(self.wall, is_store=self.is_store)
@@ -65,7 +68,7 @@ class World:
         self.tables = Tables(self.watch)
         for folder in () if self.is_store else (ZONE, TABLES):
             self.disk.make_folder(folder)
-        count = self.chance.choice([1, 2, 3])
+        count = 1 if self.refusals else self.chance.choice([1, 2, 3])
         folders = self.chance.sample(FOLDERS, count)
         self.publishers = [Publisher(self, folder, random.Random(self.chance.random())) for folder in folders]
         self.machines = [Machine(self, name) for name in (("one", "two") if self.is_store else ("one",))]
@@ -109,8 +112,10 @@ class World:
         """What comes over a world now and then."""
         while not self.is_ending:
             self.hub.sleep(self.chance.choice([5.0, 30.0, 100.0]))
-            if self.is_ending:
+            if not self.is_landing:
                 break
+            if self.refusals:
+                continue
             change = self.chance.choice(["days pass", "stop", "clock", "nothing", "nothing"])
             machine = self.chance.choice(self.machines)
             self.reached[f"fate: {change}"] += 1
@@ -126,8 +131,22 @@ class World:
         for machine in self.machines:
             machine.skew = 0.0
 
+    @property
+    def is_landing(self):
+        """Whether publishers go on."""
+        return self.hub.steps < self.limit
+
+    def refuses(self, words):
+        """Whether a call is one of those that are refused for days."""
+        if self.refusals and words.startswith("open ") and "/0000" in words:
+            self.refusals -= 1
+            if self.refusals == 0:
+                self.reached["refused more than a thousand times"] += 1
+            return True
+        return False
+
     def _before_step(self, _):
-        if not self.is_ending and self.hub.steps >= self.limit:
+        if not self.is_ending and not self.is_landing and not self.refusals:
             self.is_ending = self.weather.is_calm = True
             self.lines.append("  calm")
 
