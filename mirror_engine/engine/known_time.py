@@ -58,7 +58,6 @@ class KnownTime:
                     self._ledger.set_property(KNOWN_TIME, json.dumps(self._stored))
             return self._latest, lead
 
-
     def _lead(self, clock: float) -> float:
         """By how much the time is ahead of a clock that is behind: it may be as wrong as it was before."""
         passed = self._clock.monotonic() - self._looked_at  # infinite in the first look of a run
