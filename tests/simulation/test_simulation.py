@@ -14,7 +14,7 @@ import pytest
 
 from simulation.runner import play, play_all
 
-SEEDS = int(os.environ.get("MIRROR_TEST_SEEDS", "120"))
+SEEDS = int(os.environ.get("MIRROR_TEST_SEEDS", "60"))
 TESTS = Path(__file__).parents[1]
 PROBE = "from simulation.runner import play; print(*(play(seed, 300).digest for seed in range(1, 6)))"
 
