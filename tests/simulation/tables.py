@@ -116,8 +116,8 @@ class Tables:
         watch: is told of commits and drops.
     """
 
-    def __init__(self, watch):
-        self.watch, self.logs, self._born = watch, {}, 0
+    def __init__(self, watch, *, is_store=False):
+        self.watch, self.is_store, self.logs, self._born = watch, is_store, {}, 0
 
     def make(self, table):
         self._born += 1
@@ -146,7 +146,18 @@ class TablesWriter(DeltaWriter):
         log = self._port.call(f"needed_stamp {table}", lambda: self._tables.logs.get(table))
         return "" if log is None else _stamp(log).replace(" ", "-")
 
-    def latest_external_change(self, table, since):
+    def folder_identity(self, folder):
+        return self._port.call(f"folder_identity {folder}", lambda: self._identity(folder)), False
+
+    def _identity(self, folder):
+        if self._tables.is_store:
+            return ""
+        if log := self._log(folder):
+            return f"t{log.born}"
+        is_there = not folder or any(table.startswith(f"{folder}/") for table in self._tables.logs)
+        return f"folder {folder}" if is_there else ""
+
+    def latest_external_change(self, table, since, columns=""):  # noqa: ARG002 - a commit has its rows here
         log = self._port.call(f"latest_external_change {table}", lambda: self._tables.logs.get(table))
         return -1 if log is None else log.external_change(since, log.version)
 
@@ -310,7 +321,7 @@ class _Opened:
     def __init__(self, log, version):
         self.log, self.version = log, version
 
-    def latest_external_change(self, since):
+    def latest_external_change(self, since, columns=""):  # noqa: ARG002 - a commit has its rows here
         return self.log.external_change(since, self.version)
 
 

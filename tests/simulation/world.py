@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import uuid
 from collections import Counter
@@ -65,7 +66,7 @@ class World:
         self.disk = Disk(self.wall, is_store=self.is_store)
         self.judge = Judge(self)
         self.watch = _Watched(self.hub, self.judge)
-        self.tables = Tables(self.watch)
+        self.tables = Tables(self.watch, is_store=self.is_store)
         for folder in () if self.is_store else (ZONE, TABLES):
             self.disk.make_folder(folder)
         count = 1 if self.refusals else self.chance.choice([1, 2, 3])
@@ -84,7 +85,8 @@ class World:
 
         unique = mock.patch.object(uuid, "uuid4", unique_id)
         often = mock.patch.object(segments, "COMMITS_PER_SEGMENT", self.chance.choice([2, 5, 50]))
-        with unique, often, use_threads(self.hub):
+        process = mock.patch.object(os, "getpid", return_value=1)
+        with unique, often, process, use_threads(self.hub):
             self.hub.run(Process("world"), self._live, "world")
         assert self.is_over, "the world ended before its time"
 
