@@ -154,8 +154,8 @@ class _Table:
 
     def failure(self, *, is_waiting: bool = False) -> TransientError | None:
         """Why it is retried, or where `is_waiting` why it is not worked on now; None where it is not."""
-        retries = (retry for retry in self.retries.values() if retry.is_waiting or not is_waiting)
-        return next((retry.failure for retry in retries if retry.failure), None)
+        failed = (retry for retry in self.retries.values() if retry.failure)
+        return next((retry.failure for retry in failed if retry.is_waiting or not is_waiting), None)
 
 
 class Engine:
@@ -323,7 +323,7 @@ class Engine:
             maintained: a table under maintenance: its plan waits.
             is_called: whether to return although tables are in progress; the next cycles leave these alone until
                 their plans are carried out. None: wait for all.
-            only: see `Poller.scan`.
+            only: see `Poller.scan`; idle tables whose folders are not listed are planned as before.
         """
         self._cycles += 1
         started = self.context.clock.timer()
@@ -335,7 +335,7 @@ class Engine:
             result.zone = zone = self.poller.scan(only)
             folders = self._scan_delta_folders(zone, earlier)
             planner = ZonePlanner(self.context, folders, zone, lambda name: self._tables[name].plan)
-            plans, self._damaged = planner.plans(except_for=earlier), planner.damaged
+            plans, self._damaged = planner.plans(earlier, only), planner.damaged
             result.zone = zone = planner.zone
         except StorageUnavailable as error:
             return self._without_plans(result.zone, error)

@@ -406,8 +406,13 @@ class ZonePlanner:
         self.root = RootIdentityCheck.at(context, zone)
         self._hidden = HiddenFolders(context, zone, self.root)
 
-    def plans(self, except_for: Collection[TableName] = ()) -> dict[TableName, Plan]:
-        """Return the plan of every table there is or was, but for those whose Delta folder overlaps one in progress."""
+    def plans(
+        self, except_for: Collection[TableName] = (), only: Collection[TableName] | None = None
+    ) -> dict[TableName, Plan]:
+        """Return the plan of every table there is or was, but for those whose Delta folder overlaps one in progress.
+
+        `only`: the tables whose folders were listed, if not all were: no other idle table's log is looked at.
+        """
         context, listings = self._context, {listing.name: listing for listing in self.zone.tables}
         known = context.ledger.tables()
         now, lead = context.known_time.and_lead() if context.known_time else (context.clock(), 0.0)
@@ -423,7 +428,9 @@ class ZonePlanner:
         planned = [table for table in listings if table not in left_out]
         of_table = at_once(  # each may look into the table's log
             context.storage,
-            lambda table: self._plan(listings[table], replace(circumstances, refusal=refusals.get(table))),
+            lambda table: self._plan(
+                listings[table], circumstances, refusals.get(table), is_known=only is not None and table not in only
+            ),
             planned,
         )
         plans = dict(zip(planned, of_table, strict=True))
@@ -457,13 +464,19 @@ class ZonePlanner:
             ledger.set_property(ROOT_IDENTITY, str(root.now))
             self._hidden.remember()
 
-    def _plan(self, listing: TableListing, circumstances: Circumstances) -> Plan:
+    def _plan(
+        self, listing: TableListing, circumstances: Circumstances, refusal: Diagnostic | None, *, is_known: bool
+    ) -> Plan:
+        """Plan a table; `is_known`: whether the look at its Delta table for the last plan is good enough."""
         progress, before = self._context.ledger.progress(listing.name), self._before(listing.name)
         # what is known of the files changes with the progress, the folder's identity with the listing
-        basis = before.basis if before and not circumstances.refusal else None
+        basis = before.basis if before and not refusal else None
         is_same = basis is not None and basis[0] is listing and basis[1] is progress
-        if before and basis and is_same and basis[2] == self._delta_table_diagnostic(listing.name, progress):
-            return before
+        if before and basis and is_same:
+            diagnostic = basis[2] if is_known else self._delta_table_diagnostic(listing.name, progress)
+            if basis[2] == diagnostic:
+                return before
+        circumstances = replace(circumstances, refusal=refusal)
         known = self._context.ledger.folder(listing.name, [file.path for file in listing.files])
         if hidden := self._hidden.of_delta(listing.name):
             return Plan(listing.name, Unlisted(hidden))

@@ -98,7 +98,7 @@ class Backoff:
     @property
     def is_waiting(self) -> bool:
         """Whether it failed and its retry is not due yet."""
-        return self._until > self._clock.monotonic()
+        return self._failures > 0 and self._until > self._clock.monotonic()
 
     @property
     def seconds_left(self) -> float:

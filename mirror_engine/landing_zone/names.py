@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.errors import UnknownTable
 
@@ -25,8 +24,7 @@ _NEAR_METADATA, _NEAR_SUFFIX = 0.8, 0.75  # likeness of a misspelled name, from 
 RESERVED_IN_TABLE = CLEANED_FOLDERS | {METADATA_FILE, SCRATCH_FOLDER}
 
 
-@dataclass(frozen=True, order=True)
-class TableName:
+class TableName(NamedTuple):
     """A table folder by name, as spelled (LZ-1.3, LZ-1.10); `schema` is `""` outside a schema folder."""
 
     schema: str

@@ -7,11 +7,13 @@ file but the newest of a partition (LZ-8.1, decision 0043).
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from uuid import UUID, uuid5
 
 from mirror_engine.engine.ledger import MIRROR
@@ -30,7 +32,7 @@ from mirror_engine.tables.base import DeltaReader, RecordHead, TableSnapshot
 from mirror_engine.threads import threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -71,6 +73,9 @@ class FabricTable(NamedTuple):
     name: TableName
     state: TableState
     progress: Progress | None
+
+
+Entries: TypeAlias = Mapping[TableName, tuple[FabricTable, str]]  # of `tables.json`, each with what it was made from
 
 
 def fabric_message(
@@ -140,18 +145,26 @@ def write(  # noqa: PLR0913 - independent facts
     now: float,
     known: float | None = None,
     default_schema: str = "dbo",
-) -> None:
+    before: Entries = MappingProxyType({}),
+) -> Entries:
     """Rewrite both files, each atomically (LZ-9.1); of all table folders, unconfigured ones are left out (LZ-9.6).
 
     `mirror` is this ROOT's mirror id, `now` in seconds since 1970, `known` the time since which tables wait where it is
-    another. Raises `StorageUnavailable`.
+    another. `before` is what the last call returned: entries of tables that did not change are not made again. Raises
+    `StorageUnavailable`.
     """
     known = now if known is None else known
-    entries = [
-        _entry(table, mirror, known, default_schema) for table in tables if not isinstance(table.state, Unconfigured)
-    ]
-    _write_json(storage, TABLES_FILE, {"tables": entries})
+    entries: dict[TableName, tuple[FabricTable, str]] = {}
+    for table in tables:
+        same = before.get(table.name)
+        if same and same[0] == table and not isinstance(table.state, Empty):  # that changes with time
+            entries[table.name] = same
+        elif not isinstance(table.state, Unconfigured):
+            entries[table.name] = table, _json(_entry(table, mirror, known, default_schema))
+    texts = ",\n".join(text for _, text in entries.values())
+    storage.write(TABLES_FILE, f'{{"tables": [\n{texts}\n]}}'.encode())
     _write_json(storage, REPLICATOR_FILE, replicator(now, table_count=len(entries)))
+    return entries
 
 
 def write_stopped(storage: Storage, *, now: float) -> None:
@@ -228,7 +241,11 @@ def _entry(table: FabricTable, mirror: str, now: float, default_schema: str) -> 
 
 
 def _write_json(storage: Storage, path: str, content: Mapping[str, Any]) -> None:
-    storage.write(path, json.dumps(content, ensure_ascii=False, indent=2).encode())
+    storage.write(path, _json(content).encode())
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=False)
 
 
 def dotnet(seconds: float) -> str:
@@ -244,6 +261,7 @@ class MonitoringFiles:
         self._context = context
         self._written: list[FabricTable] | None = None
         self._written_at = 0.0
+        self._entries: Entries = {}
 
     def write(self, plans: Mapping[TableName, Plan]) -> None:
         """Rewrite both files after a cycle if they changed, and with each heartbeat.
@@ -263,8 +281,9 @@ class MonitoringFiles:
         self._written = None
         context.check_lock()
         schema = context.config.delta_default_schema
-        write(
-            context.storage, tables, mirror=ledger.mirror, now=context.clock(), known=context.now, default_schema=schema
+        times = {"now": context.clock(), "known": context.now}
+        self._entries = write(
+            context.storage, tables, mirror=ledger.mirror, **times, default_schema=schema, before=self._entries
         )
         self._written, self._written_at = tables, now
 

@@ -139,6 +139,21 @@ def test_an_idle_cycle_lists_each_folder_once_and_reads_and_writes_nothing(shops
     assert not calls
 
 
+def test_after_an_event_only_the_touched_tables_log_is_looked_at(shops):
+    script = Script()
+    shops.writer = faulty(shops.writer, script)
+    with shops.engine() as running:
+        settle(running)
+        shops.writer.write_as_another("dbo/T1", [])
+        script.calls.clear()
+        running.cycle(NO_STOP, only={TableName("", "T2")})
+        assert script.calls.count("latest_external_change dbo/T2") == 1
+        assert sum(call.startswith("latest_external_change") for call in script.calls) == 1
+        assert not running.last.plans[TableName("", "T1")].diagnostics
+        running.cycle(NO_STOP)
+        assert [found.code for found in running.last.plans[TableName("", "T1")].diagnostics] == ["ME080"]
+
+
 def test_a_change_file_is_looked_up_three_times_by_the_cycle_that_applies_it(tmp_path, monkeypatch):
     """When it is listed, after it was read, and before its rows are committed."""
     shop = Shop(tmp_path)

@@ -117,6 +117,20 @@ def test_unconfigured_folders_are_left_out() -> None:
     assert written(FabricTable(ITEMS, Unconfigured(diagnose("ME008", "Items", count=1, help=""), 1), None)) == []
 
 
+def test_entries_of_the_last_time_are_made_again_where_the_table_or_its_days_changed() -> None:
+    storage = MemoryStorage()
+    states = {STORES: CaughtUp(), ITEMS: CaughtUp(), TableName("", "Old"): Empty(expired=True)}
+    tables = [FabricTable(name, state, COMMITTED) for name, state in states.items()]
+    before = write(storage, tables, mirror=MIRROR, now=NOW)
+    tables[0] = tables[0]._replace(progress=replace(COMMITTED, rows_processed=5))
+    after = write(storage, tables, mirror=MIRROR, now=NOW + 86_400, before=before)
+    assert after[ITEMS] is before[ITEMS]
+    with storage.open(TABLES_FILE) as file:
+        found = json.load(file)["tables"]
+    assert found[:2] == [*written(tables[0]), *written(tables[1])]
+    assert "21 days" in found[2]["errorMessage"]
+
+
 def test_the_heartbeat_is_written_with_both_files() -> None:
     """LZ-9.1."""
     storage = MemoryStorage()
