@@ -289,17 +289,16 @@ def _whole_number(text: object) -> int | None:
         return None
 
 
-def _fields(schema: TableSchema, known: Mapping[str, Json], configuration: dict[str, str]) -> list[Json]:
+def _fields(schema: TableSchema, known: Mapping[str, Mapping[str, Any]], configuration: dict[str, str]) -> list[Json]:
     """The schema's columns as the log has them; switches mapping on in the configuration where a name needs it.
 
     Columns known before keep what is said of them. When mapping comes to a table that has rows, they keep their own
     names in the files, so that those stay readable.
     """
-    fields = [
-        known.get(column.name)
-        or {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": {}}
-        for column in schema.columns
-    ]
+    fields: list[Json] = []
+    for column in schema.columns:
+        own = {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": {}}
+        fields.append({**own, **known.get(column.name, {})})
     if _MAPPING_MODE in configuration or needs_mapping(schema):
         configuration.setdefault(_MAPPING_MODE, "name")
         top = int(configuration.get(_MAPPING_TOP, "0"))

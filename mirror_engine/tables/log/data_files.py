@@ -71,7 +71,12 @@ class DataFiles:
     """
 
     def __init__(
-        self, folder: Path, fields: Sequence[Json], partition_columns: Sequence[str], *, of_changes: bool = False
+        self,
+        folder: Path,
+        fields: Sequence[Mapping[str, Any]],
+        partition_columns: Sequence[str],
+        *,
+        of_changes: bool = False,
     ) -> None:
         self.written: list[WrittenFile] = []
         self._folder, self._of_changes = folder, of_changes
@@ -169,7 +174,7 @@ class DataFiles:
         self.written.append(written_file(closed.source, above + closed.source.name, values))
 
 
-def _field(field: Json) -> pa.Field[Any]:
+def _field(field: Mapping[str, Any]) -> pa.Field[Any]:
     identity = field["metadata"].get("delta.columnMapping.id")
     metadata = None if identity is None else {b"PARQUET:field_id": str(identity).encode()}
     return pa.field(physical_name(field), arrow_type(field["type"]), metadata=metadata)

@@ -9,8 +9,9 @@ import itertools
 import json
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mirror_engine._version import __version__
 from mirror_engine.errors import REBUILD_COMMAND, CommitConflict, TableDamaged
@@ -20,18 +21,27 @@ from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath
 from mirror_engine.tables.log.vectors import vector_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.log.vectors import Descriptor
 
+T = TypeVar("T", str, bytes)
+R = TypeVar("R")
 ENGINE = "mirror_engine/"
 ENGINE_INFO = f"{ENGINE}{__version__}"
 FORMAT = 4
 _FORMAT_KEY = "mirror_engine"
 _DECODER = json.JSONDecoder()
+_KEPT, _KEPT_SIZE = 128, 16 * 1024  # commits and records, each of so many bytes or characters at most
 _CARRIED_KEY, _EARLIER_KEY = "version", "earlier"
 _NO_RECORD = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
+
+
+def _kept_where_short(read: Callable[[T], R]) -> Callable[[T], R]:
+    """Keep what was read last from a commit of usual size: one's own is read by each step until the next."""
+    kept = lru_cache(maxsize=_KEPT)(read)
+    return lambda text: kept(text) if len(text) <= _KEPT_SIZE else read(text)
 
 
 def to_metadata(record: BatchRecord) -> str:
@@ -43,8 +53,8 @@ def to_metadata(record: BatchRecord) -> str:
         "root_identity": record.root_identity,
         "folder": record.folder,
         "progress": record.progress.to_json(),
-        **asdict(record.applied),
-        **({_EARLIER_KEY: asdict(record.earlier)} if record.earlier else {}),
+        **record.applied.to_json(),
+        **({_EARLIER_KEY: record.earlier.to_json()} if record.earlier else {}),
     }
     return _json(content)
 
@@ -60,7 +70,7 @@ def carried(metadata: str, version: int, earlier: Applied | None) -> str:
 
     `earlier`: what the commits since the newest segment have applied, which may go with it; None if that is not known.
     """
-    more = {_EARLIER_KEY: asdict(earlier)} if earlier else {}
+    more = {_EARLIER_KEY: earlier.to_json()} if earlier else {}
     return _json({_CARRIED_KEY: version, **json.loads(metadata), **more})
 
 
@@ -74,6 +84,11 @@ def head_of(metadata: object) -> RecordHead | None:
     Raises:
         TableDamaged: the record has another format.
     """
+    return _head_of(metadata) if isinstance(metadata, str) else None
+
+
+@_kept_where_short
+def _head_of(metadata: str) -> RecordHead | None:
     value = _head(metadata)
     try:
         if isinstance(found := value[_FORMAT_KEY], int) and found != FORMAT:
@@ -220,30 +235,36 @@ def read_commit(folder: TablePath, version: int) -> Commit:
         FileNotFoundError: there is none of that version.
         TableDamaged: it is no commit.
     """
-    found = Commit()
     content = commit_file(folder, version).read_bytes()
     try:
-        for line in content.splitlines():
-            actions = json.loads(line)
-            for kind, action in actions.items() if isinstance(actions, dict) else ():
-                if kind == "commitInfo" and isinstance(action, dict):
-                    found.information = action
-                elif kind in {"metaData", "protocol"}:
-                    found.describes = True
-                elif kind == "add":
-                    found.added[action["path"]] = action["size"]
-                    found.changes_rows |= action.get("dataChange", True)
-                    found.vectors |= _vector(action)
-                elif kind == "remove":
-                    path, when = action["path"], action.get("deletionTimestamp")
-                    found.removed[path] = Removed(path, action.get("deletionVector"), when)
-                    found.changes_rows |= action.get("dataChange", True)
-                elif kind == "cdc":
-                    found.change_data[action["path"]] = action["size"]
+        return _commit_of(content)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise _cut_off(folder, version) from None
+
+
+@_kept_where_short
+def _commit_of(content: bytes) -> Commit:
+    """The commit whose lines these are."""
+    found = Commit()
+    for line in content.splitlines():
+        actions = json.loads(line)
+        for kind, action in actions.items() if isinstance(actions, dict) else ():
+            if kind == "commitInfo" and isinstance(action, dict):
+                found.information = action
+            elif kind in {"metaData", "protocol"}:
+                found.describes = True
+            elif kind == "add":
+                found.added[action["path"]] = action["size"]
+                found.changes_rows |= action.get("dataChange", True)
+                found.vectors |= _vector(action)
+            elif kind == "remove":
+                path, when = action["path"], action.get("deletionTimestamp")
+                found.removed[path] = Removed(path, action.get("deletionVector"), when)
+                found.changes_rows |= action.get("dataChange", True)
+            elif kind == "cdc":
+                found.change_data[action["path"]] = action["size"]
     if not content:
-        raise _cut_off(folder, version)
+        raise ValueError("empty")
     return found
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +36,7 @@ def write_segment(folder: TablePath, segment: Segment, applied: Applied) -> None
         if not (folder / LOG_FOLDER / _FOLDER / earlier.name).exists():
             raise _missing(folder, earlier)
     file = folder / LOG_FOLDER / _FOLDER / segment.name
-    content = json.dumps({"mirror_engine": FORMAT, **asdict(applied)}, ensure_ascii=False, separators=(",", ":"))
+    content = json.dumps({"mirror_engine": FORMAT, **applied.to_json()}, ensure_ascii=False, separators=(",", ":"))
     try:
         create_file(file, content.encode())
         if isinstance(file, Path):

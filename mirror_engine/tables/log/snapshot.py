@@ -168,6 +168,30 @@ class NewestRecord(NamedTuple):
     commit: int = -1  # the newest version that says it
 
 
+class _Described:
+    """What a log says a table is, at one version."""
+
+    def __init__(self, table: DeltaTable) -> None:
+        metadata, protocol = table.metadata(), table.protocol()
+        self.configuration: Mapping[str, Any] = metadata.configuration
+        self.reader_features = frozenset(protocol.reader_features or ())
+        self.writer_features = frozenset(protocol.writer_features or ())
+        self.fields, columns = _columns(table.schema().to_json())
+        self.schema = TableSchema(columns, tuple(metadata.partition_columns))
+        self.physical_names = {name: physical_name(field) for name, field in self.fields.items()}
+
+
+@lru_cache(maxsize=256)
+def _columns(schema: str) -> tuple[Mapping[str, Mapping[str, Any]], tuple[Column, ...]]:
+    """The columns of a schema in the log's JSON: as it has them, by name, and as `TableSchema` does."""
+    fields = {field["name"]: field for field in json.loads(schema)["fields"]}
+    words = {
+        name: each["type"] if isinstance(each["type"], str) else json.dumps(each["type"])
+        for name, each in fields.items()
+    }
+    return fields, tuple(Column(name, words[name], each["nullable"]) for name, each in fields.items())
+
+
 @dataclass(frozen=True)
 class DeltaLog:
     """A version of a Delta table, in its folder, which a batch moves on as it commits; `table` reads the log alone."""
@@ -176,6 +200,8 @@ class DeltaLog:
     table: DeltaTable
     opened: float = field(default_factory=time.monotonic, compare=False)  # by the monotonic clock, in seconds
     vectors: VectorsInUse = field(default_factory=VectorsInUse, compare=False, repr=False)
+    # what the log says the table is, by the version that said it: the last one asked for
+    _by_version: dict[int, _Described] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def version(self) -> int:
@@ -184,30 +210,34 @@ class DeltaLog:
     @property
     def has_vectors(self) -> bool:
         """Whether rows may be marked as deleted."""
-        return "deletionVectors" in (self.table.protocol().reader_features or ())
+        return "deletionVectors" in self._described.reader_features
 
     @property
     def configuration(self) -> Mapping[str, Any]:
         """The table's properties."""
-        return self.table.metadata().configuration
+        return self._described.configuration
 
     @property
-    def fields(self) -> Mapping[str, dict[str, Any]]:
+    def fields(self) -> Mapping[str, Mapping[str, Any]]:
         """Each column as the log has it, by name."""
-        return {field["name"]: field for field in json.loads(self.table.schema().to_json())["fields"]}
+        return self._described.fields
 
     @property
     def schema(self) -> TableSchema:
-        columns = []
-        for name, known in self.fields.items():
-            word = known["type"] if isinstance(known["type"], str) else json.dumps(known["type"])
-            columns.append(Column(name, word, known["nullable"]))
-        return TableSchema(tuple(columns), tuple(self.table.metadata().partition_columns))
+        return self._described.schema
 
     @property
     def physical_names(self) -> Mapping[str, str]:
         """The name of each column within the Parquet files: another one where columns are mapped."""
-        return {name: physical_name(field) for name, field in self.fields.items()}
+        return self._described.physical_names
+
+    @property
+    def _described(self) -> _Described:
+        version = self.version
+        if version not in self._by_version:
+            self._by_version.clear()
+            self._by_version[version] = _Described(self.table)
+        return self._by_version[version]
 
     def data_files(self, bounds: Bounds | None = None) -> Sequence[DataFile]:
         """The files that make up this version, or those of them that may hold rows within some bounds."""
@@ -235,7 +265,7 @@ class DeltaLog:
     @property
     def unknown_features(self) -> set[str]:
         """Features that ask more of the table's writer than this engine does."""
-        found = set(self.table.protocol().writer_features or ()) - _FEATURES
+        found = {*self._described.writer_features} - _FEATURES
         found |= {"checkConstraints" for name in self.configuration if name.startswith("delta.constraints.")}
         for column in self.fields.values():
             found |= {feature for key, feature in _FIELD_FEATURES.items() if key in column["metadata"]}
@@ -254,7 +284,7 @@ class DeltaLog:
         record, version, _, commit = self.newest_record()
         with reading_log(self.folder):
             is_on = self.configuration.get("delta.enableChangeDataFeed") == "true"
-            feeds = is_on or "changeDataFeed" in (self.table.protocol().writer_features or ())
+            feeds = is_on or "changeDataFeed" in self._described.writer_features
             schema, rows = self.schema, partial(count_rows, self)
             takes_files = self.can_add_files(schema)
             return TableSnapshot(
