@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -443,18 +442,15 @@ def writing(table: str, folder: TablePath) -> Iterator[None]:
 def moved(
     table: str, folder: TablePath, files: Sequence[WrittenFile], vectors: Sequence[NewVectors] = ()
 ) -> Iterator[None]:
-    """Move new files into a table's folder, durably, for a commit; they are deleted again where it was not made."""
+    """Bring new files into a table's folder, durably, for a commit; they are deleted again where it was not made."""
     names = [*(file.name for file in files), *(file.name for file in vectors)]
     try:
         with writing(table, folder):
+            list(for_each(folder, lambda file: file.put(folder), files))
             if isinstance(folder, StorePath):
-                list(for_each(folder, lambda file: (folder / file.name).upload(file.source), files))
                 for each in vectors:
                     (folder / each.name).create(each.content)
             else:
-                for file in files:
-                    (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.move(file.source, folder / file.name)
                 for each in vectors:
                     (folder / each.name).write_bytes(each.content)
                 sync_new(folder / name for name in names)

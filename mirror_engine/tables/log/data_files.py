@@ -1,11 +1,15 @@
-"""Data files of one commit: written in a scratch folder, one or more for each partition, under the table's names."""
+"""Data files of one commit: one or more for each partition, under the table's names.
+
+They are written in a scratch folder; a small one in memory, from where one write brings it to its table.
+"""
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass
-from types import MappingProxyType
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
@@ -16,10 +20,12 @@ import pyarrow.parquet as pq
 from mirror_engine.landing_zone.partitions import folder_name
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.log.snapshot import physical_name
+from mirror_engine.tables.log.table_path import StorePath
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
+
+    from mirror_engine.tables.log.table_path import TablePath
 
     Json: TypeAlias = dict[str, Any]
     Partition: TypeAlias = tuple[str | None, ...]  # values of the partition columns
@@ -30,13 +36,14 @@ FILE_ROWS = 2_000_000
 _GROUP_BYTES = 16 * 1024 * 1024  # of a row group, in memory
 _WAITING_BYTES = 4 * _GROUP_BYTES  # of all partitions together
 _MOST_OPEN = 64  # files that are written at once
+_SMALL_BYTES = 4 * 1024 * 1024  # of rows; Arrow writes each of a file's pages by a call, three times as slow on a disk
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A data file in the scratch folder."""
+    """A data file in the scratch folder, or in memory."""
 
-    source: Path
+    source: Path | pa.Buffer
     name: str  # its path from the table's folder
     partition: Mapping[str, str | None]  # partition values by physical names
     footer: pq.FileMetaData
@@ -47,16 +54,30 @@ class WrittenFile:
         """What every action that names it says of it."""
         return {"path": quote(self.name, safe="/="), "partitionValues": self.partition, "size": self.size}
 
+    def put(self, folder: TablePath) -> None:
+        """Bring it into its table's folder; on a disk not durably."""
+        target = folder / self.name
+        if isinstance(target, StorePath):
+            target.upload(self.source)
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(self.source, Path):
+            shutil.move(self.source, target)
+        else:
+            target.write_bytes(self.source)
 
-def written_file(source: Path, name: str, partition: Mapping[str, str | None] = MappingProxyType({})) -> WrittenFile:
-    """A Parquet file as it is in the scratch folder."""
-    return WrittenFile(source, name, dict(partition), pq.read_metadata(source), source.stat().st_size)
+
+def written_file(source: Path, name: str) -> WrittenFile:
+    """A Parquet file as it is in the scratch folder, of no partition."""
+    return WrittenFile(source, name, {}, pq.read_metadata(source), source.stat().st_size)
 
 
 @dataclass
 class _Open:
+    name: str
+    sink: Path | pa.BufferOutputStream
+    footers: list[pq.FileMetaData]  # of the file, once it is closed
     writer: pq.ParquetWriter
-    source: Path
     rows: int = 0
 
 
@@ -64,7 +85,7 @@ class DataFiles:
     """Writes data files, or files of change data, and keeps what it wrote.
 
     Args:
-        folder: an existing scratch folder.
+        folder: a scratch folder; made when it is needed.
         fields: the table's columns, as its log has them.
         partition_columns: those of its columns that no file holds.
         of_changes: whether rows have `CHANGE_TYPE` as their last column.
@@ -93,6 +114,7 @@ class DataFiles:
         self._waiting: dict[Partition, list[pa.RecordBatch]] = defaultdict(list)
         self._bytes: dict[Partition, int] = defaultdict(int)
         self._open: dict[Partition, _Open] = {}
+        self._is_finished = False
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Take rows of the table: all its columns under its own names."""
@@ -108,6 +130,7 @@ class DataFiles:
 
     def finish(self) -> Sequence[WrittenFile]:
         """Write what waits; the finished files."""
+        self._is_finished = True
         self._write_all()
         for partition in list(self._open):
             self._close(partition)
@@ -150,15 +173,22 @@ class DataFiles:
         while len(self._open) >= _MOST_OPEN:
             self._close(next(iter(self._open)))
         name = f"{'cdc' if self._of_changes else 'part'}-00000-{uuid.uuid4()}.c000.snappy.parquet"
+        sink: Path | pa.BufferOutputStream = self._folder / name
+        if self._is_finished and self._bytes[partition] < _SMALL_BYTES:  # nothing more comes
+            sink = pa.BufferOutputStream()
+        else:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        footers: list[pq.FileMetaData] = []
         writer = pq.ParquetWriter(
-            self._folder / name,
+            sink,
             self._schema,
             compression="snappy",
             store_schema=False,
             write_statistics=self._exact,
             use_dictionary=self._exact,
+            metadata_collector=footers,
         )
-        self._open[partition] = _Open(writer, self._folder / name)
+        self._open[partition] = _Open(name, sink, footers, writer)
         return self._open[partition]
 
     def _hive_folder(self, partition: Partition) -> str:
@@ -171,7 +201,9 @@ class DataFiles:
         closed.writer.close()
         above = (_CHANGE_FOLDER if self._of_changes else "") + self._hive_folder(partition)
         values = dict(zip(self._partition_columns.values(), partition, strict=True))
-        self.written.append(written_file(closed.source, above + closed.source.name, values))
+        source = closed.sink if isinstance(closed.sink, Path) else closed.sink.getvalue()
+        size = source.stat().st_size if isinstance(source, Path) else source.size
+        self.written.append(WrittenFile(source, above + closed.name, values, closed.footers[0], size))
 
 
 def _field(field: Mapping[str, Any]) -> pa.Field[Any]:

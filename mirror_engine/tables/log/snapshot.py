@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
@@ -172,6 +172,7 @@ class _Described:
     """What a log says a table is, at one version."""
 
     def __init__(self, table: DeltaTable) -> None:
+        self._table = table
         metadata, protocol = table.metadata(), table.protocol()
         self.configuration: Mapping[str, Any] = metadata.configuration
         self.reader_features = frozenset(protocol.reader_features or ())
@@ -179,6 +180,10 @@ class _Described:
         self.fields, columns = _columns(table.schema().to_json())
         self.schema = TableSchema(columns, tuple(metadata.partition_columns))
         self.physical_names = {name: physical_name(field) for name, field in self.fields.items()}
+
+    @cached_property
+    def actions(self) -> pa.Table:
+        return pa.table(self._table.get_add_actions())
 
 
 @lru_cache(maxsize=256)
@@ -232,6 +237,11 @@ class DeltaLog:
         return self._described.physical_names
 
     @property
+    def add_actions(self) -> pa.Table:
+        """The files that make up this version, as deltalake describes them."""
+        return self._described.actions
+
+    @property
     def _described(self) -> _Described:
         version = self.version
         if version not in self._by_version:
@@ -242,7 +252,7 @@ class DeltaLog:
     def data_files(self, bounds: Bounds | None = None) -> Sequence[DataFile]:
         """The files that make up this version, or those of them that may hold rows within some bounds."""
         with reading_log(self.folder):
-            actions = pa.table(self.table.get_add_actions())
+            actions = self.add_actions
             if bounds:
                 names = self.physical_names  # statistics are under these
                 actions = actions.filter(may_hold(actions, {names[name]: ends for name, ends in bounds.items()}))
@@ -379,7 +389,7 @@ class KeptLogs:
             with contextlib.suppress(OSError, StorageUnavailable):
                 newest = stamp(commit_file(log.folder, log.version))
                 with self._lock:
-                    self._logs[str(log.folder)] = log, newest
+                    self._logs[str(log.folder)] = replace(log, _by_version={}), newest  # its files would take memory
                     while len(self._logs) > _KEPT_LOGS:
                         del self._logs[next(iter(self._logs))]
 
@@ -441,6 +451,7 @@ def first_line(error: BaseException) -> str:
 
 
 _BATCH_ROWS = 65_536
+_THREADED_BYTES = 1 << 20  # of a data file: a smaller one is read sooner without threads
 _AHEAD_BYTES = 16 * 1024 * 1024  # of data files in a store that are read before they are asked for
 _KEPT_LOGS = 64  # each holds the names and statistics of its table's files in memory, about half a KiB a file
 _KEPT_SECONDS = 120.0  # in a store: a token that azure-identity gives lives five minutes at least
@@ -471,7 +482,7 @@ def byte_count(log: DeltaLog, limit: int | None = None) -> int:
 def count_rows(log: DeltaLog) -> int:
     """How many rows a version holds, from statistics, else from the files' footers."""
     with reading_log(log.folder):
-        known = pa.table(log.table.get_add_actions()).column("num_records")
+        known = log.add_actions.column("num_records")
         gone = log.vectors.at(log.folder, log.version) if log.has_vectors else {}
     if known.null_count:
         return sum(for_each(log.folder, _count, log.data_files()))
@@ -537,6 +548,7 @@ def scan_file(
     known = log.physical_names
     physical = [known[name] for name in schema.names]
     is_remote = isinstance(file.path, StorePath) and file.content is None
+    is_large = file.size >= _THREADED_BYTES
     with (
         _reading_file(file.path),
         parquet_source(file.path) if file.content is None else pa.BufferReader(file.content) as source,
@@ -545,7 +557,7 @@ def scan_file(
         present = [name for name in physical if name in parquet.schema_arrow.names]
         for first, groups in _row_groups(parquet.metadata, only, one_by_one=is_remote):
             at = first
-            for batch in parquet.iter_batches(batch_rows, columns=present, row_groups=groups):
+            for batch in parquet.iter_batches(batch_rows, groups, present, use_threads=is_large):
                 arrays = [_values(batch, name, file, field) for name, field in zip(physical, schema, strict=True)]
                 yield at, pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch
                 at += batch.num_rows

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from typing_extensions import Self
+    from typing_extensions import Buffer, Self
 
     from mirror_engine.storage.base import R, Storage, T
     from mirror_engine.storage.listing import StoreStorage
@@ -187,10 +187,10 @@ class StorePath:
                     return
             raise
 
-    def upload(self, file: Path) -> None:
-        """Write a file of this machine, in parts where it is large."""
+    def upload(self, source: Path | Buffer) -> None:
+        """Write what a file of this machine or the memory holds, in parts where it is large."""
         with self.errors("write"):
-            self.store.put(self.path, file)
+            self.store.put(self.path, source if isinstance(source, Path) else bytes(source))
 
     def unlink(self, *, missing_ok: bool = True) -> None:  # noqa: ARG002 - stores say nothing of an absent file
         """Delete the file, or a folder with all in it; absent is no error."""

@@ -131,13 +131,13 @@ class ArrowWriter(LocalDeltaWriter):
 
     @contextmanager
     def _scratch_folder(self) -> Iterator[Path]:
+        """A folder that is made when it is needed."""
         folder = self._scratch / f"batch-{uuid.uuid4().hex}"
-        with scratch_errors():
-            folder.mkdir(parents=True)
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.exists():
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refuse_features(table: str, log: DeltaLog) -> None:
