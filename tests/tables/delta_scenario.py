@@ -22,7 +22,7 @@ from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows
 from mirror_engine.tables.log.commit import commit_batch, create_table, evolution, evolve
-from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.log.snapshot import count_rows, open_log
 from mirror_engine.tables.passthrough import CopiedRows
 
 AWKWARD_NAMES = [  # for a table's folder (LZ-1.10)
@@ -142,6 +142,20 @@ def known_log(folder):
     log = open_log(folder)
     assert log is not None
     return log
+
+
+def facts(log):
+    """All that a log is asked for; first what it may know without deltalake."""
+    return {
+        "version": log.version,
+        "schema": log.schema,
+        "properties": dict(log.configuration),
+        "files": sorted(map(str, log.data_files())),
+        "rows": count_rows(log),
+        "record": log.newest_record(),
+        "features": str(log.table.protocol()),
+        "transaction": log.table.transaction_version("mirror_engine:mirror:g1"),
+    }
 
 
 class Scenario:

@@ -88,6 +88,10 @@ class RandomLog:
             self._new_column("n", choose.choice([*KEYS]))
         scenario.schema = schema_of(*self._columns, partitions=self._parts)
         snapshot = writer.snapshot(scenario.table)
+        if snapshot and choose.random() < 0.5:  # a log that stays open has what one has that is opened now
+            assert sorted(map(str, snapshot.log.data_files())) == sorted(
+                map(str, known_log(snapshot.log.folder).data_files())
+            )
         takes_files = snapshot.takes_files if snapshot else not self._parts
         is_added = takes_files and set("".join(scenario.schema.names)).isdisjoint(" ,;=") and choose.random() < 0.2
         files = [self._file(number, is_added=is_added) for number in range(choose.choice([1, 1, 2, 3]))]

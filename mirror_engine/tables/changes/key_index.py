@@ -81,7 +81,7 @@ class KeyIndex:
 
     def _path(self, log: DeltaLog, file: DataFile) -> Path:
         """Named for the table's id, and for the data file as its log has it."""
-        known = (log.table.metadata().id, file.spelled, file.size, file.modified_ms)
+        known = (log.table_id, file.spelled, file.size, file.modified_ms)
         return self._folder / f"{_digest(repr(known)).hex()}{_SUFFIX}"
 
     def _make(self, path: Path, of_column: bytes, keys: Integers, rows: Integers) -> None:

@@ -267,8 +267,8 @@ def commit_actions(log: DeltaLog, actions: Sequence[Json]) -> None:
     put_commit(log.folder, version, actions)
     if is_checkpoint_due(log, version):
         try:
-            log.table.update_incremental()
-            log.table.create_checkpoint()
+            log.move_on()
+            log.handle.create_checkpoint()
         except BaseException as error:
             if not isinstance(error, Exception) and not is_panic(error):
                 raise

@@ -49,7 +49,8 @@ def make_durable(folder: TablePath, since: int, until: int | None = None) -> Non
     vectors: set[str] = set()
     try:
         for version, commit in commits_after(folder, since):
-            sizes = {**{path: size for path, size in sizes.items() if path not in commit.removed}, **commit.added}
+            sizes = {path: size for path, size in sizes.items() if path not in commit.removed}
+            sizes |= {path: action["size"] for path, action in commit.added.items()}
             sizes |= {path: size for path, size in commit.change_data.items() if (folder / unquote(path)).exists()}
             versions.append(version)
             vectors |= {file for vector in commit.vectors.values() if (file := vector_file(vector))}

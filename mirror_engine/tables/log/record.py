@@ -211,16 +211,20 @@ class Commit:
     information: Mapping[str, Any] = field(default_factory=dict)
     changes_rows: bool = False  # whether rows were added, changed or removed
     describes: bool = False  # whether it says what the table is: columns, properties, or the features that readers need
-    # data files it adds, as the log spells them, with their sizes in bytes
-    added: dict[str, int] = field(default_factory=dict)
+    added: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # actions that add data files, by path
     removed: dict[str, Removed] = field(default_factory=dict)  # data files it removes, by path
-    change_data: dict[str, int] = field(default_factory=dict)  # files of the change data feed, as `added`
+    change_data: dict[str, int] = field(default_factory=dict)  # sizes of files of the change data feed, by path
     vectors: dict[str, Descriptor] = field(default_factory=dict)  # of the data files it adds that have one
 
     @property
     def metadata(self) -> object:
         """Its `userMetadata`; None for none."""
         return self.information.get("userMetadata")
+
+    @property
+    def moves_files_alone(self) -> bool:
+        """Whether this engine itself made it, and it changes nothing but data files, and progress."""
+        return str(self.information.get("engineInfo")).startswith(ENGINE) and not self.describes
 
 
 def commit_file(folder: TablePath, version: int) -> TablePath:
@@ -254,7 +258,8 @@ def _commit_of(content: bytes) -> Commit:
             elif kind in {"metaData", "protocol"}:
                 found.describes = True
             elif kind == "add":
-                found.added[action["path"]] = action["size"]
+                _ = action["size"]  # what has none is no action
+                found.added[action["path"]] = action
                 found.changes_rows |= action.get("dataChange", True)
                 found.vectors |= _vector(action)
             elif kind == "remove":

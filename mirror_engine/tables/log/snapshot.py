@@ -51,7 +51,7 @@ from mirror_engine.tables.log.record import (
     read_commit,
     stamp,
 )
-from mirror_engine.tables.log.statistics import may_hold
+from mirror_engine.tables.log.statistics import may_hold, may_hold_rows
 from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, for_each, parquet_source, read_range
 from mirror_engine.tables.log.tables_folder import EASY_FOR_DELTALAKE, is_table, plain_folder
 from mirror_engine.tables.log.vectors import read_vector
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.tables.base import Chosen, HistoryEntry, RecordHead
     from mirror_engine.tables.changes.net_changes import Integers
+    from mirror_engine.tables.log.record import Commit
     from mirror_engine.tables.log.statistics import Bounds
     from mirror_engine.tables.log.table_path import FileStatus, TablePath
     from mirror_engine.tables.log.vectors import Descriptor
@@ -175,14 +176,20 @@ class _Described:
         self._table = table
         metadata, protocol = table.metadata(), table.protocol()
         self.configuration: Mapping[str, Any] = metadata.configuration
+        self.table_id = str(metadata.id)
         self.reader_features = frozenset(protocol.reader_features or ())
         self.writer_features = frozenset(protocol.writer_features or ())
         self.fields, columns = _columns(table.schema().to_json())
         self.schema = TableSchema(columns, tuple(metadata.partition_columns))
         self.physical_names = {name: physical_name(field) for name, field in self.fields.items()}
 
+    @property
+    def has_read_actions(self) -> bool:
+        return "actions" in vars(self)
+
     @cached_property
     def actions(self) -> pa.Table:
+        """The files that make up the version, as deltalake describes them."""
         return pa.table(self._table.get_add_actions())
 
 
@@ -202,15 +209,50 @@ class DeltaLog:
     """A version of a Delta table, in its folder, which a batch moves on as it commits; `table` reads the log alone."""
 
     folder: TablePath
-    table: DeltaTable
+    handle: DeltaTable  # of this version, or of one before `own`
     opened: float = field(default_factory=time.monotonic, compare=False)  # by the monotonic clock, in seconds
     vectors: VectorsInUse = field(default_factory=VectorsInUse, compare=False, repr=False)
-    # what the log says the table is, by the version that said it: the last one asked for
+    # after the handle's version, each by this engine
+    own: list[Commit] = field(default_factory=list, compare=False, repr=False)
+    has_many_files: bool = field(default=False, compare=False)
+    # what the log says the table is, by the handle's version
     _by_version: dict[int, _Described] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def version(self) -> int:
-        return int(self.table.version() or 0)
+        return self._handle_version + len(self.own)
+
+    @property
+    def _handle_version(self) -> int:
+        return int(self.handle.version() or 0)
+
+    @property
+    def table(self) -> DeltaTable:
+        """The table at this version, as deltalake knows it.
+
+        Raises:
+            CommitConflict: there is a newer one.
+        """
+        version = self.version
+        if self.own:
+            self.move_on()
+        if self.version != version:
+            raise CommitConflict(f"{self.folder.name}: version {version + 1} was committed by another writer")
+        return self.handle
+
+    def move_on(self, versions: Sequence[int] = ()) -> None:
+        """Move on to the newest version; to the last of these commits, if this engine made them all.
+
+        What such a commit changes is in its few lines. deltalake would list the log, in a tenth of a commit's time.
+        """
+        is_short = versions and len(self.own) + len(versions) <= _MOST_OWN and not self.has_many_files
+        if is_short and self.add_actions.num_rows <= _FEW_FILES:
+            commits = [read_commit(self.folder, version) for version in versions]
+            if all(commit.moves_files_alone for commit in commits):
+                self.own.extend(commits)
+                return
+        self.handle.update_incremental()
+        self.own.clear()
 
     @property
     def has_vectors(self) -> bool:
@@ -237,31 +279,42 @@ class DeltaLog:
         return self._described.physical_names
 
     @property
+    def table_id(self) -> str:
+        return self._described.table_id
+
+    @property
     def add_actions(self) -> pa.Table:
-        """The files that make up this version, as deltalake describes them."""
+        """The files that make up the handle's version, as deltalake describes them."""
         return self._described.actions
 
     @property
     def _described(self) -> _Described:
-        version = self.version
+        version = self._handle_version
         if version not in self._by_version:
             self._by_version.clear()
-            self._by_version[version] = _Described(self.table)
+            self._by_version[version] = _Described(self.handle)
         return self._by_version[version]
+
+    def to_keep(self) -> DeltaLog:
+        """The same, without what it read of the table's files where they are many: that takes memory."""
+        if not self._described.has_read_actions:
+            return self
+        is_large = self.add_actions.num_rows > _FEW_FILES
+        return replace(self, has_many_files=is_large, _by_version={} if is_large else self._by_version)
 
     def data_files(self, bounds: Bounds | None = None) -> Sequence[DataFile]:
         """The files that make up this version, or those of them that may hold rows within some bounds."""
+        names = self.physical_names  # statistics and partitions are under these
+        within = {names[name]: ends for name, ends in (bounds or {}).items()}
         with reading_log(self.folder):
             actions = self.add_actions
-            if bounds:
-                names = self.physical_names  # statistics are under these
-                actions = actions.filter(may_hold(actions, {names[name]: ends for name, ends in bounds.items()}))
+            actions = actions.filter(may_hold(actions, within)) if within else actions
             # not the extremes: they may lie beyond Python's dates
             actions = actions.select([name for name in actions.column_names if name in _ACTION_COLUMNS])
             vectors = self.vectors.at(self.folder, self.version) if self.has_vectors else {}
-        return [
-            DataFile(
-                _data_path(self.folder, action),
+        files = {
+            action["path"]: DataFile(
+                _data_path(self.folder, action["path"], action["size_bytes"], action["modification_time"]),
                 action["size_bytes"],
                 action["num_records"],
                 action.get("partition") or {},
@@ -270,7 +323,23 @@ class DeltaLog:
                 vectors.get(action["path"]),
             )
             for action in actions.to_pylist()
-        ]
+        }
+        for commit in self.own:
+            for path in commit.removed:
+                files.pop(path, None)
+            for path, action in commit.added.items():
+                stated = json.loads(action["stats"])
+                if may_hold_rows(stated, within):
+                    files[path] = self._own_file(action, stated["numRecords"], vectors.get(path))
+        return [*files.values()]
+
+    def _own_file(self, action: Mapping[str, Any], rows: int, vector: Descriptor | None) -> DataFile:
+        """A data file of a commit of this engine."""
+        size, modified_ms = action["size"], action["modificationTime"]
+        values, names = action["partitionValues"], self.physical_names
+        partition = {name: values[names[name]] for name in self.schema.partition_columns}
+        path = _data_path(self.folder, action["path"], size, modified_ms)
+        return DataFile(path, size, rows, partition, action["path"], modified_ms, vector)
 
     @property
     def unknown_features(self) -> set[str]:
@@ -331,10 +400,10 @@ class DeltaLog:
         return NewestRecord()
 
 
-def _data_path(folder: TablePath, action: Mapping[str, Any]) -> TablePath:
+def _data_path(folder: TablePath, spelled: str, size: int, modified_ms: int) -> TablePath:
     """Where a data file is; the log says how large it is, so a store is not asked for that."""
-    path = folder / unquote(action["path"])
-    return path.sized(action["size_bytes"], action["modification_time"]) if isinstance(path, StorePath) else path
+    path = folder / unquote(spelled)
+    return path.sized(size, modified_ms) if isinstance(path, StorePath) else path
 
 
 def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
@@ -378,9 +447,10 @@ class KeptLogs:
             with contextlib.suppress(TransientError), reading_log(folder):
                 found = dict(commits_from(folder, log.version))
                 if found.get(log.version) == known:  # the same commit, so the same log up to it
-                    if len(found) > 1:
-                        log.table.update_incremental()
-                    return replace(log, folder=_as_of_now(folder, log.folder, found))
+                    log = replace(log, folder=_as_of_now(folder, log.folder, found))
+                    if newer := sorted(found)[1:]:
+                        log.move_on(newer if newer == [*range(log.version + 1, newer[-1] + 1)] else ())
+                    return log
         return open_log(folder)
 
     def keep(self, log: DeltaLog) -> None:
@@ -389,7 +459,7 @@ class KeptLogs:
             with contextlib.suppress(OSError, StorageUnavailable):
                 newest = stamp(commit_file(log.folder, log.version))
                 with self._lock:
-                    self._logs[str(log.folder)] = replace(log, _by_version={}), newest  # its files would take memory
+                    self._logs[str(log.folder)] = log.to_keep(), newest
                     while len(self._logs) > _KEPT_LOGS:
                         del self._logs[next(iter(self._logs))]
 
@@ -453,6 +523,7 @@ def first_line(error: BaseException) -> str:
 _BATCH_ROWS = 65_536
 _THREADED_BYTES = 1 << 20  # of a data file: a smaller one is read sooner without threads
 _AHEAD_BYTES = 16 * 1024 * 1024  # of data files in a store that are read before they are asked for
+_MOST_OWN, _FEW_FILES = 16, 256  # commits and data files that are looked through
 _KEPT_LOGS = 64  # each holds the names and statistics of its table's files in memory, about half a KiB a file
 _KEPT_SECONDS = 120.0  # in a store: a token that azure-identity gives lives five minutes at least
 
@@ -482,6 +553,8 @@ def byte_count(log: DeltaLog, limit: int | None = None) -> int:
 def count_rows(log: DeltaLog) -> int:
     """How many rows a version holds, from statistics, else from the files' footers."""
     with reading_log(log.folder):
+        if log.own:
+            return sum(for_each(log.folder, _count, log.data_files()))
         known = log.add_actions.column("num_records")
         gone = log.vectors.at(log.folder, log.version) if log.has_vectors else {}
     if known.null_count:

@@ -128,6 +128,16 @@ def bounds_of(rows: pa.Table) -> Bounds:
     return {name: (found["min"], found["max"]) for name, found in extremes.items() if found["min"].is_valid}
 
 
+def may_hold_rows(stated: Mapping[str, Any], bounds: Bounds) -> bool:
+    """Whether a file with these statistics, which this engine wrote, may hold a row within all bounds."""
+    for name, ends in bounds.items():
+        low, high = (end.as_py() for end in ends)
+        lowest, highest = (stated[which].get(name) for which in ("minValues", "maxValues"))
+        if type(lowest) is type(highest) is type(low) and (lowest > high or highest < low):
+            return False
+    return True
+
+
 def may_hold(actions: pa.Table, bounds: Bounds) -> pa.ChunkedArray[Any]:
     """Per `add` action, with its structs `min` and `max`, whether its file may hold a row within all bounds."""
     chosen = pa.chunked_array([pa.repeat(True, actions.num_rows)])

@@ -98,7 +98,7 @@ class ArrowWriter(LocalDeltaWriter):
 
         def fold() -> None:
             with reading_log(log.folder):
-                log.table.update_incremental()
+                log.move_on()
             groups = () if log.unknown_features else crowded(log.data_files())
             if groups:
                 with self._scratch_folder() as folder:

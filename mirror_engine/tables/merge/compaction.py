@@ -66,7 +66,7 @@ def compact(
             commit_maintenance(log, "OPTIMIZE", metadata, [*gone, *come])
         added, removed = added + len(files), [*removed, *old]
         with reading_log(log.folder):
-            log.table.update_incremental()
+            log.move_on()
         if log.version != made:
             break  # another program's commit may have changed the other groups
     return added, removed

@@ -198,7 +198,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
         version = evolve(log, self.evolution(log, batch))
         if version > log.version:
             with reading_log(log.folder):
-                log.table.update_incremental()
+                log.move_on()
         if log.version != version:
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
         with spark_failures(table, "commit"), self._reached(changes) as reached, self.sessions.lent() as spark:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import shutil
 
+import pyarrow as pa
 import pytest
-from delta_scenario import Scenario, add_rows, evolved, known_log, schema_of
+from delta_scenario import Scenario, add_rows, evolved, facts, known_log, schema_of
 from deltalake import DeltaTable
 
 from mirror_engine.errors import CommitConflict, TableDamaged
@@ -47,19 +48,6 @@ def batch(table, *rows):
     table.version = table.writer.apply(table.table, changes, table.record(file)).version
 
 
-def facts(log):
-    """All that a log is asked for."""
-    return {
-        "version": log.version,
-        "schema": log.schema,
-        "properties": dict(log.configuration),
-        "features": str(log.table.protocol()),
-        "files": sorted(map(str, log.data_files())),
-        "transaction": log.table.transaction_version("mirror_engine:mirror:g1"),
-        "record": log.newest_record(),
-    }
-
-
 def test_next_batches_open_no_log(local, opened, monkeypatch):
     table = begun(local)
     opened.clear()
@@ -68,6 +56,44 @@ def test_next_batches_open_no_log(local, opened, monkeypatch):
         batch(table, (number % 3 and 4, number, "Wien"))
     assert opened == []
     assert len(table.found()) == len(range(2, 15)) + 1
+
+
+def test_deltalake_reads_no_commit_of_this_engine_until_small_files_are_looked_at(local, monkeypatch):
+    table, moved = begun(local), []
+    move_on = DeltaTable.update_incremental
+    monkeypatch.setattr(DeltaTable, "update_incremental", lambda table: moved.append(table.version()) or move_on(table))
+    for number in range(2, 16):
+        batch(table, (number % 3 and 4, number, "Wien"))
+    assert moved == [1, 8, 16]  # at the versions 8 and 16, and after files were put together
+
+
+def test_files_of_own_commits_are_chosen_by_their_bounds(local):
+    table = begun(local)
+    for key in (10, 20, 30):
+        batch(table, (0, key, "Wien"))
+    log = local.snapshot("dbo/T").log
+    assert len(log.own) == 4
+    whole, text = pa.int32(), pa.string()
+    for name, kind, ends, count in (
+        ("Id", whole, (15, 25), 1),
+        ("Id", whole, (31, 99), 0),
+        ("Id", whole, (10, 30), 3),
+        ("City", text, ("A", "B"), 0),
+        ("City", text, ("A", "Wien"), 4),
+    ):
+        bounds = {name: tuple(pa.scalar(end, kind) for end in ends)}
+        chosen = {file.spelled for file in log.data_files(bounds)}
+        assert chosen == {file.spelled for file in known_log(log.folder).data_files(bounds)}
+        assert len(chosen) == count, ends
+
+
+def test_a_log_that_another_program_moved_on_has_no_handle_of_its_version(local):
+    table = begun(local)
+    batch(table, (0, 10, "Wien"))
+    log = local.snapshot("dbo/T").log
+    add_rows(log.folder, SIMPLE, [(7, "x")])
+    with pytest.raises(CommitConflict, match="was committed by another writer"):
+        _ = log.table
 
 
 def test_repeated_batch_is_refused(local):
