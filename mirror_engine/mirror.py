@@ -468,10 +468,10 @@ class Mirror:
             write_effective(state / OPTIONS, self.config)
             ledger = Ledger.open(state / LEDGER)
             context = self._context(ledger, self._emit, check_lock)
-            publish = MonitoringFiles(context).write
-            engine = Engine(context, self._reader, self._passthrough, publish, self._history.add)
+            monitoring = MonitoringFiles(context)
+            engine = Engine(context, self._reader, self._passthrough, monitoring.write, self._history.add)
             try:
-                with heartbeat(context):
+                with heartbeat(context), closing(monitoring):
                     yield engine
             finally:
                 engine.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -186,7 +186,7 @@ class Progress:
             "naive_columns": sorted(self.naive_columns),
             "utc_columns": sorted(self.utc_columns),
             "rejection": self.rejection and asdict(self.rejection),
-            "diagnostics": [[asdict(diagnostic), count] for diagnostic, count in self.diagnostics.items()],
+            "diagnostics": [[_of_diagnostic(found), count] for found, count in self.diagnostics.items()],
             "segments": self.segments and [_plain(segment) for segment in self.segments],
         }
 
@@ -205,6 +205,9 @@ class Progress:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError("no progress") from error
         return replace(progress, diagnostics=diagnostics)
+
+
+_of_diagnostic = lru_cache(1024)(asdict)  # the same few are in each commit of a table
 
 
 def _plain(value: AppliedFile | Mark | Segment | Column) -> dict[str, Any]:

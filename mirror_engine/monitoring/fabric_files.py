@@ -7,6 +7,7 @@ file but the newest of a partition (LZ-8.1, decision 0043).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 REPLICATOR_FILE = f"{MONITORING}/replicator.json"
 TABLES_FILE = f"{MONITORING}/tables.json"
 HEARTBEAT_SECONDS = 30.0
+BUSY_SECONDS = 1.0  # between two writes while there is work
 NEVER = "0001-01-01T00:00:00"  # .NET's DateTime.MinValue, which Fabric shows for no time
 WORDED = frozenset({"ME009", "ME010", "ME023", "ME024", "ME044", "ME060"})  # Fabric's message was observed
 INVALID_INPUT = "InputValidationError"
@@ -260,14 +262,29 @@ class MonitoringFiles:
     def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._written: list[FabricTable] | None = None
-        self._written_at = 0.0
+        self._written_at = -math.inf
         self._entries: Entries = {}
+        self._waiting: Mapping[TableName, Plan] | None = None  # what was not written yet
 
     def write(self, plans: Mapping[TableName, Plan]) -> None:
-        """Rewrite both files after a cycle if they changed, and with each heartbeat.
+        """Rewrite both files after a cycle if they changed, and with each heartbeat; once a second while there is work.
 
         Raises `StorageUnavailable`, and `RootLocked` where ROOT was lost to another engine, whose files they are now.
         """
+        is_busy = any(plan.steps for plan in plans.values())  # so that another cycle follows
+        if is_busy and self._context.clock.monotonic() - self._written_at < BUSY_SECONDS:
+            self._waiting = plans
+            return
+        self._write(plans)
+        self._waiting = None
+
+    def close(self) -> None:
+        """Write what no further cycle writes; an error stops nothing."""
+        with suppress(StorageUnavailable, RootLocked):
+            if self._waiting is not None:
+                self._write(self._waiting)
+
+    def _write(self, plans: Mapping[TableName, Plan]) -> None:
         context, ledger = self._context, self._context.ledger
         listed = {table: plan.state for table, plan in plans.items() if not isinstance(plan.state, Unlisted)}
         tables = [FabricTable(table, state, ledger.progress(table)) for table, state in listed.items()]
