@@ -34,7 +34,7 @@ from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.log.table_path import StorePath, for_each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -64,6 +64,9 @@ class HeldRows:
     code: Integers  # of the row's key
     file: Integers  # its place in `files`
     position: Integers  # the row's number in its file
+    gone: Mapping[
+        str, Integers
+    ]  # rows of marked files that are gone, by the path that the log has: of those looked into
 
 
 @dataclass(frozen=True)
@@ -129,16 +132,19 @@ def held_rows(keys: pa.Table, codes: KeyCodes, log: DeltaLog, index: KeyIndex | 
     """Find the rows of a table that have a key of a batch; `keys` has one row per change."""
     wanted = keys.take(codes.first_position)
     if not wanted.num_rows or not set(keys.column_names) <= set(log.schema.names):
-        return HeldRows((), *[_NOTHING] * 3)
+        return HeldRows((), _NOTHING, _NOTHING, _NOTHING, {})
     files = log.data_files(bounds_of(wanted))
     numbers = exact_numbers(wanted.column(0)) if wanted.num_columns == 1 else None
+    gone: dict[str, Integers] = {}
     if numbers is None:
-        parts = list(_by_value(log, files, wanted))
+        parts = list(_by_value(log, files, wanted, gone))
     else:
-        found = in_threads(log, partial(_by_number, log, index, wanted.column_names[0], _Lookup(numbers)), files)
+        find = partial(_by_number, log, index, _Lookup(wanted.column_names[0], numbers), gone)
+        found = in_threads(log, find, files)
         parts = [(codes, np.full(len(codes), place), rows) for place, (codes, rows) in enumerate(found)]
     columns = zip(*parts, strict=True) if parts else ([], [], [])
-    return HeldRows(files, *(np.concatenate([_NOTHING, *column]) for column in columns))
+    code, file, position = (np.concatenate([_NOTHING, *column]) for column in columns)
+    return HeldRows(files, code, file, position, gone)
 
 
 def in_threads(log: DeltaLog, call: Callable[[DataFile], T], files: Sequence[DataFile]) -> Iterator[T]:
@@ -156,21 +162,22 @@ def in_threads(log: DeltaLog, call: Callable[[DataFile], T], files: Sequence[Dat
 
 
 def _by_number(
-    log: DeltaLog, index: KeyIndex | None, column: str, lookup: _Lookup, file: DataFile
+    log: DeltaLog, index: KeyIndex | None, lookup: _Lookup, gone: dict[str, Integers], file: DataFile
 ) -> tuple[Integers, Integers]:
-    """Codes of wanted keys that a data file holds, and the rows that hold them."""
-    found = index.find(log, file, column, lookup.ascending) if index else None
-    codes, rows = (lookup.order[found[0]], found[1]) if found else _scanned(log, column, lookup, file)
-    gone = marks(log, file) if len(rows) else None
-    if gone is not None:
-        left = ~np.isin(rows, gone)
+    """Codes of wanted keys that a data file holds, and the rows that hold them; notes which of its rows are gone."""
+    found = index.find(log, file, lookup.column, lookup.ascending) if index else None
+    codes, rows = (lookup.order[found[0]], found[1]) if found else _scanned(log, lookup, file)
+    marked = marks(log, file) if len(rows) else None
+    if marked is not None:
+        gone[file.spelled] = marked
+        left = ~np.isin(rows, marked)
         codes, rows = codes[left], rows[left]
     return codes, rows
 
 
-def _scanned(log: DeltaLog, column: str, lookup: _Lookup, file: DataFile) -> tuple[Integers, Integers]:
+def _scanned(log: DeltaLog, lookup: _Lookup, file: DataFile) -> tuple[Integers, Integers]:
     parts = [(_NOTHING, _NOTHING)]
-    for first, batch in scan_file(log, file, [column], _BATCH_ROWS):
+    for first, batch in scan_file(log, file, [lookup.column], _BATCH_ROWS):
         codes, rows = lookup.find(batch.column(0))
         parts.append((codes, rows + first))
     codes, rows = map(np.concatenate, zip(*parts, strict=True))
@@ -178,10 +185,10 @@ def _scanned(log: DeltaLog, column: str, lookup: _Lookup, file: DataFile) -> tup
 
 
 class _Lookup:
-    """Finds whole numbers, of which the n-th has the code n: by a table where they are dense, else by a hash."""
+    """Finds whole numbers in a column; the n-th has the code n: by a table where they are dense, else by a hash."""
 
-    def __init__(self, numbers: Integers) -> None:
-        self.numbers = numbers
+    def __init__(self, column: str, numbers: Integers) -> None:
+        self.column, self.numbers = column, numbers
         self._lowest, self._span = int(numbers.min()), int(numbers.max()) - int(numbers.min()) + 1
         self._is_dense = self._span <= min(_DENSE, _SPAN_PER_KEY * len(numbers))
         self._values = pa.array(numbers)
@@ -225,11 +232,14 @@ class _Lookup:
 
 
 def _by_value(
-    log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table
+    log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table, gone: dict[str, Integers]
 ) -> Iterator[tuple[Integers, Integers, Integers]]:
-    """Codes of wanted keys that a table holds, each with its file's place and the row's number; code n is row n's."""
+    """Codes of wanted keys that a table holds, each with its file's place and the row's number; code n is row n's.
+
+    Notes which rows of the files are gone.
+    """
     count, names = wanted.num_rows, wanted.column_names
-    for chunk in tables_of(_possible_rows(log, files, wanted)):
+    for chunk in tables_of(_possible_rows(log, files, wanted, gone)):
         keys = chunk.select(range(len(names))).rename_columns(names).cast(wanted.schema)
         both = key_codes(pa.concat_tables([wanted, keys])).codes
         code_of = np.full(int(both.max()) + 2, NO_KEY, dtype=np.int64)  # its last place is that of no key
@@ -239,7 +249,9 @@ def _by_value(
         yield codes[codes != NO_KEY], file, position
 
 
-def _possible_rows(log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table) -> Iterator[pa.RecordBatch]:
+def _possible_rows(
+    log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table, gone: dict[str, Integers]
+) -> Iterator[pa.RecordBatch]:
     """The table's rows whose keys may be among those wanted: their keys, their file's place and their number in it."""
     # a filter by equal bits would lose a NaN or a zero of the other sign
     exact = (place for place, field in enumerate(wanted.schema) if not pa.types.is_floating(field.type))
@@ -248,13 +260,15 @@ def _possible_rows(log: DeltaLog, files: Sequence[DataFile], wanted: pa.Table) -
     places = {file.spelled: place for place, file in enumerate(files)}
 
     def possible(file: DataFile) -> Iterator[pa.RecordBatch]:
-        gone = marks(log, file)
+        marked = marks(log, file)
+        if marked is not None:
+            gone[file.spelled] = marked
         for first, rows in scan_file(log, file, wanted.column_names, _BATCH_ROWS):
             numbers = np.arange(rows.num_rows)
             if chosen is not None:
                 numbers = np.flatnonzero(pc.is_in(rows.column(chosen), value_set=values[chosen]))
-            if gone is not None:
-                numbers = np.setdiff1d(numbers + first, gone, assume_unique=True) - first
+            if marked is not None:
+                numbers = np.setdiff1d(numbers + first, marked, assume_unique=True) - first
             if len(numbers):
                 keys = rows if len(numbers) == rows.num_rows else rows.take(pa.array(numbers))
                 place = pa.repeat(np.int64(places[file.spelled]), len(numbers))

@@ -17,7 +17,7 @@ from mirror_engine.tables.changes.counted import in_schema, taken_rows
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.log.commit import VECTORS_FROM_ROWS, add_action, marked_action, remove_action
 from mirror_engine.tables.log.data_files import CHANGE_TYPE, DataFiles
-from mirror_engine.tables.log.snapshot import count_rows, marks, read_footer, rows_left, scan_file, whole_files
+from mirror_engine.tables.log.snapshot import count_rows, read_footer, rows_left, scan_file, whole_files
 from mirror_engine.tables.log.table_path import for_each
 from mirror_engine.tables.log.vectors import new_vectors
 
@@ -152,7 +152,7 @@ class Merge:
 
 
 class TouchedFile:
-    """A data file some of whose rows go.
+    """A data file some of whose rows go; `before` are those that are gone already.
 
     Attributes:
         going: numbers of the rows that go with this commit, ascending; `codes` has the code of each one's key.
@@ -160,11 +160,10 @@ class TouchedFile:
         is_marked: whether the file stays, with a vector of them.
     """
 
-    def __init__(self, log: DeltaLog, file: DataFile, going: Integers, codes: Integers) -> None:
+    def __init__(self, file: DataFile, going: Integers, codes: Integers, before: Integers | None) -> None:
         self.file, self.going, self.codes = file, going, codes
         self._rows = read_footer(file.path).num_rows if file.rows is None else file.rows
         is_gone = np.zeros(self._rows, dtype=np.bool_)
-        before = marks(log, file)
         is_gone[going if before is None else np.concatenate([before, going])] = True
         self.gone: Integers = np.flatnonzero(is_gone)
         self.is_marked = False
@@ -197,7 +196,8 @@ def touched_files(log: DeltaLog, changes: CountedChanges, vectors: DeletionVecto
 
     def touched(place: int) -> TouchedFile:
         low, high = np.searchsorted(file, (place, place + 1))
-        return TouchedFile(log, held.files[place], position[low:high], code[low:high])
+        touched = held.files[place]
+        return TouchedFile(touched, position[low:high], code[low:high], held.gone.get(touched.spelled))
 
     found = list(for_each(log.folder, touched, np.unique(file).tolist()))
     if vectors == "auto" and any(file.may_be_marked for file in found) and count_rows(log) >= VECTORS_FROM_ROWS:

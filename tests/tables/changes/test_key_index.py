@@ -67,6 +67,29 @@ def test_index_finds_what_a_scan_finds(local, index, kind):
     assert found(log, kind, KINDS[kind], index) == scanned, "by the index that is there"
 
 
+@pytest.mark.parametrize(("count", "again"), [(4, []), (40, ["a", "b"])], ids=["few keys", "many keys"])
+def test_batch_reads_the_keys_of_each_file_once_and_then_its_index(local, index, monkeypatch, count, again):
+    """Few keys make the index in the pass that finds them; many are found by a pass without one."""
+    monkeypatch.setattr(key_index, "_ROWS_PER_KEY", 8)
+    table = Scenario(local, SCHEMA, ["k"])
+    for first in (0, 100):
+        table.change(*((0, key, key) for key in range(first, first + 80)))
+    log, read = known_log(local.path(table.table)), []
+    names = dict(zip(sorted(file.spelled for file in log.data_files()), "ab", strict=True))
+    scan = key_index.scan_file
+
+    def noted(log, file, *more):
+        read.append(names[file.spelled])
+        return scan(log, file, *more)
+
+    for module in (counted, key_index):
+        monkeypatch.setattr(module, "scan_file", noted)
+    for files in (["a", "b"], again):
+        assert len(found(log, "long", [*range(count // 2), *range(100, 100 + count // 2)], index)) == count
+        assert sorted(read) == files
+        read.clear()
+
+
 def test_index_is_made_for_few_keys_and_searched_for_few_within_its_bounds(local, index, monkeypatch):
     table = Scenario(local, SCHEMA, ["k"])
     table.change(*((0, key, key) for key in range(100, 180)))

@@ -30,4 +30,4 @@ def test_possible_keys_are_chosen_by_the_column_with_most_values(tmp_path, names
     rows = [(1, number) if names[0] == "tenant" else (number, 1) for number in range(50)]
     log = table_with(tmp_path, schema_of(*names), names, rows)
     wanted = pa.table({name: pa.array([1, 1] if name == "tenant" else [3, 40], pa.int32()) for name in names})
-    assert sum(batch.num_rows for batch in _possible_rows(log, log.data_files(), wanted)) == 2
+    assert sum(batch.num_rows for batch in _possible_rows(log, log.data_files(), wanted, {})) == 2

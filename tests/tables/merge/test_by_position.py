@@ -11,6 +11,7 @@ from delta_scenario import PARTITIONS, Scenario, known_log, passthrough_rows, sc
 from deltalake import DeltaTable, write_deltalake
 
 from mirror_engine.errors import CommitFailed
+from mirror_engine.tables.log import snapshot
 from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.merge import arrow, by_position, compaction
 from mirror_engine.tables.merge.arrow import ArrowWriter
@@ -45,6 +46,19 @@ def test_small_tables_never_get_vectors(local, monkeypatch):
     monkeypatch.setattr(by_position, "VECTORS_FROM_ROWS", 9)
     table.change((1, 2, "Enns"))
     assert [file.vector["cardinality"] for file in files_of(table) if file.vector] == [1]
+
+
+@pytest.mark.usefixtures("marking")
+@pytest.mark.parametrize("keys", [["Id"], ["Id", "City"]], ids=["number", "compound"])
+def test_vector_is_read_once_by_a_batch(local, keys, monkeypatch):
+    table, read = Scenario(local, SIMPLE, keys), []
+    table.change(*((0, key, "Linz") for key in range(9)))
+    table.change((2, 1, "Linz"))
+    read_vector = snapshot.read_vector
+    monkeypatch.setattr(snapshot, "read_vector", lambda *given: read.append(given) or read_vector(*given))
+    table.change((2, 2, "Linz"), (1, 3, "Linz"))
+    assert len(read) == 1
+    assert [file.vector["cardinality"] for file in files_of(table) if file.vector] == [3]
 
 
 @pytest.mark.usefixtures("marking")
