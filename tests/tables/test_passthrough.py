@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import itertools
 import json
+import math
 import re
 import threading
 from collections import Counter
@@ -37,6 +38,7 @@ from mirror_engine.tables.passthrough import PassthroughReader
 
 UTC = pa.timestamp("us", "UTC")
 NAIVE = pa.timestamp("us")
+MOST = Decimal("-9999999999999999.99")
 KEYED = {"keyColumns": ["id"]}
 
 
@@ -294,6 +296,29 @@ def test_failure_of_one_file_leaves_none_of_those_verified_beside_it(tmp_path, m
 
 
 LANDED = rows(100, 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "lowest", "highest", "has_nan"),
+    [
+        (pa.float64(), [2.5, None, -0.0, 7.0], -0.0, 7.0, False),
+        (pa.float32(), [2.5, math.nan, -1.0, None], -1.0, 2.5, True),
+        (pa.decimal128(18, 2), [MOST, None, Decimal("0.01")], MOST, Decimal("0.01"), False),
+        (pa.decimal128(38, 1), [Decimal(f"{'9' * 37}.9"), Decimal(0)], 0, Decimal(f"{'9' * 37}.9"), False),
+        (pa.int64(), [-(2**63), None, 2**63 - 1], -(2**63), 2**63 - 1, False),
+        (pa.string(), ["b", None, "", "é"], b"", "é".encode(), False),
+        (pa.bool_(), [True, None], True, True, False),
+    ],
+    ids=str,
+)
+def test_facts_of_a_column_are_those_of_all_its_batches(kind, cells, lowest, highest, has_nan):
+    """NULL counts for none of them, and NaN is no extreme."""
+    facts = passthrough._ChunkFacts()
+    for some in (cells, [None], cells[::-1]):
+        facts.add(pa.array(some, kind))
+    assert (facts.lowest, facts.highest) == (lowest, highest)
+    assert facts.has_nan is has_nan
+    assert facts.nulls == 2 * cells.count(None) + 1
 
 
 def retyped(name, kind, values=None):
