@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import re
 import socket
 import ssl
@@ -226,12 +227,14 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, move
 Kind = Literal["proxy", "http", "https"]  # in the order of their ports
 MAX_HEADERS = 100
 MAX_CONNECTIONS = 256
+MAX_WAITING = 1024  # connections that are not accepted yet
 MAX_PIPELINED = 16  # requests of a connection that wait for an earlier one
 HEAD_SECONDS = 10.0  # for a head
 UNREAD_SECONDS, UNREAD_BYTES = 60.0, 256 << 20  # for the rest of a body whose request is answered, and of it
 REFUSED_SECONDS = 1.0  # for what a client still sends after a malformed request
 READ_SECONDS = 600.0  # in which a client must read some megabytes of an answer: what the system buffers
 SLOW_BYTES_PER_SECOND = 64 * 1024  # of a body: what a slower one lacks counts as silence
+ROOM_SECONDS = 2.0  # that a connection waits for room; those behind it wait, too
 SLOW_SECONDS = 1.0  # of silence, after which a connection may be ended when there are too many
 HANDSHAKE_SECONDS = 10.0
 IDLE_SECONDS = 120  # between two requests of a connection
@@ -249,6 +252,7 @@ class LimitedProtocol(HttpToolsProtocol):
     to an earlier one; and how long an answer waits for its reader. `Gate` bounds bodies that are read.
     """
 
+    is_crowded: Callable[[], bool] = staticmethod(lambda: False)  # whether others wait: an answer ends its connection
     _is_refused = False  # what comes is malformed, and not parsed any more
     _is_ending = False  # the connection ends with the request's body
     _unread_bytes = 0  # of the body, after the answer
@@ -290,7 +294,9 @@ class LimitedProtocol(HttpToolsProtocol):
 
     @property
     def waiting_seconds(self) -> float:
-        """For how long the client has made no progress; 0 where it waits for an answer."""
+        """For how long the client has made no progress; 0 where it waits for an answer, endless after its last one."""
+        if self._is_refused or self._is_ending:
+            return math.inf
         is_in_body = not self._is_complete and not self._is_in_head
         is_answered = self.cycle is None or self.cycle.response_complete
         is_waiting = not (is_in_body or is_answered or self._write_timer)
@@ -364,6 +370,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if is_foreign or is_too_much or self.transport.is_closing():
             raise ValueError(length)
         super().on_headers_complete()
+        self.cycle.keep_alive = self.cycle.keep_alive and not self.is_crowded()
         to = self.transport  # the answer's own, as it may end before its request
         own = SimpleNamespace(write=to.write, is_closing=to.is_closing, close=partial(self._close, self.cycle))
         self.cycle.transport = own  # type: ignore[assignment]
@@ -527,7 +534,7 @@ class Listeners:
             except OSError:  # no descriptors left, or the client has disconnected already
                 await asyncio.sleep(0.05)
                 continue
-            if len(self._connections) >= MAX_CONNECTIONS and not self._end_slowest():
+            if not await self._has_room():
                 connection.close()
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a body waits for no acknowledgement
@@ -535,6 +542,19 @@ class Listeners:
             task = loop.create_task(self._connect(connection, kind, state))
             self._connections[task] = state
             task.add_done_callback(lambda task: self._connections.pop(task, None))
+
+    async def _has_room(self) -> bool:
+        """Whether there is room for one more connection, or another one makes it within `ROOM_SECONDS`."""
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + ROOM_SECONDS
+        while self._is_full() and not self._end_slowest():
+            if loop.time() > ends:
+                return False
+            await asyncio.sleep(0.01)
+        return True
+
+    def _is_full(self) -> bool:
+        return len(self._connections) >= MAX_CONNECTIONS
 
     def _end_slowest(self) -> bool:
         """End an idle connection, or else the one without progress for the longest; False if none waits a second."""
@@ -556,6 +576,7 @@ class Listeners:
                 return
             tls = None if kind == "http" else self._tls
             protocol = LimitedProtocol(self._server.config, self._server.server_state, {})
+            protocol.is_crowded = self._is_full
             handshake = HANDSHAKE_SECONDS if tls else None
             await loop.connect_accepted_socket(lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=handshake)
             state.protocol = protocol
@@ -580,7 +601,7 @@ def _listening_socket(address: str, port: int) -> socket.socket:
     """A non-blocking socket that listens; UsageError where the port or address cannot be used."""
     family = socket.AF_INET6 if ip_address(address).version == 6 else socket.AF_INET  # noqa: PLR2004 - IPv6
     try:
-        listener = socket.create_server((address, port), family=family, backlog=MAX_CONNECTIONS)
+        listener = socket.create_server((address, port), family=family, backlog=MAX_WAITING)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"{address}, port {port}: {reason}", "Use another port, or 0 for any.") from None

@@ -27,9 +27,10 @@ pytestmark = [
 
 CLIENTS = 50
 SECONDS = 1.5  # of each kind: 50 clients saturate a core
-ALL_SECONDS = 20.0  # of all kinds at once
+ALL_SECONDS = 10.0  # of all kinds at once
 PROCESSES = 4  # that attack
-MAX_MIB, MAX_SECONDS = 1024, 10
+MAX_NICE = 19
+MAX_MIB, MAX_SECONDS = 1024, 60
 ZONE = "Workspace/Mirror.MountedRelationalDatabase/Files/LandingZone"
 BLOB = "onelake.blob.fabric.microsoft.com"
 MIB = 1 << 20
@@ -109,13 +110,20 @@ class Emulator:
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
     def answered_in(self):
-        """Seconds until a healthy client, which tries again where it is cut off, has its answer."""
-        started = time.monotonic()
+        """Seconds until a healthy client, which tries again where it is cut off, has its answer.
+
+        Of these the emulator's processor time counts at most: where the machine is busy, it waits for a processor.
+        """
+        started, before = time.monotonic(), self._processor_seconds()
         asked = request("GET", f"/{ZONE}?resource=filesystem&recursive=false", "localhost")
         while (status := self._status(asked)) == 0 and time.monotonic() - started < MAX_SECONDS:
             time.sleep(0.05)
         assert status == 200
-        return time.monotonic() - started
+        return min(time.monotonic() - started, self._processor_seconds() - before)
+
+    def _processor_seconds(self):
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")  # user and system time
 
     def _status(self, asked):
         with contextlib.suppress(OSError):
@@ -146,8 +154,11 @@ def attack_with(port, kinds, ends):
     return threads
 
 
-def attack_in_a_process(port, kinds, ends):
-    for thread in attack_with(port, kinds, ends):
+def attack_in_a_process(port, kinds, begin):
+    """Attack for `ALL_SECONDS` once all processes are there, with the processor time that the emulator leaves."""
+    os.nice(MAX_NICE)
+    begin.wait()
+    for thread in attack_with(port, kinds, time.monotonic() + ALL_SECONDS):
         thread.join()
 
 
@@ -160,9 +171,9 @@ def judged(emulator, said, ends):
         time.sleep(0.05)
     peak, median, longest = emulator.peak_mib(), statistics.median(taken), max(taken)
     said = f"{said}: peak {peak:.0f} MiB, {len(taken)} answers in {median:.3f} s, at most {longest:.3f} s"
-    print(said)
+    print(said, [round(t, 2) for t in taken])
     assert peak < MAX_MIB, said
-    assert median < max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), said
+    assert median < 1.0, said
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -179,17 +190,15 @@ def test_hostile_clients_cost_others_nothing(emulator, kind):
 @pytest.mark.nightly
 def test_hostile_clients_of_all_kinds_at_once_cost_others_nothing(tmp_path):
     """They send from other processes: the healthy client's time is the emulator's."""
-    kinds = list(KINDS)
+    kinds, context = list(KINDS), multiprocessing.get_context("spawn")
+    begin = context.Barrier(PROCESSES + 1)
     with Emulator(tmp_path / "store") as emulator:
-        ends = time.monotonic() + ALL_SECONDS
-        processes = [
-            multiprocessing.get_context("spawn").Process(
-                target=attack_in_a_process, args=(emulator.port, kinds[part::PROCESSES], ends)
-            )
-            for part in range(PROCESSES)
-        ]
+        parts = [(emulator.port, kinds[part::PROCESSES], begin) for part in range(PROCESSES)]
+        processes = [context.Process(target=attack_in_a_process, args=part) for part in parts]
         for process in processes:
             process.start()
+        begin.wait(60)
+        ends = time.monotonic() + ALL_SECONDS
         try:
             judged(emulator, f"{len(kinds)} kinds x {CLIENTS}", ends)
         finally:

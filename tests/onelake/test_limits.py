@@ -431,8 +431,47 @@ def test_stalled_uploads_make_room_before_slow_transfers(monkeypatch, transfer):
         assert ended([opened[1]]) == [0]
 
 
+def test_connection_waits_for_room(monkeypatch):
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(server, "SLOW_SECONDS", 0.5)
+    with running(counting) as emulator, contextlib.ExitStack() as held:
+        for _ in range(2):
+            held.enter_context(connected(emulator.http_port))
+        assert status_of(exchange(emulator.http_port, request())) == 200  # once the others have been silent for a while
+
+
+def test_answers_end_their_connections_while_others_wait(monkeypatch):
+    """Clients that always ask again would keep all connections."""
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(server, "SLOW_SECONDS", 60)
+    ask = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with running(Response()) as emulator, contextlib.ExitStack() as held:
+        first, second = (held.enter_context(connected(emulator.http_port)) for _ in range(2))
+        time.sleep(0.1)
+        first.sendall(ask)
+        assert b"connection: close" in rest_of(first).lower()
+        time.sleep(0.1)
+        second.sendall(ask)
+        answer = second.recv(65536)
+        assert (status_of(answer), b"connection: close" in answer.lower()) == (200, False)
+
+
+@pytest.mark.parametrize("kind", ["malformed", "answered early"])
+def test_answered_connections_make_room_at_once(monkeypatch, kind):
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(server, "SLOW_SECONDS", 60)
+    monkeypatch.setattr(server, "REFUSED_SECONDS", 60)
+    begun = b"nonsense\r\n\r\n" if kind == "malformed" else request("PUT", "/", "evil.example", "Content-Length: 9999")
+    with running(counting) as emulator, connected(emulator.http_port) as held:
+        held.sendall(begun)
+        assert status_of(held.recv(65536)) in {400, 421}
+        assert status_of(exchange(emulator.http_port, request())) == 200
+
+
 def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch):
     monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "SLOW_SECONDS", 60)
+    monkeypatch.setattr(server, "ROOM_SECONDS", 0.1)
     with running(counting) as emulator, contextlib.ExitStack() as held:
         held.enter_context(connected(emulator.https_port))  # no handshake yet: counted all the same
         held.enter_context(connected(emulator.proxy_port))
