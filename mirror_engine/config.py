@@ -58,7 +58,7 @@ _UNIT_SUFFIXES = ("_seconds", "_days")  # of a field whose option takes a durati
 
 
 @dataclass(frozen=True)
-class Kind:
+class OptionKind:
     """Allowed values of an option."""
 
     allowed: str  # in words
@@ -73,7 +73,7 @@ class Option:
 
     about: str
     topic: str
-    kind: Kind
+    kind: OptionKind
 
 
 def any_case(word: str) -> str:
@@ -92,7 +92,7 @@ def _measure_pattern(units: Mapping[str, float], words: Sequence[str]) -> str:
     return "|".join([rf"\s*[0-9]+(?:\.[0-9]+)? *(?:{'|'.join(cased)})?\s*", *words])
 
 
-def choice(*words: str) -> Kind:
+def choice(*words: str) -> OptionKind:
     """One of a few words; a number may stand for its digits."""
 
     def read(value: object) -> str:
@@ -102,10 +102,10 @@ def choice(*words: str) -> Kind:
         raise ValueError
 
     numbers = [int(word) for word in words if word.isdigit()]
-    return Kind(" or ".join(words), "|".join(words), read, {"enum": [*words, *numbers]})
+    return OptionKind(" or ".join(words), "|".join(words), read, {"enum": [*words, *numbers]})
 
 
-def switch() -> Kind:
+def switch() -> OptionKind:
     """True or false, also as yes/no, on/off, 1/0."""
 
     def read(value: object) -> bool:
@@ -115,10 +115,10 @@ def switch() -> Kind:
         raise ValueError
 
     words = "|".join(map(any_case, _SWITCH))
-    return Kind("true or false", "true|false", read, _any_of({"type": "boolean"}, words))
+    return OptionKind("true or false", "true|false", read, _any_of({"type": "boolean"}, words))
 
 
-def whole(metavar: str, low: int, high: float = math.inf, *, words: Sequence[str] = (), unit: str = "") -> Kind:
+def whole(metavar: str, low: int, high: float = math.inf, *, words: Sequence[str] = (), unit: str = "") -> OptionKind:
     """A whole number within a range, both ends included, with or without its unit; or one of some words."""
 
     def read(value: object) -> int | str:
@@ -133,7 +133,7 @@ def whole(metavar: str, low: int, high: float = math.inf, *, words: Sequence[str
     limits = f"of {low:g} or more" if math.isinf(high) else f"from {low:g} to {high:g}"
     number = {"type": "integer", "minimum": low} | ({} if math.isinf(high) else {"maximum": high})
     schema = _any_of(number, "|".join([f"[0-9]{{1,18}}{f'(?:{unit})?' if unit else ''}", *words]))
-    return Kind(", ".join([*words, f"a whole number {limits}"]), "|".join([*words, metavar]), read, schema)
+    return OptionKind(", ".join([*words, f"a whole number {limits}"]), "|".join([*words, metavar]), read, schema)
 
 
 def _measure(value: object, units: Mapping[str, float]) -> float:
@@ -145,7 +145,7 @@ def _measure(value: object, units: Mapping[str, float]) -> float:
     raise ValueError
 
 
-def duration(low: float, *, words: Sequence[str] = ()) -> Kind:
+def duration(low: float, *, words: Sequence[str] = ()) -> OptionKind:
     """Seconds, also as `500ms`, `60s`, `5m`, `2h` or `7d`; or one of some words."""
 
     def read(value: object) -> float | str:
@@ -159,10 +159,10 @@ def duration(low: float, *, words: Sequence[str] = ()) -> Kind:
     least = f" of {low:g}s or more" if low else ""
     allowed = f"a duration{least}, such as 60s, 5m, 2h or 7d"
     schema = _any_of({"type": "number", "minimum": low}, _measure_pattern(_SECONDS, words))
-    return Kind(", or ".join([allowed, *words]), "|".join([*words, "DURATION"]), read, schema)
+    return OptionKind(", or ".join([allowed, *words]), "|".join([*words, "DURATION"]), read, schema)
 
 
-def size(*, words: Sequence[str] = ()) -> Kind:
+def size(*, words: Sequence[str] = ()) -> OptionKind:
     """Bytes, also as `256MB` (decimal) or `1GiB` (binary, as a single letter is); or one of some words."""
 
     def read(value: object) -> int | str:
@@ -174,10 +174,10 @@ def size(*, words: Sequence[str] = ()) -> Kind:
         return round(found)
 
     schema = _any_of({"type": "integer", "minimum": 1}, _measure_pattern(_SIZES, words))
-    return Kind(", or ".join(["a size such as 1048576, 256MB or 1GiB", *words]), "SIZE", read, schema)
+    return OptionKind(", or ".join(["a size such as 1048576, 256MB or 1GiB", *words]), "SIZE", read, schema)
 
 
-def text(allowed: str, metavar: str, pattern: str) -> Kind:
+def text(allowed: str, metavar: str, pattern: str) -> OptionKind:
     """Text that a pattern matches in full."""
 
     def read(value: object) -> str:
@@ -185,10 +185,10 @@ def text(allowed: str, metavar: str, pattern: str) -> Kind:
             return value
         raise ValueError
 
-    return Kind(allowed, metavar, read, {"type": "string", "pattern": f"^(?:{pattern})$"})
+    return OptionKind(allowed, metavar, read, {"type": "string", "pattern": f"^(?:{pattern})$"})
 
 
-def _option(default: Any, topic: str, about: str, kind: Kind | None = None) -> Any:  # noqa: ANN401 - any option's value
+def _option(default: Any, topic: str, about: str, kind: OptionKind | None = None) -> Any:  # noqa: ANN401 - any option's value
     """An option of this kind; None for that of the field's own type."""
     return field(default=default, metadata={"about": about, "topic": topic, "kind": kind})
 

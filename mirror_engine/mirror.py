@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.events import Event, Listener
     from mirror_engine.landing_zone.listing import ZoneListing
-    from mirror_engine.monitoring.rows import Rows
+    from mirror_engine.monitoring.rows import SortedRows
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.lease import Holder
@@ -290,7 +290,7 @@ class Mirror:
             raise UnknownTable(f"{table}: no version {version}", "See its versions: history.")
         return found
 
-    def show(self, table: str, *, version: int | None = None, limit: int | None = 20) -> Rows:
+    def show(self, table: str, *, version: int | None = None, limit: int | None = 20) -> SortedRows:
         """A table's rows as dicts, sorted by key; of a table with more, those that its files begin with.
 
         Args:
@@ -301,12 +301,12 @@ class Mirror:
         Raises:
             UnknownTable: no such table, or no such version of it.
         """
-        from mirror_engine.monitoring.rows import Rows  # noqa: PLC0415 - for people
+        from mirror_engine.monitoring.rows import SortedRows  # noqa: PLC0415 - for people
 
         found = self.read_table(table, version=version, limit=None if limit is None else limit + 1)
         has_more = limit is not None and found.num_rows > limit
         keys = [name for name in self.key_columns(table) if name in found.column_names]  # not at every version
-        return Rows(found.slice(0, limit).to_pylist(), keys, found.schema, has_more=has_more)
+        return SortedRows(found.slice(0, limit).to_pylist(), keys, found.schema, has_more=has_more)
 
     def key_columns(self, table: str) -> tuple[str, ...]:
         """A table's key, as its newest commit records it; empty for a keyless table. Its type may be unknown (LZ-5.13).

@@ -22,7 +22,7 @@ from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import COUNT, READING, FolderType, PlaceType, Value, command
-from mirror_engine.config import Kind, cache_folder, duration
+from mirror_engine.config import OptionKind, cache_folder, duration
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
@@ -230,7 +230,7 @@ def _named(files: Sequence[str], digest: KeyDigest | None) -> str:
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 @click.option(
     "--since",
-    type=Value(Kind("a duration such as 2d, or a time such as 2026-11-20T08:00Z", "TIME", _moment)),
+    type=Value(OptionKind("a duration such as 2d, or a time such as 2026-11-20T08:00Z", "TIME", _moment)),
     help="Only change files that landed since then: 2026-11-20T08:00Z, or 2d ago.",
 )
 @progress_option

@@ -15,7 +15,7 @@ from rich.text import Text
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command, refuse_given
-from mirror_engine.config import Kind, duration
+from mirror_engine.config import OptionKind, duration
 from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.names import find_table, shown_names
@@ -229,7 +229,7 @@ def history(mirror: Mirror, table: str | None, limit: int) -> None:
     reference = out.delta_table_json(mirror, folder)
     names = ("version", "operation", "files", "rows", "engine", "metrics", "applied_by", "passthrough_skipped_because")
     documents = [
-        {**fields_json(entry, *names, merge_plan="plan"), "committed_at": iso(entry.timestamp_ms / 1000)}
+        {**fields_json(entry, *names, "merge_plan"), "committed_at": iso(entry.timestamp_ms / 1000)}
         for entry in commits
     ]
     own = [change_json(change) for change in changes if change.table.normalized == reference["table"]]
@@ -276,7 +276,7 @@ def _tolerance(value: object) -> float:
 @click.option("--at-version", type=COUNT, help="Delta version to compare; default: the newest.")
 @click.option(
     "--float-tolerance",
-    type=Value(Kind("a number of 0 or more", "X", _tolerance)),
+    type=Value(OptionKind("a number of 0 or more", "X", _tolerance)),
     default="0",
     help="Floating-point values this far apart are equal.",
 )

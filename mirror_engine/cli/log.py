@@ -180,7 +180,7 @@ def shown(form: str = "auto", least: LogLevel | None = None) -> Iterator[Listene
     all other work these are commits, and what delays them, as a report follows.
     """
     console = stderr()
-    progress, is_quiet = Progress(is_lasting=least is not None), verbosity() < 0
+    progress, is_quiet = ProgressTracker(is_lasting=least is not None), verbosity() < 0
     if form == "none" or (is_quiet and least is None):
         yield events.ignore
     elif form == "plain" or not console.is_terminal:
@@ -264,7 +264,7 @@ class _Work:
         return f"reading {self.read} of {_amount(self.files, self.rows)}"
 
 
-class Progress:
+class ProgressTracker:
     """Listener that knows what is going on: setup, and the pending files of each table; for any thread."""
 
     def __init__(self, *, is_lasting: bool = False) -> None:

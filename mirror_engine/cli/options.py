@@ -20,7 +20,7 @@ from click.core import ParameterSource
 from mirror_engine.cli.output import verbosity
 from mirror_engine.config import (
     Config,
-    Kind,
+    OptionKind,
     cache_folder,
     duration,
     flag_of,
@@ -105,7 +105,7 @@ _TOPICS = {
 class Value(click.ParamType[Any]):
     """Values of a kind that `mirror_engine.config` knows, such as durations."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: OptionKind) -> None:
         self.name = kind.metavar
         self._kind = kind
 

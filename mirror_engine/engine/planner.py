@@ -56,7 +56,7 @@ LOOK_SECONDS = 600.0  # in a store, where a look for commits of other programs i
 STICKY_CODES = frozenset({"ME025", "ME028", "ME029", "ME071"})  # reported once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
 ARRIVAL_SECONDS = 60.0  # from a file's creation, with 0 bytes, to its content
-QUIET_SECONDS = 7 * 86_400.0  # folders are created before their first files land
+WARNED_AFTER_SECONDS = 7 * 86_400.0  # without data (ME067): folders are created before their first files land
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ class Circumstances:
     config: Config
     now: float  # seconds since 1970, of what waits from one run to the next
     lead: float = 0.0  # of `now` over the clock, which files and people have
-    # Why the zone has no room for this table (ME004, ME007 under strict); None mostly
-    refusal: Diagnostic | None = None
+    # Why the table is halted whatever its folder holds (ME004, ME007 under strict, ME081); None mostly
+    halt: Diagnostic | None = None
     change: FolderChange = FolderChange.NONE  # of the folder; by its identity where that is not known
     is_lasting: bool = False  # whether the engine goes on: what may still be arriving is not reported yet
     lead_seconds: float = 0.0  # by which the clock was moved forward: files have times of before that
@@ -133,11 +133,13 @@ def plan_missing(table: TableName, progress: Progress, circumstances: Circumstan
     return Plan(table, Deleted(missing), () if since == known else (record,), diagnostics=(missing,))
 
 
-def plan(listing: TableListing, progress: Progress | None, known: FolderProgress, circumstances: Circumstances) -> Plan:
+def plan_listed(
+    listing: TableListing, progress: Progress | None, known: FolderProgress, circumstances: Circumstances
+) -> Plan:
     """Plan a table whose folder is listed; `progress` is None for a new folder, `known` is that of its files."""
-    if circumstances.refusal:
-        refused = Halted(circumstances.refusal, len(listing.files))
-        return Plan(listing.name, refused, diagnostics=(circumstances.refusal,))
+    if circumstances.halt:
+        halted = Halted(circumstances.halt, len(listing.files))
+        return Plan(listing.name, halted, diagnostics=(circumstances.halt,))
     return _TablePlanner(listing, progress, known, circumstances).plan()
 
 
@@ -306,7 +308,7 @@ class _TablePlanner:
         expired = self._now - since >= FAILED_AFTER_SECONDS
         if expired:
             self._diagnostics.append(diagnose("ME068", self._folder, time=f"{int((self._now - since) // 86_400)} days"))
-        elif self._now - since >= QUIET_SECONDS:
+        elif self._now - since >= WARNED_AFTER_SECONDS:
             failed_at = datetime.fromtimestamp(since + FAILED_AFTER_SECONDS - self._lead, tz=timezone.utc)
             self._diagnostics.append(diagnose("ME067", self._folder, date=failed_at.date().isoformat()))
         return Empty(expired=expired)
@@ -344,10 +346,10 @@ class _TablePlanner:
         current, _ = self._current_rejection()
         return current or Rejection(fault, METADATA_FILE, "", etag)
 
-    def _before(self, refused: Diagnostic, batch: ApplyBatch) -> tuple[Step, ...]:
+    def _before(self, error: Diagnostic, batch: ApplyBatch) -> tuple[Step, ...]:
         """Return the step for files before one that its listing rejects, which only `strict` does (LZ-4.17)."""
         places = [f"{self._folder}/{file.path}" for file in batch.files]
-        before = batch.files[: places.index(refused.path)] if refused.path in places else ()
+        before = batch.files[: places.index(error.path)] if error.path in places else ()
         return (replace(batch, files=before),) if before else ()
 
     def _planned(
@@ -359,7 +361,7 @@ class _TablePlanner:
     ) -> Plan:
         """Return the plan, with a step that records what changed about the folder."""
         known = self._progress or self._begun
-        sticky = [said for said in self._diagnostics if said.code in STICKY_CODES and said not in known.diagnostics]
+        sticky = [each for each in self._diagnostics if each.code in STICKY_CODES and each not in known.diagnostics]
         noted = replace(
             known,
             configured_at=known.configured_at or (0.0 if isinstance(state, Unconfigured) else self._now),
@@ -424,12 +426,12 @@ class ZonePlanner:
             plans = {table: Plan(table, Unlisted(all_hidden)) for table in sorted({*known, *listings} - left_out)}
             self._leave_out(plans.values())
             return plans
-        refusals = ownership_conflicts(context, self._folders.foreign, [*listings])
+        halts = ownership_conflicts(context, self._folders.foreign, [*listings])
         planned = [table for table in listings if table not in left_out]
         of_table = at_once(  # each may look into the table's log
             context.storage,
             lambda table: self._plan(
-                listings[table], circumstances, refusals.get(table), is_known=only is not None and table not in only
+                listings[table], circumstances, halts.get(table), is_known=only is not None and table not in only
             ),
             planned,
         )
@@ -465,18 +467,18 @@ class ZonePlanner:
             self._hidden.remember()
 
     def _plan(
-        self, listing: TableListing, circumstances: Circumstances, refusal: Diagnostic | None, *, is_known: bool
+        self, listing: TableListing, circumstances: Circumstances, halt: Diagnostic | None, *, is_known: bool
     ) -> Plan:
         """Plan a table; `is_known`: whether the look at its Delta table for the last plan is good enough."""
         progress, before = self._context.ledger.progress(listing.name), self._before(listing.name)
         # what is known of the files changes with the progress, the folder's identity with the listing
-        basis = before.basis if before and not refusal else None
+        basis = before.basis if before and not halt else None
         is_same = basis is not None and basis[0] is listing and basis[1] is progress
         if before and basis and is_same:
             diagnostic = basis[2] if is_known else self._delta_table_diagnostic(listing.name, progress)
             if basis[2] == diagnostic:
                 return before
-        circumstances = replace(circumstances, refusal=refusal)
+        circumstances = replace(circumstances, halt=halt)
         known = self._context.ledger.folder(listing.name, [file.path for file in listing.files])
         if hidden := self._hidden.of_delta(listing.name):
             return Plan(listing.name, Unlisted(hidden))
@@ -486,12 +488,12 @@ class ZonePlanner:
                 return Plan(listing.name, Unlisted(hidden))
             change = FolderChange.MOVED
         circumstances = replace(circumstances, change=change)
-        if change is FolderChange.RECREATED or circumstances.refusal:
-            return plan(listing, progress, known, circumstances)
+        if change is FolderChange.RECREATED or circumstances.halt:
+            return plan_listed(listing, progress, known, circumstances)
         diagnostic = self._delta_table_diagnostic(listing.name, progress)
         if diagnostic and is_error(diagnostic):
-            return plan(listing, progress, known, replace(circumstances, refusal=diagnostic))
-        planned = plan(listing, progress, known, circumstances)
+            return plan_listed(listing, progress, known, replace(circumstances, halt=diagnostic))
+        planned = plan_listed(listing, progress, known, circumstances)
         is_idle = isinstance(planned.state, CaughtUp) and not planned.steps
         diagnostics = (*planned.diagnostics, *([diagnostic] if diagnostic else ()))
         return replace(planned, diagnostics=diagnostics, basis=(listing, progress, diagnostic) if is_idle else None)
@@ -523,19 +525,19 @@ def ownership_conflicts(
     """
     known = context.ledger.tables()
     owners = {name for name, progress in known.items() if progress.has_table}
-    refusals: dict[TableName, Diagnostic] = {}
+    found: dict[TableName, Diagnostic] = {}
     for second, owner in conflicts({*names} | owners, context.config.delta_default_schema).items():
         loser, winner = (owner, second) if second in owners and owner not in owners else (second, owner)
-        refusals[loser] = diagnose("ME004", loser.folder, table=context.delta_folder(loser), folder=winner.folder)
+        found[loser] = diagnose("ME004", loser.folder, table=context.delta_folder(loser), folder=winner.folder)
     for name in names:
         folder = context.delta_folder(name)
         if folder in foreign:
-            refusals.setdefault(name, diagnose("ME004", name.folder, table=folder, folder="another program"))
+            found.setdefault(name, diagnose("ME004", name.folder, table=folder, folder="another program"))
     if context.config.strict and len(names) > MAX_FABRIC_TABLES:
         first_seen = {name: progress.configured_at for name, progress in known.items() if progress.configured_at}
         for name in sorted(names, key=lambda name: (first_seen.get(name, math.inf), name))[MAX_FABRIC_TABLES:]:
-            refusals.setdefault(name, diagnose("ME007", name.folder, strict=True, count=len(names)))
-    return refusals
+            found.setdefault(name, diagnose("ME007", name.folder, strict=True, count=len(names)))
+    return found
 
 
 def overlapping_tables(

@@ -71,16 +71,16 @@ def _repeats(context: EngineContext, table: TableName, read: Sequence[FileRows])
     return diagnostics
 
 
-def advance(known: Progress, batch: ChangeBatch, now: float) -> Progress:
+def progress_after(known: Progress, batch: ChangeBatch, now: float) -> Progress:
     """Return the progress after a batch."""
     context = batch.files[-1].context
     # in the table's spelling; the type of a key column may not be known yet (LZ-5.13)
-    keys = ((key, batch.schema.find(key)) for key in batch.metadata.key_columns)
+    keys = ((name, batch.schema.find(name)) for name in batch.metadata.key_columns)
     return replace(
         known,
         batch=known.batch + 1,
         columns=batch.schema.digest,
-        key_columns=tuple(known.name if known else key for key, known in keys),
+        key_columns=tuple(column.name if column else name for name, column in keys),
         declared_columns=known.declared_columns or batch.metadata.definition,
         naive_columns=context.naive_columns,
         utc_columns=context.utc_columns,
@@ -189,7 +189,7 @@ class Replayer:
             task.end_phase()
             return None
         try:
-            committed = self.advance(task)
+            committed = self.carry_out(task)
         except CommitConflict:
             folder = self._context.delta_folder(task.table)
             reconcile(self._context, task.table, self._context.writer.snapshot(folder))
@@ -205,7 +205,7 @@ class Replayer:
             return False
         return progress.identity == task.listing.identity and self._janitor.is_due(task.listing, progress)
 
-    def advance(self, task: TableTask) -> BatchCommitted | None:
+    def carry_out(self, task: TableTask) -> BatchCommitted | None:
         """Carry out the next steps, at most one commit, which is returned. A rejected file halts the table."""
         while task.steps:
             step = task.steps[0]
@@ -240,15 +240,15 @@ class Replayer:
         if known is None:
             raise ConcurrentModification(f"{task.table.folder}: dropped in the meantime")
         self._context.emit(BatchStarted(task.table, len(task.pending), task.pending[0].path, task.pending[-1].path))
-        state = self._context.writer.snapshot(self._context.delta_folder(task.table))
-        if not is_as_recorded(self._context.ledger.mirror, known, state):
+        snapshot = self._context.writer.snapshot(self._context.delta_folder(task.table))
+        if not is_as_recorded(self._context.ledger.mirror, known, snapshot):
             raise CommitConflict(
                 f"{task.table.folder}: the Delta table does not match the recorded state",
                 "The next cycle reads its log again; remove a table of another program.",
             )
-        if state is None:
+        if snapshot is None:
             self._context.writer.finish_drop(self._context.delta_folder(task.table), self._context.check_lock)
-        batch = self._read(task, step, known, state)
+        batch = self._read(task, step, known, snapshot)
         try:
             repeated = _repeats(self._context, task.table, batch.files)
             batch = replace(batch, diagnostics=(*batch.diagnostics, *repeated))
@@ -270,10 +270,10 @@ class Replayer:
             self._most.pop(task.table, None)
         return committed
 
-    def _read(self, task: TableTask, step: ApplyBatch, known: Progress, state: TableSnapshot | None) -> ChangeBatch:
+    def _read(self, task: TableTask, step: ApplyBatch, known: Progress, snapshot: TableSnapshot | None) -> ChangeBatch:
         folder = LandedFolder(task.zone, task.table, step.metadata)
         try:
-            return self._batches.read(folder, self._next_files(task), _read_context(known, state), state)
+            return self._batches.read(folder, self._next_files(task), _read_context(known, snapshot), snapshot)
         except ScratchFailed:
             self._most[task.table] = 1  # files that are read side by side need room at once
             raise
@@ -298,19 +298,19 @@ class Replayer:
         if named != known.segments:  # noted at once: a commit that fails again and again writes no further ones
             known = replace(known, segments=named)
             ledger.record(task.table, known)
-        progress = advance(known, batch, context.clock())
+        progress = progress_after(known, batch, context.clock())
         progress = replace(progress, external_change_version=self._external_change(task.table, known, batch.snapshot))
         applied = self._applied_by(task.table, batch)
         recorded = applied if known.batch else self._with_noted(task.table, applied)
-        said = replace(progress, rejection=None, diagnostics={}, segments=(named or ())[-1:])
-        record = BatchRecord(ledger.mirror, task.root_identity, said, recorded, task.table.folder)
-        outcome = context.writer.apply(context.delta_folder(task.table), batch, record)
+        noted = replace(progress, rejection=None, diagnostics={}, segments=(named or ())[-1:])
+        record = BatchRecord(ledger.mirror, task.root_identity, noted, recorded, task.table.folder)
+        result = context.writer.apply(context.delta_folder(task.table), batch, record)
         batch.close()  # on a full disk the ledger needs the room
         meanwhile = progress.external_change_version
-        if not batch.snapshot or outcome.version > batch.snapshot.version + 1:  # one came between
+        if not batch.snapshot or result.version > batch.snapshot.version + 1:  # one came between
             meanwhile = latest_external_change(context, task.table, progress)
         diagnostics = [*batch.diagnostics]
-        for file, matches in zip(batch.files, outcome.matches, strict=False):
+        for file, matches in zip(batch.files, result.matches, strict=False):
             place = f"{task.table.folder}/{file.path}"
             if matches.duplicate_inserts:
                 diagnostics.append(diagnose("ME039", place, count=matches.duplicate_inserts))
@@ -318,31 +318,31 @@ class Replayer:
                 diagnostics.append(diagnose("ME043", place, count=matches.multi_row_changes))
         progress = replace(
             progress,
-            delta_version=outcome.version,
+            delta_version=result.version,
             external_change_version=meanwhile,
             diagnostics=tally(progress.diagnostics, diagnostics),
         )
-        applied = applied.with_each(version=outcome.version, applied_by=outcome.applied_by)
+        applied = applied.with_each(version=result.version, applied_by=result.applied_by)
         ledger.record(task.table, progress, applied)
         for diagnostic in diagnostics:
             self._context.emit(DiagnosticRaised(task.table, diagnostic))
         rows = sum(file.row_count for file in batch.files)
         seconds = context.clock.timer() - started
-        committed = BatchCommitted(task.table, outcome.version, tuple(applied.files), rows, seconds)
+        committed = BatchCommitted(task.table, result.version, tuple(applied.files), rows, seconds)
         self._context.emit(committed)
         return committed
 
-    def _external_change(self, table: TableName, known: Progress, state: TableSnapshot | None) -> int | None:
+    def _external_change(self, table: TableName, known: Progress, snapshot: TableSnapshot | None) -> int | None:
         """Return the newest version of a snapshot in which another program changed rows or columns; None for none."""
-        if state is None or state.log is None:
+        if snapshot is None or snapshot.log is None:
             return latest_external_change(self._context, table, known)
-        found: int = state.log.latest_external_change(known.delta_version, known.columns)
+        found: int = snapshot.log.latest_external_change(known.delta_version, known.columns)
         return found if found >= 0 else known.external_change_version
 
     def _note(self, task: TableTask, batch: ChangeBatch, known: Progress) -> None:
         """Record files that hold no row and no type (LZ-5.13): the first commit names them, too."""
         self._check_unchanged(task, batch)
-        progress = replace(advance(known, batch, 0.0), batch=known.batch)
+        progress = replace(progress_after(known, batch, 0.0), batch=known.batch)
         progress = replace(progress, diagnostics=tally(progress.diagnostics, batch.diagnostics))
         self._context.ledger.record(task.table, progress, self._applied_by(task.table, batch))
         for diagnostic in batch.diagnostics:
@@ -395,13 +395,13 @@ class Replayer:
         del self._refusals[task.table]
         task.steps.popleft()
 
-    def _halt(self, table: TableName, refusal: RejectedFile, file: Entry, etag: str = "") -> None:
+    def _halt(self, table: TableName, rejected: RejectedFile, file: Entry, etag: str = "") -> None:
         known = self._context.ledger.progress(table)
         if known:
-            rejection = Rejection(refusal.diagnostic, file.path, file.identity, etag or file.etag)
-            diagnostics = tally(known.diagnostics, refusal.others)
+            rejection = Rejection(rejected.diagnostic, file.path, file.identity, etag or file.etag)
+            diagnostics = tally(known.diagnostics, rejected.others)
             self._context.ledger.record(table, replace(known, rejection=rejection, diagnostics=diagnostics))
-        self._halts.begin(table, refusal.diagnostic)
+        self._halts.begin(table, rejected.diagnostic)
 
 
 def _read_context(known: Progress, snapshot: TableSnapshot | None) -> ReadContext:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-QUIET_SECONDS = 0.1  # without an event end a burst, so that a file written in place is mostly complete
+SETTLING_SECONDS = 0.1  # without an event end a burst, so that a file written in place is mostly complete
 MAX_BURST_SECONDS = 1.0
 PAUSE_SECONDS = 0.05  # after a scan, before files that are complete start the next one: they share commits
 STOP_LATENCY_SECONDS = 0.2
@@ -150,7 +150,7 @@ class ZoneWatcher:
         began, latest = self._burst
         if began - self._written >= MAX_BURST_SECONDS:  # all of it are complete files
             return self._scanned + PAUSE_SECONDS - self._clock.timer()
-        return min(latest + QUIET_SECONDS, began + MAX_BURST_SECONDS) - self._clock.timer()
+        return min(latest + SETTLING_SECONDS, began + MAX_BURST_SECONDS) - self._clock.timer()
 
     def _watch(self) -> bool:
         """Watch the zone, or until it exists the nearest folder above it; returns whether that changed."""

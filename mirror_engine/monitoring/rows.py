@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
-class Rows(list[dict[str, Any]]):
+class SortedRows(list[dict[str, Any]]):
     """Rows as dicts, sorted.
 
     Sorted by the key columns in the order of `keyColumns`, then by all other columns in the table's order; NULL comes

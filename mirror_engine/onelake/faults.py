@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from mirror_engine.clock import CENTURY_SECONDS
-from mirror_engine.config import Kind, choice, duration, text, whole
+from mirror_engine.config import OptionKind, choice, duration, text, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS
 from mirror_engine.onelake.errors import (
@@ -185,12 +185,12 @@ def _seconds(text: str) -> float:
 
 
 _DURATION, _WHOLE, _POSITIVE = duration(0), whole("N", 0), whole("N", 1)
-_SECONDS = Kind(f"{_DURATION.allowed}; at most 100 years", "DURATION", _seconds)
-_TIME = Kind("a time in UTC, as 2026-11-02T08:15:30", "TIME", _time)
+_SECONDS = OptionKind(f"{_DURATION.allowed}; at most 100 years", "DURATION", _seconds)
+_TIME = OptionKind("a time in UTC, as 2026-11-02T08:15:30", "TIME", _time)
 _UNITS = ("days", "hours", "minutes", "seconds")
 _MATCHERS = {
-    "method": Kind(f"one of {', '.join(METHODS)}", "METHOD", lambda text: choice(*METHODS).read(text.upper())),
-    "path": Kind("a glob", "GLOB", lambda text: text.strip("/")),
+    "method": OptionKind(f"one of {', '.join(METHODS)}", "METHOD", lambda text: choice(*METHODS).read(text.upper())),
+    "path": OptionKind("a glob", "GLOB", lambda text: text.strip("/")),
     "operation": choice(*OPERATIONS),
     "nth": _POSITIVE,
     "count": whole("N", 1, words=(EVERY,)),
@@ -204,7 +204,7 @@ class _Fault:
 
     inject: Callable[[FaultRule, Handler, Lake, LakeRequest], Awaitable[Response]]  # gets what would answer otherwise
     operations: Collection[str] | None = None
-    options: Mapping[str, Kind] = field(default_factory=dict)
+    options: Mapping[str, OptionKind] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     count: int | None = 1
 

@@ -224,7 +224,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, move
         writer.transport.abort()
 
 
-Kind = Literal["proxy", "http", "https"]  # in the order of their ports
+ListenerKind = Literal["proxy", "http", "https"]  # in the order of their ports
 MAX_HEADERS = 100
 MAX_CONNECTIONS = 256
 MAX_WAITING = 1024  # connections that are not accepted yet
@@ -512,7 +512,7 @@ class Listeners:
         serving = asyncio.create_task(self._server.serve(sockets=[]))
         while not self._server.started:  # noqa: ASYNC110 - it has no event for that
             await asyncio.sleep(0.001)
-        kinds: Sequence[Kind | None] = (None,) if self._listening.is_single_port else ("proxy", "http", "https")
+        kinds: Sequence[ListenerKind | None] = (None,) if self._listening.is_single_port else ("proxy", "http", "https")
         accepting = [
             asyncio.create_task(self._accept(listener, kind))
             for listener, kind in zip(self._listeners, kinds, strict=True)
@@ -526,7 +526,7 @@ class Listeners:
         for listener in self._listeners:
             listener.close()
 
-    async def _accept(self, listener: socket.socket, kind: Kind | None) -> None:
+    async def _accept(self, listener: socket.socket, kind: ListenerKind | None) -> None:
         loop = asyncio.get_running_loop()
         while not self._server.should_exit:
             try:
@@ -567,7 +567,7 @@ class Listeners:
         state.end()
         return True
 
-    async def _connect(self, connection: socket.socket, kind: Kind | None, state: _Connection) -> None:
+    async def _connect(self, connection: socket.socket, kind: ListenerKind | None, state: _Connection) -> None:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError), contextlib.closing(connection):  # clients may disconnect at any time
             kind = kind or await _kind_of(connection)
@@ -583,7 +583,7 @@ class Listeners:
             await protocol.lost.wait()
 
 
-async def _kind_of(connection: socket.socket) -> Kind:
+async def _kind_of(connection: socket.socket) -> ListenerKind:
     """What a client speaks, by its first byte, which stays unread; ConnectionError where none comes in time."""
     loop, has_begun = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(connection, has_begun.set)

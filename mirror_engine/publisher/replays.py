@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mirror_engine.monitoring.status import TableStatus
     from mirror_engine.publisher.trace.row import FileChange
     from mirror_engine.storage.zone_view import RestoredView
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, DeltaWriter, Outcome
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, CommitResult, DeltaWriter
     from mirror_engine.tables.reading.spill import ReadMode
 
     Row = Mapping[str, Any]
@@ -122,7 +122,7 @@ class _NotingWriter(ArrowWriter):
         super().__init__(folder / "Tables", folder / "scratch")
         self.files: list[FileKeys] = []
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
         outcome = super().apply(table, batch, record)
         for file in batch.files:
             columns = tuple(name for name in file.rows.schema.names if name != MARKER_COLUMN)

@@ -170,7 +170,7 @@ class BatchRecord:
     progress: Progress
     applied: Applied  # this batch's files, by path from the table folder, and their partitions' marks after it
     folder: str = ""
-    plan: str = ""  # how the batch was merged, in words for people; `""` where there was no choice
+    merge_plan: str = ""  # how the batch was merged, in words for people; `""` where there was no choice
     # of a record that is said again in a later commit, what the commits since the newest segment have applied
     earlier: Applied | None = field(default=None, compare=False)
 
@@ -221,7 +221,7 @@ class MatchCounts:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommitResult:
     """What a commit did."""
 
     version: int
@@ -325,7 +325,7 @@ class DeltaCommitter(Protocol):
     Every method raises as those of `DeltaReader`, and `SetupError` when this machine lacks what the merge engine needs.
     """
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
         """Evolve the schema, replay the batch's changes and record them, atomically, exactly once.
 
         Rows that another program changed since the batch's snapshot, which is opened here where there is none, are a
@@ -396,7 +396,7 @@ class HistoryEntry:
     rows: int = 0  # rows of those files
     engine: str = ""  # who made it
     metrics: Mapping[str, str] = field(default_factory=dict)  # Delta's own operation metrics
-    plan: str = ""  # how the batch was merged, in words; `""` where there was no choice
+    merge_plan: str = ""  # how the batch was merged, in words; `""` where there was no choice
     applied_by: str = ""  # how its files got there: `passthrough`, `append`, `merge`; `""` where no row did
     # why files were not added unchanged, in words, by path
     passthrough_skipped_because: Mapping[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
 
 from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, TableDamaged
-from mirror_engine.tables.base import APPLICATIONS, DeltaWriter, Outcome, with_applied_by
+from mirror_engine.tables.base import APPLICATIONS, CommitResult, DeltaWriter, with_applied_by
 from mirror_engine.tables.log.cleanup import clean_up_log
 from mirror_engine.tables.log.commit import (
     add_parts,
@@ -94,7 +94,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         """Commit a batch's net changes against a snapshot of its table, in a commit that carries the record.
 
-        Returns how they were applied, as `Outcome` has it, and what each file's changes matched.
+        Returns how they were applied, as `CommitResult` has it, and what each file's changes matched.
 
         Raises:
             CommitConflict: another writer was first, or changed rows since the snapshot; nothing was committed.
@@ -126,7 +126,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         log = open_log(self.path(table))  # as it is on the disk: a log that stays open does not notice damage
         return None if log is None else log.snapshot().count_rows()
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
         self.clear_leftovers()
         folder = self.path(table)
         log: DeltaLog | None = batch.snapshot.log if batch.snapshot else open_log(folder)
@@ -158,7 +158,7 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
                     if any(is_checkpoint_due(log, each) for each in range(version, last + 1)):
                         clean_up_log(log, record.progress.covered)
                     self._logs.keep(log)
-                return Outcome(version, matches, applied_by)
+                return CommitResult(version, matches, applied_by)
         # Delta ignores a transaction that it knows
         raise CommitConflict(f"{table}: another writer committed this batch", "The next cycle reads the table again.")
 

@@ -142,7 +142,7 @@ def test_a_bar_follows_reading_and_committing_and_is_full_only_once_all_is_commi
         (cells, *_) = zip(*(column._cells for column in listener.bars().columns), strict=True)
         return cells[1].completed / cells[1].total, cells[2]
 
-    listener = log.Progress()
+    listener = log.ProgressTracker()
     listener(BatchStarted(ORDERS, 4, "1", "4"))
     listener(FileRead(ORDERS, "1", 1200))
     assert bar() == (1 / 8, "reading 1 of 4 files, 1,200 rows")
@@ -164,7 +164,7 @@ def test_a_bar_follows_reading_and_committing_and_is_full_only_once_all_is_commi
     "over", [TableHalted(ORDERS, EMPTY), RetryScheduled(ORDERS, "no", 1.0), TableDropped(ORDERS, "deleted")]
 )
 def test_a_table_that_stops_has_no_bar(over):
-    listener = log.Progress(is_lasting=True)
+    listener = log.ProgressTracker(is_lasting=True)
     listener(RetryScheduled(None, "no", 1.0))
     listener(BatchStarted(ORDERS, 2, "1", "2"))
     listener(over)

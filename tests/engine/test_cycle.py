@@ -43,7 +43,7 @@ def test_a_cycle_follows_at_once_until_one_finds_nothing_to_do(shop):
 
 def test_a_plan_that_changes_nothing_is_not_repeated_without_a_pause(shop, monkeypatch):
     shop.orders().insert(row(1))
-    monkeypatch.setattr(Replayer, "advance", lambda _, task: task.steps.clear())
+    monkeypatch.setattr(Replayer, "carry_out", lambda _, task: task.steps.clear())
     with shop.engine() as running:
         waits = []
         for _ in range(3):
@@ -59,11 +59,11 @@ def test_a_table_found_damaged_is_halted_by_the_next_cycle_without_a_retry(shop,
     def damaged(*_, **__):
         raise TableDamaged("dbo/Orders", "commit 1 is cut off")
 
-    def advance(*_):
+    def carry_out(*_):
         monkeypatch.setattr(shop.writer, "snapshot", damaged)
         damaged()
 
-    monkeypatch.setattr(Replayer, "advance", advance)
+    monkeypatch.setattr(Replayer, "carry_out", carry_out)
     with shop.engine() as running:
         running.cycle(NO_STOP)
         assert running.last.failures == {}
@@ -89,11 +89,11 @@ def test_damaged_tables_are_each_opened_twice(shop, monkeypatch):
         opened[folder] += 1
         raise TableDamaged(folder, "commit 1 is cut off")
 
-    def advance(_, task):
+    def carry_out(_, task):
         monkeypatch.setattr(shop.writer, "snapshot", damaged)
         shop.writer.snapshot(f"dbo/{task.table.table}")
 
-    monkeypatch.setattr(Replayer, "advance", advance)
+    monkeypatch.setattr(Replayer, "carry_out", carry_out)
     with shop.engine() as running:
         running.cycle(NO_STOP)
         assert len(opened) == len(tables)
@@ -400,7 +400,7 @@ def test_sync_retries_a_failed_table_while_others_go_on(tmp_path, monkeypatch):
     first, second = shop.orders("A"), shop.orders("B")
     first.insert(row(1))
     second.insert(row(1))
-    scan, advance, tries, landed = Poller.scan, Replayer.advance, [], itertools.count(2)
+    scan, carry_out, tries, landed = Poller.scan, Replayer.carry_out, [], itertools.count(2)
 
     def scan_while_files_land(poller, _):
         found = scan(poller)
@@ -412,10 +412,10 @@ def test_sync_retries_a_failed_table_while_others_go_on(tmp_path, monkeypatch):
             tries.append(1)
             if len(tries) == 1:
                 raise StorageUnavailable("once")
-        return advance(replayer, task)
+        return carry_out(replayer, task)
 
     monkeypatch.setattr(Poller, "scan", scan_while_files_land)
-    monkeypatch.setattr(Replayer, "advance", fail_once)
+    monkeypatch.setattr(Replayer, "carry_out", fail_once)
     assert shop.sync().result is RunResult.CAUGHT_UP
     assert (len(tries), shop.ids("A")) == (2, [1])
 
@@ -429,7 +429,7 @@ def test_retry_of_a_table_that_cannot_be_planned_is_not_due_for_ever(tmp_path, m
 
     with shop.engine() as running:
         with monkeypatch.context() as once:
-            once.setattr(Replayer, "advance", fail)
+            once.setattr(Replayer, "carry_out", fail)
             running.cycle(NO_STOP)
         zone = tmp_path / "Files/LandingZone"
         zone.rename(zone.with_name("away"))

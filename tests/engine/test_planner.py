@@ -18,7 +18,7 @@ from mirror_engine.engine.planner import (
     ZonePlanner,
     overlapping_tables,
     ownership_conflicts,
-    plan,
+    plan_listed,
     plan_missing,
     with_identity,
 )
@@ -281,7 +281,7 @@ PLANS = {
         Halted,
         ["ME004"],
         [],
-        replace(HERE, refusal=diagnose("ME004", "Orders", table="Sales/Orders", folder="Orders")),
+        replace(HERE, halt=diagnose("ME004", "Orders", table="Sales/Orders", folder="Orders")),
     ),
     **{
         f"a changed SchemaDefinition halts: {name}": (
@@ -305,8 +305,8 @@ PLANS = {
 def test_a_table_is_planned(case):
     listing, known, state, expected, steps, *circumstances = PLANS[case]
     arguments = (listing, *(known or NEW), *(circumstances or [HERE]))
-    made = plan(*arguments)
-    assert made == plan(*arguments), "the same listing gives the same plan"
+    made = plan_listed(*arguments)
+    assert made == plan_listed(*arguments), "the same listing gives the same plan"
     assert isinstance(made.state, state) if isinstance(state, type) else made.state == state
     assert codes(made) == expected
     assert steps is None or kinds(made) == steps
@@ -322,25 +322,25 @@ def test_moved_folder_keeps_applied_files_of_unknown_content():
 
 def test_a_batch_has_its_files_in_order_and_the_metadata_in_force():
     """LZ-2.1."""
-    assert plan(folder(TWO, ONE), *NEW, HERE).steps[-1] == ApplyBatch((ONE, TWO), KEYED.metadata)
-    assert plan(folder(ONE, metadata=ABSENT), *NEW, OPTIONAL).steps[-1] == ApplyBatch((ONE,), Metadata())
+    assert plan_listed(folder(TWO, ONE), *NEW, HERE).steps[-1] == ApplyBatch((ONE, TWO), KEYED.metadata)
+    assert plan_listed(folder(ONE, metadata=ABSENT), *NEW, OPTIONAL).steps[-1] == ApplyBatch((ONE,), Metadata())
 
 
 def test_batch_leaves_out_a_file_that_may_be_arriving():
     """LZ-3.10: in a sequence all after it wait, too."""
-    (*_, batch) = plan(folder(ONE, TWO, EMPTY_THREE, FOUR), *KNOWN, WATCHED).steps
+    (*_, batch) = plan_listed(folder(ONE, TWO, EMPTY_THREE, FOUR), *KNOWN, WATCHED).steps
     assert batch.files == (TWO,)
-    (*_, batch) = plan(folder(ONE, ARRIVING, THREE, metadata=BY_TIME), *KNOWN, WATCHED).steps
+    (*_, batch) = plan_listed(folder(ONE, ARRIVING, THREE, metadata=BY_TIME), *KNOWN, WATCHED).steps
     assert batch.files == (THREE,)
 
 
 def test_rejection_follows_a_file_that_a_flush_continued():
-    (recorded,) = plan(folder(ONE, COMPLETED), *REFUSED, HERE).records(RECORD)
+    (recorded,) = plan_listed(folder(ONE, COMPLETED), *REFUSED, HERE).records(RECORD)
     assert (recorded.rejection.identity, recorded.rejection.etag) == (COMPLETED.identity, BAD.etag)
 
 
 def test_pending_files_without_metadata_are_counted():
-    (said,) = plan(folder(ONE, metadata=ABSENT), *NEW, HERE).diagnostics
+    (said,) = plan_listed(folder(ONE, metadata=ABSENT), *NEW, HERE).diagnostics
     assert said.full_message == "Sales.schema/Orders: no `_metadata.json`; 1 file pending [ME008]"
 
 
@@ -433,8 +433,8 @@ def test_a_folder_with_a_table_owns_its_delta_folder_whatever_its_name(tmp_path)
     with context_of(tmp_path / "new") as context:
         assert list(ownership_conflicts(context, frozenset(), [TOP_ORDERS, IN_SCHEMA])) == [TOP_ORDERS]
     with replayed(tmp_path / "known").engine() as running:
-        refusals = ownership_conflicts(running.context, frozenset(), [IN_SCHEMA])
-        assert {name: said.code for name, said in refusals.items()} == {IN_SCHEMA: "ME004"}
+        found = ownership_conflicts(running.context, frozenset(), [IN_SCHEMA])
+        assert {name: said.code for name, said in found.items()} == {IN_SCHEMA: "ME004"}
 
 
 def test_tables_whose_delta_folder_overlaps_one_in_progress_are_not_planned(tmp_path):

@@ -30,7 +30,7 @@ SHORT = 0.15  # long enough for an event to arrive
 
 @pytest.fixture(autouse=True)
 def _short_bursts(monkeypatch):
-    monkeypatch.setattr(waking, "QUIET_SECONDS", 0.03)
+    monkeypatch.setattr(waking, "SETTLING_SECONDS", 0.03)
     monkeypatch.setattr(waking, "STOP_LATENCY_SECONDS", 0.05)
 
 
@@ -198,7 +198,7 @@ def test_event_ends_a_wait_of_no_time_once_it_is_due(waker):
 
 def test_renamed_files_end_waits_while_others_keep_coming(waker, zone, monkeypatch):
     """Each second a file for each of many tables: no quiet ever comes, and what was written once is long over."""
-    monkeypatch.setattr(waking, "QUIET_SECONDS", LONG)
+    monkeypatch.setattr(waking, "SETTLING_SECONDS", LONG)
     monkeypatch.setattr(waking, "MAX_BURST_SECONDS", 1.5 * SHORT)
     waker.wake()
     assert waker.wait(LONG)
@@ -212,7 +212,7 @@ def test_renamed_files_end_waits_while_others_keep_coming(waker, zone, monkeypat
 
 
 def test_a_file_that_is_renamed_while_another_is_written_waits_for_it(waker, zone, monkeypatch):
-    monkeypatch.setattr(waking, "QUIET_SECONDS", LONG)
+    monkeypatch.setattr(waking, "SETTLING_SECONDS", LONG)
     (zone / "Items" / "_1").write_bytes(b"x")
     with (zone / "Items" / f"{2:020d}.parquet").open("wb") as file:
         file.write(b"half")
@@ -223,7 +223,7 @@ def test_a_file_that_is_renamed_while_another_is_written_waits_for_it(waker, zon
 
 
 def test_a_burst_is_over_when_it_has_been_quiet_and_no_later(waker, monkeypatch):
-    monkeypatch.setattr(waking, "QUIET_SECONDS", 1.0)
+    monkeypatch.setattr(waking, "SETTLING_SECONDS", 1.0)
     monkeypatch.setattr(waking, "MAX_BURST_SECONDS", 9.0)
     threading.Timer(0.1, waker.wake).start()
     waker.wake()

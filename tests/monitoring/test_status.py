@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from mirror_engine.config import Config
 from mirror_engine.engine.ledger import Ledger
-from mirror_engine.engine.planner import Circumstances, plan
+from mirror_engine.engine.planner import Circumstances, plan_listed
 from mirror_engine.landing_zone.detection import marks_after
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.listing import Entry, MetadataAbsent, MetadataUsable, TableListing
@@ -42,7 +42,7 @@ def status(
     if progress:
         ledger.record(ORDERS, *progress)
     seen = ledger.progress(ORDERS), ledger.folder(ORDERS, [each.path for each in files])
-    planned = plan(TableListing(ORDERS, identity, metadata, files), *seen, Circumstances(Config(), NOW))
+    planned = plan_listed(TableListing(ORDERS, identity, metadata, files), *seen, Circumstances(Config(), NOW))
     context = SimpleNamespace(
         ledger=ledger,
         config=Config(),

@@ -14,7 +14,7 @@ from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.diagnostics import CATALOG, SEVERITY_ORDER, Severity
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unconfigured, needs_attention
-from mirror_engine.monitoring.rows import Rows as SortedRows
+from mirror_engine.monitoring.rows import SortedRows
 from mirror_engine.monitoring.words import describe
 from mirror_engine.publisher.mirror import Mirror
 from mirror_engine.publisher.validate import UNMATCHED_CHANGE_CODES

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.diff import Difference
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
     from mirror_engine.storage.base import Storage
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, Outcome
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, CommitResult, FileRows
     from mirror_engine.tables.merge.keys_only import ChangeEffects
 
     Content = dict[str, str | None]  # by path, which file is shown there; None for none
@@ -83,7 +83,7 @@ class _FileWriter(KeyWriter):
         super().__init__()
         self.files: dict[str, FileRows] = {}
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
         self.files |= {file.path: file for file in batch.files}
         return super().apply(table, batch, record)
 

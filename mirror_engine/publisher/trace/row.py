@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 
     from mirror_engine.monitoring.status import FileStatus
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, Outcome, TableSnapshot
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, CommitResult, TableSnapshot
 
 Row: TypeAlias = dict[str, Any]
-Rows: TypeAlias = tuple[Row, ...]
 Effect = Literal["inserted", "updated", "deleted", "nothing"]
 
 ROW_COLUMN = "__row__"  # a row's number in its file, from 1; before the marker
@@ -64,8 +63,8 @@ class TracedChange:
     row: int  # its number in the file, from 1, the header not counted
     marker: RowMarker  # the effective one
     has_marker: bool  # whether the file has a marker column
-    before: Rows  # of the key, over all columns known at that time
-    after: Rows
+    before: tuple[Row, ...]  # of the key, over all columns known at that time
+    after: tuple[Row, ...]
     is_match_known: bool  # whether the rows it matched are known; where old files were deleted, they may not be
     effect: Effect  # `nothing` if the rows are the same as before
     reason: str  # the rows it matched, if its marker expects others, or why it did nothing; `""` otherwise
@@ -91,13 +90,13 @@ class RowHistory:
 
     key: Mapping[str, str]  # its values as written, by column
     start: ReplayStart | None  # of the replay, if not at the first file
-    rows_at_start: Rows
+    rows_at_start: tuple[Row, ...]
     changes: tuple[TracedChange, ...]  # in order
     not_applied: tuple[PendingFile, ...]
     overwritten: tuple[str, ...]  # files of these changes whose content is not the one that was applied
-    result: Rows  # after all changes
-    applied_rows: Rows  # after the changes that are applied
-    delta_rows: Rows | None  # in the Delta table; None if there is no table
+    result: tuple[Row, ...]  # after all changes
+    applied_rows: tuple[Row, ...]  # after the changes that are applied
+    delta_rows: tuple[Row, ...] | None  # in the Delta table; None if there is no table
 
     @property
     def matches_delta(self) -> bool | None:
@@ -193,7 +192,7 @@ class ChangesWriter(MemoryDeltaWriter):
         super().__init__()
         self.changes: list[FileChange] = []
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
         for file in batch.files:
             for entry in (entry for rows in file.rows.batches() for entry in plain_rows(rows)):
                 row = {name: entry.get(name) for name in batch.schema.names}
@@ -250,7 +249,7 @@ def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
 
 
 def _traced(
-    noted: Iterable[FileChange], trace: TraceContext, start: ReplayStart | None, rows: Rows
+    noted: Iterable[FileChange], trace: TraceContext, start: ReplayStart | None, rows: tuple[Row, ...]
 ) -> Iterator[TracedChange]:
     """All changes; without the rows at the start, matches are known from the first change that replaces the row on."""
     is_known = start is None or start.rows is not None
@@ -282,7 +281,7 @@ def _traced(
         is_known = is_known or marker is not RowMarker.INSERT
 
 
-def _changed_columns(before: Rows, after: Rows) -> tuple[str, ...]:
+def _changed_columns(before: tuple[Row, ...], after: tuple[Row, ...]) -> tuple[str, ...]:
     """Columns whose values differ in any row; a missing one is NULL."""
     return tuple(
         dict.fromkeys(
@@ -294,7 +293,7 @@ def _changed_columns(before: Rows, after: Rows) -> tuple[str, ...]:
     )
 
 
-def _effect(marker: RowMarker, before: Rows, after: Rows) -> tuple[Effect, str]:
+def _effect(marker: RowMarker, before: tuple[Row, ...], after: tuple[Row, ...]) -> tuple[Effect, str]:
     """The effect of a change, and why it is none or another than its marker says (LZ-4.1, LZ-4.3, LZ-4.4)."""
     matched = len(before)
     rows = count(matched, "row")

@@ -47,7 +47,7 @@ def _kept_where_short(read: Callable[[T], R]) -> Callable[[T], R]:
 def to_metadata(record: BatchRecord) -> str:
     """The `userMetadata` of the commit that holds the record's files."""
     content = {
-        **({"plan": record.plan} if record.plan else {}),
+        **({"plan": record.merge_plan} if record.merge_plan else {}),
         _FORMAT_KEY: FORMAT,
         "mirror": record.mirror,
         "root_identity": record.root_identity,
@@ -160,7 +160,7 @@ def history_entry(version: int, commit: Mapping[str, Any]) -> HistoryEntry:
         rows=sum(file.rows for file in applied.values()),
         engine=str(commit.get("engineInfo") or ""),
         metrics={name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
-        plan=record.plan if record else "",
+        merge_plan=record.merge_plan if record else "",
         applied_by=next((file.applied_by for file in applied.values()), ""),
         passthrough_skipped_because={
             path: file.passthrough_skipped_because for path, file in applied.items() if file.passthrough_skipped_because

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.changes.net_changes import Integers
     from mirror_engine.tables.log.record import Commit
     from mirror_engine.tables.log.statistics import Bounds
-    from mirror_engine.tables.log.table_path import FileStatus, TablePath
+    from mirror_engine.tables.log.table_path import FileStat, TablePath
     from mirror_engine.tables.log.vectors import Descriptor
 
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -473,7 +473,7 @@ def _as_of_now(
     """
     if not isinstance(folder, StorePath):
         return folder
-    commits: dict[str, tuple[bytes, FileStatus]] = {}
+    commits: dict[str, tuple[bytes, FileStat]] = {}
     if isinstance(before, StorePath) and before.commits:
         for version, of_commit in stamps.items():
             file = commit_file(before, version)

@@ -36,7 +36,7 @@ HINT = "_last_checkpoint"  # names the newest checkpoint
 MAX_KEPT = 4  # commits of a log that are kept: the newest
 
 
-class FileStatus(NamedTuple):
+class FileStat(NamedTuple):
     """What is known of a file in a store, by the names of `os.stat_result`; an ETag without quotes, `""` for none."""
 
     st_size: int
@@ -58,9 +58,9 @@ class StorePath:
     store: Any = field(compare=False, repr=False)  # obstore's, rooted at `place`
     storage: Storage = field(compare=False, repr=False)  # of the same files
     # what is known of the file; `stat` does not ask again
-    listed: FileStatus | None = field(default=None, compare=False, repr=False)
+    listed: FileStat | None = field(default=None, compare=False, repr=False)
     # of a log that is looked at as it is at one moment, what was read or written of it; None keeps nothing
-    commits: dict[str, tuple[bytes, FileStatus]] | None = field(default=None, compare=False, repr=False)
+    commits: dict[str, tuple[bytes, FileStat]] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return str(self.url)
@@ -95,7 +95,7 @@ class StorePath:
 
     def sized(self, size: int, modified_ms: int) -> Self:
         """The file as a log describes it, in bytes and milliseconds since 1970: the store is not asked for it."""
-        return replace(self, listed=FileStatus(size, modified_ms * 1_000_000, ""))
+        return replace(self, listed=FileStat(size, modified_ms * 1_000_000, ""))
 
     def errors(self, operation: str, *, is_conditional: bool = False) -> AbstractContextManager[None]:
         """Errors of obstore and deltalake in the error tree's words; as `store_errors`."""
@@ -103,7 +103,7 @@ class StorePath:
 
         return store_errors(operation, self.path, self.place, is_conditional=is_conditional)
 
-    def stat(self) -> FileStatus:
+    def stat(self) -> FileStat:
         if self.listed:
             return self.listed
         if self.commits and self.path in self.commits:
@@ -119,7 +119,7 @@ class StorePath:
         found = self._now()
         return bool(found and self.listed and found.st_size == self.listed.st_size)
 
-    def _now(self) -> FileStatus | None:
+    def _now(self) -> FileStat | None:
         with suppress(FileNotFoundError):
             return replace(self, listed=None, commits=None).stat()
         return None
@@ -133,7 +133,7 @@ class StorePath:
         self._keep(content, _status(found.meta))
         return content
 
-    def _keep(self, content: bytes, status: FileStatus) -> None:
+    def _keep(self, content: bytes, status: FileStat) -> None:
         """Keep what a commit holds, so that it is not read again."""
         if self.commits is not None and self.name.endswith(".json"):
             self.commits[self.path] = content, status
@@ -180,7 +180,7 @@ class StorePath:
             with self.errors("write", is_conditional=True):
                 made = self.store.put(self.path, content, mode="create", use_multipart=False)
             if etag := (made["e_tag"] or "").strip('"'):
-                self._keep(content, FileStatus(len(content), time.time_ns(), etag))
+                self._keep(content, FileStat(len(content), time.time_ns(), etag))
         except (FileExistsError, StorageUnavailable):
             with suppress(FileNotFoundError):
                 if self.read_bytes() == content:
@@ -242,9 +242,9 @@ def _reopened(place: StoreUrl, path: str) -> TablePath:
     return _opened(place) / path
 
 
-def _status(entry: Mapping[str, Any]) -> FileStatus:
+def _status(entry: Mapping[str, Any]) -> FileStat:
     modified_ns = int(entry["last_modified"].timestamp() * 1e9)
-    return FileStatus(entry["size"], modified_ns, (entry["e_tag"] or "").strip('"'))
+    return FileStat(entry["size"], modified_ns, (entry["e_tag"] or "").strip('"'))
 
 
 def create_file(target: TablePath, content: bytes) -> None:

@@ -84,7 +84,7 @@ class ArrowWriter(LocalDeltaWriter):
                 return "", changes.match_counts
             with scratch_errors():
                 actions = merge.actions()
-            record = replace(with_applied_by(record, applied_by), plan=merge.words)
+            record = replace(with_applied_by(record, applied_by), merge_plan=merge.words)
             with moved(table, log.folder, merge.files, merge.vectors):
                 commit_batch(log, record, plan, actions, "MERGE" if touched else "WRITE")
             for file in touched:

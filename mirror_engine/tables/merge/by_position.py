@@ -77,7 +77,7 @@ class Merge:
 
     @property
     def applied_by(self) -> str:
-        """How rows change: as `Outcome` has it."""
+        """How rows change: as `CommitResult` has it."""
         return "merge" if self._touched else "append" if len(self._changes.net.position) else ""
 
     @property

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
-from mirror_engine.tables.base import MatchCounts, Outcome, TableSnapshot
+from mirror_engine.tables.base import CommitResult, MatchCounts, TableSnapshot
 from mirror_engine.tables.changes.net_changes import NO_KEY, Integers, Markers, comparable, exact_numbers, matched_rows
 from mirror_engine.tables.merge.memory import InProcessWriter
 from mirror_engine.tables.reading.spill import ReadMode
@@ -327,7 +327,7 @@ class KeyWriter(InProcessWriter):
             known.version, known.schema, known.record.head, known.version, count_rows=lambda: known.keys.row_count
         )
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
         with self._lock:
             known = self._tables.setdefault(table, _Table(batch.schema, record))
         counted = self.effects.setdefault(table, {})
@@ -335,7 +335,7 @@ class KeyWriter(InProcessWriter):
         effects = known.keys.add(runs)
         counted.update(zip((file.path for file in batch.files), effects, strict=True))
         known.schema, known.record, known.version = batch.schema, record, known.version + 1
-        return Outcome(known.version, tuple(effects), "merge")
+        return CommitResult(known.version, tuple(effects), "merge")
 
     def records(self, table: str, versions: range) -> Iterable[BatchRecord | None]:
         known = self._tables[table]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from mirror_engine.errors import TableDamaged, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
 from mirror_engine.tables.arrow_types import arrow_schema
-from mirror_engine.tables.base import DeltaWriter, MatchCounts, Outcome, TableSnapshot, with_applied_by
+from mirror_engine.tables.base import CommitResult, DeltaWriter, MatchCounts, TableSnapshot, with_applied_by
 from mirror_engine.tables.log.record import (
     creation_record,
     from_metadata,
@@ -119,7 +119,7 @@ class MemoryDeltaWriter(InProcessWriter):
         record = head_of(last.metadata)
         return TableSnapshot(newest, last.schema, record, newest, count_rows=lambda: len(last.rows))
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> Outcome:
+    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
         with self._lock:
             commits = self._tables.get(table, [])
             if not commits and not batch.passthrough:
@@ -144,7 +144,7 @@ class MemoryDeltaWriter(InProcessWriter):
                     transactions,
                 ),
             ]
-            return Outcome(len(commits), matches, applied_by)
+            return CommitResult(len(commits), matches, applied_by)
 
     def rows(
         self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None

@@ -216,7 +216,7 @@ class SparkDeltaWriter(LocalDeltaWriter):
                     marks_rows, since = True, evolve(log, self.evolution(log, batch, vectors=True))
                 plan = _merge_plan(batch, reached, marks_rows=marks_rows)
                 refuse_external_change(table, folder, since)
-                _merge(spark, spark_path(folder), batch, reached, replace(record, plan=plan))
+                _merge(spark, spark_path(folder), batch, reached, replace(record, merge_plan=plan))
 
     @contextmanager
     def _reached(self, changes: StagedChanges) -> Iterator[StagedChanges]:

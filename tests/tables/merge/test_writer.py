@@ -151,7 +151,7 @@ def test_a_large_tables_rows_are_marked_instead_of_rewritten(fresh, monkeypatch)
     table.change((4, 4, "D"), (4, 5, "E"))
     assert table.found() == [(1, "A"), (2, "B"), (4, "D"), (4, "D"), (5, "E")]
     assert fresh.snapshot(table.table).count_rows() == 5
-    plans = {entry.operation: entry.plan for entry in reversed(fresh.history(table.table)) if entry.plan}
+    plans = {entry.operation: entry.merge_plan for entry in reversed(fresh.history(table.table)) if entry.merge_plan}
     assert plans == {"MERGE": "broadcast; rows are marked; with inserts; bounds on Id"}
     folder = fresh.path(table.table)
     log = known_log(folder)
