@@ -96,7 +96,7 @@ def shop(tmp_path):
 @pytest.fixture
 def no_pauses(monkeypatch):
     """What failed is tried again at once."""
-    monkeypatch.setattr("mirror_engine.engine.cycle.FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("mirror_engine.engine.turns.FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from deltalake import DeltaTable, write_deltalake
 from lake import Lake
 from shop import Shop, row
 
+import mirror_engine.engine.cycle
+import mirror_engine.engine.turns
 import mirror_engine.tables.log.durability
 from mirror_engine import RunResult
 from mirror_engine.engine.ledger import Ledger
@@ -138,7 +140,7 @@ def test_what_cannot_be_brought_to_the_disk_is_not_done(lake, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(mirror_engine.tables.writer, "make_durable", refused)
         patch.setattr(mirror_engine.engine.cycle, "MAX_SYNC_ATTEMPTS", 2)
-        patch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
+        patch.setattr(mirror_engine.engine.turns, "FIRST_PAUSE_SECONDS", 0.0)
         lake.events.clear()
         assert lake.sync().result is RunResult.RETRY
     assert not [event for event in lake.events if isinstance(event, BatchCommitted)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
+from mirror_engine.engine import turns
 from mirror_engine.engine.changes import Changes
 from mirror_engine.engine.halts import Halts
 from mirror_engine.engine.janitor import Janitor
@@ -20,14 +20,13 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.recovery import LOST_ROWS, DeltaFolders, recover, rescan, say_again, unchanged_logs
 from mirror_engine.engine.replayer import Phase, Replayer, TableTask
 from mirror_engine.engine.rereads import Rereads
-from mirror_engine.engine.scheduler import Backoff, TableScheduler
+from mirror_engine.engine.scheduler import TableScheduler
 from mirror_engine.errors import InternalError, StorageUnavailable, TableDamaged, TransientError
 from mirror_engine.events import (
     BatchCommitted,
     CycleEnded,
     CycleStarted,
     DiagnosticRaised,
-    RetryScheduled,
 )
 from mirror_engine.landing_zone.detection import IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from mirror_engine.clock import Clock
     from mirror_engine.engine.changes import TableChange
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.engine.maintenance import MaintenanceScheduler
@@ -54,8 +52,6 @@ if TYPE_CHECKING:
 
 Failures: TypeAlias = "dict[TableName | None, TransientError]"  # None is the landing zone as a whole
 
-FIRST_PAUSE_SECONDS = 1.0
-MAX_PAUSE_SECONDS = 300.0
 MAX_SYNC_ATTEMPTS = 4  # with pauses of 1, 2 and 4 seconds between failed cycles
 
 
@@ -110,8 +106,8 @@ class CycleResult:
     commits: list[BatchCommitted] = field(default_factory=list)
     # The last transient failure of each table that waits for its next try; None is the landing zone as a whole
     failures: Failures = field(default_factory=dict)
-    # Tables that the next cycle may plan otherwise: something was done since, or is in progress
-    outdated: set[TableName] = field(default_factory=set)
+    # Tables whose plan no longer holds: something was done since, or is in progress
+    stale: set[TableName] = field(default_factory=set)
 
     @property
     def is_complete(self) -> bool:
@@ -128,34 +124,6 @@ class CycleResult:
         if any(needs_attention(plan.state) for plan in self.plans.values()):
             return RunResult.NEEDS_ATTENTION
         return RunResult.CAUGHT_UP
-
-
-class _Table:
-    """What the engine keeps of a table, or of the landing zone as a whole, from one cycle to the next.
-
-    Attributes:
-        plan: the last one; None where it has none.
-        retries: of its plan, and of its cleaning: a table that cannot be cleaned can be read.
-        carried_out: the plan that the last cycle carried out: the same one is not repeated without a pause.
-        reported: diagnostics that were emitted and still hold.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        phases = (Phase.APPLYING, Phase.CLEANING)
-        self.plan: Plan | None = None
-        self.retries = {phase: Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, clock) for phase in phases}
-        self.carried_out: Plan | None = None
-        self.reported: frozenset[Diagnostic] = frozenset()
-
-    @property
-    def failed(self) -> bool:
-        """Whether anything of it is to be retried."""
-        return any(retry.seconds_left < math.inf for retry in self.retries.values())
-
-    def failure(self, *, is_waiting: bool = False) -> TransientError | None:
-        """Why it is retried, or where `is_waiting` why it is not worked on now; None where it is not."""
-        failed = (retry for retry in self.retries.values() if retry.failure)
-        return next((retry.failure for retry in failed if retry.is_waiting or not is_waiting), None)
 
 
 class Engine:
@@ -186,9 +154,7 @@ class Engine:
         self._halts = Halts(context.ledger, context.emit)
         self._replayer = Replayer(context, self._janitor, self._halts, reader, passthrough)
         self._scheduler = TableScheduler(context.config.workers, self._replayer.run)
-        # None is the landing zone as a whole
-        self._tables: defaultdict[TableName | None, _Table] = defaultdict(lambda: _Table(context.clock))
-        self._retried_names: set[TableName | None] = set()  # with a failure since the last look
+        self._turns = turns.Turns(context.clock, context.emit)
         self._worked_on: set[TableName] = set()  # since they were listed
         self._delta_folders: DeltaFolders | None = None
         self._rereads = Rereads(context)
@@ -211,18 +177,18 @@ class Engine:
         while not stop.is_set():
             self.cycle(stop)
             listings = {listing.name: listing for listing in self.last.zone.tables} if self.last.zone else {}
-            if self.last.outdated and (first is None or self._has_done_any_of(first, listings)):
+            if self.last.stale and (first is None or self._has_done_any_of(first, listings)):
                 first = listings if first is None else first
                 continue
             failed += 1
             if not self.last.failures or self.last.run_result in final or failed == MAX_SYNC_ATTEMPTS:
                 break
-            stop.wait(self._next_retry_seconds(FIRST_PAUSE_SECONDS * 2.0 ** (failed - 1)))
+            stop.wait(self._retry_seconds(turns.FIRST_PAUSE_SECONDS * 2.0 ** (failed - 1)))
         return self.finish()
 
     def _has_done_any_of(self, first: Mapping[TableName, TableListing], now: Mapping[TableName, TableListing]) -> bool:
         """Whether the last cycle had work that was listed first, so that the next may have more of it."""
-        for name in self.last.outdated & self.last.plans.keys():
+        for name in self.last.stale & self.last.plans.keys():
             before, after = first.get(name), now.get(name)
             if after and (before is None or before.identity != after.identity):
                 continue  # it landed since, or was made anew
@@ -266,7 +232,7 @@ class Engine:
         """Wait for the tables in progress, and plan what is left, for the report; no further batch begins."""
         stopped = threads().event()
         stopped.set()
-        while self.last.outdated:
+        while self.last.stale:
             self.cycle(stopped)
         if self.in_progress:  # the zone could not be listed
             self._collect(self.last, None)
@@ -301,13 +267,13 @@ class Engine:
         return [
             table
             for table, plan in self.last.plans.items()
-            if isinstance(plan.state, CaughtUp) and not plan.steps and table not in self.last.outdated
+            if isinstance(plan.state, CaughtUp) and not plan.steps and table not in self.last.stale
         ]
 
     @property
     def is_busy(self) -> bool:
         """Whether any table was just worked on, or has something to do."""
-        return bool(self.last.outdated) or any(plan.steps for plan in self.last.plans.values())
+        return bool(self.last.stale) or any(plan.steps for plan in self.last.plans.values())
 
     def cycle(
         self,
@@ -334,7 +300,7 @@ class Engine:
             self.context.check_lock()
             result.zone = zone = self.poller.scan(only)
             folders = self._scan_delta_folders(zone, earlier)
-            planner = ZonePlanner(self.context, folders, zone, lambda name: self._tables[name].plan)
+            planner = ZonePlanner(self.context, folders, zone, lambda name: self._turns[name].plan)
             plans, self._damaged = planner.plans(earlier, only), planner.damaged
             result.zone = zone = planner.zone
         except StorageUnavailable as error:
@@ -348,18 +314,18 @@ class Engine:
         held = {maintained, *(table for table in plans if self.context.delta_folder(table) in folders.unread)}
         self._submit(zone, plans, held, str(planner.root.now), stop)
         self._collect(result, is_due)
-        self._give_up_retries(result.plans)
+        roots = [task.root_identity for task in self._scheduler.in_progress.values()]
         with self._retried(result):
-            planner.remember_root(
-                result.plans.values(), {t.root_identity for t in self._scheduler.in_progress.values()}
-            )
-        result.outdated |= {*earlier, *self.in_progress, *(commit.table for commit in result.commits)}
-        self._end(result, zone, self.context.clock.timer() - started)
+            planner.remember_root(result.plans.values(), roots)
+        self._end(result, zone, earlier, started)
         return result
 
     def next_cycle_seconds(self, longest: float) -> float:
         """Seconds until the next cycle: 0 where it would plan otherwise, less than `longest` where a retry is due."""
-        return 0.0 if self.last.outdated else self._next_retry_seconds(longest)
+        return 0.0 if self.last.stale else self._retry_seconds(longest)
+
+    def _retry_seconds(self, longest: float) -> float:
+        return self._turns.retry_seconds(longest, self.in_progress)
 
     def close(self) -> None:
         """End the workers, after their present batches."""
@@ -407,8 +373,8 @@ class Engine:
         """End a cycle in which the zone could not be listed, or the tables not be planned."""
         if zone is None:
             self._report(None, [unlisted("", "the landing zone cannot be listed")])
-        self.last = CycleResult(failures={None: self._retry(None, error)})
-        self._give_up_retries(())
+        self.last = CycleResult(failures={None: self._turns.retry(None, error)})
+        self._turns.give_up(self.in_progress)
         self._leave_failures()
         return self.last
 
@@ -417,23 +383,22 @@ class Engine:
         self._report(None, zone.diagnostics)
         self._halts.compare(plans)
         for name, plan in plans.items():
-            self._tables[name].plan = plan
+            self._turns[name].plan = plan
             self._report(name, plan.diagnostics)
         known = {*plans, *self.in_progress, *self.context.ledger.tables()}
         if not zone.unlisted:
             self._halts.keep(known)
-            for gone in self._tables.keys() - {None, *known}:
-                del self._tables[gone]
+            self._turns.keep(known)
 
     def _note_failures(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:
         """Note the tables that wait for their next try, and what of the zone and of Delta logs could not be read."""
         for name in result.plans:
             if unread := folders.unread.get(self.context.delta_folder(name)):  # its progress is not known for certain
-                result.failures[name] = self._retry(name, unread)
-            elif failure := self._tables[name].failure(is_waiting=True):
+                result.failures[name] = self._turns.retry(name, unread)
+            elif failure := self._turns[name].waits_for:
                 result.failures[name] = failure
         if zone.unlisted:  # the zone may not have caught up, whatever its tables say
-            result.failures[None] = self._retry(None, _not_listed(zone))
+            result.failures[None] = self._turns.retry(None, _not_listed(zone))
 
     @contextmanager
     def _retried(self, result: CycleResult) -> Iterator[None]:
@@ -441,15 +406,7 @@ class Engine:
         try:
             yield
         except StorageUnavailable as error:
-            result.failures.setdefault(None, self._retry(None, error))
-
-    def _give_up_retries(self, planned: Collection[TableName]) -> None:
-        """Forget retries that are due of tables that could not be planned: else they would be due at once, for ever."""
-        for name, table in self._tables.items():
-            if name is not None and name not in planned and name not in self.in_progress:
-                for retry in table.retries.values():
-                    if not retry.is_waiting:
-                        retry.succeeded()
+            result.failures.setdefault(None, self._turns.retry(None, error))
 
     def _submit(
         self,
@@ -463,53 +420,45 @@ class Engine:
         # nothing is archived or deleted of a table that may be hidden
         hidden = {name for name, plan in plans.items() if isinstance(plan.state, Unlisted)}
         listings = {listing.name: listing for listing in zone.tables if listing.name not in hidden}
-        self._worked_on = {name for name in (*self._retried_names, *self.in_progress) if name}
+        self._worked_on = {*self._turns.retried, *self.in_progress}
         self._janitor.keep(listings.keys())
         for name, plan in plans.items():
-            table = self._tables[name]
-            phases = [phase for phase, retry in table.retries.items() if not retry.is_waiting]
-            if Phase.APPLYING in phases and (name in held or not plan.steps):
-                phases.remove(Phase.APPLYING)
+            turn = self._turns[name]
+            phases = turn.phases(is_held=name in held or not plan.steps)
             task = TableTask(plan, listings.get(name), zone.folder, root, phases)
-            if task.steps or self._replayer.can_clean(task):
+            has_work = bool(task.steps) or self._replayer.can_clean(task)
+            turn.begin(phases if has_work else (), has_steps=bool(task.steps))
+            if has_work:
                 self._scheduler.submit(task, stop)
                 self._worked_on.add(name)
-            else:
-                phases.clear()
-            for phase, retry in table.retries.items():
-                if phase not in phases and not retry.is_waiting:
-                    retry.succeeded()
-            table.carried_out = table.carried_out if task.steps else None
 
     def _collect(self, result: CycleResult, is_due: Callable[[], bool] | None) -> None:
         """Wait for the tasks, or until the next cycle is due."""
         for task, outcome in self._scheduler.results(is_due):
-            name, table = task.table, self._tables[task.table]
+            name, turn = task.table, self._turns[task.table]
             if isinstance(outcome, TableDamaged) and self._is_damaged(outcome, self.context.delta_folder(name)):
-                table.retries[task.phase].succeeded()
-                result.outdated.add(name)  # the next cycle plans it as halted
+                turn.succeeded(task.phase)
+                result.stale.add(name)  # the next cycle plans it as halted
             elif isinstance(outcome, TransientError):
-                table.carried_out = None
-                result.failures[name] = self._retry(name, outcome, task.phase)
+                result.failures[name] = self._turns.retry(name, outcome, task.phase)
             elif isinstance(outcome, BaseException):
                 raise outcome
-            elif task.phase is Phase.DONE:
-                for phase in task.phases:
-                    table.retries[phase].succeeded()
-                if Phase.APPLYING in task.phases and task.plan != table.carried_out:
-                    result.outdated.add(name)
-                    table.carried_out = task.plan
+            elif task.phase is Phase.DONE and turn.end(task.phases, task.plan):
+                result.stale.add(name)
             if isinstance(outcome, BatchCommitted):
                 result.commits.append(outcome)
-                table.retries[Phase.APPLYING].succeeded()
+                turn.succeeded(Phase.APPLYING)
 
-    def _end(self, result: CycleResult, zone: ZoneListing, seconds: float) -> None:
+    def _end(self, result: CycleResult, zone: ZoneListing, earlier: Collection[TableName], started: float) -> None:
+        """Note what the next cycle plans anew, and which retries are over; `earlier` were in progress before it."""
+        result.stale |= {*earlier, *self.in_progress, *(commit.table for commit in result.commits)}
+        self._turns.give_up({*result.plans, *self.in_progress})
         if None not in result.failures:
-            self._tables[None].retries[Phase.APPLYING].succeeded()
+            self._turns[None].succeeded(Phase.APPLYING)
         self._leave_failures()
         self._count(result.commits)
         requests = sum(zone.requests.values()) or None
-        self.context.emit(CycleEnded(self._cycles, len(result.commits), seconds, requests))
+        self.context.emit(CycleEnded(self._cycles, len(result.commits), self.context.clock.timer() - started, requests))
 
     def _count(self, commits: Sequence[BatchCommitted]) -> None:
         self._commits += len(commits)
@@ -530,39 +479,23 @@ class Engine:
             return False
         left = started + self.context.config.scan_pause(0) - now
         is_planned = all(name in self.in_progress for name in unplanned)
-        return left <= 0 or is_called() or not is_planned or self._next_retry_seconds(left) <= 0
-
-    def _next_retry_seconds(self, longest: float) -> float:
-        self._retried_names = {
-            name for name in self._retried_names if name in self._tables and self._tables[name].failed
-        }
-        tables = (self._tables[name] for name in self._retried_names if name not in self.in_progress)
-        return min([longest, *(retry.seconds_left for table in tables for retry in table.retries.values())])
+        return left <= 0 or is_called() or not is_planned or self._retry_seconds(left) <= 0
 
     def _report(self, name: TableName | None, diagnostics: Sequence[Diagnostic]) -> None:
         """Emit the diagnostics that are new, and forget those that no longer hold."""
-        table = self._tables[name]
+        turn = self._turns[name]
         for diagnostic in diagnostics:
-            if diagnostic not in table.reported:
+            if diagnostic not in turn.reported:
                 self.context.emit(DiagnosticRaised(name, diagnostic))
-        table.reported = frozenset(diagnostics)
+        turn.reported = frozenset(diagnostics)
 
     def _leave_failures(self) -> None:
         """Store pending retries, so that `status` in another process can show them, and which tables are halted."""
-        pending = {name: table.failure() for name, table in self._tables.items()} | self.last.failures
-        failures = {name.folder if name else "": error.to_json() for name, error in pending.items() if error}
+        pending = {**self._turns.failures(), **self.last.failures}
+        failures = {name.folder if name else "": error.to_json() for name, error in pending.items()}
         with suppress(StorageUnavailable):  # they are only shown
             self.context.ledger.set_failures(failures)
             self._halts.store()
-
-    def _retry(self, name: TableName | None, error: TransientError, phase: Phase = Phase.APPLYING) -> TransientError:
-        """Schedule a retry; a failure before one is due does not prolong its pause."""
-        error.__cause__ = error.__context__ = error.__traceback__ = None  # their frames hold the rows of a batch
-        retry = self._tables[name].retries[phase]
-        if not retry.is_waiting:
-            self.context.emit(RetryScheduled(name, str(error), retry.failed(error)))
-        self._retried_names.add(name)
-        return error
 
 
 def _not_listed(zone: ZoneListing) -> StorageUnavailable:

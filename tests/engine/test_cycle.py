@@ -347,7 +347,7 @@ def test_idle_table_whose_folder_is_recreated_is_planned_again(shops):
 
 def settle(running):
     running.cycle(NO_STOP)
-    while running.last.outdated:
+    while running.last.stale:
         running.cycle(NO_STOP)
 
 

@@ -10,7 +10,7 @@ from filelock import FileLock
 from scripted_faults import Failing, faulty
 from shop import NO_STOP, TYPES, Shop, row
 
-import mirror_engine.engine.cycle
+import mirror_engine.engine.turns
 from mirror_engine import Config, RunResult
 from mirror_engine.engine import lock
 from mirror_engine.errors import RootLocked, StorageUnavailable
@@ -121,7 +121,7 @@ def test_a_fault_of_the_engine_is_reported_from_a_failure(shop):
 
 
 def test_a_table_that_failed_is_left_alone_until_its_pause_is_over(tmp_path, monkeypatch):
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 60.0)
+    monkeypatch.setattr(mirror_engine.engine.turns, "FIRST_PAUSE_SECONDS", 60.0)
     shop = Shop(tmp_path, faulty(MemoryDeltaWriter(), Failing("apply")))
     shop.orders().insert(row(1))
     with shop.engine() as running:
@@ -158,8 +158,8 @@ def test_files_of_a_recreated_folder_stay_until_they_are_read_again(tmp_path, mo
         folder.mkdir()
         for file in (tmp_path / "before").iterdir():
             file.rename(folder / file.name)
-        running._tables.clear()
-        monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 60.0)
+        running._turns.keep([])
+        monkeypatch.setattr(mirror_engine.engine.turns, "FIRST_PAUSE_SECONDS", 60.0)
         for _ in range(2):
             running.cycle(NO_STOP)
             assert all((shop.publisher.path / path).exists() for path in paths)

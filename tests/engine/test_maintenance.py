@@ -57,7 +57,7 @@ def until(is_so):
 def settle(running, maintained=None):
     """Cycles until nothing is left to do."""
     running.cycle(NO_STOP, maintained)
-    while running.last.outdated:
+    while running.last.stale:
         running.cycle(NO_STOP, maintained)
 
 

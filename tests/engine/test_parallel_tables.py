@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from quick_folder import quick_folder
 from shop import NO_STOP, name, row
 
-import mirror_engine.engine.cycle
+import mirror_engine.engine.turns
 from mirror_engine.engine.janitor import Janitor
 from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import StorageUnavailable
@@ -213,7 +213,7 @@ def test_a_cycle_waits_for_batches_until_the_next_scan_or_retry_is_due(tmp_path,
     shop.orders().insert(row(1))
     shop.writer.hold(ORDERS)
     if due == "a try":
-        monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.01)
+        monkeypatch.setattr(mirror_engine.engine.turns, "FIRST_PAUSE_SECONDS", 0.01)
         broken = shop.orders("Broken")
         broken.insert(row(1))
         refused = iter([StorageUnavailable("scripted")])

@@ -22,7 +22,7 @@ from deltalake import DeltaTable, write_deltalake
 from independent_readers import by_deltalake, by_duckdb
 from test_fixtures import outcome
 
-import mirror_engine.engine.cycle
+import mirror_engine.engine.turns
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import RetryScheduled
@@ -45,7 +45,7 @@ KEYED = {"keyColumns": ["id"]}
 @pytest.fixture(autouse=True)
 def files_of_every_size(monkeypatch):
     monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
-    monkeypatch.setattr(mirror_engine.engine.cycle, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_engine.engine.turns, "FIRST_PAUSE_SECONDS", 0.0)
 
 
 class Zone:
