@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.lease import Holder
     from mirror_engine.storage.store_url import Place
+    from mirror_engine.tables.backend import Backend
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
-    from mirror_engine.tables.spark.backend import SparkBackend
 
     _Failed = Callable[[str, TransientError], None]
 
@@ -128,7 +128,7 @@ class Mirror:
         self._watcher: ZoneWatcher | None = None
         self._spark = spark
         self._has_own_writer = writer is None
-        self._writer = writer or DeferredWriter(self.root / TABLES, lambda: self._spark_backend.writer)
+        self._writer = writer or DeferredWriter(self.root / TABLES, lambda: self._backend.writer)
         if spark is not None:
             self._refuse_idle_options()
 
@@ -403,10 +403,10 @@ class Mirror:
         self._writer.close()
 
     @cached_property
-    def _spark_backend(self) -> SparkBackend:
-        from mirror_engine.tables.spark.backend import SparkBackend  # noqa: PLC0415 - a caught-up zone needs no Arrow
+    def _backend(self) -> Backend:
+        from mirror_engine.tables.backend import Backend  # noqa: PLC0415 - a caught-up zone needs no Arrow
 
-        return SparkBackend(self.root, self.config, self._storage, self._spark, self._emit, self._is_brief)
+        return Backend(self.root, self.config, self._storage, self._spark, self._emit, self._is_brief)
 
     def _is_brief(self) -> bool:
         """Whether this is no `run`, and little waits for it: with one task a stage it is done sooner."""
@@ -418,10 +418,10 @@ class Mirror:
         )
 
     def _reader(self) -> OrderedReader:
-        return self._spark_backend.reader() if self._has_own_writer else self._spark_backend.reader_here()
+        return self._backend.reader() if self._has_own_writer else self._backend.reader_here()
 
     def _passthrough(self) -> PassthroughReader:
-        return self._spark_backend.passthrough()
+        return self._backend.passthrough()
 
     def _context(
         self, ledger: Ledger, emit: Callable[[Event], None], check_lock: Callable[[], None] = lambda: None

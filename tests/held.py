@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from shop import NO_STOP, Shop
 
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 SECONDS = 60.0
 

@@ -17,8 +17,8 @@ from mirror_engine.publisher.trace.replay import open_trace
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log.record import from_metadata
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 TYPES = {"id": pa.int64(), "city": pa.string()}
 NO_STOP = threading.Event()

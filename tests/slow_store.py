@@ -10,7 +10,7 @@ from obstore.store import LocalStore
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.store_url import StoreUrl
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 REQUEST_SECONDS = 0.02
 

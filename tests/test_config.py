@@ -14,7 +14,7 @@ from mirror_engine.cli import exits
 from mirror_engine.config import Config, flag_of, load, options, read_effective, write_effective
 from mirror_engine.errors import ConfigError, StorageUnavailable
 from mirror_engine.landing_zone.layout import OPTIONS
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 TEXT = st.text(st.sampled_from("0159.-+ekgMB_/\\x \n²"), max_size=12)
 

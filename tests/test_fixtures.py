@@ -26,8 +26,8 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.compare import compare_zone
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 # Which fixtures need a table feature: their columns have spaces or commas in their names, or times without a zone.

@@ -14,8 +14,8 @@ from killer import Killer
 
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "5"))

@@ -27,7 +27,7 @@ from mirror_engine.landing_zone.states import needs_attention
 from mirror_engine.monitoring.words import as_json
 from mirror_engine.publisher.landing_zone_writer import remove
 from mirror_engine.publisher.testing.mirror import MirrorInTest, described
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

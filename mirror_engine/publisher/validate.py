@@ -33,8 +33,8 @@ from mirror_engine.publisher.trace.replay import DryRun, first_numbers
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, Source, ZoneView
-from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import all_rows
 
 if TYPE_CHECKING:

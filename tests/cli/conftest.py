@@ -16,7 +16,7 @@ from mirror_engine.cli.main import main
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, TableFolder
 from mirror_engine.publisher.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ from mirror_engine.onelake import connection
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from mirror_engine import Mirror
 from mirror_engine.config import Config, write_effective
 from mirror_engine.errors import ConfigError
 from mirror_engine.landing_zone.layout import ENGINE, OPTIONS
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.spark import choice
 
 

@@ -21,7 +21,7 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.base import NO_IDENTITY, Storage, joined
 from mirror_engine.tables import passthrough
 from mirror_engine.tables.base import DeltaWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 CONFIG = Config(max_batch_files=2, workers=1, delete_processed_after_seconds=0)  # what is moved away is deleted at once
 MAX_CALLS = 400

@@ -20,7 +20,7 @@ from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.monitoring.wait_conditions import tables_not_caught_up
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.usefixtures("one_attempt")
 

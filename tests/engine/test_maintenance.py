@@ -15,7 +15,7 @@ from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.errors import CommitFailed, TableDamaged
 from mirror_engine.events import BatchCommitted, RetryScheduled, TableMaintained
 from mirror_engine.tables.base import HistoryEntry
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 

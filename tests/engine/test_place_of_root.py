@@ -14,7 +14,7 @@ from mirror_engine.engine.lock import lock_root
 from mirror_engine.errors import StorageUnavailable, UsageError
 from mirror_engine.landing_zone.layout import ENGINE, ZONE
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = [pytest.mark.usefixtures("one_attempt"), pytest.mark.slow]
 

@@ -21,7 +21,7 @@ from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_F
 from mirror_engine.landing_zone.states import Blocked, Halted
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.usefixtures("one_attempt")
 BY_TIME = "LastUpdateTimeFileDetection"

@@ -15,7 +15,7 @@ from mirror_engine.errors import CommitFailed
 from mirror_engine.events import BatchCommitted, FileRead, TableHalted, TableResumed
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.states import Halted
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

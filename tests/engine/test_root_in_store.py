@@ -21,7 +21,7 @@ from mirror_engine.storage.lease import lease_file
 from mirror_engine.storage.roots import state_folder
 from mirror_engine.storage.stores import object_store
 from mirror_engine.tables import passthrough
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.states import Empty
 from mirror_engine.publisher.testing.mirror import MirrorInTest
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 
 @pytest.fixture

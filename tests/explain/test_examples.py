@@ -12,7 +12,7 @@ from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import CATALOG
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

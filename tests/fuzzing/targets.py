@@ -30,7 +30,7 @@ from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.onelake.network import grant_tunnel
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
 from mirror_engine.tables.reading.text import TextChangeFile
 

@@ -13,7 +13,7 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.wait_conditions import file_not_applied, tables_not_caught_up
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 

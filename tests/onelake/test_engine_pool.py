@@ -25,7 +25,7 @@ from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.serving import Services
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 

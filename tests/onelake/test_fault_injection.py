@@ -15,7 +15,7 @@ from faulty import FABRIC, ITEM, TABLE, faulty
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.items import PLAIN
 from mirror_engine.onelake.options import ServerPlan
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 

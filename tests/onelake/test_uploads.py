@@ -29,7 +29,7 @@ from mirror_engine.onelake.options import EngineView, ServerPlan
 from mirror_engine.onelake.requests import Conditions
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ import mirror_engine
 from mirror_engine import Config, Mirror
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 
 class Cells(HTMLParser):

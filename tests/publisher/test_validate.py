@@ -26,8 +26,8 @@ from mirror_engine.publisher.trace.replay import DryRun
 from mirror_engine.publisher.validate import check_landing_zone, find_target, read_baseline
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.store_url import parse_place
-from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 ONLY_OF_VALIDATE = {"ME077", "ME078", "ME079"}
 ONLY_OF_CLEANUP = {"ME073"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge import by_position
 from mirror_engine.tables.merge.arrow import ArrowWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 _FIXTURES = {"arrow": "local", "arrow marks": "marker", "spark": "fresh"}

@@ -32,8 +32,8 @@ from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables import passthrough
 from mirror_engine.tables import writer as writer_module
 from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 from mirror_engine.tables.passthrough import PassthroughReader
 
 UTC = pa.timestamp("us", "UTC")

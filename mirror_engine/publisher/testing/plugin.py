@@ -52,7 +52,7 @@ def landing_zone(tmp_path_factory: pytest.TempPathFactory) -> LandingZoneWriter:
 def mirror(request: pytest.FixtureRequest, landing_zone: LandingZoneWriter) -> Iterator[MirrorInTest]:
     """The mirror of the landing zone; a table that it leaves blocked or halted fails the test."""
     from mirror_engine.publisher.testing.mirror import MirrorInTest  # noqa: PLC0415 - see the module
-    from mirror_engine.tables.merge.memory import MemoryDeltaWriter  # noqa: PLC0415 - as above
+    from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter  # noqa: PLC0415 - as above
 
     is_spark = _writer(request) == "spark"
     if is_spark:

@@ -23,8 +23,8 @@ from mirror_engine.monitoring.words import DROPPED_BECAUSE, describe
 from mirror_engine.publisher.diff import compare
 from mirror_engine.publisher.trace.replay import file_state, read_pending, replay_start, replay_table
 from mirror_engine.storage.zone_view import Source, ZoneView
-from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import all_rows
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, CommitResult, FileRows
-    from mirror_engine.tables.merge.keys_only import ChangeEffects
+    from mirror_engine.tables.dry_run.keys_only import ChangeEffects
 
     Content = dict[str, str | None]  # by path, which file is shown there; None for none
     FileState = Literal["applied", "pending", "rejected", "ignored"]

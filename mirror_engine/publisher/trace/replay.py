@@ -33,7 +33,7 @@ from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.storage.zone_view import RestoredView, Source, ZoneView
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, ReadContext
-from mirror_engine.tables.merge.keys_only import KeyWriter, keys_only
+from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.request import LandedFolder, ReadRequest
 

@@ -23,7 +23,7 @@ from mirror_engine.publisher.diff import typed
 from mirror_engine.publisher.trace.replay import START_PATH, file_state, read_pending, replay_start, replay_table
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.changes.net_changes import comparable
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import ReadMode, RowMemory, RowSpill
 
 if TYPE_CHECKING:

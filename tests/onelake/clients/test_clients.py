@@ -25,7 +25,7 @@ from mirror_engine.config import Config
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
 from mirror_engine.onelake.serving import Server
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 

@@ -16,11 +16,11 @@ from deltalake.exceptions import TableNotFoundError
 
 import mirror_engine.tables.log.snapshot
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log.commit import create_table, put_commit
 from mirror_engine.tables.log.record import carried, now_ms, to_metadata
 from mirror_engine.tables.log.snapshot import NewestRecord, history, open_log
 from mirror_engine.tables.log.tables_folder import TablesFolder
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 SIMPLE = schema_of("Id", "City:string")
 

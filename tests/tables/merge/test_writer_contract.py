@@ -21,9 +21,9 @@ from mirror_engine.landing_zone.change import Change, RowMarker, replay, same_ro
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import Column, Incoming, merge
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge import by_position, spark
 from mirror_engine.tables.merge.arrow import ArrowWriter
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
 
 SIMPLE = schema_of("Id!", "City:string")
 

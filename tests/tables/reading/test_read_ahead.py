@@ -26,7 +26,7 @@ from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.base import ReadContext
-from mirror_engine.tables.merge.keys_only import keys_only
+from mirror_engine.tables.dry_run.keys_only import keys_only
 from mirror_engine.tables.reading import reader as reader_module
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.request import LandedFolder, ReadRequest

@@ -16,7 +16,7 @@ from delta_scenario import Scenario, file_rows, schema_of, table_with
 from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES, ChangeBatch
 from mirror_engine.tables.changes.counted import count_changes
 from mirror_engine.tables.changes.staged import stage_here, staged
-from mirror_engine.tables.merge.memory import MemoryDeltaWriter
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter, stage_on_executors
 from mirror_engine.tables.spark.session import child_session
 

@@ -22,11 +22,11 @@ from mirror_engine.errors import JarsMissing, SetupError, SparkFailed
 from mirror_engine.events import ignore
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tables.backend import Backend
 from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.spark import backend as backend_module
 from mirror_engine.tables.spark import session as session_module
-from mirror_engine.tables.spark.backend import SparkBackend
 from mirror_engine.tables.spark.executors import ExecutorReader
 from mirror_engine.tables.spark.java import Java
 from mirror_engine.tables.spark.session import (
@@ -258,7 +258,7 @@ def test_spark_submit_and_the_profile_make_a_cluster_too(monkeypatch):
 def test_on_a_cluster_executors_read_and_make_net_changes_unless_options_say_otherwise(
     tmp_path, options, on_executors, driver_bytes
 ):
-    backend = SparkBackend(tmp_path, Config(**options), LocalStorage(tmp_path), None, ignore, lambda: False)
+    backend = Backend(tmp_path, Config(**options), LocalStorage(tmp_path), None, ignore, lambda: False)
     assert isinstance(backend.reader(), ExecutorReader if on_executors else ChangeFileReader)
     assert backend.writer._driver_batch_bytes == driver_bytes
 
@@ -285,7 +285,7 @@ def test_short_sync_starts_spark_with_one_task_a_stage(  # noqa: PLR0913, PLR091
     (folder / "00000000000000000001.parquet").write_bytes(bytes(bytes_waiting))
     mirror = Mirror(tmp_path, Config(**options))
     mirror._is_lasting = is_lasting
-    mirror._spark_backend._start()
+    mirror._backend._start()
     assert started == [profile]
 
 

@@ -17,7 +17,7 @@ from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.tables.base import CommitResult, MatchCounts, TableSnapshot
 from mirror_engine.tables.changes.net_changes import NO_KEY, Integers, Markers, comparable, exact_numbers, matched_rows
-from mirror_engine.tables.merge.memory import InProcessWriter
+from mirror_engine.tables.dry_run.memory import InProcessWriter
 from mirror_engine.tables.reading.spill import ReadMode
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Delta writer and change-file readers of one ROOT with Spark; on a cluster, executors read."""
+"""Delta writer and change-file readers of one ROOT: which merge engine writes, and whether executors read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SparkBackend:
+class Backend:
     """Writer and readers of one ROOT."""
 
     root: Place

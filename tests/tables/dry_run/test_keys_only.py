@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
-from mirror_engine.tables.merge import keys_only as key_book
-from mirror_engine.tables.merge.keys_only import ChangeEffects, KeyCounts, KeyRows, key_hashes
+from mirror_engine.tables.dry_run import keys_only as key_book
+from mirror_engine.tables.dry_run.keys_only import ChangeEffects, KeyCounts, KeyRows, key_hashes
 
 CHANGE = st.tuples(st.sampled_from(list(RowMarker)), st.none() | st.integers(0, 4))
 INSERT = st.tuples(st.just(RowMarker.INSERT), st.integers(0, 4))
