@@ -37,8 +37,8 @@ class EngineContext:
     requests: Requests | None = None  # counts those of a store; None on this machine
     known_time: KnownTime | None = None  # of what waits from one run to the next; None: the clock
     noted_places: set[str] = field(default_factory=set)  # Delta folders whose way was looked at: see `DeltaPlaces`
-    # For commits of other programs, the last by Delta folder: after which version, when, and what it found
-    looks: dict[str, tuple[int, float, int]] = field(default_factory=dict)
+    # The last looks for commits of other programs, by Delta folder: after which version, when, and what was found
+    _looks: dict[str, tuple[int, float, int]] = field(default_factory=dict)
 
     @property
     def now(self) -> float:
@@ -55,3 +55,18 @@ class EngineContext:
     def delta_folder(self, table: TableName) -> str:
         """Return the folder of a table's Delta table, from `ROOT/Tables` (LZ-1.4)."""
         return table.delta_folder(self.config.delta_default_schema)
+
+    def latest_external_change(self, table: TableName, progress: Progress, max_age_seconds: float = 0.0) -> int | None:
+        """Return the newest Delta version in which another program changed rows or columns; None for none.
+
+        A look since the same version that is younger than `max_age_seconds` is good enough. Raises `TransientError`.
+        """
+        folder, version, now = self.delta_folder(table), progress.delta_version, self.clock.timer()
+        looked = self._looks.get(folder)
+        if looked is None or looked[0] != version or now - looked[1] >= max_age_seconds:
+            looked = self._looks[folder] = (
+                version,
+                now,
+                self.writer.latest_external_change(folder, version, progress.columns),
+            )
+        return looked[2] if looked[2] >= 0 else progress.external_change_version

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal
 
 from mirror_engine.engine.hidden import HiddenFolders
 from mirror_engine.engine.ledger import ROOT_IDENTITY
-from mirror_engine.engine.recovery import latest_external_change
 from mirror_engine.engine.root_identity import FolderChange, RootIdentityCheck
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.detection import detect
@@ -505,7 +504,7 @@ class ZonePlanner:
             if folder in self._folders.damaged:
                 raise self._folders.damaged[folder]
             known_for = LOOK_SECONDS if self._context.requests else 0.0
-            version = latest_external_change(self._context, table, progress, known_for) if progress else None
+            version = self._context.latest_external_change(table, progress, known_for) if progress else None
         except TableDamaged as error:
             self.damaged[folder] = error
             help = error.help.rstrip(".").replace("--table TABLE", f"--table {shlex.quote(table.normalized)}")

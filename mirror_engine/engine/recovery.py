@@ -205,7 +205,7 @@ def say_again(context: EngineContext, table: TableName) -> None:
     if known is None or not known.has_table:
         return
     folder = context.delta_folder(table)
-    changed, state = latest_external_change(context, table, known), context.writer.snapshot(folder)
+    changed, state = context.latest_external_change(table, known), context.writer.snapshot(folder)
     known = replace(known, external_change_version=changed, columns=state.schema.digest if state else "")
     after = known.covered if known.segments else None
     earlier = Applied(ledger.applied(table, after=after), ledger.marks(table, after=after))
@@ -242,7 +242,7 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
         return
     folder = context.delta_folder(table)
     context.writer.make_durable(folder, recorded.delta_version)
-    changed = latest_external_change(context, table, recorded)
+    changed = context.latest_external_change(table, recorded)
     # a ledger from before ROOT was moved knows other etags
     is_behind = earlier and earlier.batch < recorded.batch and earlier.identity == recorded.identity
     applied = context.writer.applied_since(folder, state, earlier.delta_version if earlier and is_behind else -1)
@@ -300,21 +300,3 @@ def is_as_recorded(mirror: str, known: Progress, state: TableSnapshot | None) ->
     if state.record is None:
         return _is_at_batch(mirror, known, state)
     return state.record.progress.generation == known.generation
-
-
-def latest_external_change(
-    context: EngineContext, table: TableName, progress: Progress, max_age_seconds: float = 0.0
-) -> int | None:
-    """Return the newest Delta version in which another program changed rows or columns; None for none.
-
-    A look since the same version that is younger than `max_age_seconds` is good enough. Raises `TransientError`.
-    """
-    folder, version, now = context.delta_folder(table), progress.delta_version, context.clock.timer()
-    looked = context.looks.get(folder)
-    if looked is None or looked[0] != version or now - looked[1] >= max_age_seconds:
-        looked = context.looks[folder] = (
-            version,
-            now,
-            context.writer.latest_external_change(folder, version, progress.columns),
-        )
-    return looked[2] if looked[2] >= 0 else progress.external_change_version

@@ -20,7 +20,7 @@ from mirror_engine.engine.planner import (
     RecordProgress,
     attempt_of,
 )
-from mirror_engine.engine.recovery import is_as_recorded, latest_external_change, reconcile
+from mirror_engine.engine.recovery import is_as_recorded, reconcile
 from mirror_engine.errors import CommitConflict, CommitFailed, ConcurrentModification, ScratchFailed
 from mirror_engine.events import (
     ArchivedFilesDeleted,
@@ -308,7 +308,7 @@ class Replayer:
         batch.close()  # on a full disk the ledger needs the room
         meanwhile = progress.external_change_version
         if not batch.snapshot or result.version > batch.snapshot.version + 1:  # one came between
-            meanwhile = latest_external_change(context, task.table, progress)
+            meanwhile = context.latest_external_change(task.table, progress)
         diagnostics = [*batch.diagnostics]
         for file, matches in zip(batch.files, result.matches, strict=False):
             place = f"{task.table.folder}/{file.path}"
@@ -335,7 +335,7 @@ class Replayer:
     def _external_change(self, table: TableName, known: Progress, snapshot: TableSnapshot | None) -> int | None:
         """Return the newest version of a snapshot in which another program changed rows or columns; None for none."""
         if snapshot is None or snapshot.log is None:
-            return latest_external_change(self._context, table, known)
+            return self._context.latest_external_change(table, known)
         found: int = snapshot.log.latest_external_change(known.delta_version, known.columns)
         return found if found >= 0 else known.external_change_version
 

@@ -47,7 +47,7 @@ from mirror_engine.tables.reading.parquet import (
     parquet_type,
 )
 from mirror_engine.tables.reading.reader import context_after, file_contract, read_file
-from mirror_engine.tables.reading.request import ReadRequest, listed_now, open_listed
+from mirror_engine.tables.reading.request import ReadRequest
 from mirror_engine.tables.reading.row_rules import IngestedRows
 from mirror_engine.tables.reading.spill import ReadMode, scratch_errors
 
@@ -170,7 +170,7 @@ class PassthroughReader:
     def _eligible(self, request: ReadRequest) -> tuple[BinaryIO, int, ReadContext]:
         """An open file whose footer is eligible, the number of its rows, and the context after it."""
         with ExitStack() as unless_eligible:
-            handle = unless_eligible.enter_context(open_listed(self.storage, request))
+            handle = unless_eligible.enter_context(request.open(self.storage))
             file, contract = self._opened(handle, request)
             after = context_after(file, contract, request.context, fills=file.has_rows)
             unless_eligible.pop_all()
@@ -190,7 +190,7 @@ class PassthroughReader:
                     content_digest = digest(handle, target)
             self._make_plain(copy, request)
             verified = self._verified(copy, request, content_digest)
-            if listed_now(self.storage, request) != request.file:
+            if request.listed_now(self.storage) != request.file:
                 raise ConcurrentModification(f"{request.path}: changed since it was listed")
             unless_verified.pop_all()
         return verified

@@ -16,7 +16,6 @@ from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.recovery import (
     DeltaFolders,
     is_as_recorded,
-    latest_external_change,
     owner_of,
     recover,
     rescan,
@@ -79,7 +78,7 @@ def test_a_look_for_commits_of_other_programs_is_good_enough_for_a_while_but_not
     versions = iter([-1, 7, 8, 9])
     writer = SimpleNamespace(latest_external_change=lambda *_: next(versions))
     context, progress = EngineContext(None, writer, None, Config(), *[None] * 2), Progress("1", "i", delta_version=5)
-    look = partial(latest_external_change, context, ORDERS)
+    look = partial(context.latest_external_change, ORDERS)
     assert [look(progress, 600.0), look(progress, 600.0), look(progress), look(progress, 600.0)] == [None, None, 7, 7]
     assert look(replace(progress, delta_version=6), 600.0) == 8
 

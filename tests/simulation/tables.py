@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
+from mirror_engine.tables.merge.memory import _replayed
 
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.tables.arrow_types import arrow_schema
@@ -25,7 +26,6 @@ from mirror_engine.tables.log.record import (
     refuse_repeated,
     to_metadata,
 )
-from mirror_engine.tables.merge.memory import _replayed
 
 COMMITS_PER_CHECKPOINT = 10
 SMALL_FILES = 8  # commits after which small files are put together

@@ -28,7 +28,7 @@ from mirror_engine.tables.base import FileRows
 from mirror_engine.tables.reading.open_file import WRITE_ASIDE
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
 from mirror_engine.tables.reading.read_ahead import ReadAhead
-from mirror_engine.tables.reading.request import ReadRequest, listed_now, open_listed
+from mirror_engine.tables.reading.request import ReadRequest
 from mirror_engine.tables.reading.row_rules import FileContract, IngestedRows
 from mirror_engine.tables.reading.text import TextChangeFile
 
@@ -103,7 +103,7 @@ class ChangeFileReader:
                     unless_valid.callback(read.rows.close)
                 except RejectedFile as error:
                     rejected = error
-                now = listed_now(self._storage, request, was_read=read is not None)
+                now = request.listed_now(self._storage, was_read=read is not None)
                 if now == request.file:
                     unless_valid.pop_all()
                     if read is None:
@@ -121,14 +121,14 @@ class ChangeFileReader:
         """The content of a file, and one more byte of one that has grown; None for a larger file."""
         if request.file.size > max_bytes:
             return None
-        with open_listed(self._storage, request) as handle:
+        with request.open(self._storage) as handle:
             return handle.read(request.file.size + 1)
 
     def _read(self, request: ReadRequest, whole: bytes | None) -> FileRows:
         size, mode = request.file.size, self._mode
         whole = self._content(request, WHOLE_BYTES) if whole is None else whole
         # in memory, Arrow needs no call of Python for each piece, and the digest no second reading
-        with open_listed(self._storage, request) if whole is None else pa.BufferReader(whole) as content:
+        with request.open(self._storage) if whole is None else pa.BufferReader(whole) as content:
             if content.seek(0, os.SEEK_END) != size:
                 raise self._changed(request)
             is_digested = mode.digested_sizes is None or size in mode.digested_sizes

@@ -45,34 +45,32 @@ class ReadRequest:
         return f"{self.folder.table.folder}/{self.file.path}"
 
     @property
-    def path_from_root(self) -> str:
+    def _path_from_root(self) -> str:
         return f"{self.folder.zone}/{self.path}"
 
+    def open(self, storage: Storage) -> BinaryIO:
+        """Open the file.
 
-def open_listed(storage: Storage, request: ReadRequest) -> BinaryIO:
-    """Open the file of a request.
+        Raises:
+            ConcurrentModification: it is gone.
+            StorageUnavailable: it could not be opened.
+        """
+        try:
+            return storage.open(self._path_from_root, self.file)
+        except FileNotFoundError:
+            raise ConcurrentModification(f"{self.path}: replaced or removed before it was read") from None
 
-    Raises:
-        ConcurrentModification: it is gone.
-        StorageUnavailable: it could not be opened.
-    """
-    try:
-        return storage.open(request.path_from_root, request.file)
-    except FileNotFoundError:
-        raise ConcurrentModification(f"{request.path}: replaced or removed before it was read") from None
+    def listed_now(self, storage: Storage, *, was_read: bool = True) -> Entry:
+        """The file as it would be listed now: equal to `file` where it did not change since.
 
-
-def listed_now(storage: Storage, request: ReadRequest, *, was_read: bool = True) -> Entry:
-    """The file of a request as it would be listed now: equal to the request's where it did not change since.
-
-    Raises:
-        ConcurrentModification: it was replaced or removed.
-        StorageUnavailable: its entry could not be read.
-    """
-    entry = look_again(storage, request.path_from_root, request.file, was_read=was_read)
-    if entry is None:
-        raise ConcurrentModification(f"{request.path}: replaced or removed since it was listed")
-    return replace(request.file, size=entry.size, modified_ns=entry.modified_ns)
+        Raises:
+            ConcurrentModification: it was replaced or removed.
+            StorageUnavailable: its entry could not be read.
+        """
+        entry = look_again(storage, self._path_from_root, self.file, was_read=was_read)
+        if entry is None:
+            raise ConcurrentModification(f"{self.path}: replaced or removed since it was listed")
+        return replace(self.file, size=entry.size, modified_ns=entry.modified_ns)
 
 
 class OrderedReader(Protocol):
