@@ -64,7 +64,6 @@ GENERATION = "fabric"  # of the progress that Fabric made
 _UNKNOWN_VERSION = -1
 _UNREAD = TableSnapshot(_UNKNOWN_VERSION, TableSchema(()), None, _UNKNOWN_VERSION)
 _INTEGER_NAMES = {"byte": "SByte", "short": "Int16", "integer": "Int32", "long": "Int64"}
-_MAX_BYTES = 64 << 20
 _DAY_SECONDS = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -214,7 +213,7 @@ def replicator(now: float, *, table_count: int = 0, status: str = "Running", err
 def _read_json(storage: Storage, path: str) -> dict[str, Any]:
     try:
         with storage.open(path) as file:
-            content = json.loads(file.read(_MAX_BYTES))
+            content = json.load(file)
     except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}

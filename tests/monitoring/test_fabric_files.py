@@ -33,8 +33,10 @@ from mirror_engine.monitoring.fabric_files import (
     dotnet,
     fabric_message,
     last_heartbeat,
+    read_tables,
     replicator,
     write,
+    write_stopped,
 )
 
 MIRROR = "5f0c2a4e0b1d4c55" * 2
@@ -129,6 +131,14 @@ def test_entries_of_the_last_time_are_made_again_where_the_table_or_its_days_cha
         found = json.load(file)["tables"]
     assert found[:2] == [*written(tables[0]), *written(tables[1])]
     assert "21 days" in found[2]["errorMessage"]
+
+
+def test_tables_of_a_file_of_any_length_are_stopped() -> None:
+    """The engine writes it: no bound may cut it, or all tables would be gone."""
+    storage, entries = MemoryStorage(), [{"id": str(number), "errorMessage": "x" * (1 << 20)} for number in range(70)]
+    storage.write(TABLES_FILE, json.dumps({"tables": entries}).encode())
+    write_stopped(storage, now=NOW)
+    assert [table["status"] for table in read_tables(storage)] == ["Stopped"] * 70
 
 
 def test_the_heartbeat_is_written_with_both_files() -> None:
