@@ -15,7 +15,8 @@ from mirror_engine.landing_zone.detection import DIGITS, IGNORED, never_arrives
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.listing import UNLISTED
 from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, Unlisted, needs_attention
-from mirror_engine.monitoring.fabric_files import FabricTable, FabricTables, fabric_error, fabric_status, last_heartbeat
+from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fabric_status, last_heartbeat
+from mirror_engine.monitoring.fabric_mirror import FabricTables
 from mirror_engine.monitoring.words import (
     URGENCY,
     counted_json,

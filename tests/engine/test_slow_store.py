@@ -10,7 +10,8 @@ from slow_store import REQUEST_SECONDS, SlowLogs, slow_store
 
 from mirror_engine import Mirror
 from mirror_engine.events import BatchCommitted, CommitStarted, FileRead
-from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE, refuse_fabrics
+from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE
+from mirror_engine.monitoring.fabric_mirror import refuse_fabrics
 from mirror_engine.storage import base
 from mirror_engine.storage.base import PAGE
 

@@ -23,7 +23,7 @@ from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.schema import TableSchema
 from mirror_engine.mirror import Mirror
-from mirror_engine.monitoring.fabric_files import progress_of
+from mirror_engine.monitoring.fabric_mirror import progress_of
 from mirror_engine.onelake import faults
 from mirror_engine.onelake.options import FaultRule
 from mirror_engine.publisher.trace.replay import with_rejections
