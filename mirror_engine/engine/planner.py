@@ -98,7 +98,8 @@ class Plan:
     steps: tuple[Step, ...] = ()
     detection: Detection | None = None  # how its files were classified; None where they were not
     diagnostics: tuple[Diagnostic, ...] = ()  # all that hold now, except those of applied files
-    # What the plan of an idle table was made of: it holds as long as that is the same
+    is_timed: bool = field(default=False, compare=False)  # whether time alone may change it
+    # What a plan without steps was made of: it holds as long as that is the same; None for one that is made each time
     basis: tuple[TableListing, Progress | None, Diagnostic | None] | None = field(default=None, compare=False)
 
     def records(self, kind: str) -> Iterator[Progress]:
@@ -179,6 +180,7 @@ class _TablePlanner:
         self._files = {file.path: file for file in listing.files}
         self._diagnostics = [*listing.diagnostics]
         self._steps: list[Step] = []
+        self._is_timed = False
         self._known = known
         # of a table that others removed, ME069 stays
         lost = progress.diagnostics if progress and not progress.identity else {}
@@ -246,7 +248,9 @@ class _TablePlanner:
 
     def _is_recent(self, modified_ns: int) -> bool:
         """Whether a file was written less than a minute ago; a store's clock may be ahead."""
-        return abs(self._now_of_files - modified_ns / 1e9) < ARRIVAL_SECONDS
+        age = self._now_of_files - modified_ns / 1e9
+        self._is_timed |= age < ARRIVAL_SECONDS
+        return abs(age) < ARRIVAL_SECONDS
 
     def _without_metadata(self, fault: Diagnostic, etag: str, others: Sequence[Diagnostic] = ()) -> Plan:
         """Plan a folder whose metadata is absent or unusable (LZ-2.3, LZ-2.5, LZ-2.6)."""
@@ -303,6 +307,7 @@ class _TablePlanner:
 
     def _empty(self) -> Empty:
         """State of a table without data: in Fabric `Snapshotting`, after 14 days `Failed` (LZ-7.1)."""
+        self._is_timed = True
         since = (self._progress.configured_at if self._progress else 0) or self._now
         expired = self._now - since >= FAILED_AFTER_SECONDS
         if expired:
@@ -373,7 +378,8 @@ class _TablePlanner:
         pending = gone | {path: etag for path, etag in self._pending.items() if before.get(path) != etag}
         if pending or noted != self._progress:
             self._steps.append(RecordProgress("record_folder_state", noted, pending=pending))
-        return Plan(self._table, state, (*self._steps, *work), detection, tuple(self._diagnostics))
+        steps, diagnostics = (*self._steps, *work), tuple(self._diagnostics)
+        return Plan(self._table, state, steps, detection, diagnostics, self._is_timed)
 
 
 def is_error(diagnostic: Diagnostic) -> bool:
@@ -384,7 +390,7 @@ def is_error(diagnostic: Diagnostic) -> bool:
 class ZonePlanner:
     """Plans all tables of a listing; reads the landing zone and the tables, or raises `StorageUnavailable`.
 
-    `before`: gives a table's last plan; that of an idle table is not made again.
+    `before`: gives a table's last plan; that of one that is idle, blocked or halted is not made again.
 
     Attributes:
         zone: the listing; once tables are planned, with the folders that may be hidden among the unlisted ones.
@@ -469,33 +475,41 @@ class ZonePlanner:
         self, listing: TableListing, circumstances: Circumstances, halt: Diagnostic | None, *, is_known: bool
     ) -> Plan:
         """Plan a table; `is_known`: whether the look at its Delta table for the last plan is good enough."""
-        progress, before = self._context.ledger.progress(listing.name), self._before(listing.name)
-        # what is known of the files changes with the progress, the folder's identity with the listing
-        basis = before.basis if before and not halt else None
-        is_same = basis is not None and basis[0] is listing and basis[1] is progress
-        if before and basis and is_same:
-            diagnostic = basis[2] if is_known else self._delta_table_diagnostic(listing.name, progress)
-            if basis[2] == diagnostic:
-                return before
-        circumstances = replace(circumstances, halt=halt)
-        known = self._context.ledger.folder(listing.name, [file.path for file in listing.files])
+        progress = self._context.ledger.progress(listing.name)
+        if kept := self._kept(listing, progress, halt, is_known=is_known):
+            return kept
         if hidden := self._hidden.of_delta(listing.name):
             return Plan(listing.name, Unlisted(hidden))
+        known = self._context.ledger.folder(listing.name, [file.path for file in listing.files])
         change = self.root.change_of(listing, progress, known)
         if change is FolderChange.RECREATED and (hidden := self._hidden.remounted(listing.name)):
             if not self.root.is_mounted_again(listing, known):
                 return Plan(listing.name, Unlisted(hidden))
             change = FolderChange.MOVED
-        circumstances = replace(circumstances, change=change)
-        if change is FolderChange.RECREATED or circumstances.halt:
-            return plan_listed(listing, progress, known, circumstances)
-        diagnostic = self._delta_table_diagnostic(listing.name, progress)
+        diagnostic = halt
+        if diagnostic is None and change is not FolderChange.RECREATED:
+            diagnostic = self._delta_table_diagnostic(listing.name, progress)
         if diagnostic and is_error(diagnostic):
-            return plan_listed(listing, progress, known, replace(circumstances, halt=diagnostic))
-        planned = plan_listed(listing, progress, known, circumstances)
-        is_idle = isinstance(planned.state, CaughtUp) and not planned.steps
-        diagnostics = (*planned.diagnostics, *([diagnostic] if diagnostic else ()))
-        return replace(planned, diagnostics=diagnostics, basis=(listing, progress, diagnostic) if is_idle else None)
+            halt = diagnostic
+        planned = plan_listed(listing, progress, known, replace(circumstances, change=change, halt=halt))
+        if diagnostic and diagnostic is not halt:
+            planned = replace(planned, diagnostics=(*planned.diagnostics, diagnostic))
+        is_kept = not planned.steps and not planned.is_timed
+        return replace(planned, basis=(listing, progress, diagnostic) if is_kept else None)
+
+    def _kept(
+        self, listing: TableListing, progress: Progress | None, halt: Diagnostic | None, *, is_known: bool
+    ) -> Plan | None:
+        """Return the last plan of a table if it still holds; None for one that is to be made."""
+        before = self._before(listing.name)
+        # what is known of the files changes with the progress, the folder's identity with the listing
+        if not (before and before.basis and before.basis[0] is listing and before.basis[1] is progress):
+            return None
+        is_halted, is_idle = isinstance(before.state, Halted), isinstance(before.state, CaughtUp)
+        is_seen = is_known and not is_halted
+        diagnostic = halt or (before.basis[2] if is_seen else self._delta_table_diagnostic(listing.name, progress))
+        is_hidden = not is_idle and self._hidden.of_delta(listing.name) is not None
+        return None if is_hidden or diagnostic != before.basis[2] else before
 
     def _delta_table_diagnostic(self, table: TableName, progress: Progress | None) -> Diagnostic | None:
         """Report a Delta table that cannot be read (ME081), or that another program changed (ME080)."""

@@ -17,12 +17,13 @@ from shop import NO_STOP, Shop, name, row
 from mirror_engine.engine import planner
 from mirror_engine.engine.cycle import RunResult
 from mirror_engine.engine.janitor import Janitor
+from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.replayer import Replayer
 from mirror_engine.errors import RootLocked, StorageUnavailable, TableDamaged
 from mirror_engine.events import RetryScheduled
-from mirror_engine.landing_zone.names import TableName
-from mirror_engine.landing_zone.states import CaughtUp, Halted
+from mirror_engine.landing_zone.names import METADATA_FILE, TableName
+from mirror_engine.landing_zone.states import Blocked, CaughtUp, Halted, Unconfigured
 from mirror_engine.monitoring import fabric_files
 from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE, TABLES_FILE
 from mirror_engine.storage import local
@@ -311,6 +312,44 @@ def test_idle_tables_are_not_planned_again(shops, planned):
         settle(running)
         assert set(planned) == {"Empty", "T2"}
     assert shops.ids("T2") == [1, 2, 3]
+
+
+def test_blocked_and_halted_tables_are_not_planned_again(shops, monkeypatch):
+    looked_up, folder, change = [], Ledger.folder, shops.writer.latest_external_change
+    monkeypatch.setattr(Ledger, "folder", lambda *known: looked_up.append(known[1].folder) or folder(*known))
+    zone = shops.publisher.path
+
+    def damaged(table, *since):
+        if table == "dbo/T4":
+            raise TableDamaged(table, "cut", "Restore it.")
+        return change(table, *since)
+
+    with shops.engine() as running:
+        settle(running)
+        shops.publisher.folder("T0").insert(row(4), name=name(4))
+        rejected = zone / "T1" / name(3)
+        rejected.write_bytes(b"no Parquet")
+        metadata = (zone / "T2" / METADATA_FILE).rename(shops.root / METADATA_FILE)
+        for path in ("Bare", "dbo.schema/T3"):
+            (zone / path).mkdir(parents=True)
+        monkeypatch.setattr(shops.writer, "latest_external_change", damaged)
+        settle(running)
+        halted = dict.fromkeys(["T1", "T2", "T4", "dbo.schema/T3"], Halted)
+        states = {plan.table.folder: type(plan.state) for plan in running.last.plans.values()}
+        assert states == {"T0": Blocked, "T3": CaughtUp, "Bare": Unconfigured, **halted}
+        looked_up.clear()
+        for _ in range(2):
+            running.cycle(NO_STOP)
+        assert looked_up == []
+        shops.publisher.folder("T0").insert(row(3), name=name(3))
+        rejected.unlink()
+        metadata.rename(zone / "T2" / METADATA_FILE)
+        shutil.rmtree(zone / "dbo.schema")
+        monkeypatch.setattr(shops.writer, "latest_external_change", change)
+        settle(running)
+        assert {*looked_up} == {"T0", "T1", "T2", "T4"}
+        assert {type(plan.state) for plan in running.last.plans.values()} == {CaughtUp, Unconfigured}
+    assert shops.ids("T0") == [1, 2, 3, 4]
 
 
 def test_external_change_of_an_idle_table_is_reported_and_stays(shops):

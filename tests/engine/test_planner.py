@@ -429,6 +429,27 @@ def test_a_moved_root_is_remembered_once_it_is_certain_and_recorded(tmp_path):
         assert after.now == after.before
 
 
+@pytest.mark.parametrize(
+    ("listing", "known", "circumstances", "is_timed"),
+    [
+        (folder(ONE, THREE), KNOWN, WATCHED, False),
+        (folder(ONE, BAD), progress(ONE, rejection=REJECTED), WATCHED, False),
+        (folder(), EMPTY, HERE, True),
+        (folder(metadata=CREATED), KNOWN, WATCHED, True),
+        (folder(metadata=CREATED), KNOWN, HERE, False),
+        (folder(metadata=CREATED), KNOWN, LATE, False),
+        (folder(ONE, ARRIVING), KNOWN, WATCHED, True),
+        (folder(ONE, ARRIVING), KNOWN, LATE, False),
+        (folder(ONE, ARRIVING), KNOWN, replace(WATCHED, now=NOW - 3600), True),  # the store's clock is ahead
+        (folder(FRESH, metadata=ABSENT), NEW, WATCHED, True),
+        (folder(FRESH, metadata=ABSENT), NEW, LATE, False),
+        (folder(FRESH, metadata=BROKEN), KNOWN, WATCHED, False),
+    ],
+)
+def test_plan_that_time_alone_may_change_is_marked(listing, known, circumstances, is_timed):
+    assert plan_listed(listing, *known, circumstances).is_timed == is_timed
+
+
 def test_a_folder_with_a_table_owns_its_delta_folder_whatever_its_name(tmp_path):
     with context_of(tmp_path / "new") as context:
         assert list(ownership_conflicts(context, frozenset(), [TOP_ORDERS, IN_SCHEMA])) == [TOP_ORDERS]
