@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
@@ -248,8 +248,7 @@ class Mirror:
         try:
             context = self._context(ledger, emit=ignore)
             zone = Poller(self._storage, self.config, context.requests).scan()
-            writer = cast("DeltaWriter", TablesReadOnce(self._writer))
-            context = replace(context, writer=writer, is_lasting=is_running)
+            context = replace(context, reader=TablesReadOnce(self._writer), is_lasting=is_running)
             if holder is None:
                 context = as_fabric_has_it(context, zone)
             found = for_readers(context, recover(context, intact_logs(context)))

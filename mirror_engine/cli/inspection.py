@@ -139,10 +139,10 @@ def tables(mirror: Mirror) -> None:
     """
     with mirror.snapshot() as seen:
         row_counts = {table.delta_folder: table.row_count for table in mirror.status_of(seen).tables}
-        writer = seen.context.writer
+        delta = seen.context.delta
         listed = []
-        for folder in writer.tables():
-            newest, found = next(iter(writer.history(folder, limit=1)), None), writer.snapshot(folder)
+        for folder in delta.tables():
+            newest, found = next(iter(delta.history(folder, limit=1)), None), delta.snapshot(folder)
             columns = found.schema.columns if found else ()
             table = {
                 **out.delta_table_json(mirror, folder),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.remote import Requests
-    from mirror_engine.tables.base import DeltaWriter
+    from mirror_engine.tables.base import DeltaReader, DeltaWriter
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class EngineContext:
     """What the parts of the engine share."""
 
     storage: Storage
-    writer: DeltaWriter
+    writer: DeltaWriter  # of the Delta tables; they are read by `delta`
     ledger: Ledger
     config: Config
     clock: Clock
@@ -37,8 +37,14 @@ class EngineContext:
     requests: Requests | None = None  # counts those of a store; None on this machine
     known_time: KnownTime | None = None  # of what waits from one run to the next; None: the clock
     noted_places: set[str] = field(default_factory=set)  # Delta folders whose way was looked at: see `DeltaPlaces`
+    reader: DeltaReader | None = None  # of the Delta tables, for those who only look; None: the writer
     # The last looks for commits of other programs, by Delta folder: after which version, when, and what was found
     _looks: dict[str, tuple[int, float, int]] = field(default_factory=dict)
+
+    @property
+    def delta(self) -> DeltaReader:
+        """What reads the Delta tables."""
+        return self.reader or self.writer
 
     @property
     def now(self) -> float:
@@ -64,9 +70,6 @@ class EngineContext:
         folder, version, now = self.delta_folder(table), progress.delta_version, self.clock.timer()
         looked = self._looks.get(folder)
         if looked is None or looked[0] != version or now - looked[1] >= max_age_seconds:
-            looked = self._looks[folder] = (
-                version,
-                now,
-                self.writer.latest_external_change(folder, version, progress.columns),
-            )
+            found = self.delta.latest_external_change(folder, version, progress.columns)
+            looked = self._looks[folder] = version, now, found
         return looked[2] if looked[2] >= 0 else progress.external_change_version

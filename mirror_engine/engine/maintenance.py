@@ -107,7 +107,7 @@ class MaintenanceScheduler:
             table.files = max(version - self._context.ledger.maintained(name), 0)
         elif version > table.version:
             folder = self._context.delta_folder(name)
-            commits = self._context.writer.history(folder, limit=version - table.version, until=version)
+            commits = self._context.delta.history(folder, limit=version - table.version, until=version)
             table.files += sum(map(_files_added, commits))
         table.version = version
 
@@ -125,7 +125,7 @@ class MaintenanceScheduler:
         try:
             self._context.check_lock()
             done = foreseen(lambda: self._context.writer.maintain(folder, hours, should_yield))
-            newest = self._context.writer.history(folder, limit=1)
+            newest = self._context.delta.history(folder, limit=1)
             if newest:
                 table.version, table.files = newest[0].version, 0
                 if not is_half_done:

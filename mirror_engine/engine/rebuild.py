@@ -121,7 +121,7 @@ def plan_rebuild(context: EngineContext, names: Sequence[str], *, replay: bool) 
         if is_unknown:
             rows: object = "an unknown number of"
             with suppress(TransientError):
-                rows = context.writer.count_rows(folder) or 0
+                rows = context.delta.count_rows(folder) or 0
             lost = diagnose("ME069", table.folder, count=rows, reason="it is not known which files were applied")
             planned = replace(planned, lost=lost, is_unknown=True)
         plans.append(planned)
@@ -132,7 +132,7 @@ def _is_unknown(context: EngineContext, error: TableDamaged, table: TableName) -
     """Whether a table that cannot be used is of a mirror, and nothing says what was applied."""
     known, folder = context.ledger.progress(table), context.delta_folder(table)
     is_known = known is not None and known.has_table
-    return error.fault == LOST_RECORD or (not is_known and context.writer.is_mirrored(folder))
+    return error.fault == LOST_RECORD or (not is_known and context.delta.is_mirrored(folder))
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class DeltaFolders:
 
 def recover(context: EngineContext, but: Collection[str] = ()) -> DeltaFolders:
     """Reconcile the ledger with the Delta logs of all tables, before the first plans; those of `but` are not read."""
-    folders = {*context.writer.tables(), *map(context.delta_folder, context.ledger.tables())}
+    folders = {*context.delta.tables(), *map(context.delta_folder, context.ledger.tables())}
     return _read(context, folders.difference(but))
 
 
@@ -65,7 +65,7 @@ def intact_rows(context: EngineContext, table: TableName, progress: Progress) ->
     """Return how many rows a table has, as noted, unless a file has changed that a reader of its log needs."""
     noted = _noted(context, table)
     is_same = noted.rows.isdecimal() and noted.stamp.startswith(f"{progress.generation} {progress.batch} ")
-    is_intact = is_same and noted.files == context.writer.needed_stamp(context.delta_folder(table))
+    is_intact = is_same and noted.files == context.delta.needed_stamp(context.delta_folder(table))
     return int(noted.rows) if is_intact else None
 
 
@@ -97,8 +97,8 @@ def note_logs(context: EngineContext) -> None:
         for table, stamp in _stamps(context):
             if stamp and stamp != _noted(context, table).stamp and _will_know(context, table, stamp):
                 folder = context.delta_folder(table)
-                files = context.writer.needed_stamp(folder)  # before its rows: a commit that comes between is noticed
-                rows = context.writer.count_rows(folder) if files else None
+                files = context.delta.needed_stamp(folder)  # before its rows: a commit that comes between is noticed
+                rows = context.delta.count_rows(folder) if files else None
                 noted = _Noted(stamp, files or "-", "-" if rows is None else str(rows))
                 context.ledger.set_property(f"log {folder}", " ".join(noted))
 
@@ -108,7 +108,7 @@ def _will_know(context: EngineContext, table: TableName, stamp: str) -> bool:
     progress, folder = context.ledger.tables()[table], context.delta_folder(table)
     if int(stamp.split()[2]) == progress.delta_version:
         return True
-    state = context.writer.snapshot(folder)  # there is a commit of maintenance, or of another program
+    state = context.delta.snapshot(folder)  # there is a commit of maintenance, or of another program
     if state is None or state.record is None or state.may_lose_record():
         return False
     recorded = state.record.progress
@@ -124,7 +124,7 @@ def _stamps(context: EngineContext) -> Iterator[tuple[TableName, str]]:
     known = {table: progress for table, progress in context.ledger.tables().items() if progress.has_table}
 
     def stamp(table: TableName) -> str:
-        commit = context.writer.log_stamp(context.delta_folder(table), known[table].delta_version)
+        commit = context.delta.log_stamp(context.delta_folder(table), known[table].delta_version)
         return f"{known[table].generation} {known[table].batch} {commit}" if commit else ""
 
     return zip(known, at_once(context.storage, stamp, known), strict=True)
@@ -174,7 +174,7 @@ def _reconcile_folder(context: EngineContext, folder: str) -> tuple[bool, bool]:
     Raises:
         TableDamaged: a mirror made the table, and nothing says what was applied.
     """
-    state = context.writer.snapshot(folder)
+    state = context.delta.snapshot(folder)
     if state is None:
         for table in context.owners(folder):
             reconcile(context, table, None)
@@ -205,7 +205,7 @@ def say_again(context: EngineContext, table: TableName) -> None:
     if known is None or not known.has_table:
         return
     folder = context.delta_folder(table)
-    changed, state = context.latest_external_change(table, known), context.writer.snapshot(folder)
+    changed, state = context.latest_external_change(table, known), context.delta.snapshot(folder)
     known = replace(known, external_change_version=changed, columns=state.schema.digest if state else "")
     after = known.covered if known.segments else None
     earlier = Applied(ledger.applied(table, after=after), ledger.marks(table, after=after))
@@ -241,11 +241,11 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     if earlier and earlier.batch == recorded.batch:
         return
     folder = context.delta_folder(table)
-    context.writer.make_durable(folder, recorded.delta_version)
+    context.delta.make_durable(folder, recorded.delta_version)
     changed = context.latest_external_change(table, recorded)
     # a ledger from before ROOT was moved knows other etags
     is_behind = earlier and earlier.batch < recorded.batch and earlier.identity == recorded.identity
-    applied = context.writer.applied_since(folder, state, earlier.delta_version if earlier and is_behind else -1)
+    applied = context.delta.applied_since(folder, state, earlier.delta_version if earlier and is_behind else -1)
     recorded = replace(
         recorded, delta_version=state.record_version, external_change_version=changed, segments=applied.segments
     )

@@ -192,7 +192,7 @@ class Replayer:
             committed = self.carry_out(task)
         except CommitConflict:
             folder = self._context.delta_folder(task.table)
-            reconcile(self._context, task.table, self._context.writer.snapshot(folder))
+            reconcile(self._context, task.table, self._context.delta.snapshot(folder))
             raise
         if not task.steps:
             task.end_phase()
@@ -240,7 +240,7 @@ class Replayer:
         if known is None:
             raise ConcurrentModification(f"{task.table.folder}: dropped in the meantime")
         self._context.emit(BatchStarted(task.table, len(task.pending), task.pending[0].path, task.pending[-1].path))
-        snapshot = self._context.writer.snapshot(self._context.delta_folder(task.table))
+        snapshot = self._context.delta.snapshot(self._context.delta_folder(task.table))
         if not is_as_recorded(self._context.ledger.mirror, known, snapshot):
             raise CommitConflict(
                 f"{task.table.folder}: the Delta table does not match the recorded state",

@@ -30,7 +30,7 @@ class Rereads:
 
     def is_due(self, folder: str) -> bool:
         """Whether to read the log of a Delta folder again; once it is due, the next pause begins."""
-        stamp, pause = self._context.writer.needed_stamp(folder), self._pauses[folder]
+        stamp, pause = self._context.delta.needed_stamp(folder), self._pauses[folder]
         if stamp != self._stamps.get(folder):
             pause.succeeded()
         elif pause.is_waiting:

@@ -106,7 +106,7 @@ def are_tables_hidden(context: EngineContext, root: RootIdentity | None = None) 
         return False
     known = context.ledger.tables().items()
     folders = {context.delta_folder(table) for table, progress in known if progress.has_table}
-    return bool(folders) and folders.isdisjoint(context.writer.tables())
+    return bool(folders) and folders.isdisjoint(context.delta.tables())
 
 
 class DeltaPlaces:
@@ -135,7 +135,7 @@ class DeltaPlaces:
 
     def note(self) -> None:
         """Store the places as they are. Raises `StorageUnavailable`."""
-        delta, noted = self._context.writer, self._context.noted_places
+        delta, noted = self._context.delta, self._context.noted_places
         if not self._identity(""):  # a store, or nothing there yet
             return
         if not self._known:  # the ledger was lost
@@ -150,13 +150,13 @@ class DeltaPlaces:
 
     def _identity(self, place: str) -> str:
         if place not in self._identities:
-            self._identities[place] = self._context.writer.folder_identity(place)[0]
+            self._identities[place] = self._context.delta.folder_identity(place)[0]
         return self._identities[place]
 
     def _is_bare(self, place: str) -> bool:
         """Whether none of the known tables below a place is there, of one or more."""
         below = {folder for folder in self._tables if place in self._leading_to(folder)}
-        return bool(below) and below.isdisjoint(self._context.writer.tables())
+        return bool(below) and below.isdisjoint(self._context.delta.tables())
 
     @staticmethod
     def _leading_to(folder: str) -> tuple[str, ...]:

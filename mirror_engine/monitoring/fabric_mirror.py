@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from mirror_engine.engine.ledger import MIRROR
 from mirror_engine.engine.poller import Poller
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import Entry, TableListing, ZoneListing
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import Chosen, DeltaWriter, HistoryEntry
+    from mirror_engine.tables.base import Chosen, HistoryEntry
 
 GENERATION = "fabric"  # of the progress that Fabric made
 _UNKNOWN_VERSION = -1
@@ -98,11 +98,11 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
     is_ours = context.ledger.tables() or context.ledger.get_property(MIRROR)
     if is_ours or not (found := read_replicator(context.storage)):
         return context
-    snapshots, unread = _snapshots(context.storage, context.writer)
+    snapshots, unread = _snapshots(context.storage, context.delta)
     is_bare = not (snapshots or unread or zone.tables or context.storage.is_store)
     if is_bare or any(snapshot.record or snapshot.is_mirrored() for snapshot in snapshots.values()):
         return context
-    if any(_is_mirrored(context.writer, folder) for folder in unread):
+    if any(_is_mirrored(context.delta, folder) for folder in unread):
         return context
     entries = {
         TableName(str(entry.get("sourceSchemaName") or ""), str(entry.get("sourceTableName") or "")): entry
@@ -120,7 +120,7 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
         metrics = metrics if isinstance(metrics, dict) else {}
         synced_at, snapshot = seconds_of(str(metrics.get("lastSyncTimeUtc") or "")), snapshots.get(folder, _UNREAD)
         if folder in snapshots:
-            commits = (commit.timestamp_ms / 1000 for commit in context.writer.history(folder, limit=1))
+            commits = (commit.timestamp_ms / 1000 for commit in context.delta.history(folder, limit=1))
             synced_at = synced_at or next(commits, 0.0)
         progress, applied = progress_of(listing, with_archives.files, snapshot, metrics, synced_at)
         if folder in unread:
@@ -131,24 +131,23 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
             applied_by_fabric[folder] = applied
     status, error = (str(found.get(name) or "") for name in ("status", "errorMessage"))
     replicator = {"status": status, "error": error or None}
-    tables = FabricTables(context.writer, replicator, entries, snapshots, applied_by_fabric)
-    return replace(context, writer=cast("DeltaWriter", tables))
+    return replace(context, reader=FabricTables(context.delta, replicator, entries, snapshots, applied_by_fabric))
 
 
-def _is_mirrored(writer: DeltaWriter, folder: str) -> bool:
+def _is_mirrored(reader: DeltaReader, folder: str) -> bool:
     """Whether a table that cannot be read shows that an engine of ours wrote it."""
     with suppress(TransientError):
-        return writer.is_mirrored(folder)
+        return reader.is_mirrored(folder)
     return False
 
 
-def refuse_fabrics(root: Place, storage: Storage, writer: DeltaWriter) -> None:
+def refuse_fabrics(root: Place, storage: Storage, reader: DeltaReader) -> None:
     """Refuse a mirrored database that Fabric mirrors: an engine would replace its files and move those it reads.
 
     Raises `StorageUnavailable`, and `UsageError` where no Delta table next to its files has progress of this engine.
     """
     if read_replicator(storage) and not any(
-        each.record or each.is_mirrored() for each in _snapshots(storage, writer)[0].values()
+        each.record or each.is_mirrored() for each in _snapshots(storage, reader)[0].values()
     ):
         help = "look at it with status, plan or compare, or copy its landing zone with pull and sync the copy"
         raise UsageError(f"{root} is mirrored by Fabric; nothing was written there", help)
@@ -209,17 +208,17 @@ def _applied(before: Applied, files: Iterable[Entry], *, is_sequential: bool) ->
     return Applied({**before.files, **applied}, {**before.marks, **marks})
 
 
-def _snapshots(storage: Storage, writer: DeltaWriter) -> tuple[dict[str, TableSnapshot], dict[str, TransientError]]:
+def _snapshots(storage: Storage, reader: DeltaReader) -> tuple[dict[str, TableSnapshot], dict[str, TransientError]]:
     """By Delta folder, the tables that can be read, and why others cannot."""
     unread: dict[str, TransientError] = {}
 
     def read(folder: str) -> TableSnapshot | None:
         try:
-            return writer.snapshot(folder)
+            return reader.snapshot(folder)
         except TransientError as error:
             unread[folder] = error
             return None
 
-    folders = writer.tables()
+    folders = reader.tables()
     found = zip(folders, at_once(storage, read, folders), strict=True)
     return {folder: snapshot for folder, snapshot in found if snapshot}, unread

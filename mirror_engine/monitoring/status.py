@@ -228,7 +228,7 @@ def mirror_status(  # noqa: PLR0913 - independent facts
     files = {listing.name: listing.files for listing in zone.tables}
     next_scan = ledger.get_property(NEXT_POLL) if engine_running else None
     requests = ledger.get_property(SCAN_REQUESTS) if engine_running else None
-    fabric = context.writer if isinstance(context.writer, FabricTables) else None
+    fabric = context.delta if isinstance(context.delta, FabricTables) else None
 
     def status_of(table: TableName) -> TableStatus:
         return replace(
@@ -260,7 +260,7 @@ def _row_count(context: EngineContext, table: TableName) -> int | None:
     try:
         if (rows := intact_rows(context, table, progress)) is not None:
             return rows
-        found = context.writer.snapshot(context.delta_folder(table))
+        found = context.delta.snapshot(context.delta_folder(table))
         return found.count_rows() if found else None
     except TransientError:  # the plan says what is wrong with it
         return None

@@ -17,20 +17,21 @@ from mirror_engine.tables.log.tables_folder import TablesFolder
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
+
+    from mirror_engine.landing_zone.progress import Applied
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import HistoryEntry
+    from mirror_engine.tables.base import Chosen, HistoryEntry
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _real(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """The method of a port, answered by the object in `real`."""
+def _real(method: Callable[[DeltaWriter], Callable[P, R]]) -> Callable[Concatenate[DeferredWriter, P], R]:
+    """A method that the real writer has."""
 
-    @functools.wraps(method)
-    def answer(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:  # noqa: ANN401 - of both classes
-        result: R = getattr(self.real, method.__name__)(*args, **kwargs)
-        return result
+    def answer(self: DeferredWriter, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(self.real)(*args, **kwargs)
 
     return answer
 
@@ -53,18 +54,18 @@ class DeferredWriter(TablesFolder, DeltaWriter):
             self._made = self._made or self._make()
             return self._made
 
-    snapshot = _real(DeltaWriter.snapshot)
-    is_mirrored = _real(DeltaWriter.is_mirrored)
-    count_rows = _real(DeltaWriter.count_rows)
-    rows = _real(DeltaWriter.rows)
-    history = _real(DeltaWriter.history)
-    applied_since = _real(DeltaWriter.applied_since)
-    make_durable = _real(DeltaWriter.make_durable)
-    apply = _real(DeltaWriter.apply)
-    write_segment = _real(DeltaWriter.write_segment)
-    say_again = _real(DeltaWriter.say_again)
-    drop = _real(DeltaWriter.drop)
-    maintain = _real(DeltaWriter.maintain)
+    snapshot = _real(lambda real: real.snapshot)
+    is_mirrored = _real(lambda real: real.is_mirrored)
+    count_rows = _real(lambda real: real.count_rows)
+    rows = _real(lambda real: real.rows)
+    history = _real(lambda real: real.history)
+    applied_since = _real(lambda real: real.applied_since)
+    make_durable = _real(lambda real: real.make_durable)
+    apply = _real(lambda real: real.apply)
+    write_segment = _real(lambda real: real.write_segment)
+    say_again = _real(lambda real: real.say_again)
+    drop = _real(lambda real: real.drop)
+    maintain = _real(lambda real: real.maintain)
 
     def latest_external_change(self, table: str, since: int, columns: str = "") -> int:
         if self._made is None:
@@ -82,28 +83,39 @@ class TablesReadOnce(DeltaReader):
     """A `DeltaReader` that opens each log once: tables as they are at one moment. Errors are kept, too."""
 
     def __init__(self, reader: DeltaReader) -> None:
-        self.real = reader
+        self._reader = reader
         self._tables, self._stamp = functools.cache(reader.tables), functools.cache(reader.needed_stamp)
         self._snapshots: dict[str, TableSnapshot | TransientError | None] = {}
         self._locks: dict[str, threading.Lock] = {}  # by table: several are read at once
 
-    folder_identity = _real(DeltaReader.folder_identity)
-    is_mirrored = _real(DeltaReader.is_mirrored)
-    log_stamp = _real(DeltaReader.log_stamp)
-    rows = _real(DeltaReader.rows)
-    applied_since = _real(DeltaReader.applied_since)
-
     def tables(self) -> Sequence[str]:
         return self._tables()
 
+    def folder_identity(self, folder: str) -> tuple[str, bool]:
+        return self._reader.folder_identity(folder)
+
+    def is_mirrored(self, table: str) -> bool:
+        return self._reader.is_mirrored(table)
+
+    def log_stamp(self, table: str, since: int) -> str:
+        return self._reader.log_stamp(table, since)
+
     def needed_stamp(self, table: str) -> str:
         return self._stamp(table)
+
+    def rows(
+        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
+    ) -> pa.Table | None:
+        return self._reader.rows(table, version=version, limit=limit, where=where)
+
+    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
+        return self._reader.applied_since(table, snapshot, version)
 
     def snapshot(self, table: str) -> TableSnapshot | None:
         with self._locks.setdefault(table, threading.Lock()):
             if table not in self._snapshots:
                 try:
-                    self._snapshots[table] = self.real.snapshot(table)
+                    self._snapshots[table] = self._reader.snapshot(table)
                 except TransientError as error:
                     self._snapshots[table] = error
             found = self._snapshots[table]
@@ -119,14 +131,12 @@ class TablesReadOnce(DeltaReader):
         found = self._snapshots.get(table)
         if isinstance(found, TableSnapshot) and found.log:
             return int(found.log.latest_external_change(since, columns))
-        return self.real.latest_external_change(
-            table, since, columns
-        )  # of a log that was not opened: a look for a commit
+        return self._reader.latest_external_change(table, since, columns)  # not opened: a look for a commit
 
     def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
         if log := self._log(table):
             until = log.version if until is None else min(until, log.version)
-        return self.real.history(table, limit=limit, until=until)
+        return self._reader.history(table, limit=limit, until=until)
 
     def make_durable(self, table: str, since: int) -> None:
         if log := self._log(table):

@@ -48,7 +48,7 @@ def status(
         config=Config(),
         clock=lambda: NOW,
         now=NOW,
-        writer=SimpleNamespace(snapshot=lambda _: SimpleNamespace(count_rows=lambda: 4)),
+        delta=SimpleNamespace(snapshot=lambda _: SimpleNamespace(count_rows=lambda: 4)),
         delta_folder=lambda _: "Sales/Orders",
     )
     return table_status(context, planned, files)

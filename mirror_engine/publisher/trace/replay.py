@@ -169,7 +169,7 @@ def open_trace(snapshot: MirrorSnapshot, table: str) -> TraceContext:
     (status,) = mirror_status(Path(), context, zone, {name: plan}, engine_running=False, also=None).tables
     progress = None if any(plan.records("start_generation")) else context.ledger.progress(name)
     applied = Applied(context.ledger.applied(name), context.ledger.marks(name)) if progress else Applied()
-    commits = tuple(reversed(context.writer.history(delta_folder))) if progress and progress.has_table else ()
+    commits = tuple(reversed(context.delta.history(delta_folder))) if progress and progress.has_table else ()
     names = {*(other.name.folder for other in zone.tables if other.name != name), *zone.unlisted}
     others = {f"{zone.folder}/{other}": None for other in names}
     is_overwritten = bool(_overwritten(present, applied, context.storage, folder))
@@ -289,8 +289,8 @@ def read_pending(trace: TraceContext, path: str, writer: DeltaWriter, mode: Read
 
 def replay_start(trace: TraceContext, where: Chosen | None = None) -> ReplayStart | None:
     """Where the replay starts, with all rows or those chosen; None: at the very first file."""
-    progress, writer, delta_folder = trace.progress, trace.context.writer, trace.status.delta_folder
-    state = writer.snapshot(delta_folder) if progress and progress.has_table else None
+    progress, delta, delta_folder = trace.progress, trace.context.delta, trace.status.delta_folder
+    state = delta.snapshot(delta_folder) if progress and progress.has_table else None
     if progress is None or state is None:
         return None
     present = {file.path: file.etag for file in trace.listing.files}
@@ -308,7 +308,7 @@ def replay_start(trace: TraceContext, where: Chosen | None = None) -> ReplayStar
     schema, rows = state.schema, None
     if version >= 0:
         with suppress(UsageError, TableDamaged):  # the version is not available any more
-            rows = writer.rows(delta_folder, version=version, where=where)
+            rows = delta.rows(delta_folder, version=version, where=where)
     if rows is not None:
         columns = [Column(field.name, delta_type(field.type) or "string", field.nullable) for field in rows.schema]
         schema = TableSchema(tuple(columns), schema.partition_columns)
@@ -395,7 +395,7 @@ def _first_rejected(seen: MirrorSnapshot, table: TableName) -> Diagnostic | None
     """Why the first rejected file of a table's pending ones is rejected; None where all are good."""
     trace = open_trace(seen, table.folder)
     progress, start = trace.progress, None
-    known = seen.context.writer.snapshot(trace.status.delta_folder) if progress else None
+    known = seen.context.delta.snapshot(trace.status.delta_folder) if progress else None
     if progress and known:  # behind all applied files, whose rows are not needed
         rows = max(1, progress.rows_processed)
         progress = replace(progress, batch=1, delta_version=_VERSION, rows_processed=rows)

@@ -222,7 +222,7 @@ def _plain(cell: pa.Scalar[Any]) -> object:
 def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
     """Replay the changes to one key, given as `parse_key` takes it; raises `UsageError` or `TransientError`."""
     delta_folder = trace.status.delta_folder
-    state = trace.context.writer.snapshot(delta_folder) if trace.commits else None
+    state = trace.context.delta.snapshot(delta_folder) if trace.commits else None
     declared = trace.listing.usable.declared_columns if trace.listing.usable else ()
     columns = arrow_schema(state.schema.columns if state else declared)
     texts = parse_key(key, trace.name.normalized, trace.key_columns, columns.names)
@@ -234,7 +234,7 @@ def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
     first = tuple(replay([], earlier, trace.key_columns)[0])
     changes = tuple(_traced(writer.changes[len(earlier) :], trace, start, first))
     applied = [change for change in changes if not change.pending_because]
-    table = trace.context.writer.rows(delta_folder, where=where) if trace.commits else None
+    table = trace.context.delta.rows(delta_folder, where=where) if trace.commits else None
     return RowHistory(
         key=texts,
         start=start,
