@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError, TableDamaged
-from mirror_engine.tables.base import APPLICATIONS, CommitResult, DeltaWriter, with_applied_by
+from mirror_engine.errors import CommitConflict, CommitFailed, MirrorError
+from mirror_engine.tables.base import CommitResult, DeltaWriter, with_applied_by
 from mirror_engine.tables.log.cleanup import clean_up_log
 from mirror_engine.tables.log.commit import (
     add_parts,
@@ -22,55 +20,27 @@ from mirror_engine.tables.log.commit import (
     wanted_properties,
 )
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.record import (
-    carried,
-    commits_after,
-    creation_record,
-    from_metadata,
-    read_commit,
-    refuse_repeated,
-    to_metadata,
-)
-from mirror_engine.tables.log.segments import (
-    applied_by_commits,
-    applied_since,
-    read_records,
-    read_segment,
-    sweep_segments,
-    write_segment,
-)
-from mirror_engine.tables.log.snapshot import (
-    KeptLogs,
-    has_transaction,
-    history,
-    latest_external_change,
-    open_log,
-    read_rows,
-    reading_log,
-)
-from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, for_each
-from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
+from mirror_engine.tables.log.record import commits_after, creation_record, from_metadata, refuse_repeated, to_metadata
+from mirror_engine.tables.log.segments import write_segment
+from mirror_engine.tables.log.snapshot import open_log
+from mirror_engine.tables.log.table_path import StorePath
+from mirror_engine.tables.maintainer import LogMaintainer
 from mirror_engine.tables.passthrough import count_duplicates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable
     from pathlib import Path
-
-    import pyarrow as pa
 
     from mirror_engine.config import ChangeDataFeed
     from mirror_engine.landing_zone.progress import Applied, Segment
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, HistoryEntry, MatchCounts, TableSnapshot
+    from mirror_engine.tables.base import BatchRecord, ChangeBatch, MatchCounts
     from mirror_engine.tables.log.commit import Evolution
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
 
-    Maintenance: TypeAlias = tuple[Callable[[], tuple[int, int]], Callable[[], object]]  # compact: files added, removed
 
-
-class LocalDeltaWriter(TablesFolder, DeltaWriter):
+class LogWriter(LogMaintainer, DeltaWriter):
     """`DeltaWriter` over a folder, here or in a store, without the merging.
 
     Args:
@@ -86,7 +56,6 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
     ) -> None:
         super().__init__(tables, scratch)
         self._feed, self._retention_days = change_data_feed, retention_days
-        self._logs = KeptLogs()
 
     @abstractmethod
     def replay(
@@ -102,10 +71,6 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         """
 
     @abstractmethod
-    def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> AbstractContextManager[Maintenance]:
-        """How a table is compacted, and how vacuumed; both commits say the newest record again (`record_again`)."""
-
-    @abstractmethod
     def tidy(self, table: str, log: DeltaLog, version: int) -> None:
         """Put small data files together now and then, in a commit of its own after the batch's; raises nothing.
 
@@ -117,14 +82,6 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
 
     def close(self) -> None:
         """Nothing is held."""
-
-    def snapshot(self, table: str) -> TableSnapshot | None:
-        log = self._logs.take(self.path(table))
-        return None if log is None else log.snapshot()
-
-    def count_rows(self, table: str) -> int | None:
-        log = open_log(self.path(table))  # as it is on the disk: a log that stays open does not notice damage
-        return None if log is None else log.snapshot().count_rows()
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
         self.clear_leftovers()
@@ -204,19 +161,8 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
             )
         return evolution(log, batch.schema, batch.key_columns, self._feed, vectors=vectors)
 
-    def is_mirrored(self, table: str) -> bool:
-        return has_transaction(self.path(table), APPLICATIONS)
-
-    def latest_external_change(self, table: str, since: int, columns: str = "") -> int:
-        return latest_external_change(self.path(table), since, columns)
-
     def write_segment(self, table: str, segment: Segment, applied: Applied) -> None:
         write_segment(self.path(table), segment, applied)
-
-    def applied_since(self, table: str, snapshot: TableSnapshot, version: int) -> Applied:
-        folder = snapshot.log.folder if snapshot.log else self.path(table)
-        with reading_log(folder):
-            return applied_since(snapshot, version, partial(read_segment, folder), partial(read_records, folder))
 
     def say_again(self, table: str, record: BatchRecord) -> int:
         log = open_log(self.path(table))
@@ -226,69 +172,9 @@ class LocalDeltaWriter(TablesFolder, DeltaWriter):
         make_durable(log.folder, log.version)
         return log.version + 1
 
-    def make_durable(self, table: str, since: int) -> None:
-        make_durable(self.path(table), since)
-
     def drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         super().drop(table, check)
         self.forget(self.path(table))
-
-    def maintain(
-        self, table: str, retention_hours: float, is_wanted: Callable[[], bool] = lambda: False
-    ) -> Mapping[str, Any]:
-        log = open_log(self.path(table))
-        if log is None:
-            return {}
-        folder, since = log.folder, log.version
-        with self.maintenance(table, log, retention_hours) as (compact, vacuum):
-            added, removed = compact()
-            make_durable(folder, since)  # what it replaced may go now
-            before = _count_parquet(folder)
-            if not is_wanted():
-                vacuum()
-        _sweep(folder, retention_hours)
-        make_durable(folder, since)  # VACUUM commits, too
-        if record := log.newest_record()[0]:
-            with suppress(TableDamaged):  # the ledger may still know what it says
-                sweep_segments(folder, record.progress.segments or (), retention_hours * 3600)
-            clean_up_log(log, record.progress.covered)
-        return {"files_added": added, "files_removed": removed, "files_deleted": before - _count_parquet(folder)}
-
-    def rows(
-        self, table: str, *, version: int | None = None, limit: int | None = None, where: Chosen | None = None
-    ) -> pa.Table | None:
-        log = open_log(self.path(table), version)
-        if log is None:
-            return None
-        with reading_log(log.folder), suppress(FileNotFoundError):  # cleaned up: a checkpoint holds the same
-            read_commit(log.folder, log.version)  # deltalake takes an empty one for one without changes
-        return read_rows(log, limit, where)
-
-    def history(self, table: str, *, limit: int | None = None, until: int | None = None) -> Sequence[HistoryEntry]:
-        folder = self.path(table)
-        with reading_log(folder):
-            return history(folder, limit, until) if until is not None or is_table(folder) else ()
-
-
-def record_again(log: DeltaLog, *, with_earlier: bool = True) -> str:
-    """The newest record, for a commit without files: log cleanup may delete the commit that carried it (LZ-4.18).
-
-    With what the commits since the newest segment have applied, which may go, too.
-    """
-    record, version, metadata, _ = log.newest_record()
-    if record is None:
-        return ""
-    earlier = None
-    with suppress(TableDamaged):  # the ledger may still know
-        if with_earlier:
-            read = partial(read_records, log.folder)
-            earlier = applied_by_commits(record, log.version, record.progress.covered, read)
-    return carried(metadata, version, earlier)
-
-
-def _count_parquet(folder: TablePath) -> int:
-    """Data files in a table's folder, whether they are part of the table or not."""
-    return sum(1 for file in folder.rglob("*.parquet") if LOG_FOLDER not in file.parts[len(folder.parts) :])
 
 
 def _refuse_misread(table: str, folder: TablePath) -> None:
@@ -298,19 +184,3 @@ def _refuse_misread(table: str, folder: TablePath) -> None:
             f"{table}: a table in a store cannot have a name that reads as percent-encoded",
             "Rename it at the publisher, or put ROOT on this machine.",
         )
-
-
-def _sweep(folder: TablePath, retention_hours: float) -> None:
-    """Delete what VACUUM leaves, once it is as old: unfinished files of a killed process, change data."""
-    unfinished = (
-        file
-        for file in folder.rglob("*#[0-9]*")
-        if file.name.rpartition("#")[0].endswith((".parquet", ".json", "_last_checkpoint"))
-    )
-
-    def remove(file: TablePath) -> None:
-        with suppress(OSError):
-            if time.time() - file.stat().st_mtime_ns / 1e9 >= retention_hours * 3600:
-                file.unlink()
-
-    list(for_each(folder, remove, [*unfinished, *(folder / "_change_data").rglob("*.parquet")]))

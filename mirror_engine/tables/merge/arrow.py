@@ -20,10 +20,11 @@ from mirror_engine.tables.changes.counted import count_changes
 from mirror_engine.tables.changes.key_index import KeyIndex
 from mirror_engine.tables.log.commit import commit_batch, commit_maintenance, moved
 from mirror_engine.tables.log.snapshot import reading_log
+from mirror_engine.tables.maintainer import record_again
 from mirror_engine.tables.merge.by_position import Merge, touched_files
 from mirror_engine.tables.merge.compaction import compact, crowded, small_and_marked, vacuum
 from mirror_engine.tables.reading.spill import scratch_errors
-from mirror_engine.tables.writer import LocalDeltaWriter, record_again
+from mirror_engine.tables.writer import LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, MatchCounts
     from mirror_engine.tables.changes.counted import CountedChanges
     from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
-    from mirror_engine.tables.writer import Maintenance
+    from mirror_engine.tables.maintainer import Maintenance
 
 _log = logging.getLogger(__name__)
 _COMMITS = 8  # between two looks for small files
 
 
-class ArrowWriter(LocalDeltaWriter):
+class ArrowWriter(LogWriter):
     """`DeltaWriter` that merges by position; needs no Java.
 
     Args:

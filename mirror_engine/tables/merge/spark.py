@@ -19,11 +19,12 @@ from mirror_engine.tables.log.commit import VECTORS, VECTORS_FROM_ROWS, commit_b
 from mirror_engine.tables.log.record import to_metadata
 from mirror_engine.tables.log.snapshot import count_rows, reading_log, refuse_external_change
 from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
+from mirror_engine.tables.maintainer import record_again
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.spark.executors import FILE_NUMBER, MARKER, ParquetRows, file_name, scratch_name
 from mirror_engine.tables.spark.failures import spark_failures
 from mirror_engine.tables.spark.session import Sessions, confs, store_settings
-from mirror_engine.tables.writer import LocalDeltaWriter, record_again
+from mirror_engine.tables.writer import LogWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
-    from mirror_engine.tables.writer import Maintenance
+    from mirror_engine.tables.maintainer import Maintenance
 
 DRIVER_BATCH_BYTES = 512 * 1024 * 1024  # 16 million rows, whose keys, markers and positions take 1.6 GiB
 SMALL_ROWS = 50_000
@@ -134,7 +135,7 @@ FROM net
 _INSERTS = "SELECT {cells}, array(tinyint({INSERT})) AS roles FROM changes"
 
 
-class SparkDeltaWriter(LocalDeltaWriter):
+class SparkDeltaWriter(LogWriter):
     """`DeltaWriter` that merges with Spark, which starts when a merge first needs it, and is ended by `close`.
 
     Args:
