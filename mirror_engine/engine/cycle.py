@@ -321,7 +321,7 @@ class Engine:
         return result
 
     def next_cycle_seconds(self, longest: float) -> float:
-        """Seconds until the next cycle: 0 where it would plan otherwise, less than `longest` where a retry is due."""
+        """Seconds until the next cycle: 0 if a plan no longer holds, less than `longest` if a retry is due."""
         return 0.0 if self.last.stale else self._retry_seconds(longest)
 
     def _retry_seconds(self, longest: float) -> float:
@@ -469,10 +469,10 @@ class Engine:
     def _is_due(
         self, is_called: Callable[[], bool], unplanned: Collection[TableName], started: float, scanned: float
     ) -> bool:
-        """Whether the next cycle is due: it is called for, its time has come, a backoff is over.
+        """Whether the next cycle is due: an event arrived, the poll interval passed, or a retry is due.
 
-        Or a table is done that this cycle could not plan, since files may wait whose event is over. Never before as
-        much time was spent on batches as on the scan.
+        Or a table finished that this cycle could not plan: its files' event is over. Never before as much time was
+        spent on batches as on the scan.
         """
         now = self.context.clock.timer()
         if now - scanned < scanned - started:

@@ -70,7 +70,7 @@ def intact_rows(context: EngineContext, table: TableName, progress: Progress) ->
 
 
 def for_readers(context: EngineContext, found: DeltaFolders) -> DeltaFolders:
-    """Count unread folders as damaged where no commit of theirs is known: who only reads would guess their state."""
+    """For read-only commands: report an unreadable folder of an unknown table as damaged."""
     known = {context.delta_folder(table) for table, progress in context.ledger.tables().items() if progress.has_table}
     unread = {
         folder: TableDamaged(folder, error.message, error.help)

@@ -51,7 +51,7 @@ class TableScheduler:
         self._pool.submit(self._step, task, stop)
 
     def results(self, is_due: Callable[[], bool] | None = None) -> Iterator[tuple[TableTask, Outcome]]:
-        """Yield what batches came to as they end, until no task is in progress, or `is_due`."""
+        """Yield (task, outcome) as batches finish, until no task is in progress, or `is_due`."""
         while self._tasks:
             try:
                 task, outcome, is_finished = self._results.get(timeout=LATENCY_SECONDS if is_due else None)

@@ -51,9 +51,9 @@ EVENTS: list[type[fs.FileSystemEvent]] = [
 
 
 class ZoneWatcher:
-    """Waits between two scans, and less long after file-system events or once `stop` is set.
+    """Waits for the next poll; returns early on a file-system event or when `stop` is set.
 
-    A context manager; leaving it ends its threads. Where `root` is None, no event of a file system ends a wait.
+    A context manager; leaving it ends its threads. If `root` is None, no file-system event ends a wait.
     """
 
     def __init__(self, root: Path | None, stop: threading.Event, clock: Clock) -> None:

@@ -43,7 +43,7 @@ class RowStore(Protocol):
         """The rows in order, all columns or those named."""
 
     def close(self) -> None:
-        """Give back what the rows hold on disk; nothing can be read afterwards. Repeatable."""
+        """Delete the rows' scratch files. Idempotent."""
 
 
 @dataclass(frozen=True)
@@ -363,7 +363,7 @@ class DeltaCommitter(Protocol):
         """
 
     def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        """Delete what a drop left that was begun and not finished; to be called before a table is made."""
+        """Finish an interrupted drop; call before creating a table."""
 
 
 class DeltaMaintainer(Protocol):

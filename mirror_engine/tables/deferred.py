@@ -37,7 +37,7 @@ def _real(method: Callable[[DeltaWriter], Callable[P, R]]) -> Callable[Concatena
 
 
 class DeferredWriter(TablesFolder, DeltaWriter):
-    """A `DeltaWriter` that answers from file names and sizes what these can answer; its real writer does all else.
+    """A `DeltaWriter` that answers from file names and sizes where it can, and makes the real writer otherwise.
 
     The real one is imported and made at need: a caught-up `sync` without Arrow takes 0.2 s less.
     """
@@ -80,7 +80,7 @@ class DeferredWriter(TablesFolder, DeltaWriter):
 
 
 class TablesReadOnce(DeltaReader):
-    """A `DeltaReader` that opens each log once: tables as they are at one moment. Errors are kept, too."""
+    """A `DeltaReader` that opens each log once: tables as they are at one moment. Errors are cached, too."""
 
     def __init__(self, reader: DeltaReader) -> None:
         self._reader = reader
