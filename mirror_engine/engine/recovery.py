@@ -212,7 +212,7 @@ def say_again(context: EngineContext, table: TableName) -> None:
     said = replace(known, rejection=None, diagnostics={}, segments=(known.segments or ())[-1:])
     root_identity = ledger.get_property(ROOT_IDENTITY)
     context.check_lock()
-    record = BatchRecord(ledger.mirror, root_identity, said, Applied(), table.folder, earlier=earlier)
+    record = BatchRecord(ledger.mirror, root_identity, said, table.folder, Applied(), earlier=earlier)
     ledger.record(table, replace(known, delta_version=context.writer.say_again(folder, record)))
 
 

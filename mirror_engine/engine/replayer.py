@@ -303,7 +303,7 @@ class Replayer:
         applied = self._applied_by(task.table, batch)
         recorded = applied if known.batch else self._with_noted(task.table, applied)
         noted = replace(progress, rejection=None, diagnostics={}, segments=(named or ())[-1:])
-        record = BatchRecord(ledger.mirror, task.root_identity, noted, recorded, task.table.folder)
+        record = BatchRecord(ledger.mirror, task.root_identity, noted, task.table.folder, recorded)
         result = context.writer.apply(context.delta_folder(task.table), batch, record)
         batch.close()  # on a full disk the ledger needs the room
         meanwhile = progress.external_change_version

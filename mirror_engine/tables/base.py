@@ -162,14 +162,10 @@ class RecordHead:
 
 
 @dataclass(frozen=True)
-class BatchRecord:
+class BatchRecord(RecordHead):
     """What a commit says about itself: it goes, as JSON, into the commit (see `record`)."""
 
-    mirror: str  # this and the two others: see `RecordHead`
-    root_identity: str
-    progress: Progress
     applied: Applied  # this batch's files, by path from the table folder, and their partitions' marks after it
-    folder: str = ""
     merge_plan: str = ""  # how the batch was merged, in words for people; `""` where there was no choice
     # of a record that is said again in a later commit, what the commits since the newest segment have applied
     earlier: Applied | None = field(default=None, compare=False)
@@ -178,16 +174,6 @@ class BatchRecord:
     def files(self) -> tuple[str, ...]:
         """This batch's files, by path from the table folder."""
         return tuple(self.applied.files)
-
-    @property
-    def head(self) -> RecordHead:
-        """The record without the files."""
-        return RecordHead(self.mirror, self.root_identity, self.progress, self.folder)
-
-    @property
-    def application(self) -> str:
-        """See `RecordHead`."""
-        return self.head.application
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,7 @@ def test_commits_of_a_generation_count_whatever_the_mirror_is_called(tmp_path):
 
 def test_commits_of_another_generation_do_not_count():
     records = [
-        BatchRecord("", "", Progress(generation, ""), Applied({path: AppliedFile("", "", -1, 1, 0)}))
+        BatchRecord("", "", Progress(generation, ""), "", Applied({path: AppliedFile("", "", -1, 1, 0)}))
         for generation, path in (("now", "3.csv"), ("before", "2.csv"), ("now", "1.csv"))
     ]
     found = stored.applied_by_commits(records[0], 7, 4, lambda _: records)

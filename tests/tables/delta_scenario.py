@@ -20,7 +20,7 @@ from mirror_engine.landing_zone.listing import Entry
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
-from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows
+from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, RecordHead
 from mirror_engine.tables.log.commit import commit_batch, create_table, evolution, evolve
 from mirror_engine.tables.log.snapshot import count_rows, open_log
 from mirror_engine.tables.passthrough import CopiedRows
@@ -170,7 +170,12 @@ class Scenario:
         applied = {file.path: AppliedFile(file.landed.etag, file.digest, -1, file.row_count, 1) for file in files}
         progress = Progress(self.generation, "1:1", self.batch, self.version, self.keys)
         marks = marks_after({}, applied, in_order=True)
-        return BatchRecord("mirror", "anchor", progress, Applied(applied, marks), "T")
+        return BatchRecord("mirror", "anchor", progress, "T", Applied(applied, marks))
+
+    def head(self):
+        """What a snapshot has of its record."""
+        record = self.record()
+        return RecordHead(record.mirror, record.root_identity, record.progress, record.folder)
 
     def create(self):
         """Make the empty table of a writer over a folder."""

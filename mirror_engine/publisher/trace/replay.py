@@ -258,7 +258,7 @@ def _write_start(trace: TraceContext, start: ReplayStart, mirror: str, writer: D
     store.finish()
     counts = {RowMarker.INSERT.value: rows.num_rows}
     file = FileRows(Entry(START_PATH, 0, 0, ""), "", store, counts, has_marker=True, byte_count=0)
-    record = BatchRecord(mirror, "", start.progress, Applied(), trace.name.folder)
+    record = BatchRecord(mirror, "", start.progress, trace.name.folder, Applied())
     writer.apply(trace.status.delta_folder, ChangeBatch((file,), start.schema, keys), record)
 
 

@@ -324,7 +324,7 @@ class KeyWriter(InProcessWriter):
         if known is None:
             return None
         return TableSnapshot(
-            known.version, known.schema, known.record.head, known.version, count_rows=lambda: known.keys.row_count
+            known.version, known.schema, known.record, known.version, count_rows=lambda: known.keys.row_count
         )
 
     def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:

@@ -119,7 +119,7 @@ def from_metadata(metadata: object) -> BatchRecord | None:
         applied = typed(Applied, value)
     except _NO_RECORD:
         raise TableDamaged("userMetadata", "the record of a commit does not say which files it applied") from None
-    return BatchRecord(head.mirror, head.root_identity, head.progress, applied, head.folder, plan, more)
+    return BatchRecord(head.mirror, head.root_identity, head.progress, head.folder, applied, plan, more)
 
 
 def carried_from(metadata: object) -> int | None:

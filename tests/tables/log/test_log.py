@@ -32,10 +32,14 @@ def test_the_folder_of_a_schema_stays_when_its_last_table_is_dropped(tmp_path):
     assert [path.name for path in (tmp_path / "Tables").rglob("*")] == ["S"]
 
 
+def scenario(batch=0):
+    found = Scenario(MemoryDeltaWriter(), SIMPLE, ["Id"])
+    found.batch = batch
+    return found
+
+
 def record(batch=0):
-    scenario = Scenario(MemoryDeltaWriter(), SIMPLE, ["Id"])
-    scenario.batch = batch
-    return scenario.record()
+    return scenario(batch).record()
 
 
 def made(folder):
@@ -94,7 +98,7 @@ def test_a_record_is_found_when_checkpoints_and_log_cleanup_took_older_commits(t
     for number in (8, 9):
         foreign_append(folder, number)
     state = known_log(folder).snapshot()
-    assert (state.version, state.record, state.record_version) == (7, record(1).head, 5)
+    assert (state.version, state.record, state.record_version) == (7, scenario(1).head(), 5)
     assert known_log(folder).table.transaction_version(record().application) == 1
     commit(folder, 5).unlink()
     assert known_log(folder).newest_record() == NewestRecord()

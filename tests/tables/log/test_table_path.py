@@ -166,7 +166,7 @@ def test_data_files_stay_where_it_is_not_known_whether_their_table_was_created(
     monkeypatch.setattr(StorePath, "create", put)
     with pytest.raises(StorageUnavailable):
         create_with_files(
-            "dbo/T", tables.path("dbo/T"), batch, BatchRecord("mirror", "", Progress("g", "1:1"), Applied()), {}
+            "dbo/T", tables.path("dbo/T"), batch, BatchRecord("mirror", "", Progress("g", "1:1"), "", Applied()), {}
         )
     assert [name for name, _ in store.calls] == ["put", "get"]
     assert seen(disk / "dbo/T") == ([1] if is_done else None)

@@ -43,7 +43,7 @@ def test_a_created_table_is_empty_and_carries_its_record(writer):
     table.version = -1
     state = writer.snapshot("dbo/T")
     assert (state.version, state.schema, state.record_version) == (1, table.schema, 1)
-    assert state.record == table.record().head
+    assert state.record == table.head()
     assert writer.snapshot("dbo/T").count_rows() == 0
     rows = writer.rows("dbo/T")
     assert (rows.num_rows, rows.schema.names) == (0, ["Id", "n", "day"])
