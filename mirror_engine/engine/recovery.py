@@ -108,10 +108,10 @@ def _will_know(context: EngineContext, table: TableName, stamp: str) -> bool:
     progress, folder = context.ledger.tables()[table], context.delta_folder(table)
     if int(stamp.split()[2]) == progress.delta_version:
         return True
-    state = context.delta.snapshot(folder)  # there is a commit of maintenance, or of another program
-    if state is None or state.record is None or state.may_lose_record():
+    snapshot = context.delta.snapshot(folder)  # there is a commit of maintenance, or of another program
+    if snapshot is None or snapshot.record is None or snapshot.may_lose_record():
         return False
-    recorded = state.record.progress
+    recorded = snapshot.record.progress
     return (recorded.generation, recorded.batch) == (progress.generation, progress.batch)
 
 
@@ -174,25 +174,25 @@ def _reconcile_folder(context: EngineContext, folder: str) -> tuple[bool, bool]:
     Raises:
         TableDamaged: a mirror made the table, and nothing says what was applied.
     """
-    state = context.delta.snapshot(folder)
-    if state is None:
+    snapshot = context.delta.snapshot(folder)
+    if snapshot is None:
         for table in context.owners(folder):
             reconcile(context, table, None)
         return True, True
-    owner = owner_of(context, folder, state)
-    if state.record is None and owner is None and state.is_mirrored():
+    owner = owner_of(context, folder, snapshot)
+    if snapshot.record is None and owner is None and snapshot.is_mirrored():
         command = "`mirror-engine rebuild --replay --lose-rows --table TABLE`"
         help = f"restore {ENGINE} in ROOT from a backup, or rebuild the table from its archive: {command}"
         raise TableDamaged(folder, LOST_RECORD, help)
-    if state.record and owner:
+    if snapshot.record and owner:
         # an empty ledger takes over the identity of the mirror
         with _taking_over:
-            for name, value in ((MIRROR, state.record.mirror), (ROOT_IDENTITY, state.record.root_identity)):
+            for name, value in ((MIRROR, snapshot.record.mirror), (ROOT_IDENTITY, snapshot.record.root_identity)):
                 if not context.ledger.get_property(name):
                     context.ledger.set_property(name, value)
     if owner:
-        reconcile(context, owner, state)
-    return owner is not None, owner is None or not (state.record is None or state.may_lose_record())
+        reconcile(context, owner, snapshot)
+    return owner is not None, owner is None or not (snapshot.record is None or snapshot.may_lose_record())
 
 
 def say_again(context: EngineContext, table: TableName) -> None:
@@ -205,18 +205,18 @@ def say_again(context: EngineContext, table: TableName) -> None:
     if known is None or not known.has_table:
         return
     folder = context.delta_folder(table)
-    changed, state = context.latest_external_change(table, known), context.delta.snapshot(folder)
-    known = replace(known, external_change_version=changed, columns=state.schema.digest if state else "")
+    changed, snapshot = context.latest_external_change(table, known), context.delta.snapshot(folder)
+    columns = snapshot.schema.digest if snapshot else ""
+    known = replace(known, external_change_version=changed, columns=columns)
     after = known.covered if known.segments else None
     earlier = Applied(ledger.applied(table, after=after), ledger.marks(table, after=after))
-    said = replace(known, rejection=None, diagnostics={}, segments=(known.segments or ())[-1:])
     root_identity = ledger.get_property(ROOT_IDENTITY)
     context.check_lock()
-    record = BatchRecord(ledger.mirror, root_identity, said, table.folder, Applied(), earlier=earlier)
+    record = BatchRecord(ledger.mirror, root_identity, known.in_commit, table.folder, Applied(), earlier=earlier)
     ledger.record(table, replace(known, delta_version=context.writer.say_again(folder, record)))
 
 
-def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | None) -> None:
+def reconcile(context: EngineContext, table: TableName, snapshot: TableSnapshot | None) -> None:
     """Take over a table's progress from its Delta log into the ledger; None where there is no Delta table.
 
     Raises:
@@ -225,7 +225,7 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     """
     known = context.ledger.progress(table)
     if (
-        state is None and known and known.has_table and not _is_hidden(context, table)
+        snapshot is None and known and known.has_table and not _is_hidden(context, table)
     ):  # it was removed: what is still in its folder is read again
         rows = _rows_gone(context, table, known)
         context.emit(TableDropped(table, "removed"))
@@ -234,9 +234,9 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
             lost = diagnose(LOST_ROWS, table.folder, count=rows, reason=REMOVED)
             context.ledger.record(table, Progress("", "", diagnostics={lost: 1}))  # stays until a rebuild
             context.emit(DiagnosticRaised(table, lost))
-    if state is None or state.record is None or state.record.folder != table.folder:
+    if snapshot is None or snapshot.record is None or snapshot.record.folder != table.folder:
         return
-    recorded = state.record.progress
+    recorded = snapshot.record.progress
     earlier = known if known and known.generation == recorded.generation else None
     if earlier and earlier.batch == recorded.batch:
         return
@@ -245,14 +245,14 @@ def reconcile(context: EngineContext, table: TableName, state: TableSnapshot | N
     changed = context.latest_external_change(table, recorded)
     # a ledger from before ROOT was moved knows other etags
     is_behind = earlier and earlier.batch < recorded.batch and earlier.identity == recorded.identity
-    applied = context.delta.applied_since(folder, state, earlier.delta_version if earlier and is_behind else -1)
+    applied = context.delta.applied_since(folder, snapshot, earlier.delta_version if earlier and is_behind else -1)
     recorded = replace(
-        recorded, delta_version=state.record_version, external_change_version=changed, segments=applied.segments
+        recorded, delta_version=snapshot.record_version, external_change_version=changed, segments=applied.segments
     )
     if earlier:
         recorded = replace(recorded, rejection=earlier.rejection, diagnostics=earlier.diagnostics)
     context.ledger.record(table, recorded, applied, is_whole=not is_behind)
-    context.emit(ProgressRebuilt(table, state.record_version))
+    context.emit(ProgressRebuilt(table, snapshot.record_version))
 
 
 def _is_hidden(context: EngineContext, table: TableName) -> bool:
@@ -273,30 +273,30 @@ def _rows_gone(context: EngineContext, table: TableName, known: Progress) -> int
     return known.rows_processed - sum(at_once(context.storage, rows_there, [*applied]))
 
 
-def owner_of(context: EngineContext, folder: str, state: TableSnapshot) -> TableName | None:
+def owner_of(context: EngineContext, folder: str, snapshot: TableSnapshot) -> TableName | None:
     """Return the table that a Delta table belongs to; None for another program's, or a copy next to its original."""
-    if state.record is None:  # log cleanup took it
+    if snapshot.record is None:  # log cleanup took it
         return next(
             (
                 each
                 for each, known in context.owners(folder).items()
-                if _is_at_batch(context.ledger.mirror, known, state)
+                if _is_at_batch(context.ledger.mirror, known, snapshot)
             ),
             None,
         )
-    table = TableName.from_folder(state.record.folder)
+    table = TableName.from_folder(snapshot.record.folder)
     return table if table and context.delta_folder(table) == folder else None
 
 
-def _is_at_batch(mirror: str, known: Progress, state: TableSnapshot) -> bool:
+def _is_at_batch(mirror: str, known: Progress, snapshot: TableSnapshot) -> bool:
     """Whether a log's transactions name the generation and the batch in the ledger: it knows all that was applied."""
-    return known.has_table and state.batch_of(application_of(mirror, known.generation)) == known.batch
+    return known.has_table and snapshot.batch_of(application_of(mirror, known.generation)) == known.batch
 
 
-def is_as_recorded(mirror: str, known: Progress, state: TableSnapshot | None) -> bool:
+def is_as_recorded(mirror: str, known: Progress, snapshot: TableSnapshot | None) -> bool:
     """Whether a Delta table is of the generation in the ledger, or absent where the ledger knows of none."""
-    if state is None:
+    if snapshot is None:
         return not known.has_table
-    if state.record is None:
-        return _is_at_batch(mirror, known, state)
-    return state.record.progress.generation == known.generation
+    if snapshot.record is None:
+        return _is_at_batch(mirror, known, snapshot)
+    return snapshot.record.progress.generation == known.generation

@@ -302,8 +302,7 @@ class Replayer:
         progress = replace(progress, external_change_version=self._external_change(task.table, known, batch.snapshot))
         applied = self._applied_by(task.table, batch)
         recorded = applied if known.batch else self._with_noted(task.table, applied)
-        noted = replace(progress, rejection=None, diagnostics={}, segments=(named or ())[-1:])
-        record = BatchRecord(ledger.mirror, task.root_identity, noted, task.table.folder, recorded)
+        record = BatchRecord(ledger.mirror, task.root_identity, progress.in_commit, task.table.folder, recorded)
         result = context.writer.apply(context.delta_folder(task.table), batch, record)
         batch.close()  # on a full disk the ledger needs the room
         meanwhile = progress.external_change_version

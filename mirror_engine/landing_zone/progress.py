@@ -178,6 +178,11 @@ class Progress:
         """The Delta version up to which its segments say what was applied; -1 without one."""
         return self.segments[-1].until if self.segments else -1
 
+    @property
+    def in_commit(self) -> Progress:
+        """What a commit says of it: what holds for the folder, not the table, is in the ledger alone."""
+        return replace(self, rejection=None, diagnostics={}, segments=(self.segments or ())[-1:])
+
     def to_json(self) -> dict[str, Any]:
         """The same as plain values."""
         return {
