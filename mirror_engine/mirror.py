@@ -314,9 +314,9 @@ class Mirror:
         Raises:
             UnknownTable: no such table.
         """
-        state = self._writer.snapshot(self.delta_folder(table))
-        keys = (state.record.progress.key_columns or ()) if state and state.record else ()
-        return tuple(name for name in keys if state and state.schema.find(name))
+        snapshot = self._writer.snapshot(self.delta_folder(table))
+        keys = (snapshot.record.progress.key_columns or ()) if snapshot and snapshot.record else ()
+        return tuple(name for name in keys if snapshot and snapshot.schema.find(name))
 
     def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
         """A table's commits, newest first.
@@ -484,8 +484,9 @@ class Mirror:
 
     def _owner(self, folder: str) -> TableName:
         """The table of a Delta folder, as its record names it."""
-        state = self._writer.snapshot(folder)
-        return TableName.from_folder(state.record.folder) if state and state.record else TableName(*_parts(folder))
+        snapshot = self._writer.snapshot(folder)
+        record = snapshot.record if snapshot else None
+        return TableName.from_folder(record.folder) if record else TableName(*_parts(folder))
 
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:

@@ -290,8 +290,8 @@ def read_pending(trace: TraceContext, path: str, writer: DeltaWriter, mode: Read
 def replay_start(trace: TraceContext, where: Chosen | None = None) -> ReplayStart | None:
     """Where the replay starts, with all rows or those chosen; None: at the very first file."""
     progress, delta, delta_folder = trace.progress, trace.context.delta, trace.status.delta_folder
-    state = delta.snapshot(delta_folder) if progress and progress.has_table else None
-    if progress is None or state is None:
+    snapshot = delta.snapshot(delta_folder) if progress and progress.has_table else None
+    if progress is None or snapshot is None:
         return None
     present = {file.path: file.etag for file in trace.listing.files}
     watermarks = _unknown_numbers(trace)
@@ -305,7 +305,7 @@ def replay_start(trace: TraceContext, where: Chosen | None = None) -> ReplayStar
     last = max(deleted, default=-1)
     before = [path for version, paths in sorted(by_version.items()) if version <= last for path in paths]
     version = last if last >= 0 else min((known for known in by_version if known >= 0), default=0) - 1
-    schema, rows = state.schema, None
+    schema, rows = snapshot.schema, None
     if version >= 0:
         with suppress(UsageError, TableDamaged):  # the version is not available any more
             rows = delta.rows(delta_folder, version=version, where=where)

@@ -222,9 +222,9 @@ def _plain(cell: pa.Scalar[Any]) -> object:
 def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
     """Replay the changes to one key, given as `parse_key` takes it; raises `UsageError` or `TransientError`."""
     delta_folder = trace.status.delta_folder
-    state = trace.context.delta.snapshot(delta_folder) if trace.commits else None
+    snapshot = trace.context.delta.snapshot(delta_folder) if trace.commits else None
     declared = trace.listing.usable.declared_columns if trace.listing.usable else ()
-    columns = arrow_schema(state.schema.columns if state else declared)
+    columns = arrow_schema(snapshot.schema.columns if snapshot else declared)
     texts = parse_key(key, trace.name.normalized, trace.key_columns, columns.names)
     where = partial(rows_with_key, texts)
     where(pa.RecordBatch.from_pylist([], columns))  # refuse a key that no row can have before all is read
