@@ -22,10 +22,10 @@ from mirror_engine.errors import JarsMissing, SetupError, SparkFailed
 from mirror_engine.events import ignore
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tables import backend as backend_module
 from mirror_engine.tables.backend import Backend
 from mirror_engine.tables.merge.spark import DRIVER_BATCH_BYTES
 from mirror_engine.tables.reading.reader import ChangeFileReader
-from mirror_engine.tables.spark import backend as backend_module
 from mirror_engine.tables.spark import session as session_module
 from mirror_engine.tables.spark.executors import ExecutorReader
 from mirror_engine.tables.spark.java import Java
