@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
-from mirror_engine.tables.merge.memory import _replayed
 
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.tables.arrow_types import arrow_schema
-from mirror_engine.tables.base import APPLICATIONS, DeltaWriter, Outcome, TableSnapshot, with_applied_by
+from mirror_engine.tables.base import APPLICATIONS, CommitResult, DeltaWriter, TableSnapshot, with_applied_by
+from mirror_engine.tables.dry_run.memory import _replayed
 from mirror_engine.tables.log import segments
 from mirror_engine.tables.log.record import (
     carried,
@@ -215,7 +215,7 @@ class TablesWriter(DeltaWriter):
             if self._port.chance() < 0.5:  # as much of the log as is older than the retention
                 log.clean_up(record.progress.covered)
                 self._port.reached("log clean-up")
-        return Outcome(version, matches, applied_by)
+        return CommitResult(version, matches, applied_by)
 
     def write_segment(self, table, segment, applied):
         def write():
