@@ -77,7 +77,7 @@ def test_a_table_that_was_made_gets_its_first_batch_whatever_key_its_publisher_d
 def test_a_look_for_commits_of_other_programs_is_good_enough_for_a_while_but_not_for_a_commit():
     versions = iter([-1, 7, 8, 9])
     writer = SimpleNamespace(latest_external_change=lambda *_: next(versions))
-    context, progress = EngineContext(None, writer, None, Config(), *[None] * 2), Progress("1", "i", delta_version=5)
+    context, progress = EngineContext(None, writer, None, Config(), Clock(), None), Progress("1", "i", delta_version=5)
     look = partial(context.latest_external_change, ORDERS)
     assert [look(progress, 600.0), look(progress, 600.0), look(progress), look(progress, 600.0)] == [None, None, 7, 7]
     assert look(replace(progress, delta_version=6), 600.0) == 8
