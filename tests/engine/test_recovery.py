@@ -11,6 +11,7 @@ import pytest
 from shop import NO_STOP, Shop, row
 
 from mirror_engine import Config, RunResult
+from mirror_engine.clock import Clock
 from mirror_engine.engine.context import EngineContext
 from mirror_engine.engine.ledger import Ledger
 from mirror_engine.engine.recovery import (
