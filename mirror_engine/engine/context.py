@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.landing_zone.names import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from mirror_engine.clock import Clock
     from mirror_engine.config import Config
@@ -50,6 +50,12 @@ class EngineContext:
     def now(self) -> float:
         """The time of what waits from one run to the next, in seconds since 1970."""
         return self.known_time() if self.known_time else self.clock()
+
+    def keep_looks(self, tables: Collection[TableName]) -> None:
+        """Forget the looks at Delta folders of all other tables."""
+        if len(self._looks) > len(tables):
+            for gone in self._looks.keys() - set(map(self.delta_folder, tables)):
+                del self._looks[gone]
 
     def owners(self, folder: str) -> Mapping[TableName, Progress]:
         """Return the known tables whose Delta table is in a folder, from `ROOT/Tables`: at most two (LZ-1.5)."""

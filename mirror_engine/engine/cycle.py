@@ -389,6 +389,7 @@ class Engine:
         if not zone.unlisted:
             self._halts.keep(known)
             self._turns.keep(known)
+            self.context.keep_looks(known)
 
     def _note_failures(self, result: CycleResult, zone: ZoneListing, folders: DeltaFolders) -> None:
         """Note the tables that wait for their next try, and what of the zone and of Delta logs could not be read."""

@@ -74,6 +74,10 @@ class MaintenanceScheduler:
             table = self._tables[name]
             is_due = not table.retry.is_waiting and self._is_due(name, table)
             table.due_since = min(table.due_since, now) if is_due else math.inf
+        known = self._context.ledger.tables()
+        if len(self._tables) > len(known):
+            for gone in self._tables.keys() - known.keys():
+                del self._tables[gone]
         if self._context.config.auto_maintain == "idle" and now - self._busy_at < IDLE_SECONDS:
             return
         due = min(idle, key=lambda name: self._tables[name].due_since, default=None)

@@ -106,6 +106,22 @@ def test_a_table_is_maintained_after_so_many_files_and_then_again(shop):
     assert sum(isinstance(event, TableMaintained) for event in shop.events) == 2
 
 
+def test_memory_of_dropped_tables_is_freed(shop):
+    with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
+        for number in range(5):
+            shop.orders(f"Orders{number}").insert(row(1))
+            settle(running)
+            upkeep.start(running.idle_tables, is_busy=False)
+            shop.publisher.remove(f"Orders{number}")
+            settle(running)
+        kept = upkeep._tables, running._turns._turns, running.context._looks
+        assert [len(each) for each in kept] == [1, 1, 0]
+        shop.orders("Last").insert(row(1))
+        settle(running)
+        upkeep.start(running.idle_tables, is_busy=False)
+        assert [name.table for name in upkeep._tables] == ["Last"]
+
+
 def test_an_engine_started_again_knows_when_a_table_was_maintained_last(shop):
     orders = shop.orders()
     for expected in (0, 0, 1, 1, 1, 2):

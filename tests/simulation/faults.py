@@ -18,6 +18,9 @@ class Fault(str, Enum):
     PAUSE = "pause"  # the process stops for longer than a lease lasts
 
 
+EFFECTS, EFFECT_TIMES = frozenset({"copy", "move", "delete", "commit", "lease"}), 5
+
+
 @dataclass
 class Weather:
     """How often each fault comes, of all calls; a world has its own."""
@@ -64,10 +67,10 @@ class Port:
         self._hub.step(words)
         if self._world.refuses(words):
             raise StorageUnavailable(f"{words}: refused for days")
-        fault = self._weather.drawn_for_a_call(self._world.chance)
+        kind = words.partition(" ")[0]
+        fault = self._drawn(kind)
         if fault is None:
             return work()
-        kind = words.partition(" ")[0]
         if fault is not Fault.CRASH_BEFORE and fault is not Fault.CRASH_AFTER:
             self.reached(f"{fault.value}: {kind}")
             self._hub.trace(f"  {fault.value}")
@@ -77,7 +80,7 @@ class Port:
             case Fault.LATE:
                 self._hub.sleep(self._world.chance.choice([0.5, 5.0, 40.0]))
             case Fault.PAUSE:
-                self.process.paused_until = self._hub.now + self._world.chance.choice([20.0, 45.0, 200.0])
+                self.process.paused_until = self._hub.now + self._world.chance.choice([20.0, 45.0, 200.0, 200.0])
                 self._hub.sleep(0.001)
             case Fault.CRASH_BEFORE:
                 self.crash(fault, kind)
@@ -87,6 +90,13 @@ class Port:
         if fault is Fault.CRASH_AFTER:
             self.crash(fault, kind)
         return result
+
+    def _drawn(self, kind):
+        chance, drawn = self._world.chance, self._weather.drawn_for_a_call
+        found = drawn(chance)
+        for _ in range(EFFECT_TIMES if kind in EFFECTS else 0):  # there these tell most
+            found = found or drawn(chance, (Fault.PAUSE, Fault.LOST_ANSWER))
+        return found
 
     def fails(self, words, *among):
         """Fail at once, perhaps: nobody else runs meanwhile, because a plain lock is held."""

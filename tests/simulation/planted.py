@@ -13,6 +13,7 @@ from mirror_engine.engine.ledger import Ledger
 from mirror_engine.landing_zone.progress import Applied, AppliedFile
 from mirror_engine.storage.base import at_once
 from mirror_engine.tables.log import segments
+from simulation import tables
 
 
 @contextmanager
@@ -126,9 +127,9 @@ def digest_of_a_moved_file_forgotten():
 
 
 @contextmanager
-def replaced_while_it_was_read():
-    """Nobody looks again whether a file was replaced between its reading and its commit."""
-    with mock.patch.object(replayer, "changed_file", return_value=None):
+def batch_committed_again_after_a_lost_answer():
+    """A table takes a transaction that it has already."""
+    with mock.patch.object(tables, "refuse_repeated"):
         yield
 
 
@@ -142,5 +143,5 @@ BUGS = (
     watermark_of_an_untouched_partition_lost,
     record_that_log_cleanup_removed,
     digest_of_a_moved_file_forgotten,
-    replaced_while_it_was_read,
+    batch_committed_again_after_a_lost_answer,
 )

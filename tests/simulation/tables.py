@@ -185,10 +185,11 @@ class TablesWriter(DeltaWriter):
         self._port.call(f"make_durable {table}", partial(self._sync, table))
 
     def apply(self, table, batch, record):
-        log = batch.snapshot.log.log if batch.snapshot else self._port.call(f"open {table}", lambda: self._log(table))
+        opened = batch.snapshot and batch.snapshot.log
+        log = opened.log if opened else self._port.call(f"snapshot {table}", lambda: self._log(table))
         if log is None:
             begun = creation_record(record)
-            log = self._port.call(f"create {table}", lambda: self._create(table, batch.schema, begun))
+            log = self._port.call(f"make {table}", lambda: self._create(table, batch.schema, begun))
             self._port.call(f"sync {table}", partial(self._sync, table))
         opened = batch.snapshot.version if batch.snapshot else log.version
         refuse_repeated(table, record, log.commits[opened].transactions.get(record.application))

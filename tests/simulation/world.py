@@ -11,13 +11,13 @@ from unittest import mock
 
 from mirror_engine.config import Config
 from mirror_engine.engine import segments
-from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
+from mirror_engine.events import CycleEnded, DiagnosticRaised, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.layout import TABLES, ZONE
 from mirror_engine.storage.lease import hold_lease
 from mirror_engine.storage.remote import Requests
 from mirror_engine.threads import use_threads
 from simulation.disk import Disk, DiskStorage, StoreStorage
-from simulation.faults import Weather
+from simulation.faults import Fault, Weather
 from simulation.hub import Crashed, Hub, Process
 from simulation.judge import Judge
 from simulation.lease import Lease, LeaseFile
@@ -62,6 +62,8 @@ class World:
         )
         self.is_store = self.chance.random() < 0.25 and not self.refusals
         self.unwanted_acts = {"drop", "replace", "overwrite", "rekey"} if self.is_store else ()  # LZ-7.3
+        if self.is_store:
+            self.weather.rates[Fault.PAUSE] = self.chance.choice([0, 0.001, 0.004])
         self.lease, self.checked = Lease(self.wall), {}
         self.disk = Disk(self.wall, is_store=self.is_store)
         self.judge = Judge(self)
@@ -201,6 +203,8 @@ class World:
         """An event of an engine."""
         self.hub.trace(f"  {machine.name}: {event}")
         self.reached[type(event).__name__] += 1
+        if isinstance(event, CycleEnded):
+            self.watch.keeps(machine.engine)
         if isinstance(event, RetryScheduled) and event.message.startswith("unforeseen"):
             self.hub.fail(AssertionError(event.message))
             raise Crashed
