@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 
+from simulation.reached import NIGHT, missed
 from simulation.runner import STEPS, play, play_all
 
 
@@ -30,9 +31,12 @@ def main():
         print(f"{times:9,}  {what}")
     if asked.json:
         asked.json.write_text(json.dumps(dict(sorted(reached.items())), indent=1) + "\n", encoding="utf-8")
+    lacking = missed(reached) if asked.seeds >= NIGHT else []
+    for name in lacking:
+        print(f"NOT REACHED by any seed: {name}")
     words = f"{len(failed)} of {asked.seeds:,} seeds failed" if failed else f"{asked.seeds:,} seeds: no fault"
     print(f"{words}, {steps:,} steps, {steps / seconds:,.0f} a second")
-    return 1 if failed else 0
+    return 1 if failed or lacking else 0
 
 
 if __name__ == "__main__":

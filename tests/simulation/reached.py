@@ -1,0 +1,54 @@
+"""What the worlds of a night must reach: a simulation that only passes may be too simple.
+
+Each is a name by which something counts itself; `10,000` seeds reach all of them.
+"""
+
+from __future__ import annotations
+
+NIGHT = 5_000  # seeds from which on all must be reached
+
+# What a promise is about, in words for docs/promises.md
+STATES = {
+    "engine killed": "the engine is killed at a call, and started again",
+    "ledger lost": "the ledger is lost",
+    "ledger older": "the ledger is older than the tables",
+    "ledger lost while a number is missing": "the ledger is lost while a number is missing",
+    "ledger discarded: another engine had the lease": "another engine takes over, the former one's ledger is void",
+    "lease lost between check and commit": "the lease is lost between the last look at it and the commit",
+    "lease lost between check and move": "the lease is lost between the last look at it and a move",
+    "drop while a batch is in progress": "a folder is dropped while a batch of it is in progress",
+    "drop": "a Delta table is dropped",
+    "rejected file replaced": "a rejected file is replaced",
+    "gap filled": "a missing number lands",
+    "content applied again": "content lands again under another number",
+    "a file took another one's place at the last moment": "a file is replaced just when it is moved away",
+    "archived file deleted": "an archived file's time is over",
+    "checkpoint": "a checkpoint is written",
+    "log clean-up": "the engine cleans up a log",
+    "foreign log clean-up": "another program cleans up a log",
+    "record said again": "a record is committed once more",
+    "segment written": "a segment is written",
+    "foreign rows": "another program changes rows",
+    "foreign compaction": "another program compacts a table",
+    "commit beside another commit": "a compaction comes between a batch's look at the table and its commit",
+    "table maintained": "a table is maintained",
+    "maintenance yields to a change": "maintenance makes way for a change",
+    "refused more than a thousand times": "a thousand reads in a row are refused",
+    "caught up in the end": "all has caught up in the end",
+}
+FAULTS = ("refused", "answer lost", "late", "crash before", "crash after")
+CALLS = (
+    *("list", "stat", "open", "read", "create", "write", "move", "copy", "delete"),
+    *("tables", "snapshot", "log_stamp", "latest_external_change", "folder_identity", "applied_since"),
+    *("make", "commit", "sync", "make_durable", "write_segment", "drop", "maintain", "history", "lease"),
+)
+CODES = (
+    *("ME009", "ME017", "ME018", "ME019", "ME023", "ME024", "ME025", "ME026", "ME027", "ME037", "ME039", "ME041"),
+    *("ME043", "ME061", "ME064", "ME065", "ME066", "ME067", "ME068", "ME070", "ME071", "ME080"),
+)
+MUST = (*STATES, *(f"{fault}: {call}" for fault in FAULTS for call in CALLS), "pause: commit", "pause: lease", *CODES)
+
+
+def missed(reached):
+    """What was not reached."""
+    return [name for name in MUST if not reached[name]]
