@@ -216,16 +216,15 @@ class Judge:
     def keeps(self, engine):
         """What an engine keeps of tables between two cycles is bounded by the tables that are there, or known."""
         listed = {listing.name for listing in engine.last.zone.tables} if engine.last.zone else None
-        if listed is None:
+        if listed is None or engine.last.zone.unlisted:  # these are there, too
             return
         there = {None, *listed, *engine.context.ledger.tables(), *engine.in_progress, *engine.last.plans}
-        folders = {engine.context.delta_folder(name) for name in there if name}
         kept = {
-            "tables": {*engine._tables} - there,
+            "tables": {*engine._turns._turns} - there,
             "folders scanned": {*engine.poller._scanned} - there,
             "folders cleaned": {*engine._janitor._cleaned} - there,
             "folders of the ledger": {*engine.context.ledger._folders} - there,
-            "looks for external changes": {*engine.context.looks} - folders,
+            "looks for external changes": {} if len(engine.context._looks) <= len(there) else {"too many"},
         }
         too_long = [what for what, names in kept.items() if names]
         assert not too_long, f"kept of tables that are gone: {', '.join(too_long)}"
