@@ -13,7 +13,7 @@ import pytest
 
 import release_check
 
-pytestmark = pytest.mark.slow  # installs some 400 MB
+pytestmark = pytest.mark.slow  # the wheel alone is some 400 MB with what it needs: at night
 
 HOME = Path(__file__).parents[1]
 LARGEST = 420_000_000  # bytes in site-packages
@@ -53,19 +53,26 @@ class Bare:
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory):
+def built(tmp_path_factory):
+    """The sdist and the wheel."""
+    return sorted(release_check.build_twice(tmp_path_factory.mktemp("build")), key=lambda path: path.suffix)
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory, built):
     made = Bare(tmp_path_factory.mktemp("bare"))
-    made.sdist, made.wheel = sorted(release_check.build_twice(made.folder / "build"), key=lambda path: path.suffix)
+    made.wheel = built[1]
     made.install(made.wheel)
     return made
 
 
-def test_two_equal_builds_hold_what_they_should(bare):
-    release_check.check_contents(bare.sdist, bare.wheel)
-    release_check.check_metadata([bare.sdist, bare.wheel])
+def test_two_equal_builds_hold_what_they_should(built):
+    release_check.check_contents(*built)
+    release_check.check_metadata(built)
     release_check.check_version()
 
 
+@pytest.mark.nightly
 def test_neither_pyspark_nor_pandas_comes_along(bare):
     packages = next(bare.programs.parent.glob("lib/python*/site-packages"))
     names = {path.name for path in packages.iterdir()}
@@ -73,6 +80,7 @@ def test_neither_pyspark_nor_pandas_comes_along(bare):
     assert sum(file.stat().st_size for file in packages.rglob("*") if file.is_file()) < LARGEST
 
 
+@pytest.mark.nightly
 def test_a_zone_is_validated_replicated_and_traced(bare):
     bare.run("mirror-engine", "init", "shop")
     assert "(4 tables, 10 files, 22 rows)" in bare.run("mirror-engine", "validate", "shop")
@@ -81,6 +89,7 @@ def test_a_zone_is_validated_replicated_and_traced(bare):
     assert "arrow, which needs no Java" in bare.run("mirror-engine", "doctor")
 
 
+@pytest.mark.nightly
 def test_what_an_extra_would_bring_is_named(bare):
     bare.run("mirror-engine", "init", "refused")
     for command in (["sync", "refused"], ["run", "refused"], ["maintain", "-C", "refused"]):
@@ -113,6 +122,7 @@ def test_uvx_runs_it_from_the_wheel(bare):
     assert "(4 tables, 10 files, 22 rows)" in done.stdout
 
 
+@pytest.mark.nightly
 def test_the_pytest_plugin_needs_pytest_alone(bare):
     bare.install("mirror-engine[pytest]")  # as the hint has it, which asks no index for the package itself
     (bare.folder / "test_publisher.py").write_text(A_TEST)

@@ -190,6 +190,12 @@ def test_fixture_on_the_arrow_writer_that_marks_rows(name):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize(
+    "store_server",
+    ["onelake_server", pytest.param("adls_server", marks=pytest.mark.nightly), "azurite", "s3_server"],
+    indirect=True,
+)
 @pytest.mark.parametrize("name", IN_STORES)
 def test_fixture_in_a_store(store, tmp_path, monkeypatch, name):
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path))

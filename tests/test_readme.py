@@ -67,11 +67,15 @@ def test_a_session_of_the_readme_says_what_the_program_says(tmp_path):
     assert differences(README, tmp_path, COLUMNS="140", **WITHOUT_SPARK) == []
 
 
-@pytest.mark.slow
-def test_the_extras_that_are_installed_exist(tmp_path):
-    *lines, by_uvx = pasted("install")
-    extras = {name for line in lines for names in re.findall(r"\[(.*)\]", line) for name in names.split(",")}
+def test_the_extras_that_are_installed_exist():
+    extras = {name for names in re.findall(r"\[(.*)\]", part("install")) for name in names.split(",")}
+    assert extras
     assert extras <= set(metadata("mirror-engine").get_all("Provides-Extra"))
+
+
+@pytest.mark.nightly
+def test_the_lines_that_install_work_when_they_are_pasted(tmp_path):
+    *lines, by_uvx = pasted("install")
     pip = f"{sys.executable} -m pip --disable-pip-version-check --python {sys.executable} install --dry-run --no-deps"
     done = run(lines[-1].replace("pip install", pip), README.parent)
     assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr

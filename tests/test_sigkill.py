@@ -19,7 +19,7 @@ from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "5"))
-SPARK_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "3"))
+SPARK_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "2"))  # each starts a JVM
 STORE_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "1"))
 KILLS_BETWEEN_CHECKS = 25
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
