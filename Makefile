@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo 'make demo    a small landing zone becomes Delta tables, in demo/'
 	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, half a minute on two cores'
-	@echo 'make test    make check, then every other test, with real Spark and Delta'
+	@echo 'make test    make check and every other test, with real Spark and Delta'
 	@echo 'make nightly what is too slow for that, part after part, and a summary; PARTS="long fuzz" are two of the parts, which are:'
 	@echo 'make simulate  the whole engine in worlds of one seed each, SEEDS=10000 of them; an hour, no Java'
 	@echo 'make long    tests that are slow by nature; half an hour, with Spark'
@@ -60,21 +60,22 @@ demo: .venv/.engine .venv/.java
 check: .venv/.tools
 	@$(MAKE) --no-print-directory --jobs=2 lint quick
 
+LINT := $(BIN)/ruff format --check && $(BIN)/ruff check && $(BIN)/mypy && $(BIN)/lint-imports
+
 lint: .venv/.tools
-	$(BIN)/ruff format --check
-	$(BIN)/ruff check
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(LINT)
 
 quick: .venv/.tools
 	$(BIN)/pytest -q -n auto -m 'not spark and not slow'
 
-# Spark's tests share one JVM, so they come one after the other; those of a file share what it sets up.
-test: check .venv/.java
+# Spark's tests share one JVM, so they come one after the other; those of a file share what it sets up. Many wait for
+# servers and processes: of four at once two are at work.
+test: .venv/.tools .venv/.java
 	@log=$$(mktemp); $(BIN)/pytest -m 'spark and not nightly' > $$log 2>&1 & spark=$$!; \
-	$(BIN)/pytest -q -n 3 --dist loadfile -m 'slow and not spark and not nightly'; others=$$?; \
+	$(LINT); lint=$$?; \
+	$(BIN)/pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m 'not spark and not nightly'; others=$$?; \
 	echo "Spark's tests go on …"; wait $$spark; spark=$$?; cat $$log; rm $$log; \
-	exit $$((spark ? spark : others))
+	exit $$((lint ? lint : others ? others : spark))
 
 # Logs and summary are in nightly/; a part that fails does not stop the others.
 nightly: .venv/.tools .venv/.java

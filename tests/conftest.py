@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -118,10 +119,16 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(items):
-    """Property tests try hundreds of cases each: they are no part of the quick look, as tests of the night are none."""
+    """Property tests try hundreds of cases each: they are no part of the quick look, as tests of the night are none.
+
+    Files with the most slow tests come first: the last ones fill what time the workers have left.
+    """
+    slow = Counter()
     for item in items:
         if hasattr(getattr(item, "obj", None), "hypothesis") or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.slow)
+        slow[item.path] += item.get_closest_marker("slow") is not None
+    items.sort(key=lambda item: -slow[item.path])
 
 
 def pytest_collection_finish():

@@ -22,6 +22,7 @@ ONE_MERGE = replace(SMALL, load_files=1, backlog_sample=1)  # Spark's time is de
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_the_mirror_the_notebook_and_deltars_come_to_the_same_rows(tmp_path, spark, mirror_writer):
     ours = {"spark_engine": SparkEngine(mirror_writer), "arrow_engine": ArrowEngine()}
     peers = Here(**ours, notebook=Notebook(spark), delta_rs=DeltaRs(), floor=Floor())

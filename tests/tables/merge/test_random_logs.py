@@ -24,7 +24,7 @@ LOGS = int(os.environ.get("MIRROR_TEST_LOGS", "20"))
 SPARK_LOGS = int(os.environ.get("MIRROR_TEST_SPARK_LOGS", "2"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "60"))
-SPARK_COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "10"))
+SPARK_COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "5"))
 BATCHES = 8
 
 

@@ -168,15 +168,16 @@ logging.disable()  # py4j may still talk to the JVM that is killed
 def start():
     files = {"scratch": folder / "scratch", "log_file": folder / "spark.log"}
     return session.start_session(Config(spark_profile="ci"), **files)
-start()
-session._running[0].process.kill()
-session._running[0].process.wait()
 spark = start()
-assert signal.getsignal(signal.SIGINT) is handler
 process = session._running[0].process
-session.end_session(spark)
-assert process.poll() is not None and not any((folder / "scratch" / name).exists() for name in ("local", "tmp"))
+if sys.argv[2] == "killed":
+    process.kill()
+    process.wait()
+else:
+    session.end_session(spark)
+    assert process.poll() is not None and not any((folder / "scratch" / name).exists() for name in ("local", "tmp"))
 assert start().sql("SELECT 3").collect() == [(3,)]
+assert signal.getsignal(signal.SIGINT) is handler
 (folder / "java").write_text(str(session._running[0].process.pid))
 (folder / "java").rename(folder / "pid")
 time.sleep(300)
@@ -199,12 +200,16 @@ def wait_until(condition, seconds):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_the_jvm_prints_nothing_ignores_ctrl_c_and_ends_with_python(tmp_path):
+@pytest.mark.parametrize("before", ["killed", pytest.param("ended", marks=pytest.mark.nightly)])
+def test_the_jvm_prints_nothing_ignores_ctrl_c_and_ends_with_python(tmp_path, before):
     """One that was ended, or killed from outside, is followed by another in the same process."""
     work = tmp_path / "work"
     work.mkdir()
     with subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, str(tmp_path)], cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", _PROGRAM, str(tmp_path), before],
+        cwd=work,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as python:
         try:
             assert wait_until(lambda: (tmp_path / "pid").exists() or python.poll() is not None, 200)
