@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
@@ -35,7 +34,7 @@ from mirror_engine.monitoring.fabric_mirror import as_fabric_has_it, refuse_fabr
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.option_rules import ARROW_ONLY, SPARK_ONLY
 from mirror_engine.storage.remote import Requests
-from mirror_engine.storage.roots import check_place, check_root, root_of, state_folder
+from mirror_engine.storage.roots import check_place, check_root, pasted, root_of, state_folder
 from mirror_engine.storage.store_url import parse_place
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.deferred import DeferredWriter, TablesReadOnce
@@ -112,7 +111,7 @@ class Mirror:
         if isinstance(self.root, Path) and not self.root.is_dir():
             raise UsageError(
                 f"{self.root}: no such folder",
-                f"use an existing folder, or create an example: mirror-engine init {shlex.quote(str(root))}",
+                f"use an existing folder, or create an example: mirror-engine init {pasted(root)}",
             )
         if not isinstance(config, Config | None):
             raise UsageError(f"config: {type(config).__name__}, expected Config", "Use Config(strict=True, …).")

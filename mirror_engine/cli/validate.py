@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import shlex
 import sys
 from dataclasses import replace
 from difflib import get_close_matches
@@ -20,6 +19,7 @@ from mirror_engine.cli.options import COUNT, DROPPING, DURATION, READING, Choice
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, Severity, count
 from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.storage.roots import pasted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,7 +141,7 @@ def _check_combinations(
     if watch and len(paths) > 1:
         raise UsageError("--watch takes one path", "give one ROOT, landing zone or table folder")
     if watch and isinstance(paths[0], Path) and not paths[0].exists():
-        raise UsageError(f"{paths[0]} does not exist", f"create it first: mkdir -p {shlex.quote(str(paths[0] / ZONE))}")
+        raise UsageError(f"{paths[0]} does not exist", f"create it first: mkdir -p {pasted(paths[0] / ZONE)}")
     if out.wants_json() and report_format not in {"text", "json"}:
         raise UsageError(f"--json cannot be combined with --format {report_format}", "omit one of them")
 

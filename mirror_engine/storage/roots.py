@@ -127,7 +127,7 @@ def check_root(root: Place, *, may_be_empty: bool = False) -> None:
         raise UsageError(f"{root} contains no landing zone ({ZONE}){found}", help)
 
 
-def pasted(folder: Place) -> str:
+def pasted(folder: Place | str) -> str:
     """A folder as a word of a command line for a shell; one whose name begins with a dash is no option."""
     text = str(folder)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)

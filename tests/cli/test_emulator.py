@@ -160,6 +160,14 @@ def test_odd_paths_are_quoted_for_a_shell(cli, tmp_path, shell):
     assert shlex.split(java)[-1] == f"-Djavax.net.ssl.trustStore={store}/.mirror-engine/tls/java.p12"
 
 
+def test_folder_that_begins_with_a_dash_is_no_option_in_help(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "mkdir -p ./-x/Files/LandingZone\n" in cli("validate", "./-x", "--watch").err
+    assert "mirror-engine init ./-x\n" in cli("status", "./-x").err
+    Path("-x").mkdir()
+    assert "mirror-engine init ./-x\n" in cli("sync", "./-x").err
+
+
 @pytest.mark.usefixtures("own_package")
 def test_commands_in_help_lead_to_an_odd_store(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
