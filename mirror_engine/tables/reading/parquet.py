@@ -432,7 +432,9 @@ def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
         naive = cells.view(pa.timestamp(cells.type.unit))
         if cells.type.unit == "ns":
             naive = pc.floor_temporal(naive, unit="microsecond")
-        values = _read(naive, lambda some: some.cast(pa.timestamp("us")), expected)
+        values = (
+            naive if cells.type.unit == "us" else _read(naive, lambda some: some.cast(pa.timestamp("us")), expected)
+        )
         _check_years(values.view(pa.int64()), FIRST_DAY * _DAY, (LAST_DAY + 1) * _DAY - 1, expected)
         return values.view(target)
     expected = "text in UTF-8" if pa.types.is_string(target) else f"a valid {_spelling(target)}"
@@ -442,13 +444,14 @@ def converted(cells: pa.Array, target: pa.DataType) -> pa.Array:
     return values
 
 
+@lru_cache(maxsize=1_000)
 def _spelling(target: pa.DataType) -> str:
     """A type as people write it: `decimal(36,17)`, not with the bits that Arrow stores it in."""
     return re.sub(r"^decimal\d+\((\d+), (\d+)\)$", r"decimal(\1,\2)", str(target))
 
 
 def _cast(cells: pa.Array, target: pa.DataType) -> pa.Array:
-    values = cells.cast(target)
+    values = cells if cells.type == target else cells.cast(target)
     values.validate(full=True)
     return values
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,7 +109,7 @@ class IngestedRows:
         self.long_values.update(
             (name, None)
             for name, column in zip(self._kept, cells, strict=True)
-            if column.nbytes > MAX_ENDPOINT_BYTES and _has_long_value(column)  # few columns are as long in whole
+            if _is_text(column) and column.nbytes > MAX_ENDPOINT_BYTES and _has_long_value(column)
         )
         cells += [pa.repeat(pa.scalar(value, pa.string()), batch.num_rows) for value in self._folder.values()]
         rows = pa.RecordBatch.from_arrays([*cells, markers], schema=self._schema)
@@ -170,9 +171,12 @@ def _fitted(cells: pa.Array, target: pa.DataType) -> pa.Array:
     return pa.nulls(len(cells), target) if pa.types.is_null(cells.type) else cells.view(target)
 
 
-def _has_long_value(cells: pa.Array) -> bool:
-    is_text = pa.types.is_string(cells.type) or pa.types.is_binary(cells.type)
-    return is_text and (pc.max(pc.binary_length(cells)).as_py() or 0) > MAX_ENDPOINT_BYTES
+def _is_text(cells: pa.Array) -> bool:
+    return bool(pa.types.is_string(cells.type) or pa.types.is_binary(cells.type))
+
+
+def _has_long_value(texts: pa.Array) -> bool:
+    return bool((pc.max(pc.binary_length(texts)).as_py() or 0) > MAX_ENDPOINT_BYTES)
 
 
 def help_for_null(column: str, key_columns: Sequence[str], *, is_text: bool) -> str:
@@ -205,8 +209,7 @@ def effective_markers(markers: pa.Array, path: str, first_row: int, *, is_text: 
     """
     invalid = 0 if len(markers) else -1
     if markers.null_count < len(markers):
-        values = [str(value) for value in _MARKERS] if pa.types.is_string(markers.type) else _MARKERS
-        invalid = pc.index(pc.is_in(markers, value_set=pa.array(values).cast(markers.type)), False).as_py()
+        invalid = pc.index(pc.is_in(markers, value_set=_known_markers(markers.type)), False).as_py()
     if invalid >= 0:
         found = markers[invalid].as_py()
         # a marker is shown if it is a short integer or a known word, so that no other column's value ever is
@@ -218,6 +221,12 @@ def effective_markers(markers: pa.Array, path: str, first_row: int, *, is_text: 
         meant = "" if number is None else f"write {number} for `{found}`{may_be_new}{in_type}: "
         raise RejectedFile(diagnose("ME037", path, row=first_row + invalid, value=value, meant=meant))
     return markers.cast(pa.int8())
+
+
+@lru_cache(maxsize=100)
+def _known_markers(kind: pa.DataType) -> pa.Array:
+    values = [str(value) for value in _MARKERS] if pa.types.is_string(kind) else _MARKERS
+    return pa.array(values).cast(kind)
 
 
 def byte_count(columns: Iterable[pa.Array]) -> int:
