@@ -13,6 +13,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import StorageUnavailable
+from mirror_engine.tables.log.log_names import log_file, version_of
 from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ LOG_RETENTION = "delta.logRetentionDuration"
 FILE_RETENTION = "delta.deletedFileRetentionDuration"  # how long a checkpoint names files that were removed
 _INTERVAL = re.compile(r"(?:interval )?(\d+) (second|minute|hour|day|week)s?")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 7 * 86_400}
-_OF_A_VERSION = re.compile(r"\.?(\d{20})\.(?:json|crc|checkpoint\.).*")  # with the checksums that Hadoop writes
-_WHOLE_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:[0-9a-f-]{36}\.)?(?:parquet|json)")  # in one file
 
 
 def log_properties(retention_days: int) -> dict[str, str]:
@@ -46,8 +45,9 @@ def clean_up_log(log: DeltaLog, covered: int) -> None:
     oldest = time.time() - int(interval[1]) * _SECONDS[interval[2]]
     with suppress(OSError, StorageUnavailable):
         files: list[TablePath] = [*(log.folder / LOG_FOLDER).iterdir()]
-        checkpoints = (file for file in files if _WHOLE_CHECKPOINT.fullmatch(file.name))
-        first = max((int(file.name[:20]) for file in checkpoints if file.stat().st_mtime_ns / 1e9 < oldest), default=0)
-        versions = ((file, _OF_A_VERSION.fullmatch(file.name)) for file in files)
-        old = [file for file, found in versions if found and int(found[1]) < min(first, covered + 1)]
+        named = ((file, log_file(file.name)) for file in files)
+        whole = ((file, found.version) for file, found in named if found and not (found.is_commit or found.parts))
+        first = max((version for file, version in whole if file.stat().st_mtime_ns / 1e9 < oldest), default=0)
+        versions = ((file, version_of(file.name)) for file in files)
+        old = [file for file, version in versions if version is not None and version < min(first, covered + 1)]
         list(for_each(log.folder, methodcaller("unlink", missing_ok=True), old))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mirror_engine.errors import StorageUnavailable, TableDamaged
+from mirror_engine.tables.log.log_names import checkpoint_names, checksum_name, commit_name
 from mirror_engine.tables.log.record import commits_after, last_checkpoint
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, for_each
 from mirror_engine.tables.log.vectors import vector_file
@@ -87,7 +88,7 @@ def _sync_commits(folder: Path, since: int, versions: Sequence[int], data: Seque
     log = folder / LOG_FOLDER
     logged: list[Path] = []
     for version in versions:
-        logged += [log / f"{version:020}{kind}" for kind in (".json", ".crc", ".checkpoint.parquet")]
+        logged += [log / name for name in (commit_name(version), checksum_name(version), *checkpoint_names(version))]
     checkpoint, names = last_checkpoint(folder)
     if is_new := checkpoint in versions:
         logged = list(dict.fromkeys([*logged, *(log / name for name in names), log / HINT]))

@@ -17,6 +17,7 @@ from mirror_engine._version import __version__
 from mirror_engine.errors import REBUILD_COMMAND, CommitConflict, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, Progress, typed
 from mirror_engine.tables.base import BatchRecord, HistoryEntry, RecordHead
+from mirror_engine.tables.log.log_names import checkpoint_names, commit_name, log_file
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath
 from mirror_engine.tables.log.vectors import vector_file
 
@@ -229,7 +230,7 @@ class Commit:
 
 def commit_file(folder: TablePath, version: int) -> TablePath:
     """The path of a commit in its table's folder."""
-    return folder / f"{LOG_FOLDER}/{version:020}.json"  # one step: a start asks for thousands
+    return folder / f"{LOG_FOLDER}/{commit_name(version)}"  # one step: a start asks for thousands
 
 
 def read_commit(folder: TablePath, version: int) -> Commit:
@@ -284,8 +285,9 @@ def _vector(action: Mapping[str, Any]) -> dict[str, Descriptor]:
 def _cut_off(folder: TablePath, version: int) -> TableDamaged:
     fault = f"commit {version} of its Delta log is cut off or damaged"
     file = commit_file(folder, version)
-    checkpoints = (folder / LOG_FOLDER).glob(f"{version:020}.checkpoint*")
-    if any(checkpoints) or commit_file(folder, version + 1).exists():
+    named = (log_file(entry.name) for entry in (folder / LOG_FOLDER).iterdir())
+    has_checkpoint = any(found and found.version == version and not found.is_commit for found in named)
+    if has_checkpoint or commit_file(folder, version + 1).exists():
         return TableDamaged(folder, fault)
     return TableDamaged(
         folder,
@@ -297,8 +299,8 @@ def _cut_off(folder: TablePath, version: int) -> TableDamaged:
 
 def commits_in(folder: TablePath) -> Sequence[int]:
     """The versions whose commits are still there, in order."""
-    names = (file.stem for file in (folder / LOG_FOLDER).glob("*.json"))
-    return sorted(int(name) for name in names if name.isdecimal())
+    named = (log_file(file.name) for file in (folder / LOG_FOLDER).glob("*.json"))
+    return sorted(found.version for found in named if found and found.is_commit)
 
 
 def commits_from(folder: TablePath, version: int) -> Iterator[tuple[int, str]]:
@@ -309,7 +311,7 @@ def commits_from(folder: TablePath, version: int) -> Iterator[tuple[int, str]]:
     files: Iterable[TablePath] = (commit_file(folder, each) for each in itertools.count(version))
     if isinstance(folder, StorePath):
         listed = (folder / LOG_FOLDER).rglob("*.json", f"{version:020}")
-        files = (file for file in listed if file.stem.isdecimal())
+        files = (file for file in listed if (named := log_file(file.name)) and named.is_commit)
     is_first = True
     with suppress(FileNotFoundError):
         for file in files:
@@ -341,9 +343,8 @@ def last_checkpoint(folder: TablePath) -> tuple[int, Sequence[str]]:
     with suppress(FileNotFoundError, OverflowError, *_NO_RECORD):
         hint = json.loads((folder / LOG_FOLDER / HINT).read_bytes())
         version, parts = int(hint["version"]), int(hint.get("parts") or 0)
-        if parts:
-            return version, [f"{version:020}.checkpoint.{part:010}.{parts:010}.parquet" for part in range(1, parts + 1)]
-        return version, [(hint.get("v2Checkpoint") or {}).get("path") or f"{version:020}.checkpoint.parquet"]
+        own_name = (hint.get("v2Checkpoint") or {}).get("path")
+        return version, [own_name] if own_name and not parts else checkpoint_names(version, parts)
     return 0, ()
 
 

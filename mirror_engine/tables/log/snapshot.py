@@ -39,6 +39,7 @@ from mirror_engine.storage.remote import FIRST_BYTES
 from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_schema
 from mirror_engine.tables.base import APPLICATIONS, TableSnapshot
+from mirror_engine.tables.log.log_names import log_file
 from mirror_engine.tables.log.record import (
     carried_from,
     commit_file,
@@ -67,9 +68,6 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.table_path import FileStat, TablePath
     from mirror_engine.tables.log.vectors import Descriptor
 
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*\.parquet")
-_AS_JSON = re.compile(r"\d{20}(\.checkpoint.*)?\.json")  # a commit, or a v2 checkpoint
 _WITHOUT_CHECKPOINT = (
     "Delete _last_checkpoint and the checkpoint from the table's _delta_log: every commit is there and holds the same."
 )
@@ -82,9 +80,8 @@ def damaged(folder: TablePath, words: str) -> TableDamaged:
     cannot be read at all.
     """
     names = sorted(entry.name for entry in (folder / LOG_FOLDER).iterdir())
-    commits, checkpoints = (
-        {int(found[1]) for found in map(pattern.fullmatch, names) if found} for pattern in (_COMMIT, _CHECKPOINT)
-    )
+    files = [found for found in map(log_file, names) if found]
+    commits, checkpoints = ({file.version for file in files if file.is_commit is each} for each in (True, False))
     newest = max(checkpoints, default=-1)
     needed = {version for version in commits if version > newest}
     try:
@@ -106,7 +103,8 @@ def _checkpoint_fault(folder: TablePath, names: Sequence[str], checkpoints: Coll
     if files and hinted not in checkpoints:
         return f"checkpoint {hinted} of its Delta log is missing"
     for name in names:
-        if (found := _CHECKPOINT.fullmatch(name)) and int(found[1]) == newest:
+        file = log_file(name)
+        if file and file.version == newest and not file.is_commit and name.endswith(".parquet"):
             content = (log / name).read_bytes()
             try:
                 pq.read_metadata(pa.BufferReader(content))
@@ -741,10 +739,11 @@ def has_transaction(folder: TablePath, applications: str) -> bool:
 
 def _applications(file: TablePath) -> Iterable[str]:
     """The applications whose transactions a file of a log names."""
-    if _AS_JSON.fullmatch(file.name):
+    named = log_file(file.name)
+    if named and file.name.endswith(".json"):
         actions = map(json.loads, file.read_bytes().splitlines())
         return [str(each["txn"]["appId"]) for each in actions if "txn" in each]
-    if _CHECKPOINT.fullmatch(file.name):
+    if named:
         with parquet_source(file) as source, pq.ParquetFile(source) as checkpoint:
             if "txn" in checkpoint.schema_arrow.names:
                 transactions = checkpoint.read(columns=["txn"]).column("txn").to_pylist()

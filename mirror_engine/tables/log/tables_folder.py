@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
 from mirror_engine.storage.local import stat_entry
+from mirror_engine.tables.log.log_names import commit_name, log_file
 from mirror_engine.tables.log.record import commit_file, commits_from, last_checkpoint
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath, for_each, table_path
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 PROCESS = uuid.uuid4().hex[:12]  # in the names of what this process spills
 _LISTED = 1000  # names that every store lists by one request
-_COMMIT_OR_CHECKPOINT = re.compile(r"\d{20}\.(json|checkpoint.*parquet)")
 EASY_FOR_DELTALAKE = re.compile(r"[A-Za-z0-9_./ -]*")
 
 
@@ -93,7 +93,7 @@ class TablesFolder:
                 _add_stamp(found, log, HINT, *names)
             with suppress(FileNotFoundError):
                 for version in itertools.count(checkpoint + 1 if names else 0):
-                    _add_stamp(found, log, f"{version:020}.json")
+                    _add_stamp(found, log, commit_name(version))
         except OSError:
             return ""
         return found.hexdigest()
@@ -156,7 +156,7 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
     in_log = list(log.rglob("*"))
     marks = [file for file in in_log if _DROPPED.fullmatch(file.name)]
     is_whole = _has_table(in_log)
-    commits = sorted((f for f in in_log if _COMMIT_OR_CHECKPOINT.fullmatch(f.name)), key=lambda each: each.name)
+    commits = sorted((file for file in in_log if log_file(file.name)), key=lambda each: each.name)
     if is_begun and is_whole:
         with suppress(FileNotFoundError):
             if commits[-1].read_bytes().startswith(_DROP):  # it came after the next table was made
@@ -171,7 +171,7 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
         newest = commits[-1]
         mark = log / f"_dropped-{newest.name}-{_stamp(newest)}"
         mark.create(b"")
-        last = log / f"{int(newest.name[:20]) + 1:020}.json"
+        last = log / commit_name(int(newest.name[:20]) + 1)
         try:
             last = _commit_unreadable(last, check)
         except FileExistsError:  # another writer was first
@@ -222,7 +222,7 @@ def _has_table(log: Iterable[StorePath]) -> bool:
     The mark of a drop that came too late names a commit that is there no longer, or another one.
     """
     log = list(log)
-    commits = {file.name: file for file in log if _COMMIT_OR_CHECKPOINT.fullmatch(file.name)}
+    commits = {file.name: file for file in log if log_file(file.name)}
     for mark in filter(None, (_DROPPED.fullmatch(file.name) for file in log)):
         newest = commits.get(mark[1])
         if (newest and _stamp(newest) == mark[2]) or (commits and min(commits)[:20] > mark[1][:20]):
@@ -249,7 +249,7 @@ def is_table(folder: TablePath) -> bool:
             if commit_file(folder, 0).exists() or any((log / name).exists() for name in last_checkpoint(folder)[1]):
                 return True
             with os.scandir(log) as entries:  # read as far as needed
-                return any(_COMMIT_OR_CHECKPOINT.fullmatch(entry.name) for entry in entries)
+                return any(log_file(entry.name) for entry in entries)
         first = list(itertools.islice(log.rglob("*"), _LISTED))
         if len(first) < _LISTED:
             return _has_table(first)

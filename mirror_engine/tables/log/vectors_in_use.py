@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from contextlib import suppress
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from mirror_engine.tables.log.log_names import log_file
 from mirror_engine.tables.log.record import Removed, commits_in, read_commit
 from mirror_engine.tables.log.table_path import LOG_FOLDER, for_each, parquet_source
 
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.log.vectors import Descriptor
-
-# in one file, in one with an id, which may be JSON, or in several
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:\d{10}\.(\d{10})\.parquet|parquet|[0-9a-f-]{36}\.(?:parquet|json))")
 
 
 class VectorsInUse:
@@ -56,8 +53,9 @@ def _in_checkpoint(
     """The newest whole checkpoint, up to a version, and its actions of one kind; -1 for none. The hint may be old."""
     found: dict[tuple[int, int], list[str]] = defaultdict(list)  # by version and number of parts
     for name in sorted(entry.name for entry in (folder / LOG_FOLDER).iterdir()):
-        if (match := _CHECKPOINT.fullmatch(name)) and (until is None or int(match[1]) <= until):
-            found[int(match[1]), int(match[2] or 0)].append(name)
+        file = log_file(name)
+        if file and not file.is_commit and (until is None or file.version <= until):
+            found[file.version, file.parts].append(name)
     whole = [
         (version, names if parts else names[:1]) for (version, parts), names in found.items() if len(names) >= parts
     ]
