@@ -14,6 +14,7 @@ from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.tables.base import ChangeBatch
 from mirror_engine.tables.log import snapshot as module
+from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.log.snapshot import KeptLogs
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
@@ -85,6 +86,24 @@ def test_files_of_own_commits_are_chosen_by_their_bounds(local):
         chosen = {file.spelled for file in log.data_files(bounds)}
         assert chosen == {file.spelled for file in known_log(log.folder).data_files(bounds)}
         assert len(chosen) == count, ends
+
+
+def test_files_of_another_program_need_no_statistics(local):
+    table = begun(local)
+    folder = local.path("dbo/T")
+    (known,) = known_log(folder).data_files()
+    removed = {"path": known.spelled, "dataChange": True, "deletionTimestamp": 0}
+    added = {
+        "path": known.spelled,
+        "partitionValues": {},
+        "size": known.size,
+        "modificationTime": 0,
+        "dataChange": True,
+    }
+    for number, action in enumerate(({"remove": removed}, {"add": added}), 3):
+        put_commit(folder, number, [{"commitInfo": {"operation": "WRITE", "engineInfo": "another"}}, action])
+    assert facts(local.snapshot("dbo/T").log) == facts(known_log(folder))
+    assert len(table.found()) == 1
 
 
 def test_a_log_that_another_program_moved_on_has_no_handle_of_its_version(local):
