@@ -242,6 +242,13 @@ def dotnet(seconds: float) -> str:
     return f"{(_EPOCH + timedelta(seconds=whole)).isoformat(timespec='seconds')[:-6]}.{fraction:07d}"
 
 
+def _is_zone_away(context: EngineContext) -> bool:
+    """Whether the folder of zone and monitoring files is gone from a known ROOT: a new one would be in its way."""
+    if context.storage.is_store or not context.ledger.tables():
+        return False
+    return context.storage.stat(MONITORING.partition("/")[0]) is None
+
+
 class MonitoringFiles:
     """Writer of both files for a running engine (LZ-9.1)."""
 
@@ -283,6 +290,8 @@ class MonitoringFiles:
             return
         self._written = None
         context.check_lock()
+        if _is_zone_away(context):
+            return
         schema = context.config.delta_default_schema
         times = {"now": context.clock(), "known": context.now}
         self._entries = write(
@@ -300,6 +309,8 @@ def heartbeat(context: EngineContext) -> Iterator[None]:
         while not stopped.wait(HEARTBEAT_SECONDS):
             with suppress(StorageUnavailable, RootLocked):  # the cycle reports the same failure
                 context.check_lock()
+                if _is_zone_away(context):
+                    continue
                 content = replicator(context.clock(), table_count=len(context.ledger.tables()))
                 _write_json(context.storage, REPLICATOR_FILE, content)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from scripted_faults import Failing, faulty
 
 from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.monitoring.fabric_files import heartbeat
 from mirror_engine.publisher.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
 
@@ -24,6 +26,10 @@ def rename_zone(shop):
     (shop.root / ZONE).rename(shop.root / "Files/Landingzone")
 
 
+def rename_files(shop):
+    (shop.root / "Files").rename(shop.root / "files")
+
+
 def empty_zone(shop):
     (shop.root / ZONE).rename(shop.root.with_name("away"))
     (shop.root / ZONE).mkdir()
@@ -33,6 +39,7 @@ def empty_zone(shop):
 CASES = {
     "link": (link, "Items: is a symbolic link", "put the folder itself in its place", 1),
     "renamed zone": (rename_zone, "is missing, but `Files/Landingzone` is there", "rename `Files/Landingzone`", 0),
+    "renamed Files": (rename_files, "`Files` is missing, but `files` is there", "rename `files` to `Files`", 0),
     "empty zone": (empty_zone, "is another folder than before, and empty", "mount or restore the former folder", 0),
 }
 
@@ -41,6 +48,19 @@ CASES = {
 def synced(shop, cli):
     assert cli("sync", shop.root).code == 0
     return shop
+
+
+def test_nothing_is_made_where_files_was_renamed(synced, cli, monkeypatch):
+    """A new `Files` would hide that the old one was renamed, and be in its way."""
+    monkeypatch.setattr("mirror_engine.monitoring.fabric_files.HEARTBEAT_SECONDS", 0.01)
+    (synced.root / "Files").rename(synced.root / "Files.old")
+    with Mirror(synced.root) as mirror, mirror.snapshot() as seen, heartbeat(seen.context):
+        time.sleep(0.1)
+    for words in ("sync", "status --check", "plan", "validate", "maintain -q", "sync"):
+        cli(*words.split(), synced.root)
+    assert not (synced.root / "Files").exists()
+    (synced.root / "Files.old").rename(synced.root / "Files")
+    assert cli("sync", synced.root).code == 0
 
 
 @pytest.mark.parametrize("case", list(CASES))
