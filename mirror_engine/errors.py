@@ -131,6 +131,19 @@ class SparkFailed(SetupError):
     """The Spark session did not start, or died."""
 
 
+def traceback_of(error: BaseException) -> str:
+    """Where an error comes from, cause first, for a log: a library's message may quote a row, so it is left out."""
+    import traceback  # noqa: PLC0415 - errors are imported by every command
+
+    parts: list[str] = []
+    seen: BaseException | None = error
+    while seen is not None:
+        message = f": {seen}" if isinstance(seen, MirrorError | OSError) else ""
+        parts.insert(0, "".join(traceback.format_tb(seen.__traceback__)) + type(seen).__qualname__ + message)
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+    return "\n\n".join(parts)
+
+
 def is_panic(error: BaseException) -> bool:
     """Whether a library in Rust (deltalake, Arrow's relatives) panicked: such an error is no `Exception`."""
     return type(error).__name__ == "PanicException"
@@ -153,5 +166,5 @@ def foreseen(call: Callable[[], _Answer]) -> _Answer:
 
         if isinstance(error, CancelledError):  # the run is being stopped
             raise
-        logging.getLogger(__name__).exception("work on a table failed")
+        logging.getLogger(__name__).error("work on a table failed\n%s", traceback_of(error))  # noqa: TRY400 - see there
         raise InternalError(f"unforeseen: {type(error).__name__}", "Please report it, with the log.") from error

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
-from mirror_engine.errors import InternalError, MirrorError, RootLocked, TableDamaged, TransientError, UsageError
+from mirror_engine.errors import (
+    InternalError,
+    MirrorError,
+    RootLocked,
+    TableDamaged,
+    TransientError,
+    UsageError,
+    traceback_of,
+)
 from mirror_engine.landing_zone.diagnostics import CONTROLS, RejectedFile, printable
 
 if TYPE_CHECKING:
@@ -197,7 +205,6 @@ def _usage(error: click.ClickException, words: Sequence[str]) -> Error:
 def _internal(error: Exception) -> Error:
     """A defect, whose traceback is written to a file that is to be reported."""
     import tempfile
-    import traceback
     from datetime import datetime, timezone
 
     from mirror_engine.config import cache_folder
@@ -207,7 +214,7 @@ def _internal(error: Exception) -> Error:
     for folder in (cache_folder() / "logs", Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+            (folder / name).write_text(traceback_of(error) + "\n", encoding="utf-8")
         except OSError:
             continue
         place, help = f"details: {folder / name}", "please report this bug and attach the file"

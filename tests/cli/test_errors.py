@@ -19,7 +19,7 @@ from mirror_engine.cli import exits
 from mirror_engine.cli.exits import Stopping
 from mirror_engine.cli.main import main
 from mirror_engine.engine.cycle import RunResult
-from mirror_engine.errors import UsageError
+from mirror_engine.errors import InternalError, StorageUnavailable, UsageError, foreseen
 from mirror_engine.landing_zone.diagnostics import CONTROLS, RejectedFile, diagnose
 
 FULL = Path("/dev/full")
@@ -127,6 +127,32 @@ def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path):
     assert "Traceback" not in printed.err
     (log,) = (tmp_path / "cache/logs").iterdir()
     assert "ZeroDivisionError" in log.read_text()
+    assert "in fail" in log.read_text()
+    assert log.read_text().endswith("\nZeroDivisionError\n")  # its message may quote a row
+
+
+def test_internal_error_of_a_table_logs_frames_without_values(caplog):
+    def fail():
+        try:
+            int("a row's value")
+        except ValueError as cause:
+            raise StorageUnavailable("Items: no answer") from cause
+
+    def fail_unforeseen():
+        try:
+            fail()
+        except StorageUnavailable:
+            raise KeyError("a row's value")  # noqa: B904 - its context is told, too
+
+    with pytest.raises(InternalError, match="KeyError"):
+        foreseen(fail_unforeseen)
+    assert re.findall(r"^[A-Z]\w+.*", caplog.text.partition("\n")[2], re.MULTILINE) == [
+        "ValueError",
+        "StorageUnavailable: Items: no answer",
+        "KeyError",
+    ]
+    assert "in fail_unforeseen" in caplog.text
+    assert "value'" not in caplog.text.replace('int("a row\'s value")', "").replace('KeyError("a row\'s value")', "")
 
 
 def test_init_on_a_full_disk_names_the_file_that_it_writes(cli, monkeypatch, tmp_path):
