@@ -267,6 +267,10 @@ class Poller:
         for path, code in (ignored for listed in listings.values() for ignored in listed.ignored):
             more = self._nested(zone, name, path) if code == "ME003" else {"first": path.rpartition("/")[2][0]}
             diagnostics.append(diagnose(code, f"{name.folder}/{path}", strict=self._strict, **more))
+        schema, _, rest = name.table.partition(".")
+        is_nested = any(found.code == "ME003" for found in diagnostics)  # which says that it may be a schema
+        if schema and rest[:1] not in {"", ".", "_"} and not (name.schema or is_nested):
+            diagnostics.append(diagnose("ME097", name.folder, schema=schema, rest=rest))
         files.sort(key=lambda file: file.path)
         diagnostics.sort(key=lambda diagnostic: diagnostic.path)
         return TableListing(name, identity, metadata, tuple(files), tuple(diagnostics))

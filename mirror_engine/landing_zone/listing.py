@@ -138,7 +138,9 @@ class TableListing:
     # Every regular file that may be a change file: directly inside, or in Hive folders (`k=v/…`). Reserved and `_` or
     # `.` names are not among them
     files: tuple[Entry, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = ()  # of ignored paths (ME003, ME021 for `_` names, ME074)
+    diagnostics: tuple[
+        Diagnostic, ...
+    ] = ()  # of its name (ME097) and of ignored paths (ME003, ME021 for `_` names, ME074)
 
     @property
     def usable(self) -> Metadata | None:

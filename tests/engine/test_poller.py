@@ -170,6 +170,21 @@ class TestFiles:
         assert said(table) == [("ME003", f"Items/{'/'.join(levels)}")]
 
 
+class TestDots:
+    def test_dot_in_a_table_folder_outside_a_schema_is_noted(self):
+        """It makes no schema: beginners mean `shop.schema/Items` (LZ-1.3)."""
+        storage = zone_with(*(f"{folder}/{FIRST}" for folder in ("shop.Items", "shop.schema/a.b", "Plain")))
+        plain, of_schema, dotted = sorted(look(storage).tables, key=lambda table: table.name.folder.casefold())[:3]
+        assert [said(table) for table in (plain, dotted, of_schema)] == [[], [], [("ME097", "shop.Items")]]
+        assert of_schema.diagnostics[0].help == "if `shop` is a schema, rename the folder to `shop.schema/Items`"
+
+    @pytest.mark.parametrize("folder", ["Items.", "a..", "shop.Schema/Items"])
+    def test_dots_that_seem_no_schema_are_not_noted(self, folder):
+        """Of a misspelled suffix ME003 says more."""
+        (table,) = look(zone_with(f"{folder}/{FIRST}")).tables
+        assert "ME097" not in dict(said(table))
+
+
 class TestMetadata:
     def test_it_is_read_again_only_when_it_changed(self):
         storage = zone_with("Items/_metadata.json")
