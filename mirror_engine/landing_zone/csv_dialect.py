@@ -14,6 +14,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from mirror_engine.landing_zone.csv_encoding import seeming_encoding
 from mirror_engine.landing_zone.diagnostics import RejectedFile, count, diagnose
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 Record = list["str | None"]
 
 MAX_COLUMNS = 100_000  # in a header; a thousand times Fabric's limit
-_SAMPLE = 256  # bytes that tell UTF-16
 _RUN = 1000  # escapes matched at once: a match without bound would cost 100 times the text's memory
 
 
@@ -189,7 +189,7 @@ class RecordReader:
         return self._rejected(reason, help)
 
     def _undecodable(self, error: UnicodeDecodeError) -> RejectedFile:
-        encoding = self._dialect.encoding
+        encoding = spelled_encoding(self._dialect.encoding)
         is_default = encoding == TextDialect.encoding
         seen = seeming_encoding(error.object) if is_default else ""
         example = f"{seen}, which it seems to be" if seen else "its real one, such as windows-1252"
@@ -215,20 +215,13 @@ def shown_character(text: str) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
 
 
-def seeming_encoding(head: bytes) -> str:
-    """UTF-16 or UTF-32 by .NET's name if bytes have its byte order mark, or UTF-16's zeros; else `""`."""
-    if head.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-        return "UTF-32" if head.startswith(codecs.BOM_UTF32_LE) else "utf-32BE"
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "UTF-16" if head.startswith(codecs.BOM_UTF16_LE) else "utf-16BE"
-    pairs = head[: _SAMPLE & ~1]
-    zeros = pairs[1::2].count(0), pairs[::2].count(0)
-    names = [name for name, found in zip(("UTF-16", "utf-16BE"), zeros, strict=True) if 4 * found > len(pairs)]
-    return names[0] if len(names) == 1 else ""
-
-
 def _utf8_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
+
+
+def spelled_encoding(codec: str) -> str:
+    """The name of a code page as publishers declare it: `windows-1252`."""
+    return re.sub(r"^cp(?=125\d$)", "windows-", re.sub("^iso8859", "iso-8859", codec))
 
 
 BOM = "\ufeff"

@@ -39,6 +39,7 @@ _BACKSLASH_T = "\\t"
 _OTHER_SEPARATORS = (":", "^", "~", " ", _BACKSLASH_T, "\x01", "\x1f", "\uff0c", "\uff1b")  # which cannot be declared
 _BYTES_A_CHARACTER = 4  # at most
 _FEW_LINES = 5  # before the header, such as a title
+_SURE_NAMES = 3  # columns that a first line names and no row has as its cells
 _PLAIN = re.compile(r"[A-Za-z0-9_ .-]*")  # such names look the same in every dialect
 _MARKER = folded(MARKER_COLUMN)
 _SPELLED = {"utf-8": "UTF-8", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16BE", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -90,13 +91,15 @@ def header_fault(
     names = {folded(name): name for name in declared}
     if other := foreign_format(head):
         return other
-    options = likely_options(head, dialect, names, keys)
-    if _OPTIONS["encoding"] in options:
+    options, changes = _likely(head, dialect, names, keys)
+    if "encoding" in changes:
         return HeaderFault("it is in another encoding", _correct(options))
     if options:
-        shown = f"it is {_count(header)} {listed([f'`{_shortened(name)}`' for name in header])}"
-        return HeaderFault(shown, _correct(options))
-    if fault := _joined(header, dialect, names, is_foreign=True) or _later(head, dialect, names, keys):
+        shown = f" {listed([f'`{_shortened(name)}`' for name in header])}"
+        is_sure = is_header(_first(head, replace(dialect, **changes)), names)
+        return HeaderFault(f"it is {_count(header)}{shown if is_sure else ''}", _correct(options))
+    fault = _marked_twice(header, names) or _joined(header, dialect, names, is_foreign=True)
+    if fault := fault or _later(head, dialect, names, keys):
         return fault
     near = [other for name in header[:MAX_COMPARED] for other in get_close_matches(folded(_trimmed(name)), names, n=1)]
     if 2 * len(near) >= len(header):
@@ -104,6 +107,17 @@ def header_fault(
         found = f"the first line is {_count(header)}"
         return HeaderFault(found, f"did you mean {meant}? Write the names as `SchemaDefinition` has them")
     return _no_header(header) if any(map(_is_value, header)) else _other_names(header, names.values())
+
+
+def is_header(fields: Iterable[str], declared: Iterable[str]) -> bool:
+    """Whether a first line is surely the header: it names all columns, most of its own, or the row marker.
+
+    Any other may be a row with a column's name as a cell, so what else it holds is not shown.
+    """
+    found, names = [*map(folded, fields)], set(map(folded, declared))
+    known = names.intersection(found)
+    is_named = known == names or known.issuperset(found)
+    return _MARKER in found or is_named or (len(known) >= _SURE_NAMES and 2 * len(known) > len(found))
 
 
 def partial_fault(
@@ -118,7 +132,7 @@ def partial_fault(
     others = [name for name in header if folded(name) not in known]
     found = set(map(folded, header))
     absent = {key: name for key, name in names.items() if key not in found}
-    if fault := _joined(others, dialect, absent, is_foreign=False):
+    if fault := _marked_twice(others, names) or _joined(others, dialect, absent, is_foreign=False):
         return fault
     head = head[: _BYTES_A_CHARACTER * sum(len(name) + len('"",') for name in header)]  # no rows: each file pays for it
     if not all(map(_PLAIN.fullmatch, others)) and (options := likely_options(head, dialect, names, keys)):
@@ -131,6 +145,15 @@ def partial_fault(
     if any(map(_is_value, others)):
         return _no_header(header)
     return _other_names(header, names.values()) if wanted else None
+
+
+def _marked_twice(header: Iterable[str], names: Mapping[str, str]) -> HeaderFault | None:
+    """Explain a name behind a byte order mark: the first mark of a file is no part of its text (LZ-6.4)."""
+    known = {**names, _MARKER: MARKER_COLUMN}
+    for field in header:
+        if BOM in field and (name := known.get(folded(_trimmed(field)))):
+            return HeaderFault(f"a second byte order mark is before `{name}`", "write one byte order mark, or none")
+    return None
 
 
 def _other_names(header: Sequence[str], declared: Iterable[str]) -> HeaderFault:
@@ -220,13 +243,17 @@ def meant_name(name: str, declared: Iterable[str]) -> str:
 
 def likely_options(head: bytes, dialect: TextDialect, names: Iterable[str], keys: Iterable[str] = ()) -> str:
     """The options, with their values, by which the first line would name most columns; `""` if none are better."""
+    return _likely(head, dialect, names, keys)[0]
+
+
+def _likely(head: bytes, dialect: TextDialect, names: Iterable[str], keys: Iterable[str]) -> tuple[str, dict[str, str]]:
+    """See `likely_options`; also as changes of the dialect."""
     wanted = {*map(folded, names), _MARKER}
-    best, meant = len(wanted & _first(head, dialect).keys()), ""
+    best, meant = len(wanted & _first(head, dialect).keys()), dict[str, str]()
     for changes in sorted(_changes(dialect), key=len):
         if (found := _matches(head, replace(dialect, **changes), wanted, keys)) > best:
-            best = found
-            meant = " and ".join(f"`{_OPTIONS[name]}` `{_SPELLED.get(to, to)}`" for name, to in changes.items())
-    return meant
+            best, meant = found, changes
+    return " and ".join(f"`{_OPTIONS[name]}` `{_SPELLED.get(to, to)}`" for name, to in meant.items()), meant
 
 
 def _changes(dialect: TextDialect) -> Iterator[dict[str, str]]:

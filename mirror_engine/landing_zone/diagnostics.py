@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 PAGES = Path(__file__).parents[1] / "explain"  # importlib.resources would cost every start 8 ms
 _CODE = re.compile(r"ME\d{3}")
-# Control characters, those that change the direction of text, and those that break a line
+# Control characters, those that change the direction of text, that break a line, and that nobody sees
 _BIDIRECTIONAL = [0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-CONTROLS = [*range(32), *range(127, 160), *_BIDIRECTIONAL, 0x2028, 0x2029]
+_INVISIBLE = [0x200B, 0x2060, 0xFEFF]  # not the joiners, which some scripts and emoji need
+CONTROLS = [*range(32), *range(127, 160), *_BIDIRECTIONAL, 0x2028, 0x2029, *_INVISIBLE]
 UNSAFE = {code: repr(chr(code))[1:-1] for code in (*CONTROLS, *range(0xD800, 0xE000))}
 
 

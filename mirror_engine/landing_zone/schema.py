@@ -172,7 +172,7 @@ def _refuse_twins(incoming: Incoming) -> None:
     for column in incoming.columns:
         name = folded(column.name)
         if name in seen:
-            without_errors([incoming.say("ME053", column=seen[name], other=column.name)])
+            without_errors([incoming.say("ME053", **same_named(seen[name], column.name))])
         seen[name] = column.name
 
 
@@ -249,6 +249,12 @@ def _way_out(known: Column, incoming: Incoming) -> str:
     if known.type == _VOID_TYPE:
         return "if it held only NULL so far (ME045), rebuild the table with `--all-null-columns untyped`; otherwise "
     return ""
+
+
+def same_named(first: str, second: str) -> dict[str, Any]:
+    """Details of ME053: two columns of one name, but for case."""
+    how = f"columns `{first}` and `{second}` of one file differ only in case"
+    return {"column": first, "reason": how if first != second else f"two columns of the file have the name `{first}`"}
 
 
 def in_other_case(names: Mapping[str, str]) -> dict[str, Any]:

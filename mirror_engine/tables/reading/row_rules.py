@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.reading.spill import ReadMode
 
 _MARKERS = tuple(marker.value for marker in RowMarker)
-_SHORT_INTEGER = re.compile(r"[+-]?[0-9]{1,6}")
+_SHORT_INTEGER = re.compile(r"[+-]?[0-9]{1,2}")
 _MARKER_WORDS = {
     RowMarker.INSERT: ("i", "insert", "inserted", "c", "create", "created"),
     RowMarker.UPDATE: ("u", "update", "updated"),

@@ -13,25 +13,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, has_outer_underscore
-from mirror_engine.landing_zone.csv_dialect import RecordReader, decoded, seeming_encoding, shown_character
+from mirror_engine.landing_zone.csv_dialect import RecordReader, decoded, shown_character, spelled_encoding
+from mirror_engine.landing_zone.csv_encoding import CodePageCheck, seeming_encoding
 from mirror_engine.landing_zone.csv_header import (
     HEAD_BYTES,
     MAX_COMPARED,
     foreign_format,
     header_fault,
+    is_header,
     likely_options,
     meant_name,
     partial_fault,
 )
 from mirror_engine.landing_zone.csv_values import FORMS, PARSERS, CellFault
 from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
-from mirror_engine.landing_zone.schema import Column, folded, in_other_case
+from mirror_engine.landing_zone.schema import Column, folded, in_other_case, same_named
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.open_file import OpenFile
 from mirror_engine.tables.reading.row_rules import effective_markers, help_for_null
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.csv_dialect import Record
@@ -185,7 +187,8 @@ class TextChangeFile(OpenFile):
         reader = self._reader()
         first_row, skip = 1, 1  # the header comes with the first records
         expanded = 0
-        for records in self._records(reader):
+        check = CodePageCheck(self._metadata.dialect.encoding)
+        for records in self._records(reader, check):
             rows, skip = records[skip:], 0
             if rows:
                 batch = self._batch(rows, first_row)
@@ -197,6 +200,8 @@ class TextChangeFile(OpenFile):
             declared = self._metadata.dialect.row_separator
             found = "\n" if declared == "\r\n" else "\r\n"
             self._note("ME062", found=shown_character(found), declared=shown_character(declared))
+        if check.is_utf8():
+            self._note("ME098", declared=spelled_encoding(self._metadata.dialect.encoding))
         if first_row == 1:
             self._note("ME058")
 
@@ -204,8 +209,14 @@ class TextChangeFile(OpenFile):
         config = self._config
         return RecordReader(self._metadata.dialect, self._path, config.max_row_size, strict=config.strict)
 
-    def _records(self, reader: RecordReader) -> Iterator[list[Record]]:
-        return reader.records(decoded(self._text_bytes(), self._metadata.dialect.encoding))
+    def _records(self, reader: RecordReader, check: CodePageCheck | None = None) -> Iterator[list[Record]]:
+        content = self._text_bytes() if check is None else self._checked(check)
+        return reader.records(decoded(content, self._metadata.dialect.encoding))
+
+    def _checked(self, check: CodePageCheck) -> Iterator[bytes]:
+        for content in self._text_bytes():
+            check.feed(content)
+            yield content
 
     def _text_bytes(self) -> Iterator[bytes]:
         """Yield the decompressed text; GZIP, ZSTD and framed Snappy are known by their first bytes (ME024)."""
@@ -254,29 +265,37 @@ class TextChangeFile(OpenFile):
         """The marker and the declared columns among a header's names (LZ-4.10, LZ-6.5)."""
         declared = {folded(column.name): column for column in self._metadata.declared_columns}
         declared[folded(MARKER_COLUMN)] = Column(MARKER_COLUMN, "byte")
+        is_sure = is_header(header, [column.name for column in self._metadata.declared_columns])
         fields: list[_Field] = []
-        undeclared: list[str] = []
-        seen: dict[str, str] = {}
+        undeclared: dict[int, str] = {}
+        seen: dict[str, int] = {}
         twice: RejectedFile | None = None
         for at, name in enumerate(header):
             key = folded(name)
             if key in seen and name:
-                is_marker = key == folded(MARKER_COLUMN)
-                details = {"found": "occurs twice"} if is_marker else {"column": seen[key], "other": name}
-                twice = twice or self._rejected("ME036" if is_marker else "ME053", **details)
+                if key == folded(MARKER_COLUMN):
+                    found = self._rejected("ME036", found="occurs twice")
+                elif is_sure or key in declared:
+                    found = self._rejected("ME053", **same_named(header[seen[key]], name))
+                else:
+                    found = self._rejected(
+                        "ME053", reason=f"fields {seen[key] + 1} and {at + 1} of the header are equal"
+                    )
+                twice = twice or found
                 continue
-            seen[key] = name
+            seen[key] = at
             if (column := declared.get(key)) is not None:
                 kind = TIME if column.name in self._metadata.time_columns else column.type
                 if column.name == MARKER_COLUMN:
                     kind, self.marker = _MARKER, name
                 fields.append(_Field(at, column, kind))
             else:
-                undeclared.append(name)
+                undeclared[at] = name
         named = {header[field.at]: field.column.name for field in fields}
         if respelled := {name: column for name, column in named.items() if name != column}:
             self._note("ME052", **in_other_case(respelled))
-        self._explain(header, undeclared, is_foreign=all(field.kind == _MARKER for field in fields))
+        is_foreign = all(field.kind == _MARKER for field in fields)
+        self._explain(header, undeclared, is_foreign=is_foreign, is_sure=is_sure)
         if twice:  # of a header, not of a row in its place
             raise twice
         marker_at = next((field.at for field in fields if field.kind == _MARKER), len(header) - 1)
@@ -284,8 +303,8 @@ class TextChangeFile(OpenFile):
             self._note("ME034", position=marker_at + 1, count=len(header))
         return fields
 
-    def _explain(self, header: list[str], undeclared: Sequence[str], *, is_foreign: bool) -> None:
-        """Note the undeclared columns of a header (ME057).
+    def _explain(self, header: list[str], undeclared: Mapping[int, str], *, is_foreign: bool, is_sure: bool) -> None:
+        """Note the undeclared columns of a header (ME057), by their places where it may be a row.
 
         Raises:
             RejectedFile: ME061 where it runs into the rows, ME094 where it is foreign or so in part.
@@ -294,7 +313,7 @@ class TextChangeFile(OpenFile):
         names, keys = [column.name for column in metadata.declared_columns], metadata.key_columns
         head = self._head() if undeclared else b""
         other = foreign_format(head) if is_foreign else None
-        if not other and (fault := next(filter(None, map(self._fault_of, undeclared)), None)):
+        if not other and (fault := next(filter(None, map(self._fault_of, undeclared.values())), None)):
             likely = likely_options(head, metadata.dialect, names, keys)
             if not (is_foreign and "Encoding" in likely):
                 raise self._rejected("ME061", reason=f"header: {fault[0]}", help=fault[1])
@@ -302,14 +321,19 @@ class TextChangeFile(OpenFile):
             raise self._foreign(header_fault(header, head, metadata.dialect, names, keys))
         if undeclared and (fault_in_part := partial_fault(header, head, metadata.dialect, names, keys)):
             raise self._rejected("ME094", reason=f"header: {fault_in_part.found}", help=fault_in_part.advice)
-        strangers = set(undeclared)  # a declared `rowMarker` is meant, `_rowMarker_` is not
+        strangers = set(undeclared.values())  # a declared `rowMarker` is meant, `_rowMarker_` is not
         self._note_misspelled_marker(name for name in header if name in strangers or has_outer_underscore(name))
         present = set(map(folded, header))
         absent = [name for name in names if folded(name) not in present]
         can_compare = len(undeclared) <= MAX_COMPARED
-        for name in undeclared:
+        for at, name in undeclared.items():
             if not self._is_meant_as_marker(name):
-                self._note("ME057", column=name, meant=meant_name(name, absent) if can_compare else "")
+                shown = (
+                    {"column": name, "shown": f"column `{name}`"}
+                    if is_sure
+                    else {"shown": f"field {at + 1} of the header"}
+                )
+                self._note("ME057", **shown, meant=meant_name(name, absent) if can_compare else "")
 
     def _foreign(self, fault: HeaderFault) -> RejectedFile:
         reason = f"no declared column is in the header: {fault.found}"

@@ -22,6 +22,7 @@ COLUMNS = [{"Name": "Id", "DataType": "Int32"}] + [
     {"Name": name, "DataType": kind, "IsNullable": True}
     for name, kind in (pair.split() for pair in [*NULLABLE.split(","), "Raw ByteArray"])
 ]
+NAMES = [column["Name"].encode() for column in COLUMNS]
 PLAIN = b"Id,City,__rowMarker__\r\n1,Linz,0\r\n2,,4\r\n"
 ROWS = [{"Id": 1, "City": "Linz", "__rowMarker__": 0}, {"Id": 2, "City": None, "__rowMarker__": 4}]
 
@@ -246,8 +247,8 @@ def test_a_value_out_of_range_is_no_fault_of_format():
         (b"\xfd7zXZ\x00\x00\x04", "it is compressed with xz"),
         (b"7z\xbc\xaf\x27\x1c", "it is a 7z archive"),
         (gzip.compress(gzip.compress(PLAIN)), "it is compressed twice"),
-        (b"ORCId;City\r\n", "it is one field `ORCId;City`"),
-        (b"BZh;City\r\n", "it is one field `BZh;City`"),
+        (b"ORCId;City\r\n", "it is one field"),  # and no ORC file
+        (b"BZh;City\r\n", "it is one field"),
         (b"[Name];x\r\n", "the first line is one field"),
         (b"<html><body>404</body></html>\r\n", "it is HTML or XML"),
         (PLAIN.decode().encode("utf-16-be"), "it is in another encoding"),
@@ -275,6 +276,37 @@ def test_row_in_the_place_of_the_header_is_not_shown():
             opened(b",".join(cells) + b"\r\n1\r\n")
         assert "secret" not in str([rejected.value.diagnostic, *rejected.value.others])
         assert rejected.value.diagnostic.code == "ME094"
+
+
+def test_row_with_a_column_name_as_a_cell_is_not_shown():
+    """It may be a header, so that it is read as one, but its names may be cells."""
+    file = opened(b"secret,City\r\nb,c\r\n")
+    assert [found.message for found in file.diagnostics] == [
+        "ignored: field 1 of the header is not in `SchemaDefinition`"
+    ]
+    assert file.diagnostics[0].column is None
+    assert rejection(b"City,x,X\r\nb,c,d\r\n") == ": fields 2 and 3 of the header are equal [ME053]"
+    assert rejection(b"City;secret\r\n") == ": no declared column is in the header: it is one field [ME094]"
+    for header in (b"secret,City,__rowMarker__", b"secret,City,Weight,Id", b",".join([*NAMES, b"secret"])):
+        assert "column `secret`" in opened(header + b"\r\n").diagnostics[0].message
+
+
+@pytest.mark.parametrize("header", [b"Id,City", b'"Id",City', b"City,__rowMarker__,\xef\xbb\xbfId", b"Id"])
+def test_second_byte_order_mark_is_named(header):
+    """Else the first column is undeclared, and all NULL."""
+    marked = b"\xef\xbb\xbf" + (header if b"\xef" in header else b"\xef\xbb\xbf" + header)
+    assert rejection(marked + b"\r\n1,2\r\n").endswith("a second byte order mark is before `Id` [ME094]")
+    assert codes(b"\xef\xbb\xbfId,City\r\n1,a\r\n") == []
+
+
+def test_utf8_that_is_declared_as_a_code_page_is_noted():
+    file = opened("Id,City\r\n1,Köln\r\n".encode(), FileFormatTypeProperties={"Encoding": "windows-1252"})
+    assert [row for batch in file.batches() for row in batch.to_pylist()] == [{"Id": 1, "City": "KÃ¶ln"}]
+    (found,) = file.diagnostics
+    assert found.message == "the text is UTF-8, and is read as windows-1252, as `Encoding` declares"
+    honest = opened("Id,City\r\n1,Köln\r\n".encode("cp1252"), FileFormatTypeProperties={"Encoding": "windows-1252"})
+    assert [row for batch in honest.batches() for row in batch.to_pylist()] == [{"Id": 1, "City": "Köln"}]
+    assert honest.diagnostics == []
 
 
 def test_many_undeclared_columns_cost_no_comparisons():
