@@ -98,6 +98,18 @@ ZONES = {
     "name-of-words": {"Items/_metadata.json": metadata(), "Items/part-00000-abc.parquet": items()},
     "name-with-a-codec": {"Items/_metadata.json": metadata(), f"Items/{1:020}.snappy.parquet": items()},
     "name-with-a-hyphen": {"Items/_metadata.json": metadata(), f"Items/{1:020}-0.parquet": items()},
+    "name-without-an-extension": {"Items/_metadata.json": metadata(), f"Items/{1:020}": items()},
+    "name-that-ends-in-a-blank": {"Items/_metadata.json": metadata(), f"Items/{number(1)} ": items()},
+    "extension-parq": {"Items/_metadata.json": metadata(), f"Items/{1:020}.parq": items()},
+    "parquet-in-gzip": table(gzip.compress(items(), mtime=0)),
+    "parquet-in-gzip-with-its-extension": {
+        "Items/_metadata.json": metadata(),
+        f"Items/{1:020}.parquet.gz": gzip.compress(items(), mtime=0),
+    },
+    "csv-in-gzip-with-its-extension": {
+        "Items/_metadata.json": text_metadata(),
+        f"Items/{1:020}.csv.gz": gzip.compress(b"id,name\r\n1,a\r\n", mtime=0),
+    },
     "csv-in-a-parquet-folder": {"Items/_metadata.json": metadata(), f"Items/{number(1, 'csv')}": b"id,name\r\n1,a\r\n"},
     "parquet-in-a-csv-folder": {"Items/_metadata.json": text_metadata(), f"Items/{number(1)}": items()},
     "extension-in-upper-case": {"Items/_metadata.json": metadata(), f"Items/{1:020}.PARQUET": items()},
@@ -110,6 +122,9 @@ ZONES = {
     "schema-without-suffix": {f"HR/{path}": content for path, content in table(items(), folder="People").items()},
     "schema-suffix-in-upper-case": table(items(), folder="shop.Schema/Items"),
     "schema-suffix-misspelled": table(items(), folder="shop.schemas/Items"),
+    "schema-in-a-schema": table(items(), folder="a.schema/b.schema/Items"),
+    "schema-in-a-folder-of-the-database": table(items(), folder="MyDb/shop.schema/Items"),
+    "landing-zone-in-the-landing-zone": table(items(), folder="Files/LandingZone/Items"),
     "schema-before-a-dot": table(items(), folder="shop.Items"),
     "schema-before-a-dot-and-as-a-folder": table(items(), folder="shop.Items")
     | table(items(), folder="shop.schema/Items"),
@@ -121,6 +136,19 @@ ZONES = {
         f"Items/day=1/{number(1)}": items(),
         f"Items/day=2/{number(1)}": items(),
     },
+    "partition-folder-without-a-column": {
+        "Items/_metadata.json": metadata(isPartitionEnabled=True),
+        f"Items/2026/{number(1)}": items(),
+    },
+    "partition-folders-of-two-columns": {
+        "Items/_metadata.json": metadata(["id", "day"], isPartitionEnabled=True),
+        f"Items/day=1/{number(1)}": items(),
+        f"Items/date=2/{number(1)}": items(),
+    },
+    "partition-folder-that-repeats-its-column": {
+        "Items/_metadata.json": metadata(["id", "day"], isPartitionEnabled=True),
+        f"Items/day=1/Day=2/{number(1)}": items(),
+    },
     "file-outside-partitions": {
         "Items/_metadata.json": metadata(isPartitionEnabled=True),
         f"Items/day=1/{number(1)}": items(),
@@ -131,11 +159,15 @@ ZONES = {
     "temporary-name-left": {**table(items()), "Items/_tmp.parquet": items([3], "c")},
     # metadata
     "json-with-a-comma-too-many": table(items(), meta=b'{\n  "keyColumns": ["id"],\n}\n'),
+    "json-that-is-html": table(items(), meta=b"<html>403</html>"),
     "json-in-single-quotes": table(items(), meta=b"{'keyColumns': ['id']}"),
     "json-with-a-comment": table(items(), meta=b'{\n  // the key\n  "keyColumns": ["id"]\n}'),
     "json-empty": table(items(), meta=b"") | {"Items/_metadata.json": b""},
     "json-too-large": table(items(), meta=metadata(x="a" * 1024 * 1024)),
     "keyColumns-as-text": table(items(), meta=b'{"keyColumns": "id"}'),
+    "keyColumns-of-objects": table(items(), meta=b'{"keyColumns": [{"name": "id"}]}'),
+    "keyColumns-in-an-object": table(items(), items(markers=[1, 1]), meta=b'{"properties": {"keyColumns": ["id"]}}'),
+    "keyColumns-among-text-options": text("id,name\r\n1,a\r\n", meta=text_metadata(None, keyColumns=["id"])),
     "keyColumn": table(items(), items(markers=[1, 1]), meta=b'{"keyColumn": ["id"]}'),
     "keyColumn-with-inserts-only": table(items(), meta=b'{"keyColumn": ["id"]}'),
     "primaryKey": table(items(), items(markers=[1, 1]), meta=b'{"primaryKey": ["id"]}'),
@@ -200,6 +232,15 @@ ZONES = {
     "csv-separated-by-tabs": text("id\tname\r\n1\ta\r\n"),
     "csv-separated-by-bars": text("id|name\r\n1|a\r\n"),
     "csv-separated-by-carets": text("id^name\r\n1^a\r\n"),
+    "csv-with-two-byte-order-marks": text(b"\xef\xbb\xbf\xef\xbb\xbfid,name\r\n1,a\r\n"),
+    "csv-in-utf-8-as-windows-1252": text("id,name\r\n1,K\u00f6ln\r\n", meta=text_metadata(Encoding="windows-1252")),
+    "csv-in-utf-8-as-ascii": text("id,name\r\n1,K\u00f6ln\r\n", meta=text_metadata(Encoding="us-ascii")),
+    "csv-in-windows-1252": text(
+        "id,name\r\n1,K\u00f6ln\r\n".encode("cp1252"), meta=text_metadata(Encoding="windows-1252")
+    ),
+    "csv-with-a-separator-at-each-end": text("id,name,\r\n1,a,\r\n"),
+    "csv-of-other-names": text("Nummer,name\r\n1,a\r\n"),
+    "csv-row-with-a-name-as-the-header": text("name,Linz\r\nb,c\r\n", meta=text_metadata([], NULLABLE)),
     "csv-without-a-header": text("1,a\r\n2,b\r\n"),
     "csv-not-null-column-and-semicolons": text(
         "id;name\r\n1;a\r\n", meta=text_metadata([], columns_of("id", "name", nullable=False))
@@ -249,6 +290,12 @@ ZONES = {
         meta=text_metadata(columns=columns_of("id", "name", nullable=False)),
     ),
     "csv-without-columns": text("id,name\r\n1,a\r\n", meta=metadata(FileFormat="CSV")),
+    "csv-type-of-sql": text("id,name\r\n1,a\r\n", meta=text_metadata(columns=columns_of("id", kind="varchar(20)"))),
+    "csv-columns-at-the-top": text("id,name\r\n1,a\r\n", meta=metadata(FileFormat="CSV", Columns=COLUMNS)),
+    "csv-columns-without-an-object": text(
+        "id,name\r\n1,a\r\n", meta=metadata(FileFormat="CSV", SchemaDefinition=COLUMNS)
+    ),
+    "csv-key-not-declared": text("id,name\r\n1,a\r\n", meta=text_metadata(["code"])),
     "csv-type-misspelled": text(
         "id,name\r\n1,a\r\n", meta=text_metadata(columns=columns_of("id", "name", kind="Integer"))
     ),

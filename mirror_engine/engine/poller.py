@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.landing_zone.detection import NESTED_TABLE, is_data, numbered_name
+from mirror_engine.landing_zone.detection import FOLDER_OF_TABLES, NESTED_TABLE, is_data, numbered_name
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import (
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.remote import Requests
 
 MAX_SCANS = 3  # of a folder that changes while it is scanned
+_SEARCHED_LEVELS, _SEARCHED_FOLDERS = 3, 10  # of an unexpected sub-folder, for tables in the wrong place
 _SIGNS_OF_A_TABLE = (METADATA_FILE, numbered_name(1), numbered_name(1, "csv"))
 
 
@@ -265,7 +266,8 @@ class Poller:
         files = [file for listed in listings.values() for file in listed.files]
         diagnostics: list[Diagnostic] = []
         for path, code in (ignored for listed in listings.values() for ignored in listed.ignored):
-            more = self._nested(zone, name, path) if code == "ME003" else {"first": path.rpartition("/")[2][0]}
+            hidden = {"first": path.rpartition("/")[2][0]}
+            more = self._nested(zone, name, path, metadata) if code == "ME003" else hidden
             diagnostics.append(diagnose(code, f"{name.folder}/{path}", strict=self._strict, **more))
         schema, _, rest = name.table.partition(".")
         is_nested = any(found.code == "ME003" for found in diagnostics)  # which says that it may be a schema
@@ -275,16 +277,40 @@ class Poller:
         diagnostics.sort(key=lambda diagnostic: diagnostic.path)
         return TableListing(name, identity, metadata, tuple(files), tuple(diagnostics))
 
-    def _nested(self, zone: str, name: TableName, path: str) -> dict[str, Any]:
+    def _nested(self, zone: str, name: TableName, path: str, metadata: MetadataListing) -> dict[str, Any]:
         """Details of ME003: what a sub-folder of a table folder seems to be, and what to do."""
-        try:
-            entries = self._view.list(f"{zone}/{name.folder}/{path}") or ()
-        except StorageUnavailable:
-            entries = ()
-        if not any(entry.name == METADATA_FILE or is_data(entry.name) for entry in entries):
+        depth = self._depth_of_data(f"{zone}/{name.folder}/{path}")
+        if depth is None:
             return {"kind": "unexpected subfolder", "help": "put change files directly into the table folder"}
-        schema = f"if `{name.table}` is a schema, rename it to `{meant_schema(name.table)}`; otherwise "
-        return {"kind": NESTED_TABLE, "help": f"{'' if name.schema else schema}move its files into a table folder"}
+        if depth:
+            moved = f"`{path}`" if schema_of(path) else "its table folders"
+            return {"kind": FOLDER_OF_TABLES, "help": f"move {moved} to the top of the landing zone"}
+        if isinstance(metadata, MetadataUsable) and metadata.metadata.partitioned:
+            help = "name partition folders `column=value`, such as `day=2026-11-02`"
+        elif schema_of(name.table):
+            help = f"schemas are at the top of the landing zone: move `{name.table}` there"
+        elif name.schema:
+            help = "move its files into a table folder"
+        else:
+            schema = f"if `{name.table}` is a schema, rename it to `{meant_schema(name.table)}`"
+            help = f"{schema}; otherwise move its files into a table folder"
+        return {"kind": NESTED_TABLE, "help": help}
+
+    def _depth_of_data(self, folder: str) -> int | None:
+        """How many levels below a folder change files or metadata are; None if none of the first folders has any."""
+        level = [folder]
+        for depth in range(_SEARCHED_LEVELS):
+            below: list[str] = []
+            for place in level[:_SEARCHED_FOLDERS]:
+                try:
+                    entries = self._view.list(place) or ()
+                except StorageUnavailable:
+                    continue
+                if any(entry.name == METADATA_FILE or is_data(entry.name) for entry in entries):
+                    return depth
+                below += [f"{place}/{entry.name}" for entry in entries if entry.kind is Kind.FOLDER]
+            level = below
+        return None
 
     def _ignored_in_zone(self, path: str, entry: Entry) -> str | None:
         """Return the diagnostic for an entry next to table folders (LZ-1.6 to LZ-1.9); None for table and schema."""

@@ -52,9 +52,11 @@ def _is_meant_file(cause: Diagnostic, effect: Diagnostic) -> bool:
 
 _LINKS = (
     _Link("ME012", frozenset({"ME038"}), lambda cause, _: _meant(cause) == "keyColumns"),
+    _Link("ME012", frozenset({"ME056"}), lambda cause, effect: _meant(cause) == dict(effect.details).get("option")),
     _Link("ME012", frozenset({"ME062"}), lambda cause, _: _meant(cause) == "RowSeparator", tells=True),
     _Link("ME012", _BADLY_SPLIT, lambda cause, _: _meant(cause) in _SPLITS_TEXT),
     _Link("ME012", frozenset({"ME048", "ME060"}), lambda cause, _: _meant(cause) == "NullValue"),
+    _Link("ME031", frozenset({"ME018"}), lambda cause, effect: f"/{effect.column}=" in f"/{cause.path}"),
     _Link("ME038", frozenset({"ME016"}), lambda *_: True, tells=True),
     _Link("ME045", frozenset({"ME044"}), _same_column),
     _Link("ME048", frozenset({"ME059"}), _same_column, tells=True),

@@ -14,7 +14,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from mirror_engine.landing_zone.csv_encoding import seeming_encoding
+from mirror_engine.landing_zone.csv_encoding import is_utf8, seeming_encoding
 from mirror_engine.landing_zone.diagnostics import RejectedFile, count, diagnose
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class RecordReader:
     def _undecodable(self, error: UnicodeDecodeError) -> RejectedFile:
         encoding = spelled_encoding(self._dialect.encoding)
         is_default = encoding == TextDialect.encoding
-        seen = seeming_encoding(error.object) if is_default else ""
+        seen = seeming_encoding(error.object) if is_default else "UTF-8" if is_utf8(error.object) else ""
         example = f"{seen}, which it seems to be" if seen else "its real one, such as windows-1252"
         help = f"write the file in {encoding}, or set `Encoding` to {example}"
         return self._rejected(

@@ -26,6 +26,14 @@ def seeming_encoding(head: bytes) -> str:
     return names[0] if len(names) == 1 else ""
 
 
+def is_utf8(piece: bytes) -> bool:
+    """Whether a piece of a text, which may end within a character, is UTF-8 and not ASCII alone."""
+    try:
+        return not codecs.getincrementaldecoder("utf-8")().decode(piece).isascii()
+    except UnicodeDecodeError:
+        return False
+
+
 class CodePageCheck:
     """Whether a text that is read in a code page is UTF-8 in truth: `ä` is two characters there.
 

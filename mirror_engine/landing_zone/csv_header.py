@@ -144,7 +144,9 @@ def partial_fault(
         return None
     if any(map(_is_value, others)):
         return _no_header(header)
-    return _other_names(header, names.values()) if wanted else None
+    missing = [f"`{name}`" for name in keys if folded(name) not in found]
+    found_instead = f"its {_count(header)} are without the key {listed(missing)}"
+    return HeaderFault(found_instead, _other_names(header, names.values()).advice) if wanted else None
 
 
 def _marked_twice(header: Iterable[str], names: Mapping[str, str]) -> HeaderFault | None:

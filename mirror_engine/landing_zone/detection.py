@@ -24,12 +24,17 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.progress import AppliedFile
 
 DIGITS = 20
-_DATA_NAME = re.compile(r"(.*/)?[^._/][^/]*\.(parquet|csv|tsv|psv|txt|gz|gzip|bz2|zip|deflate|snappy)", re.IGNORECASE)
+_DATA_NAME = re.compile(
+    r"(.*/)?([^._/][^/]*\.(parquet|parq|pqt?|csv|tsv|psv|txt|gz|gzip|zst|bz2|zip|deflate|snappy)"
+    r"|[0-9]{20}(\.(avro|orc|jsonl?|ndjson|xlsx?|dat))?)\s*",
+    re.IGNORECASE,
+)
+_COMPRESSED = re.compile(r"(.*)\.(gz|gzip|zst|zstd|snappy)", re.IGNORECASE)
 LAST = 10**DIGITS - 1
 _UNMARKED = Mark()
 # diagnostics of ignored paths
 IGNORED = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074", "ME082"})
-NESTED_TABLE = "table folder"  # in a table folder (ME003)
+NESTED_TABLE, FOLDER_OF_TABLES = "table folder", "folder of tables"  # in a table folder (ME003)
 
 
 def numbered_name(sequence: int, extension: str = "parquet") -> str:
@@ -76,7 +81,7 @@ def never_arrives(found: Diagnostic) -> bool:
         case "ME002" | "ME021" | "ME074":
             return is_data(found.path)
         case "ME003":
-            return details.get("kind") == NESTED_TABLE
+            return details.get("kind") in {NESTED_TABLE, FOLDER_OF_TABLES}
         case "ME008":
             return details.get("count") != "0"
         case "ME012":
@@ -189,7 +194,8 @@ class _Detector:
             self._ignore(file, "ME082", first=lower[0])
             return False
         if not lower.endswith(f".{expected}"):
-            self._ignore(file, "ME021", found=file.name.partition(".")[2] or "none", expected=expected)
+            found = file.name.partition(".")[2]
+            self._ignore(file, "ME021", found=f"extension `{found}`" if found else "no extension", **self._meant(file))
             return False
         stem = lower[: -len(expected) - 1]
         is_number = stem.isascii() and stem.isdigit()
@@ -197,6 +203,17 @@ class _Detector:
             self._ignore(file, "ME020", extension=expected, **self._misnumbered(file, stem))
             return False
         return True
+
+    def _meant(self, file: Entry) -> dict[str, str]:
+        """The extension that a file should have, and what to do (ME021)."""
+        expected = self._metadata.extension
+        packed = _COMPRESSED.fullmatch(file.name)
+        help = "rename it when it is complete, or set `FileFormat` to what it is"
+        if packed and packed[1].casefold().endswith(f".{expected}"):
+            is_text = self._metadata.is_text
+            help = f"{'rename' if is_text else 'decompress'} it to `{packed[1]}`"
+            help += "; that it is compressed is known by its content" if is_text else ""
+        return {"expected": expected, "help": help}
 
     def _misnumbered(self, file: Entry, stem: str) -> dict[str, str]:
         """What is wrong with a sequential name, and the name that was most likely meant (ME020)."""
@@ -230,11 +247,11 @@ class _Detector:
         ends = leaves(folders)
         columns = agreed_columns(ends, self._known.marks)
         counting = {leaf: folders[leaf] for leaf in ends if columns and _folded(columns_of(leaf)) == _folded(columns)}
-        expected = "/".join(columns) or "(there are none)"
+        expected = f" of `{'/'.join(columns)}`" if columns else ""
         for folder in sorted(folders.keys() - counting.keys()):  # leaves of other columns, and files outside a leaf
             self.ignored += folders[folder]
             for path in [folder] if folder in ends else [file.path for file in folders[folder]]:
-                self.add("ME031", path, column=expected)
+                self.add("ME031", path, expected=expected)
         keys = _folded(self._metadata.key_columns) or ()
         for column in columns if keys else ():
             if folded(column) not in keys:

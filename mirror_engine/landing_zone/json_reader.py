@@ -122,6 +122,8 @@ def _explained(text: str, error: json.JSONDecodeError) -> JsonFault:  # noqa: PL
     at = error.pos
     if not text.strip():
         return JsonFault(text, 0, "the file is empty", "write one JSON object")
+    if text.lstrip()[:1] == "<":
+        return JsonFault(text, at, "this is HTML or XML", "land the JSON itself")
     if not text[at:].strip():
         return JsonFault(text, at, "the file ends in the middle", "land the whole file")
     line = text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0]
@@ -153,7 +155,7 @@ class Meaning(Generic[T]):
 
     def help_for(self, value: object) -> str:
         """What to do about a value that has no meaning."""
-        text = value.casefold() if isinstance(value, str) else ""
+        text = value.casefold().partition("(")[0].strip() if isinstance(value, str) else ""  # varchar(20)
         by_name = {name.casefold(): name for name in self.names}
         begun = [name for folded, name in by_name.items() if text and folded.startswith(text)]
         near = [by_name[name] for name in get_close_matches(text, by_name, n=1)]
@@ -181,20 +183,39 @@ class PropertyReader:
             self.notes.append(diagnostic)
 
     def note_unknown(
-        self, properties: JsonObject, known: Iterable[str], place: str = "", words: Mapping[str, str] = _NO_WORDS
+        self,
+        properties: JsonObject,
+        known: Iterable[str],
+        place: str = "",
+        words: Mapping[str, str] = _NO_WORDS,
+        above: Iterable[str] = (),
     ) -> None:
         """Warn of properties that are not among the known ones (LZ-2.8).
 
-        `words`: what others call the known ones, in lower case and without separators.
+        Args:
+            properties: an object of the file.
+            known: the names that it may have.
+            place: the names that lead to it, with dots.
+            words: what others call the known ones, in lower case and without separators.
+            above: the names that the file's top may have.
         """
-        by_name = {one.casefold(): one for one in known}
-        for spelled in properties.names:
-            if spelled.casefold() not in by_name:
-                meant = words.get(re.sub(r"[\W_]", "", spelled.casefold()), "")
-                near = get_close_matches(spelled.casefold(), by_name, n=1)
-                meant = meant if meant.casefold() in by_name else by_name[near[0]] if near else ""
-                help = f"did you mean `{meant}`?" if meant else "remove it, or check the spelling"
-                self.note("ME012", property=f"{place}{spelled}", meant=meant, help=help)
+        by_name, at_top = ({one.casefold(): one for one in names} for names in (known, above))
+        for spelled, value in properties.pairs:
+            name = spelled.casefold()
+            if name in by_name:
+                continue
+            inside = value.names if isinstance(value, JsonObject) else ()
+            within = next((by_name[each.casefold()] for each in inside if each.casefold() in by_name), "")
+            called = words.get(re.sub(r"[\W_]", "", name), "")
+            near = get_close_matches(name, by_name, n=1)
+            meant = within or at_top.get(name) or (called if called.casefold() in by_name else "")
+            meant = meant or (by_name[near[0]] if near else "")
+            help = f"did you mean `{meant}`?" if meant else "remove it, or check the spelling"
+            if within:
+                help = f"`{within}` is read outside of it: move it up"
+            elif name in at_top:
+                help = f"move `{meant}` to the top of the file"
+            self.note("ME012", property=f"{place}{spelled}", meant=meant, help=help)
 
     def read(
         self, name: str, meaning: Meaning[T], default: T, *objects: JsonObject, called: str = "", code: str = "ME011"
@@ -230,7 +251,10 @@ def shown(value: object) -> str:
         return f"{value:g}"
     if isinstance(value, JsonObject):
         return "an object"
-    return "an array" if isinstance(value, list) else "null"
+    if not isinstance(value, list):
+        return "null"
+    entries = ", ".join(map(shown, value[:_MAX_SHOWN]))
+    return f"[{entries}]" if len(entries) <= _MAX_SHOWN else "an array"
 
 
 def either(known: Iterable[str]) -> str:
@@ -261,6 +285,6 @@ def _boolean(value: object) -> bool | None:
 
 
 TEXT = _of_kind(str, "text")
-OBJECT = _of_kind(JsonObject, "an object")
+OBJECT = Meaning("an object", _of_kind(JsonObject, "").of, help="write an object in braces")
 NAME = Meaning("a name", lambda value: value if isinstance(value, str) and value else None)
 BOOLEAN = Meaning("true or false", _boolean)  # or either as text (LZ-2.8)

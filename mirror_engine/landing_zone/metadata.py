@@ -260,7 +260,7 @@ def _extension(value: object) -> str | None:
 def _read_dialect(reader: PropertyReader, properties: JsonObject) -> TextDialect:
     """The text options, nested in `FileFormatTypeProperties` or flat next to it (LZ-2.7)."""
     nested = reader.read("FileFormatTypeProperties", OBJECT, JsonObject(), properties)
-    reader.note_unknown(nested, OPTIONS, "FileFormatTypeProperties.", _WORDS)
+    reader.note_unknown(nested, OPTIONS, "FileFormatTypeProperties.", _WORDS, PROPERTIES)
 
     def option(name: str, meaning: Meaning[str], default: str) -> str:
         return reader.read(name, meaning, default, nested, properties, code="ME056")
@@ -283,7 +283,7 @@ def _read_columns(reader: PropertyReader, properties: JsonObject) -> tuple[tuple
     A repeated name is an error, ignoring case. ME056 if none are declared (LZ-6.1).
     """
     definition = reader.read("SchemaDefinition", OBJECT, JsonObject(), properties)
-    reader.note_unknown(definition, {"Columns"}, "SchemaDefinition.")
+    reader.note_unknown(definition, {"Columns"}, "SchemaDefinition.", above=PROPERTIES)
     entries = reader.read("Columns", _OBJECTS, [], definition, called="SchemaDefinition.Columns")
     if not entries and not reader.errors:
         found = "empty" if definition.names else "absent"
@@ -328,7 +328,7 @@ _KEY_COLUMNS = Meaning("an array of column names", _key_columns, help='write the
 _STRATEGY = one_of({strategy.value: strategy for strategy in Strategy})
 _FORMAT: Meaning[FileFormat | None] = one_of({known.value: known for known in FileFormat})
 _EXTENSION = Meaning("a file extension", _extension)
-_OBJECTS = Meaning("an array of objects", _objects)
+_OBJECTS = Meaning("an array of objects", _objects, help='write `[{"Name": "Id", "DataType": "Int64"}]`')
 _TYPE = one_of(TYPES, words=_TYPES_ELSEWHERE)
 _HEADER = Meaning(
     "true", lambda value: BOOLEAN.of(value) or None, help="begin each file with a header line, and set it"

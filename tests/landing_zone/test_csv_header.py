@@ -124,8 +124,8 @@ def partial(*header, keys=("id",), names=NAMES):
         (("id", "name^price^__rowMarker__"), "`^` is between `name`, `price`, `__rowMarker__`"),
         (("id", "'name'", "'price'"), "it names more declared columns if it is read in another way"),
         (("1", "name", "2.5"), "the first line is 3 fields and looks like a row"),
-        (("Ann", "name", "Linz"), "the first line is 3 fields"),
-        (("INSERT INTO t (id", "name", "price) VALUES (1", "'Ann'", "2.5);"), "the first line is 5 fields"),
+        (("Ann", "name", "Linz"), "its 3 fields are without the key `id`"),
+        (("INSERT INTO t (id", "name", "price) VALUES (1", "'Ann'", "2.5);"), "its 5 fields are without the key `id`"),
     ],
 )
 def test_header_that_is_right_by_chance_is_explained(header, found):

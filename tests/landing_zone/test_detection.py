@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror_engine.landing_zone.detection import LAST, detect, marks_after, numbered_name, sequence_of
+from mirror_engine.landing_zone.detection import LAST, detect, is_data, marks_after, numbered_name, sequence_of
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.listing import Entry
 from mirror_engine.landing_zone.metadata import FileFormat, Metadata, Strategy
@@ -193,9 +193,9 @@ def test_files_are_detected_as_the_protocol_says(case):
         ("+0000000000000000001.parquet", "ME020", "`+0000000000000000001`, expected"),
         ("163A09D2-8248-423F-9AB4-CEE3366BA59C.parquet", "ME020", "`163A09D2-8248-423F-9AB4-CEE3366BA59C`, exp"),
         ("00000000000000000001.x.parquet", "ME020", "`.x` after the digits, expected 20 digits before `.parquet`"),
-        ("00000000000000000001.csv", "ME021", "extension csv, expected parquet"),
-        ("00000000000000000001", "ME021", "extension none, expected parquet"),
-        ("00000000000000000001.parquet.tmp", "ME021", "extension parquet.tmp,"),
+        ("00000000000000000001.csv", "ME021", "extension `csv`, expected `parquet`"),
+        ("00000000000000000001", "ME021", "no extension, expected `parquet`"),
+        ("00000000000000000001.parquet.tmp", "ME021", "extension `parquet.tmp`,"),
         ("_00000000000000000001.parquet", "ME082", "name starts with `_`"),
         (".00000000000000000001.parquet", "ME082", "name starts with `.`"),
         (name(0), "ME022", "last applied (0)"),
@@ -267,3 +267,16 @@ def test_landing_the_missing_numbers_lets_everything_through(numbers, watermark)
 def test_an_overwritten_file_is_an_error_under_strict():
     (said,) = look([file(1, size=9)], known=progress(file(1), watermarks={"": 1}), strict=True).diagnostics
     assert said.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("extension", ["parquet", "parq", "csv.gz", "avro", "jsonl", "PARQUET ", "dat", ""])
+def test_numbered_file_of_any_format_is_data(extension):
+    assert is_data(f"{1:020}.{extension}".rstrip("."))
+
+
+@pytest.mark.parametrize(
+    "name", [f"{1:020}.parquet.tmp", f"{1:020}.tmp", f"{1:020}.part", "_1.parquet", "conf.json", "1"]
+)
+def test_temporary_and_other_names_are_no_data(name):
+    """A publisher may be writing there (LZ-3.9)."""
+    assert not is_data(name)

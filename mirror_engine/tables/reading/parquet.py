@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
+from mirror_engine.landing_zone.csv_header import foreign_format
 from mirror_engine.landing_zone.diagnostics import RejectedFile, without_errors
 from mirror_engine.landing_zone.schema import VOID, Column, in_other_case, same_name
 from mirror_engine.tables.arrow_types import FIRST_DAY, LAST_DAY, PARSE_ERRORS, arrow_type
@@ -38,6 +39,7 @@ _PREFIX_BYTES = 1 << 20  # of a value to expect where values may repeat the begi
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 _MAX_FIXED_WIDTH = 16  # of a decimal, whatever its physical type
 
+_HEAD_BYTES, _GZIP = 64, b"\x1f\x8b"  # that tell another format
 MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _TAIL_BYTES = 8  # the footer's length and the magic
 _THRIFT_LIMITS = {"thrift_string_size_limit": 16 << 20, "thrift_container_size_limit": 100_000}
@@ -202,7 +204,11 @@ class ParquetChangeFile(OpenFile):
             raise self._broken("it is encrypted", _DECRYPTED)
         if head != MAGIC[: len(head)]:
             help = "land a Parquet file, or set `FileFormat` to what the files are"
-            raise self._broken("it does not begin as a Parquet file does", help)
+            if head[:2] == _GZIP:
+                raise self._broken("it is compressed as a whole", "decompress it: Parquet is compressed inside")
+            source.seek(0)
+            other = foreign_format(source.read(_HEAD_BYTES))
+            raise self._broken(other.found if other else "it does not begin as a Parquet file does", help)
         if self._size < len(MAGIC) + _TAIL_BYTES or tail[-4:] != MAGIC:
             raise self._broken("it does not end as a Parquet file does")
         if length > self._size - _TAIL_BYTES - len(MAGIC):

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 
 _LINE_END = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")  # those of `str.splitlines`
+_MAY_BE_ROW = "if the first line is a row, write the names of the columns before it; otherwise "
 TIME = "time"  # of an `ITime` column, a string to Delta
 _MARKER = "marker"
 _INTEGER = r"^-?[0-9]{1,19}$"
@@ -328,12 +329,14 @@ class TextChangeFile(OpenFile):
         can_compare = len(undeclared) <= MAX_COMPARED
         for at, name in undeclared.items():
             if not self._is_meant_as_marker(name):
-                shown = (
-                    {"column": name, "shown": f"column `{name}`"}
-                    if is_sure
-                    else {"shown": f"field {at + 1} of the header"}
-                )
-                self._note("ME057", **shown, meant=meant_name(name, absent) if can_compare else "")
+                meant = meant_name(name, absent) if name and can_compare else ""
+                details = {"shown": f"field {at + 1} of the header"}
+                if not name:
+                    details["shown"] += " (without a name)"
+                    meant = "if it is a separator too many, ignore this; otherwise name and "
+                elif is_sure:
+                    details = {"column": name, "shown": f"column `{name}`"}
+                self._note("ME057", **details, meant=meant or ("" if is_sure else _MAY_BE_ROW))
 
     def _foreign(self, fault: HeaderFault) -> RejectedFile:
         reason = f"no declared column is in the header: {fault.found}"
