@@ -32,6 +32,7 @@ from mirror_engine.landing_zone.names import TableName, find_table
 from mirror_engine.monitoring.fabric_files import MonitoringFiles, heartbeat
 from mirror_engine.monitoring.fabric_mirror import as_fabric_has_it, refuse_fabrics
 from mirror_engine.monitoring.status import mirror_status
+from mirror_engine.monitoring.words import Lines
 from mirror_engine.option_rules import ARROW_ONLY, SPARK_ONLY
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.roots import check_place, check_root, pasted, root_of, state_folder
@@ -62,9 +63,9 @@ if TYPE_CHECKING:
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
 
-    _Failed = Callable[[str, TransientError], None]
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files
+MAX_SORTED_ROWS = 100_000  # of a table that is read whole to show the rows with the lowest keys
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ class Mirror:
         """The status as a table."""
         from mirror_engine.monitoring.rows import html_table  # noqa: PLC0415 - for people
 
-        headings = ("Table", "Status", "Pending files", "Rows", "Version", "Message")
+        headings = ("Table", "State", "Pending files", "Rows", "Version", "Message")
         rows = [
             (
                 each.name.normalized,
@@ -290,7 +291,10 @@ class Mirror:
         return found
 
     def show(self, table: str, *, version: int | None = None, limit: int | None = 20) -> SortedRows:
-        """A table's rows as dicts, sorted by key; of a table with more, those that its files begin with.
+        """A table's rows as dicts, sorted by key.
+
+        Of a table with more rows than `limit`, those with the lowest keys. If it has more than 100,000 rows, or is in a
+        store, the first rows of its files.
 
         Args:
             table: by name, in any case.
@@ -300,12 +304,22 @@ class Mirror:
         Raises:
             UnknownTable: no such table, or no such version of it.
         """
-        from mirror_engine.monitoring.rows import SortedRows  # noqa: PLC0415 - for people
+        from mirror_engine.monitoring.rows import SortedRows, lowest  # noqa: PLC0415 - for people
 
-        found = self.read_table(table, version=version, limit=None if limit is None else limit + 1)
+        most = None if limit is None or self._is_small(table) else limit + 1
+        found = self.read_table(table, version=version, limit=most)
         has_more = limit is not None and found.num_rows > limit
         keys = [name for name in self.key_columns(table) if name in found.column_names]  # not at every version
-        return SortedRows(found.slice(0, limit).to_pylist(), keys, found.schema, has_more=has_more)
+        shown = found if limit is None else lowest(found, keys, limit)
+        return SortedRows(shown.to_pylist(), keys, found.schema, has_more=has_more)
+
+    def _is_small(self, table: str) -> bool:
+        """Whether all rows of a table may be read to show some."""
+        if not isinstance(self.root, Path):
+            return False
+        state = self._writer.snapshot(self.delta_folder(table))
+        rows = state.count_rows() if state else None
+        return rows is not None and rows <= MAX_SORTED_ROWS
 
     def key_columns(self, table: str) -> tuple[str, ...]:
         """A table's key, as its newest commit records it; empty for a keyless table. Its type may be unknown (LZ-5.13).
@@ -323,7 +337,7 @@ class Mirror:
         Raises:
             UnknownTable: no such table.
         """
-        return self._writer.history(self.delta_folder(table), limit=limit)
+        return Lines(self._writer.history(self.delta_folder(table), limit=limit))
 
     def changes(self, *, limit: int | None = None) -> Sequence[TableChange]:
         """What happened to tables besides their commits, newest first: drops, halts, maintenance, deleted files.
@@ -331,9 +345,11 @@ class Mirror:
         Recorded by the engines of this machine; moves into the archive are not. Maintenance and deleted files are one
         change for each table and day.
         """
-        return recorded_changes(state_folder(self.root) / HISTORY, limit=limit)
+        return Lines(recorded_changes(state_folder(self.root) / HISTORY, limit=limit))
 
-    def maintain(self, tables: Sequence[str] = (), failed: _Failed | None = None) -> dict[str, Mapping[str, Any]]:
+    def maintain(
+        self, tables: Sequence[str] = (), failed: Callable[[str, TransientError], None] | None = None
+    ) -> dict[str, Mapping[str, Any]]:
         """OPTIMIZE and VACUUM the tables named, or all, under their retention (LZ-8.6).
 
         Args:
@@ -377,7 +393,7 @@ class Mirror:
         *,
         replay: bool = False,
         lose_rows: bool = False,
-        confirm: Callable[[Sequence[TableRebuild]], None] = lambda _: None,
+        confirm: Callable[[Sequence[TableRebuild]], None] | None = None,
     ) -> list[TableName]:
         """Drop Delta tables and their progress, as Fabric's stop and start does (LZ-7.7); returns those dropped.
 
@@ -388,6 +404,7 @@ class Mirror:
             replay: move applied files back from their archive first, so that all rows are rebuilt (LZ-7.12).
             lose_rows: go on where rows are lost.
             confirm: called with what is moved and lost, before anything is changed; whatever it raises ends the call.
+                None: nobody is asked.
 
         Raises:
             UsageError: rows would be lost, and `lose_rows` is not set; nothing was changed.
@@ -395,7 +412,9 @@ class Mirror:
             RootLocked: another engine holds this ROOT.
         """
         with self._engine() as running:
-            return rebuild(running.context, self.root, tables, replay=replay, lose_rows=lose_rows, confirm=confirm)
+            return rebuild(
+                running.context, self.root, tables, replay=replay, lose_rows=lose_rows, confirm=confirm or _go_on
+            )
 
     def close(self) -> None:
         """End the Spark session, if one was started."""
@@ -490,6 +509,10 @@ class Mirror:
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
+
+
+def _go_on(_: Sequence[TableRebuild]) -> None:
+    """Confirm a rebuild unasked."""
 
 
 def _parts(folder: str) -> tuple[str, str]:

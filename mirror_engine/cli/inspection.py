@@ -177,9 +177,9 @@ def _number(value: int | None) -> str:
 def show(mirror: Mirror, table: str, at_version: int | None, limit: int, downloads: Downloads) -> None:
     """Show a table's rows.
 
-    Sorted by key; of more rows than --limit, those that the table's files begin with. In JSON, decimals are text,
-    binary is Base64, times are ISO 8601, NaN and infinities text.
-    Starts no Java.
+    Sorted by key. Of more rows than --limit, those with the lowest keys are shown; of more than 100,000, or in a store,
+    the first rows of the table's files. In JSON, decimals are text, binary is Base64, times are ISO 8601, NaN and
+    infinities text. Starts no Java.
 
     Example: mirror-engine show -C ./shop Sales.Orders --at-version 3 --limit 5
 
@@ -465,7 +465,7 @@ def _partner(partner: PartnerEvents) -> str:
 
 def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -> out.Grid:
     last = ">Last sync" if status.fabric else ">Last commit"
-    headings = ["Table", "Status", "Fabric", ">Applied", ">Pending", ">Lag", ">Rows", ">Version", last]
+    headings = ["Table", "State", "Fabric", ">Applied", ">Pending", ">Lag", ">Rows", ">Version", last]
     names = shown_names(table.name for table in tables)
     rows = [
         (

@@ -56,6 +56,7 @@ KINDS: dict[type, tuple[LogLevel, str]] = {
     events.ProgressRebuilt: ("warning", "progress_rebuilt"),
     events.SetupProgress: ("info", "setup_progress"),
 }
+_TEMPORARY = "ME082"  # hidden names: a correct publisher writes each file under one first
 PLAIN_SECONDS = 10.0
 _NOTABLE = (events.BatchCommitted, events.RetryScheduled, events.TableDropped, events.ProgressRebuilt)
 RENAMED = {"batches": "commits", "seconds": "duration_seconds", "done": "completed"}
@@ -158,7 +159,7 @@ def log_record(event: Event) -> tuple[LogLevel, str, dict[str, Any]]:
         case events.SetupProgress(done=done) if done:
             level = "debug"
         case events.DiagnosticRaised(_, diagnostic):
-            level = _LEVEL_OF[diagnostic.severity]
+            level = "debug" if diagnostic.code == _TEMPORARY else _LEVEL_OF[diagnostic.severity]
         case events.RetryScheduled():
             fields["code"] = "ME072"
     return level, name, fields

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 import threading
 import time
@@ -60,6 +61,7 @@ CONTEXT: dict[str, Any] = {
 }
 TABLE_HELP = "Sales.Orders, Sales.schema/Orders or Items, in any case."
 _ROOT_HELP = "The mirrored database's folder, or its URL in a store.  [default: .]"
+_RULE = re.compile(r"LZ-\d+\.\d+")
 _VERBATIM = "\b"  # click keeps the lines of a paragraph that begins with it
 
 
@@ -209,6 +211,10 @@ class Command(click.Command):
             if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
                 topics.setdefault(_TOPICS.get(parameter.name, "Options"), []).append(record)
         write_sections(formatter, topics.items())
+        rule = next(filter(None, (_RULE.search(about) for records in topics.values() for _, about in records)), None)
+        if rule:
+            formatter.write_paragraph()
+            formatter.write_text(f"{rule[0]} and the like are rules of the protocol: mirror-engine explain {rule[0]}")
 
 
 def write_sections(formatter: click.HelpFormatter, sections: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> None:

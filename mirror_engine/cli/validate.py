@@ -164,20 +164,25 @@ def _relative(zone: str) -> str:
 
 
 @command(root="own")
-@click.argument("codes", metavar="[CODE]...", nargs=-1, help="ME014 or its name, in any case; none: list all.")
+@click.argument("codes", metavar="[CODE]...", nargs=-1, help="ME014, its name or a rule (LZ-2.7); none: list all.")
 def explain(codes: tuple[str, ...]) -> None:
-    """Explain a diagnostic code.
+    """Explain a diagnostic code, or a rule of the protocol.
 
-    What was found, why it matters, what to do, and the protocol's rules behind it. Without a code, all are listed.
+    What was found, why it matters, what to do, and the rules behind it. Without a code, all are listed. Of a rule, such
+    as LZ-2.7 in the help of an option: its text.
 
     Example: mirror-engine explain ME014
 
     Exit codes: 0 explained · 2 usage error: no such code
     """
-    from mirror_engine.explain.pages import explanation
+    from mirror_engine.explain.pages import explanation, rules
 
-    pages = [explanation(code) for code in [known_code(code) for code in codes] or CATALOG]
+    named = [rules().get(code.strip().upper()) for code in codes]
+    wanted = [known_code(code) for code, rule in zip(codes, named, strict=True) if not rule]
+    pages = [explanation(code) for code in (wanted if codes else CATALOG)]
     text: list[RenderableType] = []
+    for rule in filter(None, named):
+        text += [*([""] if text else []), out.bullet(rule.name, rule.text), *(f"  {row}" for row in rule.rows)]
     for page in pages if codes else ():
         text += [*(["", ""] if text else []), *_page(page)]
     if not codes:
@@ -191,7 +196,8 @@ def explain(codes: tuple[str, ...]) -> None:
             for page in pages
         ]
         text = [out.Grid(["Code", "Severity", "Name", "About"], rows)]
-    out.report({"explanations": [page.to_json() for page in pages]}, text)
+    found = [{"name": rule.name, "text": "\n".join([rule.text, *rule.rows])} for rule in filter(None, named)]
+    out.report({"explanations": [page.to_json() for page in pages], "rules": found}, text)
 
 
 def known_code(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mirror_engine.events import (
@@ -16,6 +17,7 @@ from mirror_engine.events import (
     TableMaintained,
     TableResumed,
 )
+from mirror_engine.landing_zone.diagnostics import count, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +55,12 @@ class TableChange:
     files: int = 0
     times: int = 1
     at: float = 0.0
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.at, timezone.utc)
+        more = ", ".join(filter(None, [self.reason, count(self.files, "file") if self.files else ""]))
+        what = printable(f"{self.table.normalized} {self.kind.replace('_', ' ')}")
+        return f"{at:%Y-%m-%d %H:%M:%S} UTC  {what}{f': {more}' if more else ''}"
 
     @classmethod
     def of(cls, event: Event, at: float) -> TableChange | None:

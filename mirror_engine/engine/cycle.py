@@ -90,6 +90,19 @@ class SyncReport:
     changes: Sequence[TableChange] = ()
     lost: Mapping[TableName, Sequence[Diagnostic]] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        files, rows = count(self.files_applied, "file"), count(self.rows_applied, "row")
+        where = f"{count(self.tables_applied, 'table')} in {count(self.commits, 'commit')}"
+        done = f"Applied {files} ({rows}) to {where}" if self.commits else "Nothing to apply"
+        lines = [f"Dropped {printable(name.normalized)}." for name in self.dropped]
+        lines += [f"{done} ({self.duration_seconds:.1f}s): {self.result.value.replace('_', ' ')}."]
+        for name, failure in self.failures.items():
+            lines.append(f"{printable(name.normalized) if name else 'landing zone'}: {failure.message}")
+        for name, state in self.states.items():
+            if needs_attention(state):
+                lines.append(f"{printable(name.normalized)}: {state.code}")
+        return "\n".join(lines)
+
     @property
     def dropped(self) -> tuple[TableName, ...]:
         """Tables that were dropped; some are there again, rebuilt."""

@@ -117,8 +117,9 @@ def find_table(name: str, folders: Sequence[str], default_schema: str) -> str:
         raise UnknownTable(f"{name}: may be {' or '.join(matches)}", f"Give one of these: {', '.join(matches)}")
     by_name = {folder.casefold(): folder for folder in folders}
     near = get_close_matches(text.replace(".", "/"), by_name, n=1, cutoff=0.5)
-    meant = f"did you mean {by_name[near[0]].replace('/', '.')}? " if near else ""
-    available = ", ".join(folder.replace("/", ".") for folder in folders) or "none yet"
+    shown = {folder: folder.removeprefix(f"{default_schema}/").replace("/", ".") for folder in folders}
+    meant = f"did you mean {shown[by_name[near[0]]]}? " if near else ""
+    available = ", ".join(shown.values()) or "none yet"
     raise UnknownTable(f'unknown table "{name}"', f"{meant}Available: {available}")
 
 

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirror_engine.landing_zone.diagnostics import count
 
@@ -43,6 +44,16 @@ class SortedRows(list[dict[str, Any]]):
         names = self.schema.names or list(self[0] if self else ())
         caption = count(len(self), "row") + ("; there are more" if self.has_more else "")
         return html_table(caption, names, (row.values() for row in self))
+
+
+def lowest(table: pa.Table, keys: Sequence[str], limit: int) -> pa.Table:
+    """The rows with the lowest keys, in any order; the first ones of a keyless table. NULL comes first."""
+    if not keys or table.num_rows <= limit:
+        return table.slice(0, limit)
+    ranks = [rank for key in keys for rank in (pc.is_valid(table.column(key)), table.column(key))]
+    named = pa.table(ranks, names=[str(at) for at in range(len(ranks))])
+    order = pc.sort_indices(named, sort_keys=[(name, "ascending") for name in named.column_names])
+    return table.take(order[:limit])
 
 
 def html_table(caption: str, headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

@@ -19,6 +19,7 @@ from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fab
 from mirror_engine.monitoring.fabric_mirror import FabricTables
 from mirror_engine.monitoring.words import (
     URGENCY,
+    Readable,
     counted_json,
     describe,
     fields_json,
@@ -29,6 +30,7 @@ from mirror_engine.monitoring.words import (
     notes,
     table_json,
     tally,
+    tally_text,
 )
 from mirror_engine.storage.base import at_once
 
@@ -159,7 +161,7 @@ class TableStatus:
 
 
 @dataclass(frozen=True)
-class MirrorStatus:
+class MirrorStatus(Readable):
     """A mirrored database at one moment."""
 
     root: str
@@ -193,6 +195,10 @@ class MirrorStatus:
     def is_worked_on(self) -> bool:
         """Whether pending files need no other engine: one is running, or Fabric mirrors it."""
         return self.engine_running or self.fabric is not None
+
+    def __str__(self) -> str:
+        found = (diagnostic.full_message for diagnostic in self.diagnostics)
+        return "\n".join([*found, *(table.message for table in self.tables), tally_text(self.counts)])
 
     def to_json(self) -> dict[str, Any]:
         lease = self.lease

@@ -9,7 +9,8 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from html import escape
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import assert_never
 
@@ -52,6 +53,21 @@ URGENCY: dict[type[TableState], str] = {  # `stuck` needs attention
     **dict.fromkeys((Halted, Blocked, Unlisted), "stuck"),
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_Result = TypeVar("_Result")
+
+
+class Readable:
+    """A result whose `str` is text for people; a notebook shows it as it is printed."""
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+class Lines(Readable, list[_Result]):
+    """Results, each of which is a line of text."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
 
 
 def describe(table: TableName, state: TableState) -> str:  # noqa: PLR0911 - one sentence for each of the closed set
@@ -165,6 +181,11 @@ def span(seconds: float) -> str:
 def cell(value: object) -> str:
     """One value of a row, on one line."""
     return "NULL" if value is None else printable(str(plain(value)))
+
+
+def row_text(row: Mapping[str, Any]) -> str:
+    """A row on one line: `Id 1  City Graz`."""
+    return "  ".join(f"{name} {cell(value)}" for name, value in row.items())
 
 
 def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value

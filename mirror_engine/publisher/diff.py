@@ -20,8 +20,9 @@ import pyarrow.parquet as pq
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.csv_dialect import RecordReader, TextDialect, decoded
 from mirror_engine.landing_zone.csv_values import PARSERS, CellFault
-from mirror_engine.landing_zone.diagnostics import RejectedFile
+from mirror_engine.landing_zone.diagnostics import RejectedFile, count
 from mirror_engine.landing_zone.schema import folded
+from mirror_engine.monitoring.words import Readable, cell, row_text
 from mirror_engine.tables.arrow_types import delta_type
 from mirror_engine.tables.reading.text import column_array
 
@@ -61,7 +62,7 @@ class DifferentRow:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Readable):
     """The difference between a table and the expected one; of the rows that differ the first ones."""
 
     key: tuple[str, ...]  # the columns by which rows were matched; empty where they were compared as multisets
@@ -80,6 +81,21 @@ class Difference:
     def is_equal(self) -> bool:
         rows = self.missing_rows + self.unexpected_rows + self.different_rows
         return not (rows or self.missing_columns or self.unexpected_columns)
+
+    def __str__(self) -> str:
+        equal = count(self.equal_rows, "equal row")
+        if self.is_equal:
+            return f"equal: {equal}"
+        others = f"{self.missing_rows:,} missing, {self.unexpected_rows:,} unexpected"
+        lines = [f"{others}, {self.different_rows:,} different; {equal}"]
+        for side, names in (("missing", self.missing_columns), ("unexpected", self.unexpected_columns)):
+            lines += [f"{side} columns: {', '.join(names)}"] if names else []
+        lines += [f"missing     {row_text(row)}" for row in self.missing]
+        lines += [f"unexpected  {row_text(row)}" for row in self.unexpected]
+        for row in self.different:
+            cells = (f"{name} {cell(wanted)} -> {cell(found)}" for name, (wanted, found) in row.cells.items())
+            lines.append(f"different   {row_text(row.key)}: {'; '.join(cells)}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)

@@ -21,14 +21,14 @@ from mirror_engine.events import DiagnosticRaised, TableHalted
 from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.detection import never_arrives, sequence_of
-from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, diagnose
+from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, count, diagnose, printable
 from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import Kind, partition_of
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX, TableName, find_table
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
-from mirror_engine.monitoring.words import counted_json, describe, fields_json, table_json
+from mirror_engine.monitoring.words import Readable, counted_json, describe, fields_json, table_json
 from mirror_engine.publisher.trace.replay import DryRun, first_numbers
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import open_storage
@@ -98,7 +98,7 @@ class TableReport:
 
 
 @dataclass(frozen=True)
-class ValidationReport:
+class ValidationReport(Readable):
     """The findings in a landing zone, or a part of one."""
 
     tables: tuple[TableReport, ...] = ()  # in the order of the zone
@@ -124,6 +124,19 @@ class ValidationReport:
         yield from self.zone_findings
         for table in self.tables:
             yield from table.findings
+
+    def __str__(self) -> str:
+        lines = []
+        for name, found in [("", self.zone_findings), *((table.name, table.findings) for table in self.tables)]:
+            report = next((table for table in self.tables if table.name == name), None)
+            if report:
+                applied = f"{count(len(report.files), 'file')} ({count(report.rows, 'row')})"
+                lines.append(f"{printable(report.name)}: {report.state.replace('_', ' ')}, {applied}")
+            for diagnostic, _ in found:
+                lines.append(f"  {diagnostic.severity.value}: {diagnostic.full_message}")
+                lines += [f"    help: {diagnostic.help}"] if diagnostic.help else []
+        counts = [count(self.count(severity), severity.value) for severity in reversed(SEVERITY_ORDER)]
+        return "\n".join([*lines, f"{', '.join(counts)}: {'failed' if self.is_failing else 'passed'}"])
 
     def suppress(self, is_suppressed: Callable[[ValidationReport, Diagnostic], bool]) -> ValidationReport:
         def kept(diagnostics: tuple[Counted, ...]) -> tuple[Counted, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.metadata import Metadata
 
 if TYPE_CHECKING:
@@ -386,6 +388,11 @@ class HistoryEntry:
     applied_by: str = ""  # how its files got there: `passthrough`, `append`, `merge`; `""` where no row did
     # why files were not added unchanged, in words, by path
     passthrough_skipped_because: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        at = datetime.fromtimestamp(self.timestamp_ms / 1000, timezone.utc)
+        files = f": {', '.join(self.files)}" if self.files else ""
+        return f"v{self.version}  {at:%Y-%m-%d %H:%M:%S} UTC  {self.operation}  {count(self.rows, 'row')}{files}"
 
 
 def with_applied_by(record: BatchRecord, applied_by: str) -> BatchRecord:

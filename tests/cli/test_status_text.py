@@ -114,7 +114,7 @@ def test_status_of_one_table_has_its_pending_files(stuck, cli):
     assert [found["table"] for found in document["tables"]] == ["Sales.Keyless", "Gap"]
     assert document["counts"] == {"caught_up": 0, "need_attention": 2, "pending": 0, "empty": 0, "unconfigured": 0}
     unknown = cli("status", stuck, "--table", "Tpes")
-    assert (unknown.code, "did you mean dbo.Types?" in unknown.err) == (2, True)
+    assert (unknown.code, "did you mean Types?" in unknown.err) == (2, True)
 
 
 def test_sync_and_validate_end_with_what_is_left(stuck, cli):

@@ -61,7 +61,7 @@ def test_a_named_table_must_exist(mirror, items) -> None:
     message = "Sales.Orders: the landing zone has no such table folder yet"
     assert behind(mirror, "Items", "Sales.Orders") == [("Sales.Orders", "", message)]
     (found,) = tables_not_caught_up(mirror.status(), ["Itmes"], "dbo")
-    assert found.help.startswith("did you mean dbo.Items? ")
+    assert found.help.startswith("did you mean Items? ")
 
 
 def test_a_table_without_files_counts_only_if_it_is_named(mirror, items, publisher) -> None:

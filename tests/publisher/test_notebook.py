@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 from html.parser import HTMLParser
 
@@ -57,7 +58,7 @@ def test_the_package_shows_its_public_names_only():
 def test_a_mirror_shows_its_place_and_as_html_its_status(mirror):
     assert repr(mirror) == f"Mirror({str(mirror.root)!r})"
     shown = Cells(mirror._repr_html_()).rows
-    assert shown[:2] == [[str(mirror.root)], ["Table", "Status", "Pending files", "Rows", "Version", "Message"]]
+    assert shown[:2] == [[str(mirror.root)], ["Table", "State", "Pending files", "Rows", "Version", "Message"]]
     assert shown[2:] == [
         ["Empty", "empty", "0", "NULL", "NULL", "Empty has metadata but no change files"],
         ["Orders", "caught up", "0", "3", "1", "Orders has caught up"],
@@ -70,7 +71,8 @@ def test_rows_are_shown_sorted_by_key_and_escaped(mirror):
     shown = Cells(rows._repr_html_())
     assert shown.rows == [["3 rows"], ["id", "city"], ["1", "<b>Graz</b> & more"], ["2", "NULL"], ["10", "Linz"]]
     assert "b" not in shown.tags
-    assert len(mirror.show("orders", limit=2)) == 2
+    assert [each["id"] for each in mirror.show("orders", limit=2)] == [1, 2]  # the lowest keys, whatever file has them
+    assert [each["id"] for each in mirror.show("orders", limit=1)] == [1]
     assert Cells(mirror.show("orders", limit=2)._repr_html_()).rows[0] == ["2 rows; there are more"]
     assert Cells(mirror.show("orders", version=0)._repr_html_()).rows == [["0 rows"], ["id", "city"]]
     with pytest.raises(UnknownTable):
@@ -122,3 +124,37 @@ def test_a_key_of_several_columns_may_be_a_tuple(tmp_path):
         assert mirror.trace("Lines", (1, 2)) == mirror.trace("Lines", [1, 2]) == by_name
         with pytest.raises(UsageError, match="key: 1 value, the key is Order, Line"):
             mirror.trace("Lines", (1,))
+
+
+@pytest.mark.slow
+def test_results_are_printed_as_text_and_shown_so_in_a_notebook(tmp_path):
+    shop = Shop(tmp_path)
+    orders = shop.orders()
+    orders.insert(row(1), row(2))
+    orders.update({"id": 2, "city": "<b>Graz"})
+    with Mirror(tmp_path, writer=shop.writer) as mirror:
+        assert str(mirror.sync()).startswith("Applied 2 files (3 rows) to 1 table in 1 commit (")
+        assert str(mirror.sync()).startswith("Nothing to apply (")
+        trace = mirror.trace("Orders", 2)
+        assert str(trace).splitlines()[0] == "id 2: 2 changes in 2 files"
+        assert str(trace).splitlines()[-1] == "Matches the Delta table."
+        assert "row 1: 1 update, updated\n  id 2  city <b>Graz" in str(trace)
+        assert trace._repr_html_().startswith("<pre>id 2: 2 changes")
+        assert "&lt;b&gt;Graz" in trace._repr_html_()
+        assert str(mirror.diff("Orders", [row(1), {"id": 2, "city": "<b>Graz"}])) == "equal: 2 equal rows"
+        assert str(mirror.diff("Orders", [{"id": 2, "city": "Wels"}, {"id": 3, "city": None}])).splitlines() == [
+            "1 missing, 1 unexpected, 1 different; 0 equal rows",
+            "missing     id 3  city NULL",
+            f"unexpected  id 1  city {row(1)['city']}",
+            "different   id 2: city Wels -> <b>Graz",
+        ]
+        assert re.fullmatch(
+            r"v1  2\S+ \S+ UTC  \w.*  3 rows: 0+1.parquet, 0+2.parquet", str(mirror.history("Orders")).split("\n")[0]
+        )
+        assert str(mirror.status()) == "Orders has caught up\n1 table: 1 caught up."
+        orders.land(b"", modified_ns=1)
+        assert str(mirror.sync()).splitlines()[1:] == ["Orders: halted"]
+        assert str(mirror.changes()).endswith(" UTC  Orders halted: ME023")
+        assert "  error: Orders/00000000000000000003.parquet: file is empty (0 bytes) [ME023]\n    help: " in str(
+            mirror.validate()
+        )

@@ -29,6 +29,7 @@ from mirror_engine.errors import MirrorError
 from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, count, printable
 from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.landing_zone.names import shown_names
 from mirror_engine.landing_zone.states import Blocked, Deleted, Halted, TableState, Unconfigured, Unlisted
 from mirror_engine.monitoring.words import URGENCY, cell, iso, span
 from mirror_engine.onelake.connection import Listening
@@ -188,7 +189,7 @@ class View:
             table
             for table in found
             if self.state in {"", table.state.code, table.urgency}
-            and all(word in table.name.folder.casefold() for word in words)
+            and all(word in f"{table.name.normalized} {table.name.folder}".casefold() for word in words)
         ]
         if self.sort:
             chosen.sort(key=SORTS[self.sort.removeprefix("-")], reverse=self.sort.startswith("-"))
@@ -262,7 +263,7 @@ def templates() -> Environment:
     )
     environment.filters |= {"number": "{:,}".format, "span": span, "iso": iso, "prose": prose, "coded": coded}
     environment.filters["moment"] = lambda seconds: (iso(seconds) or "")[:19].replace("T", " ")  # in UTC
-    functions = (count, last_diagnostic, table_url)
+    functions = (count, last_diagnostic, shown_names, table_url)
     environment.globals |= {function.__name__: function for function in functions}
     limits = ("MAX_COLUMNS", "MAX_COMMITS", "MAX_FILES", "MAX_NAMED", "MAX_ROWS", "MAX_TABLES")
     environment.globals |= {name: globals()[name] for name in (*limits, "SEVERITIES", "STATES", "STUCK", "TONES")}

@@ -66,7 +66,7 @@ def test_the_page_lists_every_table_in_the_words_of_status(still, client):
             states.add(table.state.code)
             assert f'href="{table_url(item, table)}"' in page
             last = last_diagnostic(table)
-            reported = [table.name.folder, table.state.code.replace("_", " "), table.watermark]
+            reported = [table.name.normalized, table.state.code.replace("_", " "), table.watermark]
             assert missing([*reported, *([last.code, last.message] if last else ())], page) == []
     assert states == {"unconfigured", "empty", "loading", "behind", "blocked", "halted", "caught_up"}  # all there are
 
@@ -79,7 +79,10 @@ def test_each_table_has_a_page_with_its_state_advice_files_and_numbers(still, cl
             reported = [table.message, help_text, table.delta_folder]
             reported += [f"{each.path} {each.state}" for each in table.files]
             reported += [each.reason for each in table.files] + [each.full_message for each, _ in table.diagnostics]
-            reported += [f"Rows processed {table.rows_processed:,}", f"Bytes processed {table.bytes_processed:,}"]
+            reported += [
+                f"Rows processed {table.rows_processed:,}",
+                f"Bytes of values processed {table.bytes_processed:,}",
+            ]
             answer = client.get(table_url(item, table))
             assert f'class="sentence {table.urgency}"' in answer.text
             assert (answer.status_code, missing(reported, answer.text)) == (200, [])
@@ -194,7 +197,7 @@ def test_what_cannot_be_read_shows_its_error_and_the_rest_stays(window, visitor,
     page = visitor.get("/")
     assert page.status_code == 200
     assert "no such folder" in words_of(page.text)
-    assert "Sales.schema/Orders" in page.text
+    assert "Sales.Orders" in page.text
     assert visitor.get(f"/tables/{EVIL}/Orders").status_code == 404
     monkeypatch.setattr(window.writers[SHOP], "rows", lambda *_, **__: None)
     orders = words_of(visitor.get(ORDERS).text)
@@ -309,19 +312,21 @@ NAMES = re.compile(r'<th scope="row" class="file"><a [^>]*><bdi>([^<]*)</bdi>')
 @pytest.mark.parametrize(
     ("query", "tables"),
     [
-        ("q=SALES", ["Sales.schema/Orders", "Sales.schema/Stores"]),
-        ("q=sales+ord", ["Sales.schema/Orders"]),
-        ("q=ord+sales", ["Sales.schema/Orders"]),
+        ("q=SALES", ["Sales.Orders", "Sales.Stores"]),
+        ("q=sales+ord", ["Sales.Orders"]),
+        ("q=ord+sales", ["Sales.Orders"]),
+        ("q=sales.ord", ["Sales.Orders"]),
+        ("q=sales.schema", ["Sales.Orders", "Sales.Stores"]),
         ("q=nothing", []),
         ("state=halted", ["Items"]),
-        ("state=stuck", ["Sales.schema/Stores", "Items"]),
-        ("state=stuck&sort=table", ["Items", "Sales.schema/Stores"]),
-        ("state=stuck&sort=-table", ["Sales.schema/Stores", "Items"]),
-        ("q=sales&sort=rows", ["Sales.schema/Stores", "Sales.schema/Orders"]),
-        ("q=sales&sort=-rows", ["Sales.schema/Orders", "Sales.schema/Stores"]),
+        ("state=stuck", ["Sales.Stores", "Items"]),
+        ("state=stuck&sort=table", ["Items", "Sales.Stores"]),
+        ("state=stuck&sort=-table", ["Sales.Stores", "Items"]),
+        ("q=sales&sort=rows", ["Sales.Stores", "Sales.Orders"]),
+        ("q=sales&sort=-rows", ["Sales.Orders", "Sales.Stores"]),
         ("q=s&state=empty&sort=lag", ["Returns"]),
-        ("q=sales&sort=__class__", ["Sales.schema/Orders", "Sales.schema/Stores"]),
-        ("q=sales&state=<b>", ["Sales.schema/Orders", "Sales.schema/Stores"]),
+        ("q=sales&sort=__class__", ["Sales.Orders", "Sales.Stores"]),
+        ("q=sales&state=<b>", ["Sales.Orders", "Sales.Stores"]),
         ("q=<script>", []),
     ],
 )
