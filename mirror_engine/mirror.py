@@ -28,7 +28,7 @@ from mirror_engine.errors import RootLocked, TransientError, UnknownTable, Usage
 from mirror_engine.events import TableMaintained, ignore
 from mirror_engine.landing_zone.layout import HISTORY, LEDGER, OPTIONS, TABLES, ZONE
 from mirror_engine.landing_zone.listing import Kind
-from mirror_engine.landing_zone.names import TableName, find_table
+from mirror_engine.landing_zone.names import TableName, find_table, spelled
 from mirror_engine.monitoring.fabric_files import MonitoringFiles, heartbeat
 from mirror_engine.monitoring.fabric_mirror import as_fabric_has_it, refuse_fabrics
 from mirror_engine.monitoring.status import mirror_status
@@ -285,9 +285,11 @@ class Mirror:
         Raises:
             UnknownTable: no such table, or no such version of it.
         """
-        found = self._writer.rows(self.delta_folder(table), version=version, limit=limit)
+        folder = self.delta_folder(table)
+        found = self._writer.rows(folder, version=version, limit=limit)
         if found is None:
-            raise UnknownTable(f"{table}: no version {version}", "See its versions: history.")
+            name = spelled(folder, self.config.delta_default_schema)
+            raise UnknownTable(f"{name}: no version {version}", f"See its versions: mirror-engine history {name}")
         return found
 
     def show(self, table: str, *, version: int | None = None, limit: int | None = 20) -> SortedRows:

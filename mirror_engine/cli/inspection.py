@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.text import Text
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.mirror import Mirror
     from mirror_engine.tables.base import HistoryEntry
 
+_Entry = TypeVar("_Entry")
 NO_CHANGES = "Nothing is recorded: no table was dropped, halted or maintained."
 NO_TABLES = "There are no Delta tables yet."
 NO_FOLDERS = "The landing zone has no table folders."
@@ -218,14 +219,15 @@ def history(mirror: Mirror, table: str | None, limit: int) -> None:
 
     Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
     """
-    changes = [*mirror.changes(limit=None if table or not limit else limit)]
+    changes: Sequence[TableChange] = [*mirror.changes(limit=None if table or not limit else limit + 1)]
     if table is None:
+        changes, end = _first(changes, limit, "change")
         nothing = {"table": None, "landing_folder": None, "delta_path": None}
         document = {**nothing, "changes": [change_json(change) for change in changes], "commits": []}
-        out.report(document, [_changes_grid(changes) if changes else NO_CHANGES])
+        out.report(document, [_changes_grid(changes), end] if changes else [NO_CHANGES])
         return
     folder = mirror.delta_folder(table)
-    commits = mirror.history(folder, limit=limit or None)
+    commits, end = _first(mirror.history(folder, limit=limit + 1 if limit else None), limit, "commit")
     reference = out.delta_table_json(mirror, folder)
     names = ("version", "operation", "files", "rows", "engine", "metrics", "applied_by", "passthrough_skipped_because")
     documents = [
@@ -233,7 +235,14 @@ def history(mirror: Mirror, table: str | None, limit: int) -> None:
         for entry in commits
     ]
     own = [change_json(change) for change in changes if change.table.normalized == reference["table"]]
-    out.report({**reference, "changes": own[: limit or None], "commits": documents}, [history_grid(commits)])
+    out.report({**reference, "changes": own[: limit or None], "commits": documents}, [history_grid(commits), end])
+
+
+def _first(found: Sequence[_Entry], limit: int, noun: str) -> tuple[Sequence[_Entry], Text]:
+    """The first entries of a list, and the line that counts them; a limit of 0 is none."""
+    shown = found[: limit or None]
+    more = "; there are more, see --limit" if len(found) > len(shown) else ""
+    return shown, out.line(f"{count(len(shown), noun)}{more}", "dim")
 
 
 def _changes_grid(changes: Sequence[TableChange]) -> out.Grid:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.validate import Counted, ValidationReport
 
 MAX_OF_A_CODE = 5  # places of one code that text shows in one table
+MAX_TABLES, MAX_FAILING = 20, 100  # of more tables, text shows those with findings, and at most so many that fail
 LANDING_ZONE = "landing zone"  # name of what belongs to no table
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _GITHUB_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -196,15 +197,30 @@ def text(report: ValidationReport) -> out.Lines:
         yield out.line(f"{report.landing_zone}:", "bold")
         yield from _findings(report.zone_findings, TableReport("", ""), report)
     names = shown_names(TableName.from_folder(table.name) for table in report.tables)
-    for table in report.tables:
+    shown = _shown(report)
+    for table in shown:
         yield _heading(table, names[TableName.from_folder(table.name)])
         yield from _findings(table.findings, table, report)
         if table.fabric_error:
             yield out.bullet("Fabric:", table.fabric_error, "dim")
+    if more := len(report.tables) - len(shown):
+        clean = len({table.name for table in report.tables if not table.diagnostics} - {table.name for table in shown})
+        others = f"{count(more, 'more table')}: {clean:,} without findings"
+        yield out.line(f"… and {others}{f', {more - clean:,} with some' if more > clean else ''}; -v shows all", "dim")
     if not (report.tables or report.diagnostics):
         yield NO_FOLDERS
     yield ""
     yield from _summary(report)
+
+
+def _shown(report: ValidationReport) -> Sequence[TableReport]:
+    """The tables that text lists, in the zone's order: of many those that fail, and some others with findings."""
+    if len(report.tables) <= MAX_TABLES or out.verbosity() > 0:
+        return report.tables
+    failing = {table.name for table in report.tables if any(report.fails(found) for found, _ in table.diagnostics)}
+    noted = [table.name for table in report.tables if table.diagnostics and table.name not in failing]
+    chosen = {*sorted(failing)[:MAX_FAILING], *noted[:MAX_TABLES]}
+    return [table for table in report.tables if table.name in chosen]
 
 
 def _heading(table: TableReport, name: str) -> RenderableType:

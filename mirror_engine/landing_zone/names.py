@@ -101,6 +101,11 @@ def conflicts(names: Iterable[TableName], default_schema: str) -> dict[TableName
     return conflicting
 
 
+def spelled(folder: str, default_schema: str) -> str:
+    """A table as messages name it, by its Delta folder: `Sales.Orders`; `Items` in the default schema."""
+    return folder.removeprefix(f"{default_schema}/").replace("/", ".")
+
+
 def find_table(name: str, folders: Sequence[str], default_schema: str) -> str:
     """The Delta folder of a table by name, ignoring case; raises `UnknownTable` where none or several have that name.
 
@@ -117,7 +122,7 @@ def find_table(name: str, folders: Sequence[str], default_schema: str) -> str:
         raise UnknownTable(f"{name}: may be {' or '.join(matches)}", f"Give one of these: {', '.join(matches)}")
     by_name = {folder.casefold(): folder for folder in folders}
     near = get_close_matches(text.replace(".", "/"), by_name, n=1, cutoff=0.5)
-    shown = {folder: folder.removeprefix(f"{default_schema}/").replace("/", ".") for folder in folders}
+    shown = {folder: spelled(folder, default_schema) for folder in folders}
     meant = f"did you mean {shown[by_name[near[0]]]}? " if near else ""
     available = ", ".join(shown.values()) or "none yet"
     raise UnknownTable(f'unknown table "{name}"', f"{meant}Available: {available}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import threading
@@ -238,6 +239,18 @@ def test_history_of_a_table_has_its_own_changes(synced, cli):
         document = json.loads(cli("history", "-C", synced.root, table, "--json").out)
         assert [change["change"] for change in document["changes"]] == kinds
         assert document["commits"]
+
+
+def test_history_ends_with_the_number_of_its_lines(synced, cli):
+    cli("rebuild", synced.root, "--yes", "--replay")
+    lines = len(recorded_changes(synced.root / HISTORY))
+    assert cli("history", "-C", synced.root).out.endswith(f"\n{lines} changes\n")
+    assert cli("history", "-C", synced.root, "--limit", "1").out.endswith("\n1 change; there are more, see --limit\n")
+    cli("sync", synced.root)
+    assert re.search(r"\n\d commits\n$", cli("history", "-C", synced.root, "Items").out)
+    assert cli("history", "-C", synced.root, "Items", "--limit", "1").out.endswith(
+        "\n1 commit; there are more, see --limit\n"
+    )
 
 
 def test_history_that_cannot_be_written_stops_no_table(synced, cli):

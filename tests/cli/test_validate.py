@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -106,3 +107,18 @@ def test_ctrl_c_ends_validate_after_the_file_that_is_being_read(tmp_path):
         running.send_signal(signal.SIGINT)
         _, text = running.communicate(timeout=20)
     assert (running.returncode, text) == (130, b"error: interrupted\n")
+
+
+@pytest.mark.slow
+def test_of_many_tables_those_with_findings_are_listed(tmp_path, cli):
+    publisher = LandingZoneWriter(tmp_path)
+    publisher.partner_events()
+    for at in range(30):
+        publisher.table(f"T{at:02}", keys=["Id"]).insert({"Id": 1})
+    publisher.table("T07", keys=["Id"]).apply_changes((3, {"Id": 2}))
+    for at in range(22):
+        publisher.table(f"W{at:02}", keys=["Id"], types={"Id": pa.int64()}).apply_changes((2, {"Id": 9}))
+    printed = cli("validate", tmp_path).out
+    assert re.findall(r"^(\w+): ", printed, re.MULTILINE) == ["T07", *(f"W{at:02}" for at in range(20)), "Failed"]
+    assert "\n… and 31 more tables: 29 without findings, 2 with some; -v shows all\n" in printed
+    assert len(re.findall(r"^(\w+): ", cli("validate", tmp_path, "-v").out, re.MULTILINE)) == 53
