@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.text import Text
 
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
@@ -42,6 +41,8 @@ from mirror_engine.monitoring.words import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from rich.text import Text
 
     from mirror_engine.cli.options import Downloads
     from mirror_engine.engine.changes import TableChange
@@ -402,10 +403,11 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False, detailed:
     first = [table for table in noted if problems_first and table.urgency == "stuck"]
     yield from _paragraphs(first, detailed=detailed, by_fabric=bool(status.fabric))
     yield ""
-    yield _overview(by_urgency, now, status) if status.tables else out.line(NO_FOLDERS)
+    overview = _overview(by_urgency, now, status)
+    yield overview if status.tables else out.line(NO_FOLDERS)
     yield from _paragraphs(noted[len(first) :], detailed=detailed, by_fabric=bool(status.fabric))
     if status.tables:
-        yield _end(status)
+        yield _end(status, has_fabric=overview.shows("Fabric"))
 
 
 def _is_noted(table: TableStatus, *, detailed: bool, by_fabric: bool) -> bool:
@@ -429,10 +431,10 @@ def _paragraphs(tables: Sequence[TableStatus], *, detailed: bool, by_fabric: boo
         yield out.line(f"… and {count(more, 'more table')}: see --table NAME, or --json", "dim")
 
 
-def _end(status: MirrorStatus) -> Text:
+def _end(status: MirrorStatus, *, has_fabric: bool) -> Text:
     """`11 tables: 4 caught up, 6 need attention, 1 pending`, and what to do about pending files."""
     text = tally_text(status.counts)
-    if any(table.fabric_error for table in status.tables):
+    if has_fabric and any(table.fabric_error for table in status.tables):
         text += " * Fabric shows an error."
     if any(isinstance(table.state, Behind | Loading) for table in status.tables) and not status.is_worked_on:
         text += f" {START_ENGINE[:1].upper()}{START_ENGINE[1:]}."
@@ -500,8 +502,7 @@ def _paragraph(table: TableStatus, *, detailed: bool) -> out.Lines:
     counted = findings({**dict.fromkeys(_diagnostics_of(table), 1), **dict(table.diagnostics)}.items(), itemgetter(0))
     if isinstance(table.state, Halted) and counted:
         first = counted[0][0]
-        name = Text.assemble(out.line(table.name.normalized, "bold"), " is ", out.line("halted", style), ": ")
-        yield from out.diagnostic_lines(first, name)
+        yield from out.diagnostic_lines(first, out.halted(table.name))
         own.add(first)
     else:
         yield from out.with_help(table.message, table.help(engine_running=True), style)

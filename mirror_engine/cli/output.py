@@ -119,6 +119,13 @@ def diagnostic_lines(diagnostic: Diagnostic, subject: Text | str = "") -> Lines:
         yield bullet("help:", diagnostic.help)
 
 
+def halted(table: TableName) -> Text:
+    """`Sales.Orders is halted: `, before the reason."""
+    from rich.text import Text
+
+    return Text.assemble(line(table.normalized, "bold"), " is ", ("halted", "bold red"), ": ")
+
+
 def line(text: str, style: str = "") -> Text:
     """Text that is shown as it is: no markup, no control characters."""
     from rich.text import Text
@@ -250,13 +257,22 @@ class Grid:
         self._rows = [[printable(part) if isinstance(part, str) else part for part in row] for row in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        left_out, fits = self._left_out(options.max_width)
+        yield Trimmed(self._table(left_out, fits=fits))
+
+    def shows(self, heading: str) -> bool:
+        """Whether a column is shown on stdout."""
+        return self._headings.index(heading) not in self._left_out(stdout().width)[0]
+
+    def _left_out(self, width: int) -> tuple[Collection[int], bool]:
+        """The columns for which there is no room, and whether all others fit."""
         left_out: set[int] = set()
         widths = self._widths()
         for heading in self._expendable:
-            if _taken(widths, left_out) <= options.max_width:
+            if _taken(widths, left_out) <= width:
                 break
             left_out.add(self._headings.index(heading))
-        yield Trimmed(self._table(left_out, fits=_taken(widths, left_out) <= options.max_width))
+        return left_out, _taken(widths, left_out) <= width
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         from rich.measure import Measurement

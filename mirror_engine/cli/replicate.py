@@ -14,6 +14,7 @@ import click
 
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
+from mirror_engine.cli.inspection import MAX_PARAGRAPHS
 from mirror_engine.cli.options import ALL, DROPPING, DURATION, LISTING, Value, command
 from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.engine.changes import TableChange
     from mirror_engine.engine.cycle import SyncReport
+    from mirror_engine.landing_zone.names import TableName
+    from mirror_engine.landing_zone.states import TableState
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
     from mirror_engine.publisher.mirror import Mirror
@@ -189,24 +192,36 @@ def _attention(done: SyncReport) -> out.Lines:
         yield from out.with_help(f"error: {whole.message}", whole.help, "bold red")
     for found in done.ignored.get(None, ()):
         yield from out.diagnostic_lines(found)
-    for table, state in done.states.items():
-        failure = done.failures.get(table)
-        for rows in done.lost.get(table, ()):
-            yield from out.diagnostic_lines(rows)
-        match state:
-            case _ if failure:
-                yield f"{describe(table, state)}."
-                yield from out.with_help(f"error: {failure.message}", failure.help, "bold red")
-            case CaughtUp() | Empty() if table in done.ignored:
-                yield out.line(f"{describe(table, state)}{notes(done.ignored[table])}.", "yellow")
-            case CaughtUp() | Empty() | Unlisted():  # the failure of the whole names unlisted ones
-                continue
-            case Halted(diagnostic, files):
-                yield from out.diagnostic_lines(diagnostic)
-                yield f"{table.normalized} is halted; {count(files, 'file')} pending."
-            case _:
-                yield from out.with_help(f"{describe(table, state)}.", help_for(state, engine_running=False))
-        yield from out.bullets(out.ignored_paths(done.ignored.get(table, ())))
+    noted = [table for table, state in done.states.items() if _is_noted(done, table, state)]
+    noted.sort(key=lambda table: table not in done.failures and not needs_attention(done.states[table]))
+    for table in noted[:MAX_PARAGRAPHS]:
+        yield from _paragraph(done, table, done.states[table])
+    if (more := len(noted) - MAX_PARAGRAPHS) > 0:
+        yield out.line(f"… and {count(more, 'more table')}: see mirror-engine status", "dim")
+
+
+def _is_noted(done: SyncReport, table: TableName, state: TableState) -> bool:
+    is_well = isinstance(state, CaughtUp | Empty | Unlisted)  # the failure of the whole names unlisted ones
+    return not is_well or table in done.failures or table in done.lost or bool(done.ignored.get(table))
+
+
+def _paragraph(done: SyncReport, table: TableName, state: TableState) -> out.Lines:
+    failure = done.failures.get(table)
+    for rows in done.lost.get(table, ()):
+        yield from out.diagnostic_lines(rows)
+    match state:
+        case _ if failure:
+            yield f"{describe(table, state)}."
+            yield from out.with_help(f"error: {failure.message}", failure.help, "bold red")
+        case CaughtUp() | Empty() if table in done.ignored:
+            yield out.line(f"{describe(table, state)}{notes(done.ignored[table])}.", "yellow")
+        case CaughtUp() | Empty() | Unlisted():
+            return
+        case Halted(diagnostic):
+            yield from out.diagnostic_lines(diagnostic, out.halted(table))
+        case _:
+            yield from out.with_help(f"{describe(table, state)}.", help_for(state, engine_running=False))
+    yield from out.bullets(out.ignored_paths(done.ignored.get(table, ())))
 
 
 @command(place="empty", config=ALL)

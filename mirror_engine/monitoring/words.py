@@ -75,8 +75,11 @@ def describe(table: TableName, state: TableState) -> str:  # noqa: PLR0911 - one
     name = printable(table.normalized)
     match state:
         case Unconfigured(diagnostic, files):
-            pending = "" if diagnostic.code == "ME008" else f"; {count(files, 'file')} pending"  # it counts them itself
-            return f"{name} has no usable `{METADATA_FILE}`: {diagnostic.coded_message}{pending}"
+            is_absent = diagnostic.code == "ME008"  # which counts the files itself
+            lacks, more = (
+                ("", "") if is_absent else (f"no usable `{METADATA_FILE}`: ", f"; {count(files, 'file')} pending")
+            )
+            return f"{name} has {lacks}{diagnostic.coded_message}{more}"
         case Empty(expired):
             return f"{name} has metadata but no change files{' for 14 days' if expired else ''}"
         case Loading(files):

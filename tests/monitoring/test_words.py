@@ -30,7 +30,7 @@ BROKEN = diagnose("ME010", f"{ORDERS.folder}/_metadata.json", line=1, char=2, fa
 STATES: list[tuple[TableState, str, str]] = [
     (
         Unconfigured(diagnose("ME008", ORDERS.folder, count=2, help="add it"), 2),
-        "has no usable `_metadata.json`: no `_metadata.json`; 2 files pending [ME008]",
+        "has no `_metadata.json`; 2 files pending [ME008]",
         "idle",
     ),
     (
