@@ -35,6 +35,7 @@ MAX_COLUMNS = 12  # of a row that are shown unchanged
 MAX_ROWS = 4  # of one key
 START = ("deleted_files", "not_replayed", "delta_version")  # what JSON has of the start of a replay
 MAX_NAMED = 2  # files of one commit
+MAX_IDLE = 20  # of more tables, those without anything to do are counted
 MISMATCH_HELP = "another program changed the table (see history), or a file was replaced after it was applied"
 EFFECT_STYLES = {"inserted": "green", "updated": "cyan", "deleted": "red", "nothing": "dim"}
 # effects of a file that are worth a line: its mark, the noun to be counted, and what became of them
@@ -155,6 +156,7 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
     documents: list[dict[str, Any]] = []
     text: list[RenderableType] = []
     schema = mirror.config.delta_default_schema
+    idle = 0
     with mirror.snapshot() as snapshot:
         known = mirror.status_of(snapshot).tables
         folders = [status.delta_folder for status in known]
@@ -174,7 +176,12 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
                 **fields_json(status, "ignored", "next_files"),
             }
             documents.append(facts)
-            text += [*([""] if text else []), *_plan_text(facts, steps, left, status)]
+            if len(known) > MAX_IDLE and not (tables or steps or left or status.ignored):
+                idle += 1
+            else:
+                text += [*([""] if text else []), *_plan_text(facts, steps, left, status)]
+    if idle:
+        text += [*([""] if text else []), f"{count(idle, 'table')}: nothing to do and nothing pending."]
     out.report({"tables": documents}, text or [NO_FOLDERS])
 
 
@@ -353,7 +360,10 @@ def _plan_text(
         yield out.bullet(f"{number}.", step.message)
     if left:
         yield "  Not included:"
-    yield from out.bullets([("pending:", f"{file.path}: {file.reason}") for file in left])
+    told = {file.reason for file in left if f": {file.reason}" in facts["message"]}
+    yield from out.bullets(
+        [("pending:", file.path if file.reason in told else f"{file.path}: {file.reason}") for file in left]
+    )
     yield from [out.bullet("help:", facts["help"])] if facts["help"] else []
     yield from out.bullets(out.ignored_paths(status.ignored))
     yield from out.bullets(next_files(status.next_files, left))
