@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from starlette.testclient import TestClient
+from wire import until
 
 from mirror_engine.cli.log import Log
 from mirror_engine.landing_zone.layout import ZONE
@@ -27,6 +27,7 @@ SECRETS = (WORD, NUMBER, f"{NUMBER[:4]}-{NUMBER}", f"{WORD}@{WORD}.org", f"{WORD
 NAMES = ("id", "name", "day")
 ROW = ("1", "a", "2026-11-02")
 MARKER = "__rowMarker__"
+SHARE = 1 / 3  # of the broken files, other ones for each secret
 
 
 def text_metadata(keys, *, nullable, **options):
@@ -96,8 +97,8 @@ def broken_parquets(secret):
         yield whole[:at]
 
 
-def zone_of(root, secret, draw):
-    """Land each broken text and file in a table of its own; of one kind of table each, as drawn."""
+def zone_of(root, secret, chance):
+    """Land a third of the broken texts and files, each in a table of its own, whose kind is left to chance."""
     tables = 0
 
     def land(metadata, *files, extension="csv"):
@@ -109,16 +110,14 @@ def zone_of(root, secret, draw):
         for at, content in enumerate(files, 1):
             (folder / f"{at:020}.{extension}").write_bytes(content)
 
-    for content in broken_texts(secret):
-        keys = draw(st.sampled_from([(), ("id",), ("name",)]))
-        encoding = draw(st.sampled_from([{}, {}, {"Encoding": "windows-1252"}, {"QuoteCharacter": "'"}]))
-        land(text_metadata(keys, nullable=draw(st.booleans()), **encoding), content)
-    for content in broken_parquets(secret):
-        keys = draw(st.sampled_from([[], ["id"], ["name"]]))
-        first = parquet({"id": [1, 2], "name": [secret, "b"]})
-        land(
-            json.dumps({"keyColumns": keys}).encode(), *[first][: draw(st.integers(0, 1))], content, extension="parquet"
-        )
+    for content in filter(lambda _: chance.random() < SHARE, broken_texts(secret)):
+        keys = chance.choice([(), ("id",), ("name",)])
+        encoding = chance.choice([{}, {}, {"Encoding": "windows-1252"}, {"QuoteCharacter": "'"}])
+        land(text_metadata(keys, nullable=chance.random() < 0.5, **encoding), content)
+    for content in filter(lambda _: chance.random() < SHARE, broken_parquets(secret)):
+        keys = chance.choice([[], ["id"], ["name"]])
+        first = [parquet({"id": [1, 2], "name": [secret, "b"]})][: chance.randrange(2)]
+        land(json.dumps({"keyColumns": keys}).encode(), *first, content, extension="parquet")
     return tables
 
 
@@ -131,11 +130,11 @@ def shows(texts, secret):
                 yield place, text[max(at - 300, 0) : at + 80]
 
 
-@given(data=st.data(), secret=st.sampled_from(SECRETS))
-@settings(max_examples=len(SECRETS), deadline=None, suppress_health_check=[*HealthCheck])
-def test_no_cell_of_a_broken_file_is_shown(tmp_path_factory, data, secret, cli, caplog):
-    root = tmp_path_factory.mktemp("secret")
-    assert zone_of(root, secret, data.draw) > 100
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.usefixtures("one_attempt")
+def test_no_cell_of_a_broken_file_is_shown(tmp_path, secret, cli, caplog):
+    root = tmp_path
+    assert zone_of(root, secret, random.Random(secret)) > 40
     printed, log = {}, {form: io.StringIO() for form in ("text", "json")}
     for words in (
         "validate",
@@ -152,8 +151,9 @@ def test_no_cell_of_a_broken_file_is_shown(tmp_path_factory, data, secret, cli, 
         page = Web(lambda: [item])
         visitor = TestClient(page.app)
         halted = [table for table in mirror.status().tables if not table.rows_processed]
-        assert len(halted) > 50
-        for url in ("/", "/metrics", *(f"/tables/1/{table.name.folder}" for table in halted[:: len(halted) // 20])):
+        assert len(halted) > 30
+        until(lambda: "T0002" in visitor.get("/").text)  # it is scanned
+        for url in ("/", "/metrics", *(f"/tables/1/{table.name.folder}" for table in halted[:: len(halted) // 10])):
             printed[url] = (0, visitor.get(url).text, "")
         page.close()
     for words in ("sync -v", "sync --json", "status", "status -v", "status --json", "plan", "plan --json"):
@@ -170,5 +170,5 @@ def test_no_cell_of_a_broken_file_is_shown(tmp_path_factory, data, secret, cli, 
     texts["libraries' logs"] = caplog.text
     kept = [*(root / "Files/Monitoring").rglob("*"), *(root / ".mirror-engine").rglob("*")]
     texts |= {str(path): path.read_bytes().decode("latin-1") for path in kept if Path(path).is_file()}
-    assert min(map(len, (texts["status"], texts["log as json"], texts["/"], texts["validate"]))) > 10_000
+    assert min(map(len, (texts["status"], texts["log as json"], texts["/"], texts["validate"]))) > 3_000
     assert [*shows(texts, secret)] == []
