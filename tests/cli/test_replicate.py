@@ -72,7 +72,7 @@ def test_sync_and_wait_do_not_hide_ignored_data_behind_tables_that_have_caught_u
     printed = cli("sync", shop.root)
     assert printed.code == 0
     assert printed.out.endswith("All tables have caught up, but 2 paths with data are ignored.\n")
-    assert "Items has caught up; 1 ignored path with data.\n  ignored: Items/data.csv: extension csv" in printed.out
+    assert "Items has caught up; 1 ignored path with data.\n  ignored: Items/data.csv: extension `csv`" in printed.out
     assert "warning[ME002]: ignored: file is not in a table folder\n" in printed.out
     assert "; 1 ignored path with data" in json.loads(cli("sync", shop.root, "--json").out)["tables"][1]["message"]
     waited = cli("wait", shop.root, "--timeout", "0")
