@@ -28,6 +28,7 @@ from mirror_engine.landing_zone.names import (
     METADATA_FILE,
     PARTNER_EVENTS_FILE,
     RESERVED_IN_TABLE,
+    SCHEMA_SUFFIX,
     TableName,
     meant_schema,
     ownership_order,
@@ -271,7 +272,8 @@ class Poller:
             diagnostics.append(diagnose(code, f"{name.folder}/{path}", strict=self._strict, **more))
         schema, _, rest = name.table.partition(".")
         is_nested = any(found.code == "ME003" for found in diagnostics)  # which says that it may be a schema
-        if schema and rest[:1] not in {"", ".", "_"} and not (name.schema or is_nested):
+        is_suffix = meant_schema(name.table) != f"{name.table}{SCHEMA_SUFFIX}"  # `shop.Schema`, with files of its own
+        if schema and rest[:1] not in {"", ".", "_"} and not (name.schema or is_nested or is_suffix):
             diagnostics.append(diagnose("ME097", name.folder, schema=schema, rest=rest))
         files.sort(key=lambda file: file.path)
         diagnostics.sort(key=lambda diagnostic: diagnostic.path)
