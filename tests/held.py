@@ -32,9 +32,9 @@ class HeldWriter(MemoryDeltaWriter):
         for table in list(self._gates):
             self.let_go(table)
 
-    def apply(self, table, batch, record):
+    def apply(self, table, batch, record, check=lambda: None):
         self._pass(table)
-        return super().apply(table, batch, record)
+        return super().apply(table, batch, record, check)
 
     def drop(self, table, check=lambda: None):
         self._pass(table)

@@ -90,12 +90,12 @@ class Raced(SharedMemoryWriter):
 
     conflict = False
 
-    def apply(self, table, batch, record):
+    def apply(self, table, batch, record, check=lambda: None):
         if record.progress.batch == 3 and not self.latest_external_change(table, 2) >= 0:
             self.write_as_another(table, [])
             if self.conflict:
                 raise CommitConflict("scripted")
-        return super().apply(table, batch, record)
+        return super().apply(table, batch, record, check)
 
 
 @pytest.mark.parametrize("conflict", [False, True])

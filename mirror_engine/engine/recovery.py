@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import TableSnapshot
 
 # Of a table of a mirror whose progress nothing says any more
+LATE_COMMIT = "its newest commit is of the table that was here before"
 LOST_RECORD = "log cleanup took the commit that says what was applied, and the ledger does not know it"
 LOST_ROWS = "ME069"
 REMOVED = "its Delta table was removed, and only change files in its folder are read again"
@@ -220,7 +221,7 @@ def reconcile(context: EngineContext, table: TableName, snapshot: TableSnapshot 
     """Take over a table's progress from its Delta log into the ledger; None where there is no Delta table.
 
     Raises:
-        TableDamaged: the newest commits lost their data files in a power failure.
+        TableDamaged: the newest commits lost their data files in a power failure, or came late (LZ-4.18).
         StorageUnavailable: it is not certain that they are durable.
     """
     known = context.ledger.progress(table)
@@ -241,6 +242,8 @@ def reconcile(context: EngineContext, table: TableName, snapshot: TableSnapshot 
     if earlier and earlier.batch == recorded.batch:
         return
     folder = context.delta_folder(table)
+    if known and not earlier and _is_at_batch(context.ledger.mirror, known, snapshot):  # an engine that lost the lease
+        raise TableDamaged(folder, LATE_COMMIT, f"remove version {snapshot.record_version} of its Delta log")
     context.delta.make_durable(folder, recorded.delta_version)
     changed = context.latest_external_change(table, recorded)
     # a ledger from before ROOT was moved knows other etags

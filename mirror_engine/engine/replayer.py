@@ -21,7 +21,7 @@ from mirror_engine.engine.planner import (
     attempt_of,
 )
 from mirror_engine.engine.recovery import is_as_recorded, reconcile
-from mirror_engine.errors import CommitConflict, CommitFailed, ConcurrentModification, ScratchFailed
+from mirror_engine.errors import CommitConflict, CommitFailed, ConcurrentModification, RootLocked, ScratchFailed
 from mirror_engine.events import (
     ArchivedFilesDeleted,
     BatchCommitted,
@@ -303,7 +303,12 @@ class Replayer:
         applied = self._applied_by(task.table, batch)
         recorded = applied if known.batch else self._with_noted(task.table, applied)
         record = BatchRecord(ledger.mirror, task.root_identity, progress.in_commit, task.table.folder, recorded)
-        result = context.writer.apply(context.delta_folder(task.table), batch, record)
+        folder = context.delta_folder(task.table)
+        try:
+            result = context.writer.apply(folder, batch, record, context.check_lock)
+        except RootLocked:
+            context.writer.take_back(folder)  # if another engine made the table again meanwhile
+            raise
         batch.close()  # on a full disk the ledger needs the room
         meanwhile = progress.external_change_version
         if not batch.snapshot or result.version > batch.snapshot.version + 1:  # one came between

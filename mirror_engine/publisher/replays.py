@@ -26,7 +26,7 @@ from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.reading.spill import all_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -122,8 +122,10 @@ class _NotingWriter(ArrowWriter):
         super().__init__(folder / "Tables", folder / "scratch")
         self.files: list[FileKeys] = []
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
-        outcome = super().apply(table, batch, record)
+    def apply(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, check: Callable[[], None] = lambda: None
+    ) -> CommitResult:
+        outcome = super().apply(table, batch, record, check)
         for file in batch.files:
             columns = tuple(name for name in file.rows.schema.names if name != MARKER_COLUMN)
             names = batch.key_columns or columns

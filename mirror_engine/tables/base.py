@@ -313,21 +313,25 @@ class DeltaCommitter(Protocol):
     Every method raises as those of `DeltaReader`, and `SetupError` when this machine lacks what the merge engine needs.
     """
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
+    def apply(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, check: Callable[[], None] = lambda: None
+    ) -> CommitResult:
         """Evolve the schema, replay the batch's changes and record them, atomically, exactly once.
 
         Rows that another program changed since the batch's snapshot, which is opened here where there is none, are a
-        conflict. The result equals `landing_zone.change.replay`, whatever the table holds. A commit
-        is made even where no row changes: progress is recorded. The record's transaction version makes it exactly-once:
-        where the table already carries this application id at this version or above, nothing is done and
-        `CommitConflict` is raised, so that the caller reads the state again. The commit is on the disk when this
-        returns. A table that is not there is made by a commit before. Passthrough files are added unchanged; a new
-        table's first ones in the commit that makes it.
+        conflict. `check`, which raises where another engine may have taken over, is called between the commit and what
+        follows it: small files put together, the log cleaned up. The result equals `landing_zone.change.replay`,
+        whatever the table holds. A commit is made even where no row changes: progress is recorded. The record's
+        transaction version makes it exactly-once: where the table already carries this application id at this version
+        or above, nothing is done and `CommitConflict` is raised, so that the caller reads the state again. The commit
+        is on the disk when this returns. A table that is not there is made by a commit before. Passthrough files are
+        added unchanged; a new table's first ones in the commit that makes it.
 
         Raises:
             CommitConflict: another writer was first, or the table no longer takes files; nothing was committed.
             CommitFailed: the merge engine could not do it; nothing was committed.
             RejectedFile: a file of the batch turned out to be unreadable after all; nothing was committed.
+            RootLocked: `check` raised it; the batch was committed.
         """
 
     def write_segment(self, table: str, segment: Segment, applied: Applied) -> None:
@@ -351,7 +355,16 @@ class DeltaCommitter(Protocol):
         """
 
     def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        """Finish an interrupted drop; call before creating a table."""
+        """Finish an interrupted drop; call before creating a table.
+
+        Takes back a late commit, too.
+        """
+
+    def take_back(self, table: str) -> None:
+        """Remove the newest commit where it came after its table was dropped, and another one made in its place.
+
+        For one that lost the lease while it committed (LZ-4.18). On a disk nobody can.
+        """
 
 
 class DeltaMaintainer(Protocol):

@@ -83,7 +83,9 @@ class LogWriter(LogMaintainer, DeltaWriter):
     def close(self) -> None:
         """Nothing is held."""
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
+    def apply(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, check: Callable[[], None] = lambda: None
+    ) -> CommitResult:
         self.clear_leftovers()
         folder = self.path(table)
         log: DeltaLog | None = batch.snapshot.log if batch.snapshot else open_log(folder)
@@ -106,6 +108,7 @@ class LogWriter(LogMaintainer, DeltaWriter):
                 # commits of other programs since the last one are not known to be on disk; a store answered for ours
                 until = since if isinstance(folder, StorePath) else None
                 make_durable(folder, min(record.progress.delta_version, since), until)
+                check()
                 if log:
                     self.tidy(table, log, version)
                     last = max(version, log.version)

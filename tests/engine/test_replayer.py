@@ -101,11 +101,11 @@ class Refusing(MemoryDeltaWriter):
         super().__init__()
         self.refused, self.tries = refused, 0
 
-    def apply(self, table, batch, record):
+    def apply(self, table, batch, record, check=lambda: None):
         if any(file.endswith(refused) for file in record.files for refused in self.refused):
             self.tries += 1
             raise CommitFailed(f"{table}: commit failed in Spark: [SOME_CONDITION] in job {self.tries}", "Do it.")
-        return super().apply(table, batch, record)
+        return super().apply(table, batch, record, check)
 
 
 def refused_at(shop, number):

@@ -22,6 +22,8 @@ from mirror_engine.storage.roots import state_folder
 from mirror_engine.storage.stores import object_store
 from mirror_engine.tables import passthrough
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.tables.log import commit
+from mirror_engine.tables.log.tables_folder import TablesFolder
 
 pytestmark = pytest.mark.slow
 
@@ -212,6 +214,60 @@ def test_a_batch_that_two_engines_commit_is_in_the_table_once(shop, monkeypatch)
     with shop.mirror() as mirror:
         assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [1, 2, 3]
     assert shop.sync().result is RunResult.CAUGHT_UP
+
+
+@pytest.mark.parametrize("first_is_killed", [False, True])
+def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monkeypatch, first_is_killed):
+    """LZ-4.18: the first engine is stopped between its last look at the lease and the commit.
+
+    Meanwhile the second one drops the table, whose folder was recreated, and commits until one version is left.
+    """
+    config, put = Config(merge_engine="arrow"), commit.put_commit
+
+    def on(machine):
+        shop.on(machine)
+        return Mirror(shop.root, config)
+
+    def synced(machine):
+        with on(machine) as mirror:
+            return mirror.sync()
+
+    def stopped(folder, version, actions):
+        monkeypatch.setattr(commit, "put_commit", put)
+        actions = list(actions)
+        data = {each["add"]["path"]: (folder / each["add"]["path"]).read_bytes() for each in actions if "add" in each}
+        found = json.loads(lease_file(shop.root).read().content)
+        object_store(shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
+        shop.orders.drop()
+        synced("two")
+        again = StorePublisher(shop.root).table("Orders", keys=["id"], types=TYPES)
+        for _ in range(version - 1):
+            again.upsert(row(30))
+            synced("two")
+        with on("two") as mirror:
+            assert mirror.history("Orders", limit=1)[0].version == version - 1
+        for path, content in data.items():
+            (folder / path).create(content)
+        patched.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look: the first engine was stopped for longer
+        put(folder, version, actions)
+
+    StorePublisher(shop.root).table("Other", keys=["id"], types=TYPES).upsert(row(1))  # the zone stays
+    synced("one")
+    for _ in range(2):
+        shop.orders.upsert(row(3))
+        synced("one")
+    shop.orders.upsert(row(20))
+    monkeypatch.setattr(commit, "put_commit", stopped)
+    with monkeypatch.context() as patched:
+        if first_is_killed:
+            patched.setattr(TablesFolder, "take_back", lambda *_: None)
+        with pytest.raises(RootLocked, match="the lease was lost"):
+            synced("one")
+    for _ in range(3):
+        report = synced("two")
+    assert report.result is RunResult.CAUGHT_UP
+    with on("two") as mirror:
+        assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [30]
 
 
 def test_what_another_machine_did_meanwhile_is_read_from_the_tables(shop):

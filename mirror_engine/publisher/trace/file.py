@@ -28,7 +28,7 @@ from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import all_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -83,9 +83,11 @@ class _FileWriter(KeyWriter):
         super().__init__()
         self.files: dict[str, FileRows] = {}
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
+    def apply(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, check: Callable[[], None] = lambda: None
+    ) -> CommitResult:
         self.files |= {file.path: file for file in batch.files}
-        return super().apply(table, batch, record)
+        return super().apply(table, batch, record, check)
 
 
 def trace_file(trace: TraceContext, name: str) -> FileReport:

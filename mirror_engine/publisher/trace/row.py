@@ -28,7 +28,7 @@ from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import ReadMode, RowMemory, RowSpill
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.monitoring.status import FileStatus
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
@@ -208,13 +208,15 @@ class ChangesWriter(MemoryDeltaWriter):
         super().__init__()
         self.changes: list[FileChange] = []
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
+    def apply(
+        self, table: str, batch: ChangeBatch, record: BatchRecord, check: Callable[[], None] = lambda: None
+    ) -> CommitResult:
         for file in batch.files:
             for entry in (entry for rows in file.rows.batches() for entry in plain_rows(rows)):
                 row = {name: entry.get(name) for name in batch.schema.names}
                 change = Change(RowMarker(entry[MARKER_COLUMN]), tuple(row[name] for name in batch.key_columns), row)
                 self.changes.append(FileChange(file.path, entry[ROW_COLUMN], file.has_marker, change))
-        return super().apply(table, batch, record)
+        return super().apply(table, batch, record, check)
 
     def snapshot(self, table: str) -> TableSnapshot | None:
         """The table; how many rows it holds is unknown: one without these keys need not be empty (LZ-5.5)."""

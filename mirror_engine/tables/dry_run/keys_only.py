@@ -327,7 +327,13 @@ class KeyWriter(InProcessWriter):
             known.version, known.schema, known.record, known.version, count_rows=lambda: known.keys.row_count
         )
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
+    def apply(
+        self,
+        table: str,
+        batch: ChangeBatch,
+        record: BatchRecord,
+        check: Callable[[], None] = lambda: None,  # noqa: ARG002 - nothing follows a commit
+    ) -> CommitResult:
         with self._lock:
             known = self._tables.setdefault(table, _Table(batch.schema, record))
         counted = self.effects.setdefault(table, {})

@@ -66,6 +66,9 @@ class InProcessWriter(DeltaWriter):
     def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         """A drop is one step."""
 
+    def take_back(self, table: str) -> None:
+        """See `DeltaWriter`; nobody commits late."""
+
     def log_stamp(self, *_: object, **__: object) -> str:
         """A process has no memory of another."""
         return ""
@@ -119,7 +122,13 @@ class MemoryDeltaWriter(InProcessWriter):
         record = head_of(last.metadata)
         return TableSnapshot(newest, last.schema, record, newest, count_rows=lambda: len(last.rows))
 
-    def apply(self, table: str, batch: ChangeBatch, record: BatchRecord) -> CommitResult:
+    def apply(
+        self,
+        table: str,
+        batch: ChangeBatch,
+        record: BatchRecord,
+        check: Callable[[], None] = lambda: None,  # noqa: ARG002 - nothing follows a commit
+    ) -> CommitResult:
         with self._lock:
             commits = self._tables.get(table, [])
             if not commits and not batch.passthrough:

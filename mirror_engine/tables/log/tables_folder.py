@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
 from mirror_engine.storage.local import stat_entry
+from mirror_engine.tables.log.durability import sync_folder
 from mirror_engine.tables.log.log_names import commit_name, log_file
-from mirror_engine.tables.log.record import commit_file, commits_from, last_checkpoint
+from mirror_engine.tables.log.record import commit_file, commits_from, head_of, last_checkpoint
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath, for_each, table_path
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class TablesFolder:
         try:
             self._trash.mkdir(parents=True, exist_ok=True)
             folder.rename(goes)
+            sync_folder(folder.parent)  # else a power cut may leave it where it was, half deleted
         except OSError as error:
             if not folder.exists():
                 return
@@ -122,10 +124,16 @@ class TablesFolder:
         shutil.rmtree(goes, ignore_errors=True)  # what stays is cleared at the next start
 
     def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
-        """Delete what is left of a table that was taken away in a store, or its late commit; `check` as of `drop`."""
+        """Delete what is left of a table that was taken away in a store, or a late commit; `check` as of `drop`."""
         folder = self.path(table)
         if isinstance(folder, StorePath):
             _retire_in_store(folder, check, is_begun=True)
+
+    def take_back(self, table: str) -> None:
+        """See `DeltaWriter`."""
+        folder = self.path(table)
+        if isinstance(folder, StorePath):
+            _take_back_late((folder / LOG_FOLDER).iterdir(), lambda: None)
 
     def clear_leftovers(self) -> None:
         """Delete what killed processes left; once, and only by one that commits: it holds ROOT. Raises nothing."""
@@ -158,10 +166,7 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
     is_whole = _has_table(in_log)
     commits = sorted((file for file in in_log if log_file(file.name)), key=lambda each: each.name)
     if is_begun and is_whole:
-        with suppress(FileNotFoundError):
-            if commits[-1].read_bytes().startswith(_DROP):  # it came after the next table was made
-                check()
-                commits[-1].remove()
+        _take_back_late(commits, check)
         return
     if not (is_whole or marks):
         return
@@ -191,6 +196,33 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
         above = {"/".join(file.parts[:depth]) for file in files for depth in range(len(folder.parts), len(file.parts))}
         for path in sorted(above, reverse=True):
             replace(folder, path=path).remove()
+
+
+def _take_back_late(log: Iterable[StorePath], check: Callable[[], None]) -> None:
+    """Remove the newest commit of a log where it came after its table was dropped, and another one made in its place.
+
+    Its engine was stopped between its last look at the lease and the commit, or the store was slow. A log has the
+    records of one generation.
+    """
+    commits = sorted(
+        (file for file in log if (named := log_file(file.name)) and named.is_commit), key=lambda file: file.name
+    )
+    with suppress(FileNotFoundError):
+        newest = commits[-1].read_bytes() if commits else b""
+        written = _generation(newest)
+        before = (_generation(file.read_bytes()) for file in reversed(commits[:-1])) if written else ()
+        if newest.startswith(_DROP) or next(filter(None, before), written) != written:
+            check()
+            commits[-1].remove()
+
+
+def _generation(commit: bytes) -> str:
+    """The generation in a commit's record; empty for a commit without one."""
+    for line in commit.splitlines():
+        with suppress(ValueError, AttributeError, KeyError):
+            record = head_of(json.loads(line)["commitInfo"].get("userMetadata"))
+            return record.progress.generation if record else ""
+    return ""
 
 
 def _commit_unreadable(last: StorePath, check: Callable[[], None]) -> StorePath:

@@ -1,0 +1,188 @@
+"""Two real engines on one ROOT: one that is stopped past its lease, and continued, has lost it and changes nothing.
+
+`make torture` plays two hundred rounds on a disk and in each of two stores.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+
+import oracle
+import pytest
+from agreement import compare
+from fenced_engine import EXPIRE_SECONDS
+from killed_publisher import KilledPublisher
+from store_publisher import everything
+
+from mirror_engine import Config, Mirror
+from mirror_engine.engine.lock import is_locked
+from mirror_engine.landing_zone.layout import LOCK, SCRATCH, TABLES, ZONE
+from mirror_engine.storage.lease import holder_of, lease_file
+from mirror_engine.storage.stores import object_store
+from mirror_engine.tables.merge.arrow import ArrowWriter
+
+pytestmark = pytest.mark.slow
+ROUNDS = int(os.environ.get("MIRROR_TEST_FENCED", "1"))
+SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
+COMMAND = [sys.executable, str(Path(__file__).with_name("fenced_engine.py"))]
+OPTIONS = ["--merge-engine", "arrow", "--poll-interval", "0.2", "--max-batch-files", "2"]
+WAIT_SECONDS = 120.0
+
+
+class Rounds:
+    """Engines of two machines on one ROOT, and a publisher."""
+
+    def __init__(self, home, root):
+        print(f"MIRROR_TEST_SEED={SEED}")
+        self.home, self.root, self.chance = home, root, random.Random(SEED)
+        self._copy = home / "copy"
+        self.publisher = KilledPublisher(root, self._copy, self.chance)
+
+    def land(self):
+        for _ in range(self.chance.randrange(1, 5)):
+            self.publisher.act()
+
+    @contextmanager
+    def engine(self, command, machine="one"):
+        """A process of an engine; killed when left, if it is still there."""
+        log = (self.home / f"{machine}.log").open("wb")
+        environment = {**os.environ, "MIRROR_ENGINE_STATE": str(self.home / machine)}
+        options = OPTIONS if command == "run" else OPTIONS[:2]
+        process = subprocess.Popen(
+            [*COMMAND, command, str(self.root), *options], stdout=log, stderr=log, env=environment
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            log.close()
+
+    def holder(self):
+        """The process that holds the lease; None for nobody."""
+        found = holder_of(lease_file(self.root).read())
+        return None if found is None or found.is_over else found.process
+
+    def said(self, machine="one"):
+        return (self.home / f"{machine}.log").read_text(errors="replace")
+
+    def take_over(self, first):
+        """Another engine takes over from a stopped one, which goes on when the other is done, or meanwhile."""
+        if self.chance.random() < 0.5:
+            self._sync("two")
+            before = files_of(self.root)
+            first.send_signal(signal.SIGCONT)
+            first.wait(WAIT_SECONDS)
+            after = files_of(self.root)
+            changed = {path for path in after.keys() | before.keys() if after.get(path) != before.get(path)}
+            assert {path for path in changed if not is_fold(self.root, path)} == set()
+            return
+        time.sleep(EXPIRE_SECONDS)
+        with self.engine("run", "two") as second:
+            wait_for(second, lambda: self.holder() == second.pid)
+            time.sleep(self.chance.random())
+            first.send_signal(signal.SIGCONT)
+            first.wait(WAIT_SECONDS)
+            assert second.poll() is None
+            second.send_signal(signal.SIGTERM)
+            second.wait(WAIT_SECONDS)
+
+    def _sync(self, machine):
+        """Once the lease has expired."""
+        ends = time.monotonic() + WAIT_SECONDS
+        while True:
+            with self.engine("sync", machine) as process:
+                process.wait(WAIT_SECONDS)
+            if "another engine is running here" not in self.said(machine):
+                return
+            assert time.monotonic() < ends, self.said(machine)
+
+    def check(self):
+        """All rows are there once, as the oracle has them, after an engine caught up."""
+        expected = oracle.Oracle(self._copy / ZONE)
+        expected.once(Counter())
+        writer = ArrowWriter(self.root / TABLES, self.home / "reader" / SCRATCH)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("MIRROR_ENGINE_STATE", str(self.home / "two"))
+            with Mirror(self.root, Config(), writer=writer) as mirror:
+                compare(expected, mirror.sync().result, writer)
+        for table in writer.tables():
+            files = [path for entry in writer.history(table) for path in entry.files]
+            assert len(files) == len(set(files)), f"{table}: a change file is in two commits"
+
+
+def files_of(root):
+    """What a loser may not touch: logs and the zone; of a data file that no log names nobody reads."""
+    return {path: found for path, found in everything(root).items() if "/_delta_log/" in path or path.startswith(ZONE)}
+
+
+def is_fold(root, path):
+    """Whether small files were put together in a commit, which was under way: no row changes by it."""
+    content = object_store(root).get(path).bytes().to_bytes() if path in everything(root) else b""
+    return b'"operation":"OPTIMIZE"' in content
+
+
+def wait_for(process, is_reached):
+    ends = time.monotonic() + WAIT_SECONDS
+    while not is_reached():
+        assert process.poll() is None
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+@pytest.mark.timeout(max(300, 60 * ROUNDS))
+@pytest.mark.parametrize("server", ["s3_server", "adls_server"])
+def test_engine_stopped_past_its_lease_changes_nothing_more(tmp_path, request, server):
+    with request.getfixturevalue(server).in_use() as store:
+        rounds = Rounds(tmp_path, store.new_root())
+        for _ in range(ROUNDS):
+            rounds.land()
+            with rounds.engine("run") as first:
+                wait_for(first, lambda: rounds.holder() == first.pid)
+                rounds.land()
+                time.sleep(rounds.chance.random() * 1.5)
+                first.send_signal(signal.SIGSTOP)
+                rounds.land()
+                rounds.take_over(first)
+            assert "the lease was lost to another engine" in rounds.said()
+        rounds.check()
+
+
+def tree(root):
+    """What is below a folder: every file with its time, but for the lock."""
+    return {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file() and path != root / LOCK}
+
+
+@pytest.mark.timeout(max(300, 60 * ROUNDS))
+def test_engine_that_waits_on_a_disk_changes_nothing_and_may_be_killed(tmp_path):
+    rounds = Rounds(tmp_path, tmp_path / "shop")
+    for _ in range(ROUNDS):
+        rounds.land()
+        with rounds.engine("run") as first:
+            wait_for(first, lambda: is_locked(rounds.root))
+            rounds.land()
+            time.sleep(rounds.chance.random() * 1.5)
+            first.send_signal(signal.SIGSTOP)
+            rounds.land()
+            before = tree(rounds.root)
+            with rounds.engine("sync", "two") as second:
+                if rounds.chance.random() < 0.5:
+                    time.sleep(rounds.chance.random())
+                    second.kill()
+                else:
+                    second.wait(WAIT_SECONDS)
+                    assert "another engine is running here" in rounds.said("two")
+            assert tree(rounds.root) == before
+            first.send_signal(signal.SIGCONT)
+            time.sleep(rounds.chance.random())
+            first.send_signal(rounds.chance.choice([signal.SIGTERM, signal.SIGKILL]))
+            first.wait(WAIT_SECONDS)
+    rounds.check()
