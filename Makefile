@@ -7,7 +7,7 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.tables.spark.java import find_j
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint quick test nightly simulate long forms mutants fuzz torture soak days bench bench-smoke docs release-check image-check recording clean
+.PHONY: help demo check lint quick test nightly simulate long forms mutants fuzz power-cuts torture soak days bench bench-smoke docs release-check image-check recording clean
 .DELETE_ON_ERROR:
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo 'make forms   the long forms of other tests; half an hour, with Spark'
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
+	@echo 'make power-cuts  what a power cut may leave at each moment: opened by the engine; minutes, with a C compiler'
 	@echo "make torture 200 kills, zones and random logs by the thousand, Polars and Sail, 20 million rows; hours, with Spark"
 	@echo 'make soak    half an hour of run with 20 tables: does anything grow?'
 	@echo 'make days    the same of 30 days on a moved clock; a quarter of an hour, no Java'
@@ -109,10 +110,13 @@ fuzz: .venv/.fuzz
 	$(PIP) --editable '.[readers]'
 	@touch $@
 
+power-cuts: .venv/.tools
+	MIRROR_TEST_POWER_CUTS=0 $(BIN)/pytest -q --timeout 3600 tests/test_power_cuts.py
+
 torture: .venv/.readers .venv/.java
-	MIRROR_TEST_KILLS=200 MIRROR_TEST_ZONES=5000 MIRROR_TEST_SPARK_ZONES=1000 MIRROR_TEST_LOGS=2000 MIRROR_TEST_SPARK_LOGS=200 \
+	MIRROR_TEST_KILLS=200 MIRROR_TEST_FENCED=200 MIRROR_TEST_ZONES=5000 MIRROR_TEST_SPARK_ZONES=1000 MIRROR_TEST_LOGS=2000 MIRROR_TEST_SPARK_LOGS=200 \
 	MIRROR_TEST_LOG_COMMITS=500 MIRROR_TEST_LARGE_ROWS=20000000 \
-		$(BIN)/pytest -q -s tests/test_sigkill.py tests/test_generated_zones.py tests/tables/merge/test_random_logs.py \
+		$(BIN)/pytest -q -s tests/test_sigkill.py tests/test_fencing.py tests/test_generated_zones.py tests/tables/merge/test_random_logs.py \
 		tests/tables/merge/test_random_logs_in_stores.py tests/test_large_table.py
 
 soak: .venv/.tools .venv/.java

@@ -93,7 +93,7 @@ def test_a_commit_is_on_the_disk_before_it_is_recorded_and_its_files_are_moved(l
 
 
 def test_a_small_change_waits_for_the_disk_four_times(tmp_path, monkeypatch):
-    """Its data file, its log entry, and the two folders that name them; an older checkpoint is not its own."""
+    """Its data file and the folder that names it, its log entry and the log; an older checkpoint is not its own."""
     shop = Shop(tmp_path, ArrowWriter(tmp_path / TABLES, tmp_path / SCRATCH))
     orders = shop.orders()
     synced = []
@@ -105,11 +105,10 @@ def test_a_small_change_waits_for_the_disk_four_times(tmp_path, monkeypatch):
             for _ in range(3):  # with the monitoring files, and the archive of the file before
                 running.cycle(threading.Event())
             DeltaTable(str(tmp_path / TABLES / "dbo/Orders")).create_checkpoint()
-    data, *others = synced
-    assert (data.parent.name, data.suffix) == ("Orders", ".parquet")
-    entry, *folders = others  # under a passing name, before it is seen
-    assert (entry.parent.name, entry.suffix) == ("_delta_log", ".tmp")
-    assert [path.name for path in folders] == ["_delta_log", "Orders"]
+    data, data_folder, entry, log = synced
+    assert (data.parent.name, data.suffix, data_folder.name) == ("Orders", ".parquet", "Orders")
+    assert (entry.parent.name, entry.suffix) == ("_delta_log", ".tmp")  # before it is seen
+    assert log.name == "_delta_log"
 
 
 def test_the_folder_of_all_tables_has_its_name_on_the_disk_before_a_table_is_in_it(tmp_path, done):

@@ -453,7 +453,7 @@ def moved(
             else:
                 for each in vectors:
                     (folder / each.name).write_bytes(each.content)
-                sync_new(folder / name for name in names)
+                sync_new(folder, names)
         yield
     except Exception as error:
         if isinstance(error.__cause__, CommitInDoubt):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SYNCS = 4
 _failed: set[Path] = set()  # files whose fsync failed in this process
-_synced: set[Path] = set()  # files of the next commit, which nobody writes to any more
+_synced: set[Path] = set()  # files of the next commit, and their names; nobody writes to them any more
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems that need none
 
 
@@ -98,23 +98,35 @@ def _sync_commits(folder: Path, since: int, versions: Sequence[int], data: Seque
     _sync_files([*data, *sidecars])
     for file in logged:
         sync_file(file)
-    # every folder in which a name is new, the deepest first: each is durable before it is named
-    new = {folder, log, *(file.parent for file in sidecars)}
-    for file in data:
-        new.update(above for above in file.parents if above.is_relative_to(folder))
+    new = {
+        log,
+        *(file.parent for file in sidecars),
+        *_folders_of(folder, (file for file in data if file not in _synced)),
+    }
     if since < 0:
-        new.update(folder.parents[:2])  # a schema's folder, and `ROOT/Tables`
-    for each in sorted(new, key=lambda each: len(each.parts), reverse=True):
-        sync_folder(each)
+        new.update([folder, *folder.parents[:2]])  # a schema's folder, and `ROOT/Tables`
+    _sync_folders(new)
     # also what no commit names: it was not made, or a later one removed the file
     _synced.difference_update([file for file in [*_synced] if folder in file.parents])
 
 
-def sync_new(files: Iterable[Path]) -> None:
-    """Fsync files that the next commit names, so that it is never durable before them."""
-    files = list(files)
+def sync_new(folder: Path, names: Iterable[str]) -> None:
+    """Fsync files of a table that the next commit names, and their names, so that it is never durable before them."""
+    files = [folder / name for name in names]
     _sync_files(files)
+    _sync_folders(_folders_of(folder, files))
     _synced.update(files)
+
+
+def _folders_of(folder: Path, files: Iterable[Path]) -> set[Path]:
+    """The folders of a table, itself among them, that have the names of files, or of folders above them."""
+    return {above for file in files for above in file.parents if above.is_relative_to(folder)}
+
+
+def _sync_folders(folders: Iterable[Path]) -> None:
+    """Fsync folders, the deepest first: each is durable before it is named."""
+    for each in sorted(folders, key=lambda each: len(each.parts), reverse=True):
+        sync_folder(each)
 
 
 def _sync_files(files: Sequence[Path]) -> None:
