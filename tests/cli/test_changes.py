@@ -36,6 +36,42 @@ def recreate(shop):
     (shop.root / ZONE / "Items/_metadata.json").write_bytes(metadata)
 
 
+def recreate_with_files(shop):
+    """Land the folder again, with its metadata and other files of the same names."""
+    recreate(shop)
+    shop.publisher.table("Items", keys=["Id"], types=ITEMS).insert({"Id": 7, "Name": "seven"}, name=f"{1:020}.parquet")
+
+
+def replace_by_another(shop):
+    """Put the folder of a new table in its place."""
+    zone = shop.root / ZONE
+    shop.publisher.table("Goods", keys=["Id"], types=ITEMS).insert({"Id": 1, "Name": "one"})
+    shop.publisher.remove("Items")
+    (zone / "Goods").rename(zone / "Items")
+
+
+def rename(shop):
+    """The new name is a new table, whose change files begin where the former one's were left."""
+    (shop.root / ZONE / "Items").rename(shop.root / ZONE / "Goods")
+
+
+def delete_schema(shop):
+    shop.publisher.remove("Sales.schema")
+
+
+def rename_schema(shop):
+    (shop.root / ZONE / "Sales.schema").rename(shop.root / ZONE / "Store.schema")
+
+
+def make_schema_a_table(shop):
+    """The schema folder's ending is gone: a table folder with a folder in it."""
+    (shop.root / ZONE / "Sales.schema").rename(shop.root / ZONE / "Sales")
+
+
+def remove_metadata(shop):
+    (shop.root / ZONE / "Items/_metadata.json").unlink()
+
+
 def halt(shop):
     shop.halt()
 
@@ -66,6 +102,7 @@ def update(shop):
     shop.items.upsert({"Id": 9, "Name": "nine"})
 
 
+ITEMS = {"Id": pa.int64(), "Name": pa.string()}
 # what is done, the options of `sync`, and the changes: table, kind, reason and files
 CASES = {
     "deleted": (delete, (), [("Items", "dropped", "deleted", 0)], "Dropped 1 table (folder deleted): Items."),
@@ -76,6 +113,38 @@ CASES = {
         "Dropped 2 tables (folder deleted): Items, Sales.Orders.",
     ),
     "recreated": (recreate, (), [("Items", "dropped", "recreated", 0)], "Dropped 1 table (folder recreated): Items."),
+    "recreated with files": (
+        recreate_with_files,
+        (),
+        [("Items", "dropped", "recreated", 0)],
+        "Dropped 1 table (folder recreated): Items.",
+    ),
+    "replaced": (
+        replace_by_another,
+        (),
+        [("Items", "dropped", "recreated", 0)],
+        "Dropped 1 table (folder recreated): Items.",
+    ),
+    "renamed": (rename, (), [("Items", "dropped", "deleted", 0)], "Dropped 1 table (folder deleted): Items."),
+    "schema deleted": (
+        delete_schema,
+        (),
+        [("Sales.Orders", "dropped", "deleted", 0)],
+        "Dropped 1 table (folder deleted): Sales.Orders.",
+    ),
+    "schema renamed": (
+        rename_schema,
+        (),
+        [("Sales.Orders", "dropped", "deleted", 0)],
+        "Dropped 1 table (folder deleted): Sales.Orders.",
+    ),
+    "schema no more": (
+        make_schema_a_table,
+        (),
+        [("Sales.Orders", "dropped", "deleted", 0)],
+        "Dropped 1 table (folder deleted): Sales.Orders.",
+    ),
+    "metadata removed": (remove_metadata, (), [("Items", "halted", "ME009", 0)], "Items is halted"),
     "removed": (
         remove_table,
         (),
@@ -97,6 +166,9 @@ CASES = {
     ),
     "archived": (update, ("-v",), [("Items", "files_archived", None, 1)], "Archived 1 applied file of 1 table: Items."),
 }
+
+
+DROPS = {name: case for name, case in CASES.items() if case[2][0][1] == "dropped"}
 
 
 def found(changes):
@@ -189,6 +261,37 @@ def test_archived_files_that_expire_are_reported(synced, cli):
     printed = cli("sync", synced.root, "--delete-processed-after", "0s")
     assert "Deleted 2 archived files of 1 table: Items." in printed.out
     assert recorded_changes(synced.root / HISTORY)[0].files == 2
+
+
+@pytest.mark.parametrize("case", [name for name in DROPS if name != "removed"])
+def test_drop_is_said_before_by_status_plan_and_wait(synced, cli, case):
+    act, _, changes, _ = DROPS[case]
+    act(synced)
+    tables = json.loads(cli("status", synced.root, "--json").out)["tables"]
+    plans = json.loads(cli("plan", synced.root, "--json").out)["tables"]
+    for table, _, reason, _ in changes:
+        (status,) = [each for each in tables if each["table"] == table]
+        assert {found["code"] for found in status["diagnostics"]} & {"ME065", "ME066"}
+        assert status["state"] == "deleted" or reason == "recreated"
+        (plan,) = [each for each in plans if each["table"] == table]
+        assert "drop_table" in [step["step"] for step in plan["steps"]]
+        assert cli("wait", synced.root, "--table", table, "--timeout", "0.1s").code != 0
+    text = cli("status", synced.root).out
+    assert "All tables have caught up" not in text
+    assert all(table in text for table, *_ in changes)
+
+
+def test_zone_renamed_drops_nothing_in_any_form(synced, cli):
+    """Into a name that the engine does not know."""
+    (synced.root / ZONE).rename(synced.root / "Files/Zone2")
+    for command in ("sync", "status"):
+        printed = cli(command, synced.root, "--json", *(["--check"] if command == "status" else []))
+        assert printed.code == 4
+        document = json.loads(printed.out)
+        assert {table["state"] for table in document["tables"]} == {"unlisted"}
+        assert found(document.get("changes", [])) == []
+    assert json.loads(cli("history", "-C", synced.root, "--json").out)["changes"] == []
+    assert "no table is dropped" in cli("sync", synced.root).out
 
 
 def test_status_before_says_that_a_table_will_be_dropped(synced, cli):
