@@ -529,3 +529,22 @@ def test_transaction_of_a_mirror_is_found_in_a_checkpoint_of_version_2(tmp_path,
     lines = "".join(f"{json.dumps(action)}\n" for action in actions)
     (log / f"{7:020}.checkpoint.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.json").write_text(lines, encoding="utf-8")
     assert has_transaction(tmp_path, APPLICATIONS) == (application != "another")
+
+
+def test_data_files_added_are_counted_by_what_a_commit_did(tmp_path):
+    """Whatever its operation is called, and whatever its metrics say: maintenance is due by them."""
+    folder = tmp_path / "T"
+    for number in range(3):
+        append(folder, number)
+    DeltaTable(str(folder)).optimize.compact()
+    DeltaTable(str(folder)).delete("id = 1")
+    DeltaTable(str(folder)).alter.set_table_properties({"delta.checkpointInterval": "7"})
+    log = folder / "_delta_log"
+    for commit in log.glob("*.json"):
+        lines = [json.loads(line) for line in commit.read_text(encoding="utf-8").splitlines()]
+        for line in lines:
+            if "commitInfo" in line:
+                line["commitInfo"] = {"operation": "tidy up"}
+        commit.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    found = {entry.version: entry.files_added for entry in snapshot.history(folder, None)}
+    assert found == {0: 1, 1: 1, 2: 1, 3: 0, 4: 1, 5: 0}

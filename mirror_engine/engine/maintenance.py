@@ -20,13 +20,10 @@ if TYPE_CHECKING:
     from mirror_engine.clock import Clock
     from mirror_engine.engine.context import EngineContext
     from mirror_engine.landing_zone.names import TableName
-    from mirror_engine.tables.base import HistoryEntry
 
 FIRST_PAUSE_SECONDS = 60.0
 MAX_PAUSE_SECONDS = 3600.0
 IDLE_SECONDS = 60.0
-_OF_MAINTENANCE = {"OPTIMIZE", "VACUUM END"}  # in Delta's words
-_FILES_ADDED = ("numFiles", "numTargetFilesAdded", "num_added_files")  # by an append, a MERGE, other programs
 
 
 class MaintenanceScheduler:
@@ -112,7 +109,7 @@ class MaintenanceScheduler:
         elif version > table.version:
             folder = self._context.delta_folder(name)
             commits = self._context.delta.history(folder, limit=version - table.version, until=version)
-            table.files += sum(map(_files_added, commits))
+            table.files += sum(commit.files_added for commit in commits)
         table.version = version
 
     def _maintain(self, name: TableName) -> None:
@@ -164,10 +161,3 @@ class _Upkeep:
         self.half_done = Backoff(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, clock)
         self.due_since = math.inf
         self.generation, self.version, self.files = "", -1, 0
-
-
-def _files_added(commit: HistoryEntry) -> int:
-    if commit.operation in _OF_MAINTENANCE:
-        return 0
-    counts = (int(commit.metrics[name]) for name in _FILES_ADDED if name in commit.metrics)
-    return next(counts, 1 if commit.files else 0)

@@ -395,6 +395,7 @@ class HistoryEntry:
     operation: str  # in Delta's words
     files: tuple[str, ...] = ()  # change files it holds; empty for commits that hold none
     rows: int = 0  # rows of those files
+    files_added: int = 0  # data files with rows that it added or changed: none of a compaction
     engine: str = ""  # who made it
     metrics: Mapping[str, str] = field(default_factory=dict)  # Delta's own operation metrics
     merge_plan: str = ""  # how the batch was merged, in words; `""` where there was no choice

@@ -210,7 +210,7 @@ def test_files_are_counted_not_commits(shop, monkeypatch):
 
     def emitted(writer, table, **options):
         commits = history(writer, table, **options)
-        return [replace(commit, metrics={"numTargetFilesAdded": "2"}) if commit.files else commit for commit in commits]
+        return [replace(commit, files_added=2) if commit.files else commit for commit in commits]
 
     monkeypatch.setattr(Watched, "history", emitted)
     orders = shop.orders()

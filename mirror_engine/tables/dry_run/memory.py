@@ -6,7 +6,7 @@ import itertools
 import threading
 from abc import abstractmethod
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -183,6 +183,7 @@ class MemoryDeltaWriter(InProcessWriter):
             )
             for version, commit in enumerate(self._tables.get(table, ()))
         ]
+        entries = [replace(entry, files_added=int(bool(entry.files))) for entry in entries]  # one for each commit
         return entries[::-1][:limit] if until is None else entries[until::-1][:limit]
 
     def records(self, table: str, versions: range) -> Iterable[BatchRecord | None]:

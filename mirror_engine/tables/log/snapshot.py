@@ -692,7 +692,9 @@ def history(folder: TablePath, limit: int | None, until: int | None = None) -> S
 
     def read(version: int) -> Sequence[HistoryEntry]:
         with contextlib.suppress(FileNotFoundError):
-            return (history_entry(version, read_commit(folder, version).information),)
+            commit = read_commit(folder, version)
+            added = len(commit.added.keys() - commit.removed.keys()) if commit.changes_rows else 0
+            return (replace(history_entry(version, commit.information), files_added=added),)
         return ()
 
     with reading_log(folder):
