@@ -181,7 +181,7 @@ def _reconcile_folder(context: EngineContext, folder: str) -> tuple[bool, bool]:
             reconcile(context, table, None)
         return True, True
     owner = owner_of(context, folder, snapshot)
-    if snapshot.record is None and owner is None and snapshot.is_mirrored():
+    if snapshot.record is None and owner is None and context.delta.is_mirrored(folder):
         command = "`mirror-engine rebuild --replay --lose-rows --table TABLE`"
         help = f"restore {ENGINE} in ROOT from a backup, or rebuild the table from its archive: {command}"
         raise TableDamaged(folder, LOST_RECORD, help)

@@ -100,9 +100,7 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
         return context
     snapshots, unread = _snapshots(context.storage, context.delta)
     is_bare = not (snapshots or unread or zone.tables or context.storage.is_store)
-    if is_bare or any(snapshot.record or snapshot.is_mirrored() for snapshot in snapshots.values()):
-        return context
-    if any(_is_mirrored(context.delta, folder) for folder in unread):
+    if is_bare or _has_our_progress(context.delta, snapshots, unread):
         return context
     entries = {
         TableName(str(entry.get("sourceSchemaName") or ""), str(entry.get("sourceTableName") or "")): entry
@@ -134,10 +132,16 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
     return replace(context, reader=FabricTables(context.delta, replicator, entries, snapshots, applied_by_fabric))
 
 
-def _is_mirrored(reader: DeltaReader, folder: str) -> bool:
-    """Whether a table that cannot be read shows that an engine of ours wrote it."""
-    with suppress(TransientError):
-        return reader.is_mirrored(folder)
+def _has_our_progress(
+    reader: DeltaReader, snapshots: Mapping[str, TableSnapshot], unread: Mapping[str, TransientError]
+) -> bool:
+    """Whether a table has progress of this engine, also one whose log is damaged."""
+    if any(snapshot.record for snapshot in snapshots.values()):
+        return True
+    for folder in (*snapshots, *unread):
+        with suppress(TransientError):
+            if reader.is_mirrored(folder):
+                return True
     return False
 
 
@@ -146,9 +150,7 @@ def refuse_fabrics(root: Place, storage: Storage, reader: DeltaReader) -> None:
 
     Raises `StorageUnavailable`, and `UsageError` where no Delta table next to its files has progress of this engine.
     """
-    if read_replicator(storage) and not any(
-        each.record or each.is_mirrored() for each in _snapshots(storage, reader)[0].values()
-    ):
+    if read_replicator(storage) and not _has_our_progress(reader, *_snapshots(storage, reader)):
         help = "look at it with status, plan or compare, or copy its landing zone with pull and sync the copy"
         raise UsageError(f"{root} is mirrored by Fabric; nothing was written there", help)
 

@@ -194,8 +194,6 @@ class TableSnapshot:
     log: Any = field(default=None, compare=False, repr=False)  # what its writer has opened
     # returns the newest batch of an application by the log's transactions, which outlive its commits; None for none
     batch_of: Callable[[str], int | None] = field(default=lambda _: None, compare=False, repr=False)
-    # returns whether the log has a transaction of any mirror
-    is_mirrored: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
     # returns whether a checkpoint came after the record's commit: log cleanup may take it (LZ-4.18)
     may_lose_record: Callable[[], bool] = field(default=lambda: False, compare=False, repr=False)
 

@@ -38,7 +38,7 @@ from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.storage.remote import FIRST_BYTES
 from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_schema
-from mirror_engine.tables.base import APPLICATIONS, TableSnapshot
+from mirror_engine.tables.base import TableSnapshot
 from mirror_engine.tables.log.log_names import log_file
 from mirror_engine.tables.log.record import (
     carried_from,
@@ -374,7 +374,6 @@ class DeltaLog:
                 rows,
                 self,
                 batch_of=self.batch_of,
-                is_mirrored=partial(has_transaction, self.folder, APPLICATIONS),
                 may_lose_record=lambda: 0 <= commit < last_checkpoint(self.folder)[0],
             )
 
