@@ -22,7 +22,6 @@ from simulation.faults import Fault, Port
 from simulation.hub import Process
 from simulation.lease import Memory
 from simulation.stranger import needs_ledger
-from simulation.tables import TablesWriter
 
 SCRATCH = Path("no-scratch")  # rows are few: all stay in memory
 
@@ -93,7 +92,7 @@ class Machine:
 
     def _lose_ledger(self):
         chance = self.world.chance.random()
-        if any(needs_ledger(log) for log in self.world.tables.logs.values()):
+        if not self.world.is_arrow and any(map(needs_ledger, self.world.tables.logs.values())):
             return
         if self.skew:  # a new ledger takes a wrong date for the right one
             return
@@ -110,7 +109,7 @@ class Machine:
     def _main(self, process):
         world = self.world
         port = Port(world, self, process)
-        storage, writer = world.storage(port), TablesWriter(world.tables, port, world.wall)
+        storage, writer = world.storage(port), world.tables.writer(port)
         stop = self._stop = world.hub.event()
         with ExitStack() as stack:
             try:

@@ -13,6 +13,7 @@ from mirror_engine.engine.ledger import Ledger
 from mirror_engine.landing_zone.progress import Applied, AppliedFile
 from mirror_engine.storage.base import at_once
 from mirror_engine.tables.log import segments
+from mirror_engine.tables.merge import by_position
 from simulation import tables
 
 
@@ -67,6 +68,18 @@ def generation_forgotten_after_a_recreate():
             forget(self, table)
 
     with mock.patch.object(Ledger, "record", same), mock.patch.object(Ledger, "forget", kept):
+        yield
+
+
+@contextmanager
+def vector_of_an_older_version():
+    """A data file's new deletion vector lacks the rows that an earlier one marked."""
+    real = by_position.TouchedFile.__init__
+
+    def without_before(self, file, going, codes, before):  # noqa: ARG001 - the bug
+        real(self, file, going, codes, None)
+
+    with mock.patch.object(by_position.TouchedFile, "__init__", without_before):
         yield
 
 
@@ -138,6 +151,7 @@ BUGS = (
     moved_before_its_commit,
     lease_checked_too_early,
     generation_forgotten_after_a_recreate,
+    vector_of_an_older_version,
     retention_by_an_earlier_clock,
     backoff_that_overflows,
     watermark_of_an_untouched_partition_lost,

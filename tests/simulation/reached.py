@@ -34,6 +34,7 @@ STATES = {
     "table maintained": "a table is maintained",
     "maintenance yields to a change": "maintenance makes way for a change",
     "refused more than a thousand times": "a thousand reads in a row are refused",
+    "commit by arrow": "a batch is committed by `arrow` to real Delta tables",
     "caught up in the end": "all has caught up in the end",
 }
 FAULTS = ("refused", "answer lost", "late", "crash before", "crash after")

@@ -60,6 +60,14 @@ class Log:
     def version(self):
         return len(self.commits) - 1
 
+    @property
+    def schema(self):
+        return self.commits[-1].schema
+
+    @property
+    def rows(self):
+        return self.commits[-1].rows
+
     def kept(self, start, stop):
         return range(max(start, self.first), stop)
 
@@ -116,8 +124,15 @@ class Tables:
         watch: is told of commits and drops.
     """
 
-    def __init__(self, watch, *, is_store=False):
-        self.watch, self.is_store, self.logs, self._born = watch, is_store, {}, 0
+    def __init__(self, watch, clock, *, is_store=False):
+        self.watch, self._clock, self.is_store, self.logs, self._born = watch, clock, is_store, {}, 0
+
+    def writer(self, port):
+        """The port of one process."""
+        return TablesWriter(self, port, self._clock)
+
+    def close(self):
+        """Nothing is held."""
 
     def make(self, table):
         self._born += 1

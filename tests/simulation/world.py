@@ -6,7 +6,7 @@ import os
 import random
 import uuid
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from unittest import mock
 
 from mirror_engine.config import Config
@@ -16,6 +16,7 @@ from mirror_engine.landing_zone.layout import TABLES, ZONE
 from mirror_engine.storage.lease import hold_lease
 from mirror_engine.storage.remote import Requests
 from mirror_engine.threads import use_threads
+from simulation.arrow import ArrowTables
 from simulation.disk import Disk, DiskStorage, StoreStorage
 from simulation.faults import Fault, Weather
 from simulation.hub import Crashed, Hub, Process
@@ -68,14 +69,18 @@ class World:
         self.disk = Disk(self.wall, is_store=self.is_store)
         self.judge = Judge(self)
         self.watch = _Watched(self.hub, self.judge)
-        self.tables = Tables(self.watch, is_store=self.is_store)
+        self.is_arrow = not self.is_store and not self.refusals and self.chance.random() < 0.01
+        if self.is_arrow:
+            self.tables = ArrowTables(self.watch, self.chance)
+        else:
+            self.tables = Tables(self.watch, self.wall, is_store=self.is_store)
         for folder in () if self.is_store else (ZONE, TABLES):
             self.disk.make_folder(folder)
         count = 1 if self.refusals else self.chance.choice([1, 2, 3])
         folders = self.chance.sample(FOLDERS, count)
         self.publishers = [Publisher(self, folder, random.Random(self.chance.random())) for folder in folders]
         self.machines = [Machine(self, name) for name in (("one", "two") if self.is_store else ("one",))]
-        has_stranger = self.chance.random() < 0.2
+        has_stranger = self.chance.random() < 0.2 and not self.is_arrow
         self.stranger = Stranger(self, random.Random(self.chance.random())) if has_stranger else None
 
     def run(self):
@@ -88,7 +93,7 @@ class World:
         unique = mock.patch.object(uuid, "uuid4", unique_id)
         often = mock.patch.object(segments, "COMMITS_PER_SEGMENT", self.chance.choice([2, 5, 50]))
         process = mock.patch.object(os, "getpid", return_value=1)
-        with unique, often, process, use_threads(self.hub):
+        with closing(self.tables), unique, often, process, use_threads(self.hub):
             self.hub.run(Process("world"), self._live, "world")
         assert self.is_over, "the world ended before its time"
 

@@ -1,0 +1,116 @@
+"""Real Delta tables of the engine `arrow` on a quick folder, behind the port of one process.
+
+Each call of the writer is one step: what comes between its file operations is for tests of power cuts.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from marking import marking
+from quick_folder import quick_folder
+
+from mirror_engine.tables.base import DeltaWriter
+from mirror_engine.tables.merge.arrow import ArrowWriter
+
+READS = ("tables", "snapshot", "count_rows", "log_stamp", "needed_stamp", "folder_identity", "latest_external_change")
+READS += ("rows", "history", "applied_since", "make_durable", "write_segment", "say_again", "finish_drop")
+
+
+class ArrowLog:
+    """What the judge asks of a log."""
+
+    def __init__(self, tables, table, born):
+        self._tables, self._table, self.born = tables, table, born
+
+    @property
+    def state(self):
+        return self._tables.real.snapshot(self._table)
+
+    @property
+    def version(self):
+        return self.state.version
+
+    durable = version  # the writer returns when it is
+
+    @property
+    def schema(self):
+        return self.state.schema
+
+    @property
+    def rows(self):
+        return self._tables.real.rows(self._table).to_pylist()
+
+    def newest_record(self, _):
+        return self.state.record, 0, "", 0
+
+
+class ArrowTables:
+    """All Delta tables of a world, by folder; `close` removes them."""
+
+    def __init__(self, watch, chance):
+        self.watch, self.logs, self._born, self._held = watch, {}, 0, ExitStack()
+        root = Path(self._held.enter_context(quick_folder()))
+        (root / "Tables").mkdir()
+        self._held.enter_context(marking(chance.choice([1, 1, 3])))
+        self.place = root / "Tables", root / "state" / "scratch"
+        self.real = ArrowWriter(*self.place)
+
+    def writer(self, port):
+        """The port of one process: its memory of logs is its own."""
+        return ArrowTablesWriter(self, ArrowWriter(*self.place, key_index_size=1 << 20), port)
+
+    def log(self, table):
+        """The log of a table, made where there is none."""
+        if table not in self.logs:
+            self._born += 1
+            self.logs[table] = ArrowLog(self, table, self._born)
+        return self.logs[table]
+
+    def close(self):
+        self._held.close()
+
+
+class ArrowTablesWriter(DeltaWriter):
+    """The port of one process."""
+
+    def __init__(self, tables, real, port):
+        self._tables, self._real, self._port = tables, real, port
+
+    def apply(self, table, batch, record):
+        def commit():
+            outcome = self._real.apply(table, batch, record)
+            self._tables.watch.commits_batch(self._port.machine, table, self._tables.log(table), batch, record)
+            return outcome
+
+        self._port.reached("commit by arrow")
+        return self._port.call(f"commit {table}", commit)
+
+    def drop(self, table, check=lambda: None):
+        check()
+
+        def remove():
+            if table in self._tables.logs:
+                self._tables.watch.drops(self._port.machine, table, self._tables.logs.pop(table))
+            self._real.drop(table)
+
+        self._port.call(f"drop {table}", remove)
+
+    def maintain(self, table, retention_hours, is_wanted=lambda: False):
+        return self._port.call(f"maintain {table}", lambda: self._real.maintain(table, retention_hours, is_wanted))
+
+    def close(self):
+        self._real.close()
+
+
+def _passed_on(name):
+    def call(self, *arguments, **options):
+        words = " ".join([name, *map(str, arguments[:1])])
+        return self._port.call(words, lambda: getattr(self._real, name)(*arguments, **options))
+
+    return call
+
+
+for each in READS:
+    setattr(ArrowTablesWriter, each, _passed_on(each))
