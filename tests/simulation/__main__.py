@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from simulation.reached import NIGHT, missed
+from simulation.reached import NIGHT, missed, table
 from simulation.runner import STEPS, play, play_all
 
 
@@ -29,6 +29,7 @@ def main():
     failed, reached, steps, seconds = play_all(seeds, asked.steps)
     for what, times in sorted(reached.items()):
         print(f"{times:9,}  {what}")
+    print("\n| reached | times |", "|---|---|", *table(reached), "", sep="\n")
     if asked.json:
         asked.json.write_text(json.dumps(dict(sorted(reached.items())), indent=1) + "\n", encoding="utf-8")
     lacking = missed(reached) if asked.seeds >= NIGHT else []

@@ -62,6 +62,7 @@ class Judge:
         self._oracle = oracle.Oracle(None, untyped=world.config.all_null_columns == "untyped")
         self._tables = {}  # generations, by when their log was born
         self._archived_at = {}
+        self.halted = set()  # folders whose next file breaks the protocol, when all was last looked at
         self.commits = self.files = 0
 
     def _identity(self, node):
@@ -231,6 +232,7 @@ class Judge:
     def left(self):
         """What is not as it is to be once all is quiet, in words; nothing where all has caught up."""
         world, found = self._world, []
+        self.halted.clear()
         folders = dict(self._folders())
         by_table = {}
         for folder, node in folders.items():
@@ -270,7 +272,7 @@ class Judge:
                 try:
                     self._oracle._apply(life, parsed(files[path].content, metadata, path), metadata)
                 except Refused:
-                    self._world.reached["halted in the end"] += 1
+                    self.halted.add(folder)
                     return []
                 waiting.append(f"{folder}/{path} is not applied")
         return waiting

@@ -86,7 +86,13 @@ def vector_of_an_older_version():
 @contextmanager
 def retention_by_an_earlier_clock():
     """Archived files are deleted by the date alone, as it is."""
-    with mock.patch.object(KnownTime, "and_lead", lambda self: (self._clock(), 0.0)):
+    real = KnownTime.and_lead
+
+    def and_lead(self):
+        real(self)
+        return self._clock(), 0.0
+
+    with mock.patch.object(KnownTime, "and_lead", and_lead):
         yield
 
 

@@ -34,6 +34,7 @@ STATES = {
     "table maintained": "a table is maintained",
     "maintenance yields to a change": "maintenance makes way for a change",
     "refused more than a thousand times": "a thousand reads in a row are refused",
+    "halted in the end": "a table stays halted, and all others catch up",
     "commit by arrow": "a batch is committed by `arrow` to real Delta tables",
     "caught up in the end": "all has caught up in the end",
 }
@@ -48,6 +49,11 @@ CODES = (
     *("ME043", "ME061", "ME064", "ME065", "ME066", "ME067", "ME068", "ME070", "ME071", "ME080"),
 )
 MUST = (*STATES, *(f"{fault}: {call}" for fault in FAULTS for call in CALLS), "pause: commit", "pause: lease", *CODES)
+
+
+def table(reached):
+    """The states as rows of Markdown, for docs/promises.md."""
+    return [f"| {words} | {reached[name]:,} |" for name, words in STATES.items()]
 
 
 def missed(reached):

@@ -92,8 +92,9 @@ def play_all(seeds, steps=STEPS, said=print, most=5):
     return failed, reached, total, time.perf_counter() - began
 
 
-def told(run):
-    least = shortest(run)
+def told(run, bug=nullcontext):
+    """A fault in words, with the commands that play it again."""
+    least = shortest(run, bug)
     return "\n".join(
         [
             f"seed {run.seed} failed at step {run.at}: {type(run.fault).__name__}: {run.fault}",

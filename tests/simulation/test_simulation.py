@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from simulation.runner import play, play_all
+from simulation import __main__ as command
+from simulation import planted
+from simulation.reached import STATES
+from simulation.runner import play, play_all, shortest, told
 
 SEEDS = int(os.environ.get("MIRROR_TEST_SEEDS", "60"))
 TESTS = Path(__file__).parents[1]
@@ -36,6 +39,28 @@ def test_same_seed_gives_the_same_trace_in_any_process():
         )
         traces.add(done.stdout)
     assert len(traces) == 1
+
+
+def test_promises_page_has_every_state_that_a_night_must_reach():
+    page = (TESTS.parent / "docs/promises.md").read_text(encoding="utf-8")
+    assert [words for words in STATES.values() if f"| {words} |" not in page] == []
+
+
+def test_night_fails_where_a_state_was_not_reached(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["simulation", "--seeds", "1", "--steps", "10"])
+    monkeypatch.setattr(command, "NIGHT", 1)
+    assert command.main() == 1
+    assert "NOT REACHED by any seed: checkpoint" in capsys.readouterr().out
+
+
+def test_seed_that_fails_prints_how_to_play_it_and_its_shortest_prefix():
+    run = play(1, bug=planted.digest_of_a_moved_file_forgotten)
+    words = told(run, planted.digest_of_a_moved_file_forgotten)
+    assert f"seed 1 failed at step {run.at}: AssertionError" in words
+    least = shortest(run, planted.digest_of_a_moved_file_forgotten)
+    assert f"--seed 1 --steps {least.steps}" in words
+    assert least.steps < run.at
+    assert least.fault
 
 
 def test_another_seed_gives_another_trace():

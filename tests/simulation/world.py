@@ -112,6 +112,7 @@ class World:
             assert hub.now - quiet_since < QUIET_SECONDS, f"quiet for long, but: {'; '.join(left)}"
             hub.sleep(5.0)
         self.reached["caught up in the end"] += 1
+        self.reached["halted in the end"] += 0 < len(self.judge.halted) < len(self.publishers)
         self.is_over = True
         for machine in self.machines:
             if machine.process:
