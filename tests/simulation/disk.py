@@ -14,6 +14,8 @@ from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.listing import Entry, Kind
 from mirror_engine.storage.base import NO_IDENTITY, parts_of
 
+SECONDS_TO_DISK = 30.0  # after which a change is durable without a sync
+
 
 @dataclass(eq=False)
 class File:
@@ -56,7 +58,7 @@ class Disk:
     def __init__(self, clock, *, is_store=False):
         self._clock, self._born, self._last_ns, self.is_store = clock, 0, 0, is_store
         self.root = Folder(0, 0)
-        self.versions = {}
+        self.versions, self._moves = {}, []
 
     def find(self, path):
         node = self.root
@@ -103,7 +105,19 @@ class Disk:
         above, _, name = source.rpartition("/")
         del self.find(above).names[name]
         self._place(target, file)
+        self._moves = [*self._moves[-20:], (self._clock(), source, target, file)]
         return True
+
+    def lose_power(self, chance):
+        """Files that were moved just before are in their old place again, or not: a move is not durable."""
+        for at, source, target, file in reversed(self._moves):
+            above, _, name = source.rpartition("/")
+            folder = self.find(above)
+            is_free = isinstance(folder, Folder) and name not in folder.names and self.find(target) is file
+            if is_free and self._clock() - at < SECONDS_TO_DISK and chance.random() < 0.5:
+                self.remove(target)
+                self._place(source, file)
+        self._moves = []
 
     def remove(self, path):
         """Take a name away, with all below it."""

@@ -38,6 +38,19 @@ class Generation:
     applied: dict = field(default_factory=dict)
     versions: dict = field(default_factory=dict)
     contents: set = field(default_factory=set)
+    before: dict = field(default_factory=dict)
+
+    def keep(self, version):
+        """Keep what holds at a version."""
+        life = dict(vars(self.life), highest=dict(self.life.highest))
+        self.before[version] = life, dict(self.applied), dict(self.versions), set(self.contents)
+
+    def go_back(self, version):
+        """Be as at a version."""
+        versions = [each for each in self.before if each <= version]
+        life, *others = self.before[max(versions)] if versions else (vars(oracle.Life(0)), {}, {}, set())
+        vars(self.life).update(life, highest=dict(life["highest"]))
+        self.applied, self.versions, self.contents = (type(each)(each) for each in others)
 
 
 @functools.lru_cache(100_000)
@@ -80,6 +93,13 @@ class Judge:
         """Another program changed the rows: the next commit goes on from there."""
         if found := self._tables.get(log.born):
             found.life.rows = [{key.casefold(): value for key, value in row.items()} for row in log.commits[-1].rows]
+            found.keep(log.version)
+
+    def rolls_back(self, log):
+        """A power cut took commits that were not durable."""
+        if found := self._tables.get(log.born):
+            found.go_back(log.version)
+        self._world.reached["commits lost in a power cut"] += 1
 
     def commits_batch(self, machine, table, log, batch, record):
         """A commit was made: its files are the next ones, and the rows are those of a replay of them."""
@@ -118,6 +138,7 @@ class Judge:
             self.files += 1
         assert read.keys() <= record.applied.files.keys(), f"{table}: a commit does not name its files"
         self._compare(table, found, log)
+        found.keep(log.version)
         self.commits += 1
         self._world.reached["commit"] += 1
 
@@ -155,7 +176,7 @@ class Judge:
         generation, log = found
         assert generation.applied.get(path) == entry.etag, f"{source} is moved before it is committed"
         assert log.durable >= generation.versions[path], f"{source} is moved before its commit is durable"
-        self._archived_at[entry.identity] = self._world.wall()
+        self._archived_at[entry.identity] = self._world.wall_before_leaps()
 
     def deletes(self, machine, path, entry):
         """A file is deleted by an engine: it was archived for as long as it is to be."""
@@ -172,7 +193,7 @@ class Judge:
     def copies(self, source, entry):
         """A store copies a file for a move: its time begins, unless it has one."""
         if source.startswith(f"{ZONE}/"):
-            self._archived_at.setdefault(entry.identity, self._world.wall())
+            self._archived_at.setdefault(entry.identity, self._world.wall_before_leaps())
 
     def _check_fence(self, machine, path):
         """Nobody moves or deletes who lost the lease, unless it was lost after the look at it just before."""

@@ -67,6 +67,8 @@ class Machine:
             self.database = copied(self.database)
             self.world.hub.kill(process)
             self.world.reached["engine killed"] += 1
+            if self.world.chance.random() < 0.3:
+                self.world.lose_power()
 
     def stop(self):
         """SIGTERM."""

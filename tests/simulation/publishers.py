@@ -71,11 +71,10 @@ class Publisher:
             return
         self._describe()
         self._finish()
+        self._repair()
+        self._fill()
         if self.chance.random() < 0.1:
             self._land_bad()  # and nobody repairs it
-        else:
-            self._repair()
-        self._fill()
 
     # acts
 

@@ -10,6 +10,7 @@ NIGHT = 5_000  # seeds from which on all must be reached
 # What a promise is about, in words for docs/promises.md
 STATES = {
     "engine killed": "the engine is killed at a call, and started again",
+    "commits lost in a power cut": "a power cut takes commits that were not durable",
     "ledger lost": "the ledger is lost",
     "ledger older": "the ledger is older than the tables",
     "ledger lost while a number is missing": "the ledger is lost while a number is missing",

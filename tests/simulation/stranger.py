@@ -40,12 +40,14 @@ class Stranger:
     def _change_rows(self, log, rows):
         last = log.commits[-1]
         log.commits.append(replace(last, rows=tuple(rows), metadata="", operation="WRITE", changes=True, is_ours=False))
+        log.durable = log.version
         self.world.judge.foreign_rows(log)
         self.world.reached["foreign rows"] += 1
 
     def _compact(self, log):
         last = log.commits[-1]
         log.commits.append(replace(last, metadata="", operation="OPTIMIZE", changes=False, is_ours=False))
+        log.durable = log.version
         self.world.reached["foreign compaction"] += 1
 
     def _clean_up(self, log):

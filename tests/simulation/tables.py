@@ -112,6 +112,12 @@ class Log:
                 earlier = None
         return carried(metadata, holding, earlier)
 
+    def lose_power(self, chance):
+        """Lose some of the newest commits that are not durable; returns the version that is left."""
+        del self.commits[chance.randint(self.durable, self.version) + 1 :]
+        self.checkpoint = min(self.checkpoint, self.version)
+        return self.version
+
     def clean_up(self, covered):
         """Take away what the newest checkpoint has, but no commit that only its record tells of."""
         self.first = max(self.first, min(self.checkpoint, covered + 1))
@@ -133,6 +139,14 @@ class Tables:
 
     def close(self):
         """Nothing is held."""
+
+    def lose_power(self, chance):
+        for table, log in [*self.logs.items()]:
+            before = log.version
+            if log.lose_power(chance) < 0:
+                del self.logs[table]
+            elif log.version < before:
+                self.watch.rolls_back(log)
 
     def make(self, table):
         self._born += 1
@@ -226,7 +240,7 @@ class TablesWriter(DeltaWriter):
             self._maintenance(log, "OPTIMIZE", log.record_again(log.version, with_earlier=False))
         if log.version // COMMITS_PER_CHECKPOINT > (version - 1) // COMMITS_PER_CHECKPOINT:
             self._port.step(f"checkpoint {table}")
-            log.checkpoint = log.version
+            log.checkpoint = log.durable = log.version
             self._port.reached("checkpoint")
             if self._port.chance() < 0.5:  # as much of the log as is older than the retention
                 log.clean_up(record.progress.covered)

@@ -28,6 +28,7 @@ from simulation.stranger import Stranger
 from simulation.tables import Tables
 
 BEGIN = 1_790_000_000.0  # seconds since 1970
+SHORT_SECONDS = 1200.0
 QUIET_SECONDS = 1500.0  # until all has caught up, once nothing fails any more
 FOLDERS = ["Orders", "Sales.schema/Items", "Sales.schema/Orders", "Lines"]
 
@@ -48,6 +49,7 @@ class World:
         self.hub.before_step = self._before_step
         self.weather = Weather.drawn(self.chance)
         self.is_ending = self.is_over = False
+        self.leaps = []  # when days passed at once, and how many seconds
         self.refusals = 1_030 if self.chance.random() < 0.002 else 0  # of reading change files, that are still to come
         if self.refusals:
             self.weather.is_calm = True
@@ -131,7 +133,9 @@ class World:
             self.reached[f"fate: {change}"] += 1
             self.hub.step(change)
             if change == "days pass":
-                self.hub.now += self.chance.choice([3_000.0, 100_000.0, 700_000.0])
+                days = self.chance.choice([3_000.0, 100_000.0, 700_000.0])
+                self.leaps.append((self.hub.now, days))
+                self.hub.now += days
             elif change == "stop" and machine.process:
                 machine.stop()
             elif change == "clock" and (machine.skew or machine.has_seen_the_date):  # it is behind, or right again
@@ -164,8 +168,25 @@ class World:
         """The true date, in seconds since 1970."""
         return BEGIN + self.hub.now
 
+    def wall_before_leaps(self):
+        """The date, but for days that passed at once a short time ago: a process may have been in the middle."""
+        now, back = self.hub.now, 0.0
+        for at, seconds in reversed(self.leaps):
+            if now - seconds - at > SHORT_SECONDS:
+                break
+            now, back = now - seconds, back + seconds
+        return self.wall() - back
+
     def storage(self, port):
         return (StoreStorage if self.is_store else DiskStorage)(self.disk, port, self.watch)
+
+    def lose_power(self):
+        """The machine with the disk and the tables loses power: what was not synced may be gone."""
+        if not self.is_store and not self.is_arrow:
+            self.hub.trace("  power cut")
+            self.reached["power cut"] += 1
+            self.disk.lose_power(self.chance)
+            self.tables.lose_power(self.chance)
 
     def requests(self):
         return Requests() if self.is_store else None
