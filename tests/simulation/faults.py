@@ -18,7 +18,7 @@ class Fault(str, Enum):
     PAUSE = "pause"  # the process stops for longer than a lease lasts
 
 
-EFFECTS, EFFECT_TIMES = frozenset({"copy", "move", "delete", "commit", "lease"}), 5
+EFFECTS, EFFECT_TIMES = frozenset({"copy", "move", "delete", "commit", "sync", "lease"}), 5
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Port:
         chance, drawn = self._world.chance, self._weather.drawn_for_a_call
         found = drawn(chance)
         for _ in range(EFFECT_TIMES if kind in EFFECTS else 0):  # there these tell most
-            found = found or drawn(chance, (Fault.PAUSE, Fault.LOST_ANSWER))
+            found = found or drawn(chance, (Fault.PAUSE, Fault.LOST_ANSWER, Fault.CRASH_BEFORE, Fault.CRASH_AFTER))
         return found
 
     def fails(self, words, *among):
