@@ -132,6 +132,7 @@ class Tables:
 
     def __init__(self, watch, clock, *, is_store=False):
         self.watch, self._clock, self.is_store, self.logs, self._born = watch, clock, is_store, {}, 0
+        self.schemas = set()  # folders that stay when their last table is dropped (LZ-7.2)
 
     def writer(self, port):
         """The port of one process."""
@@ -150,6 +151,7 @@ class Tables:
 
     def make(self, table):
         self._born += 1
+        self.schemas.add(table.partition("/")[0])
         self.logs[table] = Log(self._born)
         return self.logs[table]
 
@@ -183,7 +185,7 @@ class TablesWriter(DeltaWriter):
             return ""
         if log := self._log(folder):
             return f"t{log.born}"
-        is_there = not folder or any(table.startswith(f"{folder}/") for table in self._tables.logs)
+        is_there = not folder or folder in self._tables.schemas
         return f"folder {folder}" if is_there else ""
 
     def latest_external_change(self, table, since, columns=""):  # noqa: ARG002 - a commit has its rows here
