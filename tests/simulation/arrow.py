@@ -15,7 +15,17 @@ from mirror_engine.tables.base import DeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 READS = ("tables", "snapshot", "count_rows", "log_stamp", "needed_stamp", "folder_identity", "latest_external_change")
-READS += ("rows", "history", "applied_since", "make_durable", "write_segment", "say_again", "finish_drop")
+READS += (
+    "rows",
+    "history",
+    "applied_since",
+    "make_durable",
+    "write_segment",
+    "say_again",
+    "finish_drop",
+    "is_mirrored",
+    "take_back",
+)
 
 
 class ArrowLog:
@@ -78,9 +88,9 @@ class ArrowTablesWriter(DeltaWriter):
     def __init__(self, tables, real, port):
         self._tables, self._real, self._port = tables, real, port
 
-    def apply(self, table, batch, record):
+    def apply(self, table, batch, record, check=lambda: None):
         def commit():
-            outcome = self._real.apply(table, batch, record)
+            outcome = self._real.apply(table, batch, record, check)
             self._tables.watch.commits_batch(self._port.machine, table, self._tables.log(table), batch, record)
             return outcome
 

@@ -215,7 +215,7 @@ class TablesWriter(DeltaWriter):
     def make_durable(self, table, since):  # noqa: ARG002 - all of it
         self._port.call(f"make_durable {table}", partial(self._sync, table))
 
-    def apply(self, table, batch, record):
+    def apply(self, table, batch, record, check=lambda: None):
         opened = batch.snapshot and batch.snapshot.log
         log = opened.log if opened else self._port.call(f"snapshot {table}", lambda: self._log(table))
         if log is None:
@@ -237,6 +237,7 @@ class TablesWriter(DeltaWriter):
         made = partial(self._tables.watch.commits_batch, self._port.machine, table, log, batch, record)
         version = self._port.call(f"commit {table}", lambda: self._commit(log, opened, commit, record, made))
         self._port.call(f"sync {table}", partial(self._sync, table))
+        check()
         if version % SMALL_FILES == 0 and self._log(table) is log:
             self._port.step(f"tidy {table}")
             self._maintenance(log, "OPTIMIZE", log.record_again(log.version, with_earlier=False))
@@ -248,6 +249,13 @@ class TablesWriter(DeltaWriter):
                 log.clean_up(record.progress.covered)
                 self._port.reached("log clean-up")
         return CommitResult(version, matches, applied_by)
+
+    def is_mirrored(self, table):
+        log = self._port.call(f"is_mirrored {table}", lambda: self._log(table))
+        return log is not None and any(each.startswith(APPLICATIONS) for each in log.commits[-1].transactions)
+
+    def take_back(self, table):
+        """A commit to a table that was dropped is refused here."""
 
     def write_segment(self, table, segment, applied):
         def write():
@@ -369,7 +377,6 @@ def snapshot_of(log):
         count_rows=lambda: len(last.rows),
         log=_Opened(log, version),
         batch_of=last.transactions.get,
-        is_mirrored=lambda: any(each.startswith(APPLICATIONS) for each in last.transactions),
         may_lose_record=lambda: 0 <= commit < log.checkpoint,
     )
 
