@@ -7,7 +7,7 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.tables.spark.java import find_j
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint quick test nightly simulate long forms mutants fuzz power-cuts torture soak days bench bench-smoke docs release-check image-check recording clean
+.PHONY: help demo check lint quick test nightly simulate long forms mutants mutmut fuzz power-cuts torture soak days bench bench-smoke docs release-check image-check recording clean
 .DELETE_ON_ERROR:
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo 'make long    tests that are slow by nature; half an hour, with Spark'
 	@echo 'make forms   the long forms of other tests; half an hour, with Spark'
 	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
+	@echo 'make mutmut  bugs in every line of landing_zone, tables/changes, planner and recovery, by a tool; hours, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
 	@echo 'make power-cuts  what a power cut may leave at each moment: opened by the engine; minutes, with a C compiler'
 	@echo "make torture 200 kills, zones and random logs by the thousand, Polars and Sail, 20 million rows; hours, with Spark"
@@ -98,6 +99,13 @@ forms: .venv/.tools .venv/.java
 
 mutants: .venv/.tools
 	PYTHONPATH=tests $(BIN)/python -m mutants --json mutants.json
+
+.venv/.mutmut: .venv/.tools
+	$(PIP) --editable '.[mutmut]'
+	@touch $@
+
+mutmut: .venv/.mutmut
+	$(BIN)/python tools/mutmut_night.py
 
 .venv/.fuzz: .venv/.tools
 	$(PIP) --editable '.[fuzz]'

@@ -12,7 +12,19 @@ import time
 from pathlib import Path
 
 # what tells most in an hour comes first
-PARTS = ("simulate", "long", "forms", "mutants", "fuzz", "power-cuts", "image-check", "torture", "soak", "days")
+PARTS = (
+    "simulate",
+    "long",
+    "forms",
+    "mutants",
+    "mutmut",
+    "fuzz",
+    "power-cuts",
+    "image-check",
+    "torture",
+    "soak",
+    "days",
+)
 FOLDER = Path("nightly")
 
 

@@ -1,0 +1,29 @@
+"""`make mutmut` names what nothing noticed, and fails where that is too much."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import mutmut_night
+
+RESULTS = "    a.x_f__mutmut_1: survived\n    a.x_f__mutmut_2: no tests\n"
+
+
+@pytest.mark.parametrize(("killed", "code"), [(7, 0), (6, 1), (0, 1)])
+def test_share_of_noticed_mutants_has_a_floor(tmp_path, monkeypatch, capsys, killed, code):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mutants").mkdir()
+    stats = {"killed": killed, "survived": 3, "no_tests": 4, "timeout": 0, "segfault": 0, "suspicious": 0}
+    (tmp_path / "mutants/mutmut-cicd-stats.json").write_text(json.dumps(stats))
+    monkeypatch.setattr(mutmut_night, "mutmut", lambda *words: RESULTS if words == ("results",) else "")
+    assert mutmut_night.main([]) == code
+    assert capsys.readouterr().out.startswith(f"{killed} of {killed + 3} mutants noticed, ")
+    assert (tmp_path / "mutants/survivors.txt").read_text() == "a.x_f__mutmut_1: survived\n"
+
+
+def test_failed_run_of_the_tool_is_an_error(monkeypatch):
+    monkeypatch.setattr(mutmut_night.sys, "executable", "false")
+    with pytest.raises(mutmut_night.subprocess.CalledProcessError):
+        mutmut_night.main([])
