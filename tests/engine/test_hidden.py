@@ -240,9 +240,11 @@ def test_folder_mounted_again_with_the_same_content_goes_on(shop, path, table):
 
 
 def older(copy):
-    """Without the file that was applied last, as a backup."""
-    for file in copy.rglob("*2.parquet"):
+    """As before the file that was applied last: a backup."""
+    for file in copy.rglob(name(2)):
         file.unlink()
+    for archived in copy.rglob(name(1)):
+        archived.rename(archived.parent.with_name(archived.name))
 
 
 def other_bytes(copy):
