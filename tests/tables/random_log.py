@@ -35,6 +35,8 @@ def draw_thresholds(choose, patch):
         (data_files, "_GROUP_BYTES", [1, 10**6]),
         (data_files, "FILE_ROWS", [4, 10**6]),
         (data_files, "_MOST_OPEN", [1, 64]),
+        (data_files, "_SAMPLED_ROWS", [2, 10**4]),
+        (data_files, "_SMALL_BYTES", [0, 10**6]),
         (counted, "_BATCH_ROWS", [3, 10**6]),
     ):
         patch.setattr(module, name, choose.choice(values))

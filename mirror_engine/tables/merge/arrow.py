@@ -21,7 +21,7 @@ from mirror_engine.tables.changes.key_index import KeyIndex
 from mirror_engine.tables.log.commit import commit_batch, commit_maintenance, moved
 from mirror_engine.tables.log.snapshot import reading_log
 from mirror_engine.tables.maintainer import record_again
-from mirror_engine.tables.merge.by_position import Merge, touched_files
+from mirror_engine.tables.merge.by_position import Merge, is_large, touched_files
 from mirror_engine.tables.merge.compaction import compact, crowded, small_and_marked, vacuum
 from mirror_engine.tables.reading.spill import scratch_errors
 from mirror_engine.tables.writer import LogWriter
@@ -67,7 +67,8 @@ class ArrowWriter(LogWriter):
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         _refuse_features(table, log)
-        return self.commit(table, log, batch, record, count_changes(batch, log, self._index))
+        index = self._index if is_large(log) else None  # a smaller table's files are read and written anew
+        return self.commit(table, log, batch, record, count_changes(batch, log, index))
 
     def commit(
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord, changes: CountedChanges

@@ -45,6 +45,11 @@ def is_marked(rows: int, gone: int) -> bool:
     return rows >= _VECTOR_FILE_ROWS and gone * _MOST_MARKED <= rows
 
 
+def is_large(log: DeltaLog) -> bool:
+    """Whether a table is large enough for deletion vectors, and for indexes of its keys."""
+    return count_rows(log) >= VECTORS_FROM_ROWS
+
+
 class Merge:
     """One batch's changes as the actions of one commit, and the files that these name.
 
@@ -200,7 +205,7 @@ def touched_files(log: DeltaLog, changes: CountedChanges, vectors: DeletionVecto
         return TouchedFile(touched, position[low:high], code[low:high], held.gone.get(touched.spelled))
 
     found = list(for_each(log.folder, touched, np.unique(file).tolist()))
-    if vectors == "auto" and any(file.may_be_marked for file in found) and count_rows(log) >= VECTORS_FROM_ROWS:
+    if vectors == "auto" and any(file.may_be_marked for file in found) and is_large(log):
         for each in found:
             each.is_marked = each.may_be_marked
     return found

@@ -17,6 +17,7 @@ from mirror_engine.tables.changes import counted, key_index
 from mirror_engine.tables.changes.counted import held_rows
 from mirror_engine.tables.changes.key_index import KeyIndex
 from mirror_engine.tables.changes.net_changes import exact_numbers, key_codes
+from mirror_engine.tables.merge import by_position
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 KINDS = {
@@ -38,6 +39,7 @@ def eager(monkeypatch):
     """Files of any size are indexed, for any number of keys."""
     monkeypatch.setattr(key_index, "_LEAST_ROWS", 1)
     monkeypatch.setattr(key_index, "_ROWS_PER_KEY", 0)
+    monkeypatch.setattr(by_position, "VECTORS_FROM_ROWS", 0)
 
 
 @pytest.fixture
@@ -170,6 +172,20 @@ def test_index_may_be_deleted_and_its_folder_be_in_the_way(local, index):
     index._folder.rmdir()
     index._folder.write_bytes(b"")
     assert len(found(log, "long", [1, 2], index)) == 2
+
+
+@pytest.mark.usefixtures("eager")
+def test_table_too_small_for_vectors_has_no_index(tmp_path, monkeypatch):
+    """Its files are written anew, so that the index would be of one batch."""
+    monkeypatch.setattr(by_position, "VECTORS_FROM_ROWS", 100)
+    writer = ArrowWriter(tmp_path / "Tables", tmp_path / "scratch", key_index_size=1 << 20)
+    table = Scenario(writer, SCHEMA, ["k"])
+    table.change(*((0, key, key) for key in range(99)))
+    table.change((1, 5, 0))
+    assert not (tmp_path / "keys").exists()
+    table.change((0, 99, 99))
+    table.change((1, 6, 0))
+    assert (tmp_path / "keys").exists()
 
 
 def test_index_goes_with_its_data_file(tmp_path, eager):  # noqa: ARG001 - files are indexed
