@@ -99,7 +99,7 @@ def drop_table(context: EngineContext, table: TableName, reason: DropReason, *, 
     """
     context.ledger.check()  # a lost one knows no other owner
     folder, known = context.delta_folder(table), context.ledger.progress(table)
-    if not any(known.has_table for name, known in context.owners(folder).items() if name != table):
+    if not any(other.has_table for name, other in context.owners(folder).items() if name != table):
         context.writer.drop(folder, context.check_lock)
     had_table |= known is not None and known.has_table
     if had_table:

@@ -152,7 +152,7 @@ def merge(current: TableSchema | None, incoming: Incoming) -> Merged:
         elif not column.nullable and not incoming.table_is_empty:  # rows lack it (LZ-5.5)
             help = "make it nullable, or delete the folder and reload the table"
             said.append(incoming.say("ME046", column=column.name, fault="is new, and the table has rows", help=help))
-    if respelled := {name: known for name, known in respelled.items() if name != known}:
+    if respelled := {name: spelled for name, spelled in respelled.items() if name != spelled}:
         said.append(incoming.say("ME052", **in_other_case(respelled)))
     present = {folded(name) for name in (*(column.name for column in incoming.columns), *incoming.partition_columns)}
     absent = tuple(column for column in schema.columns if folded(column.name) not in present)

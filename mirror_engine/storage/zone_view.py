@@ -206,6 +206,6 @@ def _archives_of(path: str) -> Sequence[str]:
 def in_table(path: str) -> tuple[str, list[str]]:
     """Return the table folder of a path from ROOT, and the parts below it; `""` for what is in none."""
     parts = path.split("/")
-    zone = next((zone.count("/") + 1 for zone in (ZONE, OLDER_ZONE) if path.startswith(f"{zone}/")), len(parts))
-    table = zone + (2 if schema_of("".join(parts[zone : zone + 1])) else 1)
+    below = next((zone.count("/") + 1 for zone in (ZONE, OLDER_ZONE) if path.startswith(f"{zone}/")), len(parts))
+    table = below + (2 if schema_of("".join(parts[below : below + 1])) else 1)
     return ("/".join(parts[:table]), parts[table:]) if len(parts) >= table else ("", [])
