@@ -105,6 +105,10 @@ class _LockFile:
         except Timeout:
             help_text = "Stop it first, or wait for it."
             raise RootLocked(f"{self._root}: another engine is running here", help_text) from None
+        except FileExistsError as error:
+            message = f"{error.filename}: is no folder, but a file, or a link that leads nowhere"
+            help_text = "Put the folder itself in its place, or mount the disk behind the link."
+            raise StorageUnavailable(message, help_text) from error
         except OSError as error:
             message = f"{self._path.parents[1]}: cannot be written: {error.strerror or error}"
             raise StorageUnavailable(message, "An engine needs a ROOT it can write to.") from error

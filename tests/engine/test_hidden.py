@@ -13,6 +13,7 @@ from shop import NO_STOP, Shop, name, row
 
 from mirror_engine import RunResult
 from mirror_engine.engine.poller import Poller
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import TableDropped
 from mirror_engine.landing_zone.layout import ENGINE, ZONE
 from mirror_engine.landing_zone.listing import Kind
@@ -457,6 +458,17 @@ def test_schema_folder_hidden_under_a_running_engine_loses_no_row(log_shop, hide
         for _ in range(2):
             running.cycle(NO_STOP)
     assert ([shop.ids(table) for table in TABLES], dropped(shop)) == ([[1, 2, 3]] * 2, [])
+
+
+@pytest.mark.parametrize("hide", [dangling, replaced_by_file])
+def test_tables_folder_that_is_no_folder_is_named(log_shop, hide):
+    with (
+        hide(log_shop, "Tables"),
+        pytest.raises(StorageUnavailable, match="Tables: is no folder, but a file, or a link"),
+    ):
+        log_shop.sync()
+    assert log_shop.sync().result is RunResult.CAUGHT_UP
+    assert dropped(log_shop) == []
 
 
 def test_nothing_new_is_made_in_a_substitute_of_a_schema_folder(log_shop):
