@@ -226,7 +226,7 @@ def _found_keys(incoming: Incoming, said: list[Diagnostic]) -> list[str]:
             near = get_close_matches(key, sent, n=1)
             declared = {folded(column.name) for column in incoming.declared}
             hint = "declare it in `SchemaDefinition`, and " if declared and folded(key) not in declared else ""
-            hint = f"did you mean `{near[0]}`? " if near else hint
+            hint = f"did you mean `{near[0]}`? If not, " if near else hint
             without_errors([*said, incoming.say("ME018", column=key, hint=hint)])
     return keys
 

@@ -141,7 +141,7 @@ def test_schemas_merge_as_the_protocol_says(table, after, said, absent, incoming
 
 def test_the_nearest_column_is_suggested_for_a_key():
     found = refused(None, replace(FILE, columns=(CITY,), key_columns=("Citty",)))
-    assert found.help == "did you mean `City`? add it to the file, or correct `keyColumns`"
+    assert found.help == "did you mean `City`? If not, add it to the file, or correct `keyColumns`"
 
 
 def test_a_type_mismatch_has_both_types_in_the_publishers_and_in_fabrics_words():
