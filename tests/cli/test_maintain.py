@@ -120,7 +120,7 @@ class TestDeltaTables:
         printed = cli("sync", lake.root)
         assert printed.code == 3
         assert printed.out.startswith(
-            "error[ME081]: its Delta table cannot be read: commit 2 of its Delta log is cut off"
+            "Orders is halted: error[ME081]: its Delta table cannot be read: commit 2 of its Delta log is cut off"
         )
         status = cli("status", lake.root, "--check")
         assert status.code == 3
