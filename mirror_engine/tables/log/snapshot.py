@@ -249,7 +249,8 @@ class DeltaLog:
             if all(commit.moves_files_alone for commit in commits):
                 self.own.extend(commits)
                 return
-        self.handle.update_incremental()
+        with reading_log(self.folder):
+            self.handle.update_incremental()
         self.own.clear()
 
     @property

@@ -19,7 +19,6 @@ from mirror_engine.tables.base import with_applied_by
 from mirror_engine.tables.changes.counted import count_changes
 from mirror_engine.tables.changes.key_index import KeyIndex
 from mirror_engine.tables.log.commit import commit_batch, commit_maintenance, moved
-from mirror_engine.tables.log.snapshot import reading_log
 from mirror_engine.tables.maintainer import record_again
 from mirror_engine.tables.merge.by_position import Merge, is_large, touched_files
 from mirror_engine.tables.merge.compaction import compact, crowded, small_and_marked, vacuum
@@ -99,8 +98,7 @@ class ArrowWriter(LogWriter):
             return
 
         def fold() -> None:
-            with reading_log(log.folder):
-                log.move_on()
+            log.move_on()
             groups = () if log.unknown_features else crowded(log.data_files())
             if groups:
                 with self._scratch_folder() as folder:

@@ -65,8 +65,7 @@ def compact(
         with moved(table, log.folder, files):
             commit_maintenance(log, "OPTIMIZE", metadata, [*gone, *come])
         added, removed = added + len(files), [*removed, *old]
-        with reading_log(log.folder):
-            log.move_on()
+        log.move_on()
         if log.version != made:
             break  # another program's commit may have changed the other groups
     return added, removed

@@ -17,7 +17,7 @@ from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, StagedChanges, stage_here, staged
 from mirror_engine.tables.log.commit import VECTORS, VECTORS_FROM_ROWS, commit_batch, evolve
 from mirror_engine.tables.log.record import to_metadata
-from mirror_engine.tables.log.snapshot import count_rows, reading_log, refuse_external_change
+from mirror_engine.tables.log.snapshot import count_rows, refuse_external_change
 from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
 from mirror_engine.tables.maintainer import record_again
 from mirror_engine.tables.merge.arrow import ArrowWriter
@@ -198,8 +198,7 @@ class SparkDeltaWriter(LogWriter):
         """Give the table the batch's columns and the wanted feed; have Spark commit changes made against a snapshot."""
         version = evolve(log, self.evolution(log, batch))
         if version > log.version:
-            with reading_log(log.folder):
-                log.move_on()
+            log.move_on()
         if log.version != version:
             raise CommitConflict(f"{table}: another writer committed first", "The next cycle reads it again.")
         with spark_failures(table, "commit"), self._reached(changes) as reached, self.sessions.lent() as spark:

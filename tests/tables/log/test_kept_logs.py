@@ -176,6 +176,16 @@ def test_damage_in_a_newer_commit_is_told(local):
         local.snapshot("dbo/T")
 
 
+def test_damage_that_comes_before_new_columns_is_told(local):
+    table = begun(local)
+    batch(table, (0, 2, "Wien"))
+    snapshot = local.snapshot("dbo/T")
+    (local.path("dbo/T") / f"_delta_log/{snapshot.version + 1:020}.json").write_text("{")
+    table.schema = schema_of("Id", "City:string", "Zip")
+    with pytest.raises(TableDamaged, match=f"commit {snapshot.version + 1}"):
+        table.apply(table.file(table.schema.names, (0, 3, "Linz", 4020)), snapshot=snapshot)
+
+
 def test_few_logs_are_kept_and_one_user_has_each(local, opened, monkeypatch):
     monkeypatch.setattr(module, "_KEPT_LOGS", 2)
     for name in "ABC":
