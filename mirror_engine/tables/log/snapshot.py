@@ -560,6 +560,14 @@ def count_rows(log: DeltaLog) -> int:
     return int(pc.sum(known).as_py() or 0) - sum(int(vector["cardinality"]) for vector in gone.values())
 
 
+def stated_rows(log: DeltaLog) -> int:
+    """How many rows a version holds by its files' statistics alone, also those that are gone; reads no data file."""
+    if log.own:
+        return sum(file.rows or 0 for file in log.data_files())
+    with reading_log(log.folder):
+        return int(pc.sum(log.add_actions.column("num_records")).as_py() or 0)
+
+
 def scan(log: DeltaLog, files: Iterable[DataFile], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The named columns of every row of data files that is not gone, file by file."""
     files = list(files)

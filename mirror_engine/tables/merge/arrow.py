@@ -66,7 +66,9 @@ class ArrowWriter(LogWriter):
         self, table: str, log: DeltaLog, batch: ChangeBatch, record: BatchRecord
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         _refuse_features(table, log)
-        index = self._index if is_large(log) else None  # a smaller table's files are read and written anew
+        index = (
+            self._index if batch.key_columns and is_large(log) else None
+        )  # a smaller table's files are read and written anew
         return self.commit(table, log, batch, record, count_changes(batch, log, index))
 
     def commit(

@@ -17,7 +17,7 @@ from mirror_engine.tables.changes.counted import in_schema, taken_rows
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.log.commit import VECTORS_FROM_ROWS, add_action, marked_action, remove_action
 from mirror_engine.tables.log.data_files import CHANGE_TYPE, DataFiles
-from mirror_engine.tables.log.snapshot import count_rows, read_footer, rows_left, scan_file, whole_files
+from mirror_engine.tables.log.snapshot import read_footer, rows_left, scan_file, stated_rows, whole_files
 from mirror_engine.tables.log.table_path import for_each
 from mirror_engine.tables.log.vectors import new_vectors
 
@@ -47,7 +47,7 @@ def is_marked(rows: int, gone: int) -> bool:
 
 def is_large(log: DeltaLog) -> bool:
     """Whether a table is large enough for deletion vectors, and for indexes of its keys."""
-    return count_rows(log) >= VECTORS_FROM_ROWS
+    return stated_rows(log) >= VECTORS_FROM_ROWS
 
 
 class Merge:

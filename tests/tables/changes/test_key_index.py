@@ -17,6 +17,8 @@ from mirror_engine.tables.changes import counted, key_index
 from mirror_engine.tables.changes.counted import held_rows
 from mirror_engine.tables.changes.key_index import KeyIndex
 from mirror_engine.tables.changes.net_changes import exact_numbers, key_codes
+from mirror_engine.tables.log import snapshot
+from mirror_engine.tables.log.commit import known_action, put_commit, remove_action
 from mirror_engine.tables.merge import by_position
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
@@ -186,6 +188,20 @@ def test_table_too_small_for_vectors_has_no_index(tmp_path, monkeypatch):
     table.change((0, 99, 99))
     table.change((1, 6, 0))
     assert (tmp_path / "keys").exists()
+
+
+def test_files_without_statistics_are_not_asked_how_large_the_table_is(tmp_path, monkeypatch):
+    writer = ArrowWriter(tmp_path / "Tables", tmp_path / "scratch", key_index_size=1 << 20)
+    table = Scenario(writer, SCHEMA, ["k"])
+    table.change((0, 1, 1))
+    log = known_log(writer.path("dbo/T"))
+    (file,) = log.data_files()
+    rows = (remove_action(log, file), {"add": {**known_action(log, file), "modificationTime": 0, "dataChange": True}})
+    table.version = log.version + 1
+    put_commit(log.folder, table.version, [{"commitInfo": {"engineInfo": "another"}}, *rows])
+    monkeypatch.setattr(snapshot, "read_footer", lambda _: pytest.fail("a footer is read"))
+    table.change((0, 2, 2))
+    assert not (tmp_path / "keys").exists()
 
 
 def test_index_goes_with_its_data_file(tmp_path, eager):  # noqa: ARG001 - files are indexed
