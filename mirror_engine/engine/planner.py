@@ -505,10 +505,9 @@ class ZonePlanner:
         # what is known of the files changes with the progress, the folder's identity with the listing
         if not (before and before.basis and before.basis[0] is listing and before.basis[1] is progress):
             return None
-        is_halted, is_idle = isinstance(before.state, Halted), isinstance(before.state, CaughtUp)
-        is_seen = is_known and not is_halted
+        is_seen = is_known and not isinstance(before.state, Halted)
         diagnostic = halt or (before.basis[2] if is_seen else self._delta_table_diagnostic(listing.name, progress))
-        is_hidden = not is_idle and self._hidden.of_delta(listing.name) is not None
+        is_hidden = self._hidden.of_delta(listing.name) is not None
         return None if is_hidden or diagnostic != before.basis[2] else before
 
     def _delta_table_diagnostic(self, table: TableName, progress: Progress | None) -> Diagnostic | None:

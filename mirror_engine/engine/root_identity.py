@@ -124,17 +124,14 @@ class DeltaPlaces:
 
     def hidden(self, folder: str) -> str | None:
         """Return which place on the way to a Delta folder, from `ROOT/Tables`, is not the known one; None for none."""
-        for place in self._leading_to(folder):
-            if (before := self._known.get(place)) and self._identity(place) != before and self._is_bare(place):
-                return place
-        return None
+        return next(filter(self._is_hidden, self._leading_to(folder)), None)
 
     def is_there(self, place: str) -> bool:
         """Whether a place is a folder now."""
         return bool(self._identity(place))
 
     def note(self) -> None:
-        """Store the places as they are. Raises `StorageUnavailable`."""
+        """Store the places as they are, but for those that are not the known ones. Raises `StorageUnavailable`."""
         delta, noted = self._context.delta, self._context.noted_places
         if not self._identity(""):  # a store, or nothing there yet
             return
@@ -144,7 +141,8 @@ class DeltaPlaces:
         noted |= self._tables
         places = {place for folder in self._tables for place in self._leading_to(folder) if place != folder}
         places |= apart | (self._tables & self._known.keys())
-        now = {place: identity for place in sorted(places) if (identity := self._identity(place))}
+        found = {place: self._known[place] if self._is_hidden(place) else self._identity(place) for place in places}
+        now = {place: identity for place, identity in sorted(found.items()) if identity}
         if now != self._known:
             self._context.ledger.set_property(PLACES, json.dumps(now))
 
@@ -152,6 +150,10 @@ class DeltaPlaces:
         if place not in self._identities:
             self._identities[place] = self._context.delta.folder_identity(place)[0]
         return self._identities[place]
+
+    def _is_hidden(self, place: str) -> bool:
+        before = self._known.get(place)
+        return before is not None and self._identity(place) != before and self._is_bare(place)
 
     def _is_bare(self, place: str) -> bool:
         """Whether none of the known tables below a place is there, of one or more."""

@@ -13,6 +13,7 @@ from shop import NO_STOP, Shop, name, row
 
 from mirror_engine import RunResult
 from mirror_engine.engine.poller import Poller
+from mirror_engine.engine.root_identity import DeltaPlaces
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import TableDropped
 from mirror_engine.landing_zone.layout import ENGINE, ZONE
@@ -469,6 +470,31 @@ def test_tables_folder_that_is_no_folder_is_named(log_shop, hide):
         log_shop.sync()
     assert log_shop.sync().result is RunResult.CAUGHT_UP
     assert dropped(log_shop) == []
+
+
+@pytest.mark.parametrize("only", [None, frozenset()])
+@pytest.mark.parametrize("hide", [gone, replaced_by_empty_folder, mounted_over])
+def test_schema_folder_hidden_while_its_table_is_idle_loses_no_row(log_shop, hide, only):
+    """The substitute is not taken for the known folder in a cycle that has nothing to do."""
+    shop = log_shop
+    with shop.engine() as running:
+        for _ in range(2):
+            running.cycle(NO_STOP)
+        with hide(shop, "Tables/Sales"):
+            running.cycle(NO_STOP, only=only)
+            land(shop, 3)
+            for _ in range(2):
+                running.cycle(NO_STOP)
+                assert "`Tables/Sales` is" in running.last.failures[None].message
+        for _ in range(2):
+            running.cycle(NO_STOP)
+    assert ([shop.ids(table) for table in TABLES], dropped(shop)) == ([[1, 2, 3]] * 2, [])
+
+
+def test_place_that_is_not_the_known_one_is_not_noted(log_shop):
+    with log_shop.engine() as running, moved(log_shop, "Tables/Sales"):
+        DeltaPlaces(running.context).note()
+        assert DeltaPlaces(running.context).hidden("Sales/Items") == "Sales"
 
 
 def test_nothing_new_is_made_in_a_substitute_of_a_schema_folder(log_shop):
