@@ -139,7 +139,10 @@ def plan_listed(
     """Plan a table whose folder is listed; `progress` is None for a new folder, `known` is that of its files."""
     if circumstances.halt:
         halted = Halted(circumstances.halt, len(listing.files))
-        return Plan(listing.name, halted, diagnostics=(circumstances.halt,))
+        steps: tuple[Step, ...] = ()
+        if progress and circumstances.change is FolderChange.MOVED:  # else it seems recreated once the halt is over
+            steps = (_moved(progress, known, listing)[0],)
+        return Plan(listing.name, halted, steps, diagnostics=(circumstances.halt,))
     return _TablePlanner(listing, progress, known, circumstances).plan()
 
 
@@ -157,6 +160,13 @@ def with_identity(progress: Progress, known: FolderProgress, listing: TableListi
         rejection = replace(rejection, identity=present[rejection.path].identity, etag=present[rejection.path].etag)
     moved = replace(progress, identity=listing.identity, rejection=rejection, segments=None)
     return moved, replace(known, applied=applied, pending={})
+
+
+def _moved(progress: Progress, known: FolderProgress, listing: TableListing) -> tuple[RecordProgress, FolderProgress]:
+    """Return the step that records the new identity of a folder, and the identities of its files."""
+    gone = dict.fromkeys(known.pending)
+    moved, known = with_identity(progress, known, listing)
+    return RecordProgress("update_folder_identity", moved, Applied(known.applied), gone), known
 
 
 def attempt_of(listing: TableListing, etag: str) -> str:
@@ -199,10 +209,9 @@ class _TablePlanner:
         if progress and change is FolderChange.MOVED:
             if progress.identity != identity:
                 self._diagnostics.append(diagnose("ME076", self._folder))
-            gone = dict.fromkeys(self._known.pending)
-            moved, self._known = with_identity(progress, self._known, self._listing)
-            self._steps.append(RecordProgress("update_folder_identity", moved, Applied(self._known.applied), gone))
-            return moved
+            step, self._known = _moved(progress, self._known, self._listing)
+            self._steps.append(step)
+            return step.progress
         if progress and progress.configured_at > 0:
             rebuilt = diagnose("ME066", self._folder, count=len(self._files))
             self._steps.append(DropTable(rebuilt, "recreated"))

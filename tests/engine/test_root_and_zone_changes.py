@@ -14,10 +14,11 @@ from scripted_faults import Acting, Script, faulty
 from shop import NO_STOP, Shop, name, row
 
 from mirror_engine import RunResult
-from mirror_engine.events import TableDropped
+from mirror_engine.events import FolderMoved, TableDropped
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
 NOON = 1_700_000_000 * 10**9
@@ -192,6 +193,26 @@ def test_a_root_copied_moved_or_restored_drops_nothing_and_goes_on(place, elsewh
     assert copy.sync().result is RunResult.CAUGHT_UP
     assert not [event for event in copy.events if isinstance(event, TableDropped)]
     assert (copy.ids(), copy.ids("Sales.Log")) == ([1, 2, 3, 4, 5], [1, 2, 4, 5])
+
+
+def test_a_root_moved_while_a_table_is_halted_drops_nothing_once_the_halt_is_over(tmp_path):
+    """The table's log was cut off when ROOT was copied (ME081), and is then restored."""
+    shop = Shop(tmp_path / "root", ArrowWriter(tmp_path / "root/Tables", tmp_path / "scratch"))
+    for number in (1, 2):
+        shop.orders(strategy="LastUpdateTimeFileDetection").insert(row(number), name=name(number))
+        shop.sync()
+    call("cp", "-a", shop.root, tmp_path / "copy")
+    copy = Shop(tmp_path / "copy", ArrowWriter(tmp_path / "copy/Tables", tmp_path / "scratch"))
+    *_, newest = sorted((copy.root / "Tables/dbo/Orders/_delta_log").glob("*.json"))
+    content = newest.read_bytes()
+    newest.write_bytes(content[:40])
+    for _ in range(2):
+        assert copy.sync().result is RunResult.NEEDS_ATTENTION
+    assert [event.table.normalized for event in copy.events if isinstance(event, FolderMoved)] == ["Orders"]
+    newest.write_bytes(content)
+    assert copy.sync().result is RunResult.CAUGHT_UP
+    assert not [event for event in copy.events if isinstance(event, TableDropped)]
+    assert copy.ids() == [1, 2]
 
 
 def test_a_root_restored_in_its_own_place_drops_nothing(place):
