@@ -489,7 +489,8 @@ class Mirror:
             ledger = Ledger.open(state / LEDGER)
             context = self._context(ledger, self._emit, check_lock)
             monitoring = MonitoringFiles(context)
-            engine = Engine(context, self._reader, self._passthrough, monitoring.write, self._history.add)
+            publish, settle = monitoring.write, monitoring.settle
+            engine = Engine(context, self._reader, self._passthrough, publish, self._history.add, settle=settle)
             try:
                 with heartbeat(context), closing(monitoring):
                     yield engine

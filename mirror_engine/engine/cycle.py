@@ -142,6 +142,7 @@ class CycleResult:
 class Engine:
     """Runs cycles over one landing zone; `publish` gets the plans of each before they are carried out.
 
+    `settle` is called before a wait for the next cycle: nothing is published soon.
     `reader` and `passthrough`: see `Replayer`. `record` takes each change of a table, besides its rows.
 
     Attributes:
@@ -149,13 +150,15 @@ class Engine:
         last: what the last cycle saw and did.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - who else takes part
         self,
         context: EngineContext,
         reader: Callable[[], OrderedReader],
         passthrough: Callable[[], PassthroughReader] | None = None,
         publish: Callable[[Mapping[TableName, Plan]], None] = lambda _: None,
         record: Callable[[TableChange], None] = lambda _: None,
+        *,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
         self._changes = Changes(context.clock, context.emit, record)
         self.context = context = replace(context, emit=self._changes)
@@ -163,7 +166,7 @@ class Engine:
         self.poller = Poller(context.storage, context.config, context.requests)
         clock = context.known_time or context.clock
         self._janitor = Janitor(context.storage, context.ledger, context.config, clock, context.check_lock)
-        self._publish = publish
+        self._publish, self._settle = publish, settle
         self._halts = Halts(context.ledger, context.emit)
         self._replayer = Replayer(context, self._janitor, self._halts, reader, passthrough)
         self._scheduler = TableScheduler(context.config.workers, self._replayer.run)
@@ -238,6 +241,8 @@ class Engine:
                 self.context.ledger.set_property(NEXT_POLL, str(clock() + pause))
                 if self.last.zone and self.last.zone.requests:
                     self.context.ledger.set_property(SCAN_REQUESTS, json.dumps(self.last.zone.requests))
+            if pause > 0:
+                self._settle()
             watcher.wait(pause)
         return self.finish()
 

@@ -264,18 +264,22 @@ class MonitoringFiles:
 
         Raises `StorageUnavailable`, and `RootLocked` where ROOT was lost to another engine, whose files they are now.
         """
+        self._waiting = plans
         is_busy = any(plan.steps for plan in plans.values())  # so that another cycle follows
-        if is_busy and self._context.clock.monotonic() - self._written_at < BUSY_SECONDS:
-            self._waiting = plans
-            return
-        self._write(plans)
-        self._waiting = None
+        if not is_busy or self._context.clock.monotonic() - self._written_at >= BUSY_SECONDS:
+            self._write_waiting()
 
-    def close(self) -> None:
-        """Write what no further cycle writes; an error stops nothing."""
+    def settle(self) -> None:
+        """Write what no cycle writes soon; an error stops nothing."""
         with suppress(StorageUnavailable, RootLocked):
-            if self._waiting is not None:
-                self._write(self._waiting)
+            self._write_waiting()
+
+    close = settle
+
+    def _write_waiting(self) -> None:
+        plans, self._waiting = self._waiting, None
+        if plans is not None:
+            self._write(plans)
 
     def _write(self, plans: Mapping[TableName, Plan]) -> None:
         context, ledger = self._context, self._context.ledger

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from scripted_faults import Failing, Script, faulty
@@ -476,3 +477,29 @@ def test_retry_of_a_table_that_cannot_be_planned_is_not_due_for_ever(tmp_path, m
         shop.clock.advance(hours=1)
         running.cycle(NO_STOP)
         assert running.next_cycle_seconds(60.0) > 0
+
+
+def test_the_monitoring_files_are_written_before_a_wait_though_a_table_still_has_work(shops):
+    """T1 is under maintenance: its steps wait, and no cycle follows at once."""
+    stop, counts = threading.Event(), []
+
+    def wait(seconds):
+        if seconds == 0:
+            return
+        metrics = {each["sourceTableName"]: each["metrics"] for each in fabric_files.read_tables(storage)}
+        counts.append(metrics["T0"]["processedRowCount"])
+        shops.publisher.folder("T0").insert(row(4), name=name(4))
+        if len(counts) == 2:
+            stop.set()
+
+    storage = LocalStorage(shops.root)
+    watcher = SimpleNamespace(touched=lambda: None, is_due=lambda: False, wait=wait)
+    maintenance = SimpleNamespace(in_progress=TableName("", "T1"), start=lambda *_, **__: None)
+    for table in ("T0", "T1"):
+        shops.publisher.folder(table).insert(row(3), name=name(3))
+    with shops.engine() as running:
+        while running.last.stale or not running.last.zone:
+            running.cycle(NO_STOP, maintenance.in_progress)
+        before = shops.status("T0").rows_processed
+        running.run(stop, watcher, maintenance)
+    assert counts == [before, before + 1]
