@@ -66,7 +66,7 @@ class World:
         self.is_store = self.chance.random() < 0.25 and not self.refusals
         self.unwanted_acts = {"drop", "replace", "overwrite", "rekey"} if self.is_store else ()  # LZ-7.3
         if self.is_store:
-            self.weather.rates[Fault.PAUSE] = self.chance.choice([0, 0.001, 0.004])
+            self.weather.rates[Fault.PAUSE] = self.chance.choice([0, 0.003, 0.01])
         self.lease, self.checked = Lease(self.wall), {}
         self.disk = Disk(self.wall, is_store=self.is_store)
         self.judge = Judge(self)
