@@ -17,7 +17,7 @@ from simulation import planted
 from simulation.reached import STATES
 from simulation.runner import play, play_all, shortest, told
 
-SEEDS = int(os.environ.get("MIRROR_TEST_SEEDS", "60"))
+SEEDS = int(os.environ.get("MIRROR_TEST_SEEDS", "50"))
 TESTS = Path(__file__).parents[1]
 PROBE = "from simulation.runner import play; print(*(play(seed, 300).digest for seed in range(1, 6)))"
 
