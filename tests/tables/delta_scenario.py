@@ -22,7 +22,7 @@ from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.base import BatchRecord, ChangeBatch, FileRows, RecordHead
 from mirror_engine.tables.log.commit import commit_batch, create_table, evolution, evolve
-from mirror_engine.tables.log.snapshot import count_rows, open_log
+from mirror_engine.tables.log.snapshot import count_rows, open_log, stated_rows
 from mirror_engine.tables.passthrough import CopiedRows
 
 AWKWARD_NAMES = [  # for a table's folder (LZ-1.10)
@@ -152,6 +152,7 @@ def facts(log):
         "properties": dict(log.configuration),
         "files": sorted(map(str, log.data_files())),
         "rows": count_rows(log),
+        "stated rows": stated_rows(log),
         "record": log.newest_record(),
         "features": str(log.table.protocol()),
         "transaction": log.table.transaction_version("mirror_engine:mirror:g1"),

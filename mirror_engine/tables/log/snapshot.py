@@ -562,10 +562,16 @@ def count_rows(log: DeltaLog) -> int:
 
 def stated_rows(log: DeltaLog) -> int:
     """How many rows a version holds by its files' statistics alone, also those that are gone; reads no data file."""
-    if log.own:
-        return sum(file.rows or 0 for file in log.data_files())
     with reading_log(log.folder):
-        return int(pc.sum(log.add_actions.column("num_records")).as_py() or 0)
+        if not log.own:
+            return int(pc.sum(log.add_actions.column("num_records")).as_py() or 0)
+        paths, counts = (log.add_actions.column(name).to_pylist() for name in ("path", "num_records"))
+    rows: dict[str, int | None] = dict(zip(paths, counts, strict=True))
+    for commit in log.own:
+        for path in commit.removed:
+            rows.pop(path, None)
+        rows |= {path: json.loads(action["stats"])["numRecords"] for path, action in commit.added.items()}
+    return sum(filter(None, rows.values()))
 
 
 def scan(log: DeltaLog, files: Iterable[DataFile], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
