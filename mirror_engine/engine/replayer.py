@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
@@ -21,7 +22,14 @@ from mirror_engine.engine.planner import (
     attempt_of,
 )
 from mirror_engine.engine.recovery import is_as_recorded, reconcile
-from mirror_engine.errors import CommitConflict, CommitFailed, ConcurrentModification, RootLocked, ScratchFailed
+from mirror_engine.errors import (
+    CommitConflict,
+    CommitFailed,
+    ConcurrentModification,
+    RootLocked,
+    ScratchFailed,
+    TransientError,
+)
 from mirror_engine.events import (
     ArchivedFilesDeleted,
     BatchCommitted,
@@ -307,7 +315,8 @@ class Replayer:
         try:
             result = context.writer.apply(folder, batch, record, context.check_lock)
         except RootLocked:
-            context.writer.take_back(folder)  # if another engine made the table again meanwhile
+            with suppress(TransientError):  # if another engine made the table again meanwhile
+                context.writer.take_back(folder, known.generation)
             raise
         batch.close()  # on a full disk the ledger needs the room
         meanwhile = progress.external_change_version

@@ -358,10 +358,11 @@ class DeltaCommitter(Protocol):
         Takes back a late commit, too.
         """
 
-    def take_back(self, table: str) -> None:
-        """Remove the newest commit where it came after its table was dropped, and another one made in its place.
+    def take_back(self, table: str, generation: str) -> None:
+        """Remove the newest commit if it is of a generation whose table was dropped, and another one made in its place.
 
-        For one that lost the lease while it committed (LZ-4.18). On a disk nobody can.
+        For one that lost the lease while it committed (LZ-4.18): all other commits may be another engine's. On a disk
+        nobody can lose it.
         """
 
 

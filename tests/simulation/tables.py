@@ -254,7 +254,7 @@ class TablesWriter(DeltaWriter):
         log = self._port.call(f"is_mirrored {table}", lambda: self._log(table))
         return log is not None and any(each.startswith(APPLICATIONS) for each in log.commits[-1].transactions)
 
-    def take_back(self, table):
+    def take_back(self, table, generation):
         """A commit to a table that was dropped is refused here."""
 
     def write_segment(self, table, segment, applied):

@@ -66,7 +66,7 @@ class InProcessWriter(DeltaWriter):
     def finish_drop(self, table: str, check: Callable[[], None] = lambda: None) -> None:
         """A drop is one step."""
 
-    def take_back(self, table: str) -> None:
+    def take_back(self, table: str, generation: str) -> None:
         """See `DeltaWriter`; nobody commits late."""
 
     def log_stamp(self, *_: object, **__: object) -> str:

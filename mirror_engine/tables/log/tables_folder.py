@@ -129,11 +129,11 @@ class TablesFolder:
         if isinstance(folder, StorePath):
             _retire_in_store(folder, check, is_begun=True)
 
-    def take_back(self, table: str) -> None:
+    def take_back(self, table: str, generation: str) -> None:
         """See `DeltaWriter`."""
         folder = self.path(table)
         if isinstance(folder, StorePath):
-            _take_back_late((folder / LOG_FOLDER).iterdir(), lambda: None)
+            _take_back_late((folder / LOG_FOLDER).iterdir(), lambda: None, generation)
 
     def clear_leftovers(self) -> None:
         """Delete what killed processes left; once, and only by one that commits: it holds ROOT. Raises nothing."""
@@ -198,11 +198,11 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
             replace(folder, path=path).remove()
 
 
-def _take_back_late(log: Iterable[StorePath], check: Callable[[], None]) -> None:
+def _take_back_late(log: Iterable[StorePath], check: Callable[[], None], only: str = "") -> None:
     """Remove the newest commit of a log where it came after its table was dropped, and another one made in its place.
 
     Its engine was stopped between its last look at the lease and the commit, or the store was slow. A log has the
-    records of one generation.
+    records of one generation. `only`: the generation of commits that may be removed; `""`: any, and that of a drop.
     """
     commits = sorted(
         (file for file in log if (named := log_file(file.name)) and named.is_commit), key=lambda file: file.name
@@ -211,7 +211,8 @@ def _take_back_late(log: Iterable[StorePath], check: Callable[[], None]) -> None
         newest = commits[-1].read_bytes() if commits else b""
         written = _generation(newest)
         before = (_generation(file.read_bytes()) for file in reversed(commits[:-1])) if written else ()
-        if newest.startswith(_DROP) or next(filter(None, before), written) != written:
+        is_late = newest.startswith(_DROP) or next(filter(None, before), written) != written
+        if is_late and only in {"", written}:
             check()
             commits[-1].remove()
 

@@ -29,7 +29,7 @@ from mirror_engine.tables.changes.staged import StagedChanges
 from mirror_engine.tables.log import table_path, tables_folder
 from mirror_engine.tables.log.commit import create_with_files, put_commit
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.record import commits_after
+from mirror_engine.tables.log.record import commits_after, to_metadata
 from mirror_engine.tables.log.snapshot import reading_log
 from mirror_engine.tables.log.table_path import StorePath, parquet_source
 from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
@@ -235,6 +235,27 @@ def log_of(disk, *, checkpoint):
 @pytest.fixture
 def in_order(monkeypatch):
     monkeypatch.setattr("mirror_engine.storage.base.REQUESTS", 1)
+
+
+@pytest.mark.parametrize(
+    ("generations", "left"),
+    [
+        (["new", "new", "old"], 2),
+        (["new", "old", "new"], 3),  # the other engine went on
+        (["old", "old"], 2),
+        (["old", "drop"], 2),  # the other engine drops the table just now
+        (["new", "old", ""], 3),  # another program's
+    ],
+)
+def test_who_lost_the_lease_takes_back_its_own_commit_alone(tables, disk, generations, left):
+    log = disk / "dbo/T/_delta_log"
+    log.mkdir(parents=True)
+    for version, generation in enumerate(generations):
+        record = BatchRecord("mirror", "", Progress(generation, "1:1"), "", Applied())
+        content = json.dumps({"commitInfo": {"userMetadata": to_metadata(record)} if generation else {}}).encode()
+        (log / f"{version:020d}.json").write_bytes(tables_folder._DROP if generation == "drop" else content)
+    tables.take_back("dbo/T", "old")
+    assert len([*log.iterdir()]) == left
 
 
 @pytest.mark.usefixtures("in_order")
