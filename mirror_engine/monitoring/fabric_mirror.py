@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirror_engine.engine.ledger import MIRROR
 from mirror_engine.engine.poller import Poller
-from mirror_engine.errors import TransientError, UsageError
+from mirror_engine.errors import TableDamaged, TransientError, UsageError
 from mirror_engine.landing_zone.detection import detect, marks_after, number_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
@@ -135,11 +135,11 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
 def _has_our_progress(
     reader: DeltaReader, snapshots: Mapping[str, TableSnapshot], unread: Mapping[str, TransientError]
 ) -> bool:
-    """Whether a table has progress of this engine, also one whose log is damaged."""
+    """Whether a table has progress of this engine, also one whose log is damaged; raises `StorageUnavailable`."""
     if any(snapshot.record for snapshot in snapshots.values()):
         return True
     for folder in (*snapshots, *unread):
-        with suppress(TransientError):
+        with suppress(TableDamaged):
             if reader.is_mirrored(folder):
                 return True
     return False

@@ -9,6 +9,7 @@ from shop import Shop, name, row
 from slow_store import REQUEST_SECONDS, SlowLogs, slow_store
 
 from mirror_engine import Mirror
+from mirror_engine.errors import StorageUnavailable
 from mirror_engine.events import BatchCommitted, CommitStarted, FileRead
 from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE
 from mirror_engine.monitoring.fabric_mirror import refuse_fabrics
@@ -103,6 +104,20 @@ def test_logs_are_read_at_once_to_learn_whether_fabric_mirrors(shop):
     shop.writer.requests.seconds = REQUEST_SECONDS
     refuse_fabrics(shop.root, store, shop.writer)
     assert AT_ONCE / 2 <= shop.writer.requests.most <= AT_ONCE
+
+
+def test_store_that_fails_does_not_make_a_root_fabrics(shop, monkeypatch):
+    def failed(*_):
+        raise StorageUnavailable("scripted")
+
+    shop.publisher.table("T", keys=["id"]).upsert(row(1))
+    shop.sync()
+    store, _ = slow_store(shop.root)
+    store.write(REPLICATOR_FILE, b'{"status": "Running"}')
+    for method in ("snapshot", "is_mirrored"):
+        monkeypatch.setattr(type(shop.writer), method, failed)
+    with pytest.raises(StorageUnavailable, match="scripted"):
+        refuse_fabrics(shop.root, store, shop.writer)
 
 
 def test_commit_looks_once_for_other_programs(shop):
