@@ -298,7 +298,7 @@ class Uploads:
         with self._lock:
             upload = self._uploads.get(key) or _Upload(0.0)
             replaced = upload.parts.get(name)
-            if isinstance(name, str) and any(_length(other) != _length(name) for other in upload.parts):
+            if isinstance(name, str) and _length(next(iter(upload.parts), name)) != _length(name):
                 raise StorageApiError(StorageErrorCode.InvalidBlobOrBlock)
             if not replaced and self.part_count >= MAX_PARTS:
                 raise _too_much()

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from lakes import refused
 
+from mirror_engine.clock import Clock
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.onelake import store
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.errors import StorageErrorCode as Code
-from mirror_engine.onelake.store import LocalStore, StagedFile
+from mirror_engine.onelake.store import LocalStore, StagedFile, Uploads
 
 STAGING = ".mirror-engine/staging"
 OUTSIDE = ["..", "../x", "a/..", "./a", "/a", "a//b", "a\0b", "\udcff"]
@@ -222,3 +223,15 @@ def test_no_call_leaves_anything_open(storage):
     before = opened()
     everything()
     assert opened() == before
+
+
+def test_one_more_block_is_compared_with_one_other(storage, monkeypatch):
+    """A file may have 50,000 blocks: each compared with all would take hours."""
+    compared = []
+    monkeypatch.setattr(store, "_length", lambda block_id: compared.append(block_id) or len(block_id))
+    uploads = Uploads(storage, Clock())
+    for number in range(50):
+        body = staged(storage)
+        body.seal()
+        uploads.keep("Items/f", f"{number:04}", body)
+    assert len(compared) <= 2 * 50
