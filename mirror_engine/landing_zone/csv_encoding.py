@@ -11,6 +11,7 @@ _WESTERN = frozenset({"cp1252", "cp1254", "iso8859-1", "iso8859-9", "iso8859-15"
 # where letters have the bytes 0xC0 to 0xFF, so that two of them in a row are not UTF-8
 _CODE_PAGES = _WESTERN | {"cp1250", "cp1251", "cp1253", "cp1257", "iso8859-2", "iso8859-4", "iso8859-13", "iso8859-16"}
 _AFTER_A_WORD = frozenset("\u2026\u2019\u201d\u203a\u00bb\u2122\u00ae\u2013\u2014\xa0")  # also without a blank
+_SIGNS = frozenset("\xaa\xba\xb9\xb2\xb3\xbc\xbd\xbe\xb1\xb0\xb7")  # after a letter, if none follows
 _MARKED_A = "\u00c2\u00c3"  # no word but of Portuguese capitals ends in them
 
 
@@ -47,7 +48,7 @@ class CodePageCheck:
         self._codec = codec
         self._can_be = codec in _CODE_PAGES
         self._looks_wrong = False
-        self._open = ""  # the last characters so far, if these are no ASCII
+        self._open = ""  # the last character so far, if it is the only one after ASCII
         self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def feed(self, content: bytes) -> None:
@@ -61,9 +62,10 @@ class CodePageCheck:
             return
         self._open = ""
         for found in () if self._looks_wrong or text.isascii() else _NOT_ASCII.finditer(text):
-            if found.end() == len(text):
+            following = text[found.end() : found.end() + 1]
+            if len(found[0]) == 1 and not following:
                 self._open = found[0]
-            elif self._is_wrong(found[0], text[found.end()]):
+            elif self._is_wrong(found[0], following):
                 self._looks_wrong = True
                 break
 
@@ -80,4 +82,4 @@ class CodePageCheck:
         is_western = self._codec in _WESTERN
         if all(each in _AFTER_A_WORD or (each.isalpha() and not is_western) for each in read[1:]):
             return is_western and read[0] in _MARKED_A and following.isalpha()
-        return True
+        return read[0] in _MARKED_A or following.isalpha() or not _SIGNS.issuperset(read[1:])

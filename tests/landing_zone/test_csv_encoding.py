@@ -8,8 +8,9 @@ import pytest
 from mirror_engine.landing_zone.csv_encoding import CodePageCheck
 
 HONEST = {
-    "cp1252": "Köln, Größe 10 °C|naïve café|NESTLÉ®|CAFÉ™|L’ÉTÉ…|“Málaga” – 5 €|POKÉ–BAR|IRMÃ|MAÇÃ|SÃO|AMANHÃ…",
-    "iso8859-9": "GRÅ|Ñandú|TJÖ»|ß|ÅÄÖ|Ã|Â|IRMÃ, 2",
+    "cp1252": "Köln, Größe 10 °C|naïve café|NESTLÉ®|CAFÉ™|L’ÉTÉ…|“Málaga” – 5 €|POKÉ–BAR|IRMÃ|MAÇÃ|SÃO|AMANHÃ…"
+    "|UNITÉ²|Ø½|Ø±0.1|CITÉ¹ |SEÑª|Ñº 5|Ü³|PASSÉ·",
+    "iso8859-9": "Ğ±1|GRÅ|Ñandú|TJÖ»|ß|ÅÄÖ|Ã|Â|IRMÃ, 2",
     "iso8859-15": "Šárka|œuvre|5 €|ŸNESTLÉ®",
     "cp1250": "Łódź|STÓŁ|PÓŁ|žluťoučký kůň|PĂŞUNE|ŻÓŁW|Ă",
     "cp1251": "Москва|Ні|Так|Её|ещё|її|Привет, мир|№ 5",
@@ -21,6 +22,7 @@ HONEST = {
 MISREAD = {
     "cp1252": "Köln|Straße|é|naïve café|Málaga|Österreich|5 €|“quoted”|it’s|…|Łódź|Москва|東京|😀|à la carte, déjà",
     "iso8859-1": "Köln|Ö|10 °C|São Paulo|\ufeffid",
+    "cp1254": "kısa|più|habló|n°2|5²",
     "cp1250": "Łódź, STÓŁ|žluťoučký kůň|5 €",
     "cp1251": "Москва|Ні, ще ні|Её ещё|№ 5",
     "cp1253": "Αθήνα|5 €",
@@ -56,6 +58,14 @@ def test_utf8_read_in_a_code_page_is_noticed(codec, text):
 @pytest.mark.parametrize("codec", ["utf-8", "utf-16-le", "shift-jis", "gb18030", "cp866", "cp437", "cp874", "ascii"])
 def test_other_encodings_are_left_alone(codec):
     assert not is_utf8("Köln, Москва".encode(), codec)
+
+
+def test_long_text_without_ascii_is_looked_at_once():
+    check = CodePageCheck("cp1252")
+    for _ in range(3):
+        check.feed("東京".encode() * 1000)
+    assert len(check._open) <= 1
+    assert check.is_utf8()
 
 
 def test_a_text_cut_within_a_character_is_no_utf8():
