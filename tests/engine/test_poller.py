@@ -176,7 +176,8 @@ class TestDots:
         storage = zone_with(*(f"{folder}/{FIRST}" for folder in ("shop.Items", "shop.schema/a.b", "Plain")))
         plain, of_schema, dotted = sorted(look(storage).tables, key=lambda table: table.name.folder.casefold())[:3]
         assert [said(table) for table in (plain, dotted, of_schema)] == [[], [], [("ME097", "shop.Items")]]
-        assert of_schema.diagnostics[0].help == "if `shop` is a schema, rename the folder to `shop.schema/Items`"
+        help = "if `shop` is a schema, delete the folder and load the table in `shop.schema/Items`"
+        assert of_schema.diagnostics[0].help == help  # renamed, it would be a new table without the archived rows
 
     @pytest.mark.parametrize("folder", ["Items.", "a..", "shop.Schema/Items"])
     def test_dots_that_seem_no_schema_are_not_noted(self, folder):
