@@ -15,6 +15,7 @@ from oracle_files import Refused
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import METADATA_FILE, READY_TO_DELETE_FOLDER, TableName
+from mirror_engine.landing_zone.states import Halted
 from mirror_engine.storage.base import NO_IDENTITY
 from simulation.disk import Folder
 
@@ -272,7 +273,22 @@ class Judge:
             if generation is None or generation.identity != self._identity(node):
                 generation = Generation(folder, self._identity(node))
             found += self._left_in(folder, generation)
-        return found
+        return found or [*self._misjudged()]
+
+    def _misjudged(self):
+        """Tables whose rows are others than at their last commit, and halts that one of engine and judge sees alone."""
+        for table, log in self._world.tables.logs.items():
+            if generation := self._tables.get(log.born):
+                self._compare(table, generation, log)
+        engines = [machine.engine for machine in self._world.machines if machine.engine and machine.engine.last.zone]
+        for engine in engines:
+            halted = {table.folder for table, plan in engine.last.plans.items() if isinstance(plan.state, Halted)}
+            yield from (f"{folder} is halted, and nothing is wrong" for folder in sorted(halted - self.halted))
+            yield from (
+                f"{folder} is not halted, and its next file is wrong" for folder in sorted(self.halted - halted)
+            )
+        if not engines:
+            yield "no engine is there"
 
     def _left_in(self, folder, generation):
         """Files that are to be applied, and are not; one that breaks the protocol holds up all of them."""
