@@ -166,7 +166,7 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
     is_whole = _has_table(in_log)
     commits = sorted((file for file in in_log if log_file(file.name)), key=lambda each: each.name)
     if is_begun and is_whole:
-        _take_back_late(commits, check)
+        _take_back_late(in_log, check)
         return
     if not (is_whole or marks):
         return
@@ -204,8 +204,9 @@ def _take_back_late(log: Iterable[StorePath], check: Callable[[], None], only: s
     Its engine was stopped between its last look at the lease and the commit, or the store was slow. A log has the
     records of one generation. `only`: the generation of commits that may be removed; `""`: any, and that of a drop.
     """
+    files = list(log)
     commits = sorted(
-        (file for file in log if (named := log_file(file.name)) and named.is_commit), key=lambda file: file.name
+        (file for file in files if (named := log_file(file.name)) and named.is_commit), key=lambda file: file.name
     )
     with suppress(FileNotFoundError):
         newest = commits[-1].read_bytes() if commits else b""
@@ -214,6 +215,9 @@ def _take_back_late(log: Iterable[StorePath], check: Callable[[], None], only: s
         is_late = newest.startswith(_DROP) or next(filter(None, before), written) != written
         if is_late and only in {"", written}:
             check()
+            for file in files:  # its checkpoint has the rows of the dropped table
+                if file.name == HINT or file.name.startswith(f"{commits[-1].name[:20]}.checkpoint"):
+                    file.remove()
             commits[-1].remove()
 
 

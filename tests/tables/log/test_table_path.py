@@ -254,8 +254,13 @@ def test_who_lost_the_lease_takes_back_its_own_commit_alone(tables, disk, genera
         record = BatchRecord("mirror", "", Progress(generation, "1:1"), "", Applied())
         content = json.dumps({"commitInfo": {"userMetadata": to_metadata(record)} if generation else {}}).encode()
         (log / f"{version:020d}.json").write_bytes(tables_folder._DROP if generation == "drop" else content)
+    checkpoint = [log / f"{len(generations) - 1:020d}.checkpoint.parquet", log / "_last_checkpoint"]
+    for file in checkpoint:
+        file.touch()
     tables.take_back("dbo/T", "old")
-    assert len([*log.iterdir()]) == left
+    is_taken_back = left < len(generations)
+    assert [file.exists() for file in checkpoint] == [not is_taken_back] * 2
+    assert len([*log.glob("*.json")]) == left
 
 
 @pytest.mark.usefixtures("in_order")
