@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirror_engine.engine.ledger import MIRROR
 from mirror_engine.engine.poller import Poller
-from mirror_engine.errors import TableDamaged, TransientError, UsageError
+from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
 from mirror_engine.landing_zone.detection import detect, marks_after, number_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import TableName
@@ -135,11 +135,11 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
 def _has_our_progress(
     reader: DeltaReader, snapshots: Mapping[str, TableSnapshot], unread: Mapping[str, TransientError]
 ) -> bool:
-    """Whether a table has progress of this engine, also one whose log is damaged; raises `StorageUnavailable`."""
+    """Whether a table has progress of this engine, also one whose log is damaged."""
     if any(snapshot.record for snapshot in snapshots.values()):
         return True
     for folder in (*snapshots, *unread):
-        with suppress(TableDamaged):
+        with suppress(TransientError):
             if reader.is_mirrored(folder):
                 return True
     return False
@@ -150,7 +150,12 @@ def refuse_fabrics(root: Place, storage: Storage, reader: DeltaReader) -> None:
 
     Raises `StorageUnavailable`, and `UsageError` where no Delta table next to its files has progress of this engine.
     """
-    if read_replicator(storage) and not _has_our_progress(reader, *_snapshots(storage, reader)):
+    if not read_replicator(storage):
+        return
+    snapshots, unread = _snapshots(storage, reader)
+    if not _has_our_progress(reader, snapshots, unread):
+        if failed := next((error for error in unread.values() if isinstance(error, StorageUnavailable)), None):
+            raise failed
         help = "look at it with status, plan or compare, or copy its landing zone with pull and sync the copy"
         raise UsageError(f"{root} is mirrored by Fabric; nothing was written there", help)
 
