@@ -92,6 +92,14 @@ def attack(port, first, again, ends):
                     break
 
 
+def _delays_of(process):
+    found = {}
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            found[thread.name] = int((thread / "schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    return found
+
+
 class Emulator:
     """A process of its own, without engines."""
 
@@ -112,18 +120,22 @@ class Emulator:
     def answered_in(self):
         """Seconds until a healthy client, which tries again where it is cut off, has its answer.
 
-        Of these the emulator's processor time counts at most: where the machine is busy, it waits for a processor.
+        Those in which a thread of the emulator or of this process waited for a processor do not count: the machine is
+        busy.
         """
-        started, before = time.monotonic(), self._processor_seconds()
+        started, before = time.monotonic(), self._delays()
         asked = request("GET", f"/{ZONE}?resource=filesystem&recursive=false", "localhost")
         while (status := self._status(asked)) == 0 and time.monotonic() - started < MAX_SECONDS:
             time.sleep(0.05)
         assert status == 200
-        return min(time.monotonic() - started, self._processor_seconds() - before)
+        taken = time.monotonic() - started
+        for known, now in zip(before, self._delays(), strict=True):
+            taken -= max(seconds - known.get(thread, 0.0) for thread, seconds in now.items())
+        return max(taken, 0.0)
 
-    def _processor_seconds(self):
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()
-        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")  # user and system time
+    def _delays(self):
+        """For how long the emulator's threads and this process's have waited for a processor."""
+        return [_delays_of(self.process.pid), _delays_of(os.getpid())]
 
     def _status(self, asked):
         with contextlib.suppress(OSError):
@@ -162,7 +174,7 @@ def attack_in_a_process(port, kinds, begin):
         thread.join()
 
 
-def judged(emulator, said, ends):
+def judged(emulator, said, ends, most):
     """Ask as a healthy client until the attack ends, and judge its answers and the emulator's memory."""
     time.sleep(0.3)
     taken = [emulator.answered_in()]
@@ -173,7 +185,7 @@ def judged(emulator, said, ends):
     said = f"{said}: peak {peak:.0f} MiB, {len(taken)} answers in {median:.3f} s, at most {longest:.3f} s"
     print(said)
     assert peak < MAX_MIB, said
-    assert median < 1.0, said
+    assert median < most, said
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -181,7 +193,7 @@ def test_hostile_clients_cost_others_nothing(emulator, kind):
     ends = time.monotonic() + SECONDS
     threads = attack_with(emulator.port, [kind], ends)
     try:
-        judged(emulator, kind, ends)
+        judged(emulator, kind, ends, most=2.0)
     finally:
         for thread in threads:
             thread.join()
@@ -189,7 +201,7 @@ def test_hostile_clients_cost_others_nothing(emulator, kind):
 
 @pytest.mark.nightly
 def test_hostile_clients_of_all_kinds_at_once_cost_others_nothing(tmp_path):
-    """They send from other processes: the healthy client's time is the emulator's."""
+    """They send from other processes. A healthy client waits for room, 2 s each time, and may be cut off."""
     kinds, context = list(KINDS), multiprocessing.get_context("spawn")
     begin = context.Barrier(PROCESSES + 1)
     with Emulator(tmp_path / "store") as emulator:
@@ -200,7 +212,7 @@ def test_hostile_clients_of_all_kinds_at_once_cost_others_nothing(tmp_path):
         begin.wait(60)
         ends = time.monotonic() + ALL_SECONDS
         try:
-            judged(emulator, f"{len(kinds)} kinds x {CLIENTS}", ends)
+            judged(emulator, f"{len(kinds)} kinds x {CLIENTS}", ends, most=6.0)
         finally:
             for process in processes:
                 process.join()
