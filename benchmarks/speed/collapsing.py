@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +63,8 @@ class _Ready(ArrowWriter):
             matches = changes.match_counts
             self.at, self.peak_bytes = time.perf_counter(), _resident("VmHWM")
             self.commits += 1
-            shutil.copytree(folder, self._target, dirs_exist_ok=True)
+            for file in merge.files:
+                file.put(self._target)
             commit_batch(log, record, plan)
             return "append", matches
 

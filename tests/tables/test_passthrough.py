@@ -167,9 +167,9 @@ def test_passthrough_batch_is_bounded_by_max_batch_size(tmp_path, monkeypatch, l
     held = []
     apply = type(zone.writer).apply
 
-    def noted(self, table, batch, record):
+    def noted(self, table, batch, record, check):
         held.append(sum(copy.stat().st_size for copy in (tmp_path / SCRATCH).glob("copy-*")))
-        return apply(self, table, batch, record)
+        return apply(self, table, batch, record, check)
 
     monkeypatch.setattr(type(zone.writer), "apply", noted)
     assert zone.sync() is RunResult.CAUGHT_UP
@@ -277,9 +277,9 @@ def test_failure_of_one_file_leaves_none_of_those_verified_beside_it(tmp_path, m
 
     held, apply = [], type(zone.writer).apply
 
-    def noted(self, table, batch, record):
+    def noted(self, table, batch, record, check):
         held.append((len(batch.files), sum(1 for _ in (tmp_path / SCRATCH).glob("copy-*"))))
-        return apply(self, table, batch, record)
+        return apply(self, table, batch, record, check)
 
     monkeypatch.setattr(passthrough, "digest", full)
     monkeypatch.setattr(type(zone.writer), "apply", noted)

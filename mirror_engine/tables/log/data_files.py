@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -140,7 +141,8 @@ class DataFiles:
     def close(self) -> None:
         """Close files that were not finished, and are no longer wanted."""
         for each in self._open.values():
-            each.writer.close()
+            with suppress(OSError, RuntimeError):  # what could not be written has no end, either
+                each.writer.close()
 
     def _by_partition(self, rows: pa.RecordBatch) -> Sequence[tuple[Partition, pa.RecordBatch]]:
         if not self._partition_columns:
