@@ -202,7 +202,8 @@ def _take_back_late(log: Iterable[StorePath], check: Callable[[], None], only: s
     """Remove the newest commit of a log where it came after its table was dropped, and another one made in its place.
 
     Its engine was stopped between its last look at the lease and the commit, or the store was slow. A log has the
-    records of one generation. `only`: the generation of commits that may be removed; `""`: any, and that of a drop.
+    records of one generation, that of its first one. `only`: the generation of commits that may be removed; `""`: any,
+    and that of a drop.
     """
     files = list(log)
     commits = sorted(
@@ -211,7 +212,7 @@ def _take_back_late(log: Iterable[StorePath], check: Callable[[], None], only: s
     with suppress(FileNotFoundError):
         newest = commits[-1].read_bytes() if commits else b""
         written = _generation(newest)
-        before = (_generation(file.read_bytes()) for file in reversed(commits[:-1])) if written else ()
+        before = (_generation(file.read_bytes()) for file in commits[:-1]) if written else ()
         is_late = newest.startswith(_DROP) or next(filter(None, before), written) != written
         if is_late and only in {"", written}:
             check()

@@ -237,6 +237,23 @@ def in_order(monkeypatch):
     monkeypatch.setattr("mirror_engine.storage.base.REQUESTS", 1)
 
 
+def commits_of(disk, generations):
+    """A log with a commit of each generation; `""` for another program's, `drop` for the end of a table."""
+    log = disk / "dbo/T/_delta_log"
+    log.mkdir(parents=True)
+    for version, generation in enumerate(generations):
+        record = BatchRecord("mirror", "", Progress(generation, "1:1"), "", Applied())
+        content = json.dumps({"commitInfo": {"userMetadata": to_metadata(record)} if generation else {}}).encode()
+        (log / f"{version:020d}.json").write_bytes(tables_folder._DROP if generation == "drop" else content)
+    return log
+
+
+def test_who_holds_the_lease_keeps_its_commit_after_a_late_one(tables, disk):
+    log = commits_of(disk, ["new", "old", "new"])
+    tables.finish_drop("dbo/T")
+    assert len([*log.glob("*.json")]) == 3
+
+
 @pytest.mark.parametrize(
     ("generations", "left"),
     [
@@ -248,12 +265,7 @@ def in_order(monkeypatch):
     ],
 )
 def test_who_lost_the_lease_takes_back_its_own_commit_alone(tables, disk, generations, left):
-    log = disk / "dbo/T/_delta_log"
-    log.mkdir(parents=True)
-    for version, generation in enumerate(generations):
-        record = BatchRecord("mirror", "", Progress(generation, "1:1"), "", Applied())
-        content = json.dumps({"commitInfo": {"userMetadata": to_metadata(record)} if generation else {}}).encode()
-        (log / f"{version:020d}.json").write_bytes(tables_folder._DROP if generation == "drop" else content)
+    log = commits_of(disk, generations)
     checkpoint = [log / f"{len(generations) - 1:020d}.checkpoint.parquet", log / "_last_checkpoint"]
     for file in checkpoint:
         file.touch()
