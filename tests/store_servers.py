@@ -245,7 +245,15 @@ def adls_server(emulator) -> StoreServer:
     return StoreServer("ADLS Gen2", url, environment, emulator.plan.store)
 
 
-@pytest.fixture(scope="session", params=["onelake_server", "adls_server", "azurite", "s3_server"])
+SERVERS = ["onelake_server", "adls_server", "azurite", "s3_server"]
+ONE_BY_DAY = pytest.mark.parametrize(  # of a test that takes many seconds in each
+    "store_server",
+    [SERVERS[0], *(pytest.param(name, marks=pytest.mark.nightly) for name in SERVERS[1:])],
+    indirect=True,
+)
+
+
+@pytest.fixture(scope="session", params=SERVERS)
 def store_server(request) -> StoreServer:
     """Each server in turn."""
     return request.getfixturevalue(request.param)

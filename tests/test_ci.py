@@ -90,6 +90,7 @@ def test_findings_are_annotations_and_sarif_and_fail_the_job_after_the_upload(ru
     assert "actions/cache" not in ran.used
 
 
+@pytest.mark.nightly
 def test_folders_of_the_repository_are_checked_with_options(runner, workspace):
     for name in ("one", "two words"):
         land_example(workspace / name, "initial")
@@ -102,6 +103,7 @@ def test_folders_of_the_repository_are_checked_with_options(runner, workspace):
     assert runner.run(paths="one", options="--ignore=ME092\n--ignore=ME037").code == 0
 
 
+@pytest.mark.nightly
 def test_a_command_s_own_exit_code_is_the_job_s(runner):
     ran = runner.run(command="echo before\nexit 7\necho after")
     assert (ran.code, ran.outputs["exit-code"]) == (7, "7")
@@ -136,7 +138,12 @@ def failures(report):
     return {case.get("type") for case in ET.parse(report).getroot().iter("failure")}  # noqa: S314 - our own report
 
 
-@pytest.fixture(params=[("1", 0, set()), ("7", 3, {"ME037"})], ids=["published", "rejected"])
+@pytest.fixture(
+    params=[
+        pytest.param(("1", 0, set()), id="published", marks=pytest.mark.nightly),
+        pytest.param(("7", 3, {"ME037"}), id="rejected"),
+    ]
+)
 def published(request, workspace, temp):
     """A publisher that lands a row marker, next to the program as the action installed it; code and findings."""
     marker, code, failed = request.param

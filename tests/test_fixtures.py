@@ -193,7 +193,10 @@ def test_fixture_on_the_arrow_writer_that_marks_rows(name):
 @pytest.mark.usefixtures("no_pauses")
 @pytest.mark.parametrize(
     "store_server",
-    ["onelake_server", pytest.param("adls_server", marks=pytest.mark.nightly), "azurite", "s3_server"],
+    [
+        "onelake_server",
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("adls_server", "azurite", "s3_server")),
+    ],
     indirect=True,
 )
 @pytest.mark.parametrize("name", IN_STORES)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 from killer import Killer
+from store_servers import ONE_BY_DAY
 
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
@@ -18,7 +19,7 @@ from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow
-KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "5"))
+KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "2"))
 SPARK_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "2"))  # each starts a JVM
 STORE_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "1"))
 KILLS_BETWEEN_CHECKS = 25
@@ -50,6 +51,7 @@ def test_killed_without_spark_nothing_is_lost_doubled_or_reordered(tmp_path):
     kill(killer, ArrowWriter(killer.root / TABLES, killer.root / SCRATCH), KILLS)
 
 
+@ONE_BY_DAY
 @pytest.mark.timeout(max(300, 70 * STORE_KILLS))
 def test_killed_in_a_store_nothing_is_lost_doubled_or_reordered(tmp_path, store, monkeypatch):
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path / "state"))

@@ -281,6 +281,7 @@ def test_drop_is_said_before_by_status_plan_and_wait(synced, cli, case):
     assert all(table in text for table, *_ in changes)
 
 
+@pytest.mark.usefixtures("no_pauses")
 def test_zone_renamed_drops_nothing_in_any_form(synced, cli):
     """Into a name that the engine does not know."""
     (synced.root / ZONE).rename(synced.root / "Files/Zone2")

@@ -130,7 +130,10 @@ def shows(texts, secret):
                 yield place, text[max(at - 300, 0) : at + 80]
 
 
-@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize(
+    "secret",
+    [*SECRETS[2:4], *(pytest.param(secret, marks=pytest.mark.nightly) for secret in (*SECRETS[:2], SECRETS[4]))],
+)
 @pytest.mark.usefixtures("one_attempt")
 def test_no_cell_of_a_broken_file_is_shown(tmp_path, secret, cli, caplog):
     root = tmp_path

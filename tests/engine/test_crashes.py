@@ -147,11 +147,15 @@ def test_every_method_of_both_ports_is_among_the_failing_calls(ram):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, pytest.param(Fault.REFUSED, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     "case",
-    [("storage", "kept"), ("storage", "kept", FlatStorage), ("writer", "kept"), ("writer", "lost before")],
-    ids=["storage", "storage without folders", "writer", "writer without a ledger"],
+    [
+        pytest.param(("storage", "kept"), id="storage"),
+        pytest.param(("storage", "kept", FlatStorage), id="storage without folders", marks=pytest.mark.nightly),
+        pytest.param(("writer", "kept"), id="writer"),
+        pytest.param(("writer", "lost before"), id="writer without a ledger", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_failure_at_any_call_loses_and_doubles_nothing(ram, case, fault):
     """LZ-4.18."""

@@ -357,7 +357,7 @@ def test_tables_are_forgotten_while_other_threads_clean():
 
     def clean(thread):
         try:
-            for number in range(200):
+            for number in range(60):
                 named = replace(listing, name=SlowName("", f"{thread}-{number}"))
                 zone.janitor.clean(ZONE, named, Progress("g", "f"), FolderProgress())
         except RuntimeError as error:

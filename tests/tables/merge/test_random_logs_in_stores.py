@@ -8,6 +8,7 @@ import random
 import pytest
 from independent_readers import by_deltalake
 from random_log import RandomLog, draw_thresholds
+from store_servers import ONE_BY_DAY
 
 from mirror_engine.tables.log.snapshot import open_delta
 from mirror_engine.tables.merge.arrow import ArrowWriter
@@ -16,6 +17,7 @@ COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "12"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 
 
+@ONE_BY_DAY
 @pytest.mark.slow
 @pytest.mark.timeout(max(300, 5 * COMMITS))
 def test_random_commits_in_stores_are_read_as_replay_says(store, tmp_path, monkeypatch):

@@ -336,7 +336,8 @@ class Rclone(Lake):
         path = Path(os.environ["HOME"]) / name
         path.write_bytes(content)
         self.run("copyto", str(path), f"{self.at}/_{name}.tmp")
-        self.run("moveto", f"{self.at}/_{name}.tmp", f"{self.at}/{name}")
+        # without it, one of the same size and second is taken for the same file
+        self.run("moveto", "--ignore-times", f"{self.at}/_{name}.tmp", f"{self.at}/{name}")
 
     def get(self, name: str) -> bytes | None:
         return self.run("cat", f"{self.at}/{name}", may_fail=True) or None
@@ -364,3 +365,4 @@ LIBRARIES = {
 if __name__ == "__main__":
     library, table = sys.argv[1:]
     publish(LIBRARIES[library](table))
+    os._exit(0)  # Arrow's client may never end at exit
