@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 import nightly
 
-MAKEFILE = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
+HOME = Path(__file__).parents[1]
+MAKEFILE = (HOME / "Makefile").read_text(encoding="utf-8")
 MAKE = """#!/bin/sh
 echo "$2 begins"; [ "$2" != image-check ] || { echo "skipped: no root"; exit 0; }
 echo "this is $2"; echo; echo "nanobind: leaked" >&2; [ "$2" != torture ] || { echo "make: *** Error" >&2; exit 2; }
@@ -46,6 +48,16 @@ def test_summary_has_each_part_and_the_code_tells_of_a_failure(tmp_path, capsys,
 
 def test_parts_are_targets_of_make():
     assert [part for part in nightly.PARTS if f"\n{part}: " not in MAKEFILE] == []
+
+
+def test_workflow_of_the_night_runs_every_part():
+    (job,) = yaml.safe_load((HOME / ".github/workflows/nightly.yml").read_text(encoding="utf-8"))["jobs"].values()
+    assert tuple(job["strategy"]["matrix"]["part"]) == nightly.PARTS
+
+
+def test_workflow_of_a_change_runs_what_ci_runs():
+    (job,) = yaml.safe_load((HOME / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"].values()
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
 
 
 @pytest.mark.parametrize("spark", [False, True])
