@@ -195,6 +195,7 @@ def test_a_program_that_spark_submit_starts_mirrors_a_zone_in_a_store_and_shares
     assert not [path for path in (folder / SHARED_SCRATCH).rglob("*") if path.is_file()]
 
 
+@pytest.mark.nightly
 def test_spark_on_this_machine_merges_tables_in_s3(tmp_path, s3_server, store_jars):
     """By S3A and the modules of AWS' SDK that it loads."""
     store_jars("s3")

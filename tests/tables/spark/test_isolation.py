@@ -24,7 +24,7 @@ from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.log import commit as evolution
 
-COMMITS = int(os.environ.get("MIRROR_TEST_COMMITS", "6"))
+COMMITS = int(os.environ.get("MIRROR_TEST_COMMITS", "3"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 BEFORE = 2  # commits that are there when the readers come
 WAYS = ("poll", "hold", "travel")

@@ -199,8 +199,8 @@ def wait_until(condition, seconds):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.parametrize("before", ["killed", pytest.param("ended", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("before", ["killed", "ended"])
 def test_the_jvm_prints_nothing_ignores_ctrl_c_and_ends_with_python(tmp_path, before):
     """One that was ended, or killed from outside, is followed by another in the same process."""
     work = tmp_path / "work"
