@@ -12,6 +12,7 @@ from fixture_pages import fixture_list, fixture_pages
 from links import OVERVIEW, linked, part_of
 from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File
+from named_tests import test_pages
 from reference import (
     CLI,
     DIAGNOSTICS,
@@ -30,7 +31,6 @@ from reference import (
     states,
 )
 from rules import rule_list, with_ids
-from witnesses import claim_list, faults, test_pages
 
 from mirror_engine.cli.main import ALL_COMMANDS
 from mirror_engine.landing_zone.diagnostics import CATALOG
@@ -47,7 +47,6 @@ log = get_plugin_logger("mirror-engine")
 # What comes in the place of `<!-- made: name -->` in a page
 MADE: dict[str, Callable[[], str]] = {
     "api": api,
-    "claims": claim_list,
     "commands": commands,
     "decisions": decisions,
     "diagnostics": diagnostics,
@@ -81,9 +80,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made whole; warn of claims and rules that nothing shows."""
-    for fault in [*faults(), *(f"{name}: no fixture and no test names it" for name in without_evidence())]:
-        log.warning(fault)
+    """Add the pages that are made whole; warn of rules that nothing shows."""
+    for name in without_evidence():
+        log.warning("%s: no fixture and no test names it", name)
     made = {**reference_pages(), **fixture_pages(), **test_pages(), **schema_files(), OVERVIEW: overview()}
     for path, text in made.items():
         files.append(File.generated(config, path, content=text))

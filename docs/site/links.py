@@ -7,8 +7,8 @@ from posixpath import dirname, normpath, relpath
 
 from evidence import HOME, RULE, evidence
 from fixture_pages import FIXTURES
+from named_tests import NODE, TESTS, missing, place_of, words_of
 from reference import CLI, DIAGNOSTICS
-from witnesses import NODE, TESTS, missing, target_of_witness, words_of
 
 from mirror_engine.cli.main import ALL_COMMANDS, PROGRAM
 from mirror_engine.landing_zone.diagnostics import CATALOG
@@ -53,7 +53,7 @@ def linked(markdown: str, page: str, source: str = "") -> str:
             return _placed(placed, page, source)
         if node := NODE.fullmatch(words):
             file = file if node[1] == "…" else node[1]
-            target = "" if missing(file + node[2]) else target_of_witness(file + node[2])
+            target = "" if missing(file + node[2]) else place_of(file + node[2])
             words = words_of(file + node[2])
         else:
             target = target_of(match["name"]) if match["name"] else _command(match)

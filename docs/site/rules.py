@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 
 from evidence import HOME, NOT_SHOWN, Evidence, evidence
+from named_tests import link_of
 from reference import facts
-from witnesses import witness_link
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +61,7 @@ def rule_section(found: Evidence, links: Mapping[str, str]) -> str:
         "source": sourced("; ".join(found.sources), links) or "see the rule's text",
         "diagnostics": ", ".join(found.codes),
         "fixtures": fixtures,
-        "tests": "<br>".join(map(witness_link, found.tests)),
+        "tests": "<br>".join(map(link_of, found.tests)),
         "not shown": NOT_SHOWN.get(found.rule.name, ""),
     }
     return f"{summary}\n\n{facts(shown)}\n"
