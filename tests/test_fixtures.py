@@ -17,6 +17,7 @@ from independent_readers import read_otherwise
 from marking import marking
 from quick_folder import quick_folder
 from store_publisher import everything
+from store_servers import ONE_BY_DAY
 
 from mirror_engine.config import Config
 from mirror_engine.events import DiagnosticRaised, TableDropped, TableHalted
@@ -191,14 +192,7 @@ def test_fixture_on_the_arrow_writer_that_marks_rows(name):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_pauses")
-@pytest.mark.parametrize(
-    "store_server",
-    [
-        "onelake_server",
-        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("adls_server", "azurite", "s3_server")),
-    ],
-    indirect=True,
-)
+@ONE_BY_DAY
 @pytest.mark.parametrize("name", IN_STORES)
 def test_fixture_in_a_store(store, tmp_path, monkeypatch, name):
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path))
