@@ -377,8 +377,10 @@ class Mirror:
                 try:
                     check_lock()
                     started = time.monotonic()
-                    done[folder] = foreseen(partial(self._writer.maintain, folder, hours))
-                    newest, owners = self._writer.history(folder, limit=1), [*context.owners(folder)]
+                    owned = context.owners(folder)
+                    with context.fenced(folder, next(iter(owned.values()), None)):
+                        done[folder] = foreseen(partial(self._writer.maintain, folder, hours))
+                    newest, owners = self._writer.history(folder, limit=1), [*owned]
                     for name in owners if newest else ():
                         ledger.note_maintained(name, newest[0].version)
                     owner = owners[0] if len(owners) == 1 else self._owner(folder)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mirror_engine.errors import RootLocked, TransientError
 from mirror_engine.landing_zone.names import TableName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from mirror_engine.clock import Clock
     from mirror_engine.config import Config
@@ -50,6 +52,25 @@ class EngineContext:
     def now(self) -> float:
         """The time of what waits from one run to the next, in seconds since 1970."""
         return self.known_time() if self.known_time else self.clock()
+
+    @contextmanager
+    def fenced(self, folder: str, known: Progress | None) -> Iterator[None]:
+        """Commit to a Delta table in a folder of `ROOT/Tables`, and look after it whether this engine still holds ROOT.
+
+        A commit that came late, after the table was dropped and made again, is taken back (LZ-4.18). `known`: the
+        table's progress before.
+
+        Raises:
+            RootLocked, StorageUnavailable: as `check_lock`.
+        """
+        try:
+            yield
+            self.check_lock()
+        except RootLocked:
+            with suppress(TransientError):  # if another engine made the table again meanwhile
+                if known:
+                    self.writer.take_back(folder, known.generation)
+            raise
 
     def keep_looks(self, tables: Collection[TableName]) -> None:
         """Forget the looks at Delta folders of all other tables."""

@@ -125,7 +125,8 @@ class MaintenanceScheduler:
         hours = self._context.config.vacuum_retention_days * 24.0
         try:
             self._context.check_lock()
-            done = foreseen(lambda: self._context.writer.maintain(folder, hours, should_yield))
+            with self._context.fenced(folder, self._context.ledger.progress(name)):
+                done = foreseen(lambda: self._context.writer.maintain(folder, hours, should_yield))
             newest = self._context.delta.history(folder, limit=1)
             if newest:
                 table.version, table.files = newest[0].version, 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.engine.ledger import MIRROR, ROOT_IDENTITY
 from mirror_engine.engine.root_identity import DeltaPlaces, are_tables_hidden
-from mirror_engine.errors import TableDamaged, TransientError
+from mirror_engine.errors import REBUILD_COMMAND, TableDamaged, TransientError
 from mirror_engine.events import DiagnosticRaised, ProgressRebuilt, TableDropped
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Of a table of a mirror whose progress nothing says any more
 LATE_COMMIT = "its newest commit is of the table that was here before"
+LATE_CHECKPOINT = "its log is not the one that the ledger knows"
 LOST_RECORD = "log cleanup took the commit that says what was applied, and the ledger does not know it"
 LOST_ROWS = "ME069"
 REMOVED = "its Delta table was removed, and only change files in its folder are read again"
@@ -214,7 +215,9 @@ def say_again(context: EngineContext, table: TableName) -> None:
     root_identity = ledger.get_property(ROOT_IDENTITY)
     context.check_lock()
     record = BatchRecord(ledger.mirror, root_identity, known.in_commit, table.folder, Applied(), earlier=earlier)
-    ledger.record(table, replace(known, delta_version=context.writer.say_again(folder, record)))
+    with context.fenced(folder, known):
+        version = context.writer.say_again(folder, record)
+    ledger.record(table, replace(known, delta_version=version))
 
 
 def reconcile(context: EngineContext, table: TableName, snapshot: TableSnapshot | None) -> None:
@@ -235,6 +238,9 @@ def reconcile(context: EngineContext, table: TableName, snapshot: TableSnapshot 
             lost = diagnose(LOST_ROWS, table.folder, count=rows, reason=REMOVED)
             context.ledger.record(table, Progress("", "", diagnostics={lost: 1}))  # stays until a rebuild
             context.emit(DiagnosticRaised(table, lost))
+    if snapshot and known and snapshot.record is None and not is_as_recorded(context.ledger.mirror, known, snapshot):
+        # a checkpoint of the table that was here before hides the commits of this one
+        raise TableDamaged(context.delta_folder(table), LATE_CHECKPOINT, f"rebuild the table: {REBUILD_COMMAND}")
     if snapshot is None or snapshot.record is None or snapshot.record.folder != table.folder:
         return
     recorded = snapshot.record.progress

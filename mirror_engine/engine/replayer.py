@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
@@ -26,9 +25,7 @@ from mirror_engine.errors import (
     CommitConflict,
     CommitFailed,
     ConcurrentModification,
-    RootLocked,
     ScratchFailed,
-    TransientError,
 )
 from mirror_engine.events import (
     ArchivedFilesDeleted,
@@ -312,12 +309,8 @@ class Replayer:
         recorded = applied if known.batch else self._with_noted(task.table, applied)
         record = BatchRecord(ledger.mirror, task.root_identity, progress.in_commit, task.table.folder, recorded)
         folder = context.delta_folder(task.table)
-        try:
+        with context.fenced(folder, known):
             result = context.writer.apply(folder, batch, record, context.check_lock)
-        except RootLocked:
-            with suppress(TransientError):  # if another engine made the table again meanwhile
-                context.writer.take_back(folder, known.generation)
-            raise
         batch.close()  # on a full disk the ledger needs the room
         meanwhile = progress.external_change_version
         if not batch.snapshot or result.version > batch.snapshot.version + 1:  # one came between

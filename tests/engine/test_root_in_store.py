@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 from shop import NO_STOP, TYPES, row
 from store_publisher import StorePublisher, everything
 
@@ -23,7 +24,10 @@ from mirror_engine.storage.stores import object_store
 from mirror_engine.tables import passthrough
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log import commit
+from mirror_engine.tables.log.table_path import HINT
 from mirror_engine.tables.log.tables_folder import TablesFolder
+from mirror_engine.tables.maintainer import record_again
+from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow
 
@@ -216,8 +220,15 @@ def test_a_batch_that_two_engines_commit_is_in_the_table_once(shop, monkeypatch)
     assert shop.sync().result is RunResult.CAUGHT_UP
 
 
-@pytest.mark.parametrize("first_is_killed", [False, True])
-def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monkeypatch, first_is_killed):
+def compact_all(writer, table, log, _):
+    """Put all data files together after a commit, however few they are."""
+    log.move_on()
+    with writer._scratch_folder() as folder:
+        writer._compact(table, log, [log.data_files()], folder, record_again(log, with_earlier=False))
+
+
+@pytest.mark.parametrize(("late", "first_is_killed"), [("WRITE", False), ("WRITE", True), ("OPTIMIZE", False)])
+def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monkeypatch, late, first_is_killed):
     """LZ-4.18: the first engine is stopped between its last look at the lease and the commit.
 
     Meanwhile the second one drops the table, whose folder was recreated, and commits until one version is left.
@@ -233,8 +244,12 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monke
             return mirror.sync()
 
     def stopped(folder, version, actions):
-        monkeypatch.setattr(commit, "put_commit", put)
         actions = list(actions)
+        if (actions[0]["commitInfo"]["operation"] == "OPTIMIZE") != (late == "OPTIMIZE"):
+            put(folder, version, actions)
+            return
+        monkeypatch.setattr(commit, "put_commit", put)
+        monkeypatch.setattr(ArrowWriter, "tidy", tidy)
         data = {each["add"]["path"]: (folder / each["add"]["path"]).read_bytes() for each in actions if "add" in each}
         found = json.loads(lease_file(shop.root).read().content)
         object_store(shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
@@ -257,17 +272,76 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monke
         shop.orders.upsert(row(3))
         synced("one")
     shop.orders.upsert(row(20))
+    tidy = ArrowWriter.tidy
     monkeypatch.setattr(commit, "put_commit", stopped)
+    if late == "OPTIMIZE":
+        monkeypatch.setattr(ArrowWriter, "tidy", compact_all)
     with monkeypatch.context() as patched:
         if first_is_killed:
             patched.setattr(TablesFolder, "take_back", lambda *_: None)
         with pytest.raises(RootLocked, match="the lease was lost"):
             synced("one")
-    for _ in range(3):
-        report = synced("two")
-    assert report.result is RunResult.CAUGHT_UP
+    with on("two") as mirror:
+        assert first_is_killed or sorted(mirror.read_table("Orders").column("id").to_pylist()) == [30]
+    assert synced("two").result is RunResult.CAUGHT_UP
     with on("two") as mirror:
         assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [30]
+
+
+@pytest.mark.parametrize(("commits", "first_is_killed"), [(1, False), (4, False), (1, True)])
+def test_checkpoint_that_comes_after_its_table_was_dropped_is_taken_back(shop, monkeypatch, first_is_killed, commits):
+    """LZ-4.18: the first engine is stopped while it writes a checkpoint, of version 3.
+
+    The table that is made meanwhile has fewer commits, or as many.
+    """
+    config, write = Config(merge_engine="arrow"), DeltaTable.create_checkpoint
+    monkeypatch.setitem(commit._IN_STORE, commit._CHECKPOINT_INTERVAL, "4")
+
+    def synced(machine):
+        shop.on(machine)
+        with Mirror(shop.root, config) as mirror:
+            return mirror.sync()
+
+    def rows():
+        shop.on("two")
+        with Mirror(shop.root, config) as mirror:
+            return sorted(mirror.read_table("Orders").column("id").to_pylist())
+
+    def stopped(table):
+        monkeypatch.setattr(DeltaTable, "create_checkpoint", write)
+        store, log = object_store(shop.root), "Tables/dbo/Orders/_delta_log/"
+        before = everything(shop.root)
+        table.create_checkpoint()
+        made = {path: store.get(path).bytes() for path in everything(shop.root).keys() - before.keys()}
+        assert {path.removeprefix(log) for path in made} == {"00000000000000000003.checkpoint.parquet", HINT}
+        found = json.loads(lease_file(shop.root).read().content)
+        store.put(LEASE, json.dumps({**found, "is_over": True}).encode())
+        shop.orders.drop()
+        synced("two")
+        shop.orders = StorePublisher(shop.root).table("Orders", keys=["id"], types=TYPES)
+        for _ in range(commits):
+            shop.orders.upsert(row(30))
+            synced("two")
+        for path, content in made.items():
+            store.put(path, content)
+        patched.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look: the first engine was stopped for longer
+
+    StorePublisher(shop.root).table("Other", keys=["id"], types=TYPES).upsert(row(1))  # the zone stays
+    monkeypatch.setattr(DeltaTable, "create_checkpoint", stopped)
+    with monkeypatch.context() as patched:
+        if first_is_killed:
+            patched.setattr(TablesFolder, "take_back", lambda *_: None)
+        synced("one")
+        shop.orders.upsert(row(3))
+        synced("one")
+        shop.orders.upsert(row(3))
+        with pytest.raises(RootLocked, match="the lease was lost"):
+            synced("one")
+    assert first_is_killed or rows() == [30]
+    assert synced("two").result is RunResult.CAUGHT_UP
+    shop.orders.upsert(row(31))
+    assert synced("two").result is RunResult.CAUGHT_UP
+    assert rows() == [30, 31]
 
 
 def test_what_another_machine_did_meanwhile_is_read_from_the_tables(shop):

@@ -17,17 +17,20 @@ import uuid
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
 from mirror_engine.storage.local import stat_entry
 from mirror_engine.tables.log.durability import sync_folder
-from mirror_engine.tables.log.log_names import commit_name, log_file
+from mirror_engine.tables.log.log_names import commit_name, log_file, version_of
 from mirror_engine.tables.log.record import commit_file, commits_from, head_of, last_checkpoint
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath, for_each, table_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.log.table_path import TablePath
@@ -199,36 +202,69 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
 
 
 def _take_back_late(log: Iterable[StorePath], check: Callable[[], None], only: str = "") -> None:
-    """Remove the newest commit of a log where it came after its table was dropped, and another one made in its place.
+    """Remove the newest commits of a log that came after their table was dropped, and another one made in its place.
 
-    Its engine was stopped between its last look at the lease and the commit, or the store was slow. A log has the
+    Their engine was stopped between its last look at the lease and the commit, or the store was slow. A log has the
     records of one generation, that of its first one. `only`: the generation of commits that may be removed; `""`: any,
-    and that of a drop.
+    and that of a drop. A checkpoint may come late without its commit.
     """
     files = list(log)
+    _take_back_late_checkpoints(files, check)
     commits = sorted(
         (file for file in files if (named := log_file(file.name)) and named.is_commit), key=lambda file: file.name
     )
-    with suppress(FileNotFoundError):
-        newest = commits[-1].read_bytes() if commits else b""
-        written = _generation(newest)
-        before = (_generation(file.read_bytes()) for file in commits[:-1]) if written else ()
-        is_late = newest.startswith(_DROP) or next(filter(None, before), written) != written
-        if is_late and only in {"", written}:
+    first = ""  # the generation of the log's first record; it is read where the newest commit has one
+    while commits:
+        newest = commits.pop()
+        with suppress(FileNotFoundError):
+            content = newest.read_bytes()
+            written = _generation(content)
+            before = (_generation(file.read_bytes()) for file in commits) if written and not first else ()
+            first = first or next(filter(None, before), "")
+            is_late = content.startswith(_DROP) or (written and first not in {"", written})
+            if not is_late or only not in {"", written}:
+                return
             check()
             for file in files:  # its checkpoint has the rows of the dropped table
-                if file.name == HINT or file.name.startswith(f"{commits[-1].name[:20]}.checkpoint"):
+                if file.name == HINT or file.name.startswith(f"{newest.name[:20]}.checkpoint"):
                     file.remove()
-            commits[-1].remove()
+            newest.remove()
+
+
+def _take_back_late_checkpoints(log: Sequence[StorePath], check: Callable[[], None]) -> None:
+    """Remove the hinted and the newest checkpoint of a log if they are of another table than its commits, all there."""
+    named = sorted((file.name, file) for file in log if log_file(file.name))
+    commits = [file for name, file in named if name.endswith(".json")]
+    if not commits or version_of(commits[0].name) != 0:
+        return
+    hints = [file for file in log if file.name == HINT]
+    hinted = last_checkpoint(commits[0].parent.parent)[1] if hints else ()
+    checkpoints = [file for name, file in named if name.endswith(".checkpoint.parquet")]
+    for file in checkpoints:
+        if file.name in hinted or file is checkpoints[-1]:
+            with suppress(FileNotFoundError, KeyError, pa.ArrowException):  # a damaged one is left to readers
+                described = pq.read_table(file.open(), columns=["metaData"]).column("metaData").to_pylist()
+                known = (_actions(commit.read_bytes(), "metaData") for commit in commits)
+                if not any({each["id"] for each in described if each} & {each["id"] for each in of} for of in known):
+                    check()
+                    for each in (*hints, file):
+                        each.remove()
 
 
 def _generation(commit: bytes) -> str:
     """The generation in a commit's record; empty for a commit without one."""
-    for line in commit.splitlines():
-        with suppress(ValueError, AttributeError, KeyError):
-            record = head_of(json.loads(line)["commitInfo"].get("userMetadata"))
+    with suppress(AttributeError):
+        for information in _actions(commit, "commitInfo"):
+            record = head_of(information.get("userMetadata"))
             return record.progress.generation if record else ""
     return ""
+
+
+def _actions(commit: bytes, kind: str) -> Iterator[Any]:
+    """The actions of one kind in a commit, without those that cannot be read."""
+    for line in commit.splitlines():
+        with suppress(ValueError, TypeError, KeyError):
+            yield json.loads(line)[kind]
 
 
 def _commit_unreadable(last: StorePath, check: Callable[[], None]) -> StorePath:
