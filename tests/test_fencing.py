@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -35,6 +36,7 @@ SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().ran
 COMMAND = [sys.executable, str(Path(__file__).with_name("fenced_engine.py"))]
 OPTIONS = ["--merge-engine", "arrow", "--poll-interval", "0.2", "--max-batch-files", "2"]
 WAIT_SECONDS = 120.0
+COMMIT = re.compile(r"/_delta_log/[0-9]{20}\.json$")
 
 
 class Rounds:
@@ -78,12 +80,14 @@ class Rounds:
         """Another engine takes over from a stopped one, which goes on when the other is done, or meanwhile."""
         if self.chance.random() < 0.5:
             self._sync("two")
-            before = files_of(self.root)
+            before, drops, rows = files_of(self.root), drops_of(self.root), self._rows()
             first.send_signal(signal.SIGCONT)
             first.wait(WAIT_SECONDS)
             after = files_of(self.root)
             changed = {path for path in after.keys() | before.keys() if after.get(path) != before.get(path)}
-            assert {path for path in changed if not is_fold(self.root, path)} == set()
+            changed = {path for path in changed if path.rpartition("/")[0] not in drops}
+            assert {path for path in changed if not changes_no_row(self.root, path)} == set()
+            assert self._rows() == rows
             return
         time.sleep(EXPIRE_SECONDS)
         with self.engine("run", "two") as second:
@@ -105,11 +109,19 @@ class Rounds:
                 return
             assert time.monotonic() < ends, self.said(machine)
 
+    def _rows(self):
+        """The rows of all tables, in any order."""
+        writer = self._reader()
+        return {table: sorted(map(str, writer.rows(table).to_pylist())) for table in writer.tables()}
+
+    def _reader(self):
+        return ArrowWriter(self.root / TABLES, self.home / "reader" / SCRATCH)
+
     def check(self):
         """All rows are there once, as the oracle has them, after an engine caught up."""
         expected = oracle.Oracle(self._copy / ZONE)
         expected.once(Counter())
-        writer = ArrowWriter(self.root / TABLES, self.home / "reader" / SCRATCH)
+        writer = self._reader()
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("MIRROR_ENGINE_STATE", str(self.home / "two"))
             with Mirror(self.root, Config(), writer=writer) as mirror:
@@ -130,10 +142,32 @@ def files_of(root):
     return {path: found for path, found in files.items() if "/_delta_log/" in path or path.startswith(ZONE)}
 
 
-def is_fold(root, path):
-    """Whether small files were put together in a commit, which was under way: no row changes by it."""
-    content = object_store(root).get(path).bytes().to_bytes() if path in everything(root) else b""
-    return b'"operation":"OPTIMIZE"' in content
+def changes_no_row(root, path):
+    """Whether a file is a checkpoint, or a commit that put small files together: either was under way."""
+    if path.endswith((".checkpoint.parquet", "/_last_checkpoint")):
+        return True
+    return path in everything(root) and b'"operation":"OPTIMIZE"' in content_of(root, path)
+
+
+def drops_of(root):
+    """The logs of tables whose drop was under way: its loser takes its commit back, and the next engine ends it."""
+    newest = {path.rpartition("/")[0]: path for path in sorted(everything(root)) if COMMIT.search(path)}
+    return {log for log, path in newest.items() if b'"operation": "DROP"' in content_of(root, path)}
+
+
+def content_of(root, path):
+    return object_store(root).get(path).bytes().to_bytes()
+
+
+def stop(process):
+    """Stop a process; returns once no thread of it is in a call any more."""
+    process.send_signal(signal.SIGSTOP)
+    threads = Path(f"/proc/{process.pid}/task")
+
+    def states():
+        return {(each / "stat").read_text().rpartition(")")[2].split()[0] for each in threads.iterdir()}
+
+    wait_for(process, lambda: states() == {"T"})
 
 
 def wait_for(process, is_reached):
@@ -156,7 +190,7 @@ def test_engine_stopped_past_its_lease_changes_nothing_more(tmp_path, request, s
                 wait_for(first, lambda: rounds.holder() == first.pid)
                 rounds.land()
                 time.sleep(rounds.chance.random() * 1.5)
-                first.send_signal(signal.SIGSTOP)
+                stop(first)
                 rounds.land()
                 rounds.take_over(first)
             assert "the lease was lost to another engine" in rounds.said()
@@ -177,7 +211,7 @@ def test_engine_that_waits_on_a_disk_changes_nothing_and_may_be_killed(tmp_path)
             wait_for(first, lambda: is_locked(rounds.root))
             rounds.land()
             time.sleep(rounds.chance.random() * 1.5)
-            first.send_signal(signal.SIGSTOP)
+            stop(first)
             rounds.land()
             before = tree(rounds.root)
             with rounds.engine("sync", "two") as second:
