@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import UsageError
@@ -11,6 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CENTURY_SECONDS = 100 * 365 * 86_400.0
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def seconds_since_boot() -> float:
+    """Seconds since this machine started, with those that it slept where the system counts them."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+@lru_cache(maxsize=1)
+def boot_of_machine() -> str:
+    """Return which start of which machine this is; `""` where the system does not say."""
+    with suppress(OSError):
+        return BOOT_ID.read_text(encoding="ascii").strip()
+    return ""
 
 
 class Clock:
@@ -21,11 +39,20 @@ class Clock:
 
     Attributes:
         lead_seconds: how far it is ahead of the machine's.
+        boot: the machine's start that `uptime` counts from; `""` where only this process can compare its values.
     """
 
-    def __init__(self, wall: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] | None = None,
+        uptime: Callable[[], float] | None = None,
+        boot: str | None = None,
+    ) -> None:
         self._wall = wall
-        self._monotonic = monotonic
+        self._monotonic = monotonic or time.monotonic
+        self._uptime = uptime or monotonic or seconds_since_boot
+        self.boot = boot_of_machine() if boot is None else boot
         self.lead_seconds = 0.0
 
     def __call__(self) -> float:
@@ -42,6 +69,10 @@ class Clock:
     def timer(self) -> float:
         """Return seconds since an arbitrary time without the lead, to measure how long work takes."""
         return self._monotonic()
+
+    def uptime(self) -> float:
+        """Return seconds since the machine's start without the lead; all its processes compare them (`boot`)."""
+        return self._uptime()
 
     def advance(self, *, days: float = 0.0, hours: float = 0.0, minutes: float = 0.0, seconds: float = 0.0) -> None:
         """Move forward; raises `UsageError` for less than 0, or more than a century in all."""

@@ -59,7 +59,7 @@ class Shop:
         self.publisher = LandingZoneWriter(root)
         self.events = []
         self.now = 1_000_000.0
-        self.clock = Clock(lambda: self.now)
+        self.clock = Clock(lambda: self.now, uptime=lambda: self.now)
 
     def mirror(self, **parts):
         return Mirror(

@@ -53,6 +53,11 @@ class EngineContext:
         """The time of what waits from one run to the next, in seconds since 1970."""
         return self.known_time() if self.known_time else self.clock()
 
+    @property
+    def lag(self) -> float:
+        """By how many seconds that time is behind the clock; 0 where it is ahead."""
+        return max(-self.known_time.and_lead()[1], 0.0) if self.known_time else 0.0
+
     @contextmanager
     def fenced(self, folder: str, known: Progress | None) -> Iterator[None]:
         """Commit to a Delta table in a folder of `ROOT/Tables`, and look after it whether this engine still holds ROOT.

@@ -164,8 +164,8 @@ class Engine:
         self.context = context = replace(context, emit=self._changes)
         self.last = CycleResult()
         self.poller = Poller(context.storage, context.config, context.requests)
-        clock = context.known_time or context.clock
-        self._janitor = Janitor(context.storage, context.ledger, context.config, clock, context.check_lock)
+        parts = context.storage, context.ledger, context.config
+        self._janitor = Janitor(*parts, lambda: context.now, context.check_lock, lambda: context.lag)
         self._publish, self._settle = publish, settle
         self._halts = Halts(context.ledger, context.emit)
         self._replayer = Replayer(context, self._janitor, self._halts, reader, passthrough)

@@ -41,7 +41,8 @@ class _Cleaned:
 
     Attributes:
         listing, progress: new objects when they change.
-        due_at: when it is to be cleaned again though they did not change.
+        expires_at: when the next archived file expires.
+        sweep_at: when its archive is to be swept though nothing changed.
         looked_at: when its archives were last looked at.
         is_unusable: whether something else than a folder is where an archive is to be.
         is_stale: whether something was done in the archive since the info file was written.
@@ -49,7 +50,8 @@ class _Cleaned:
 
     listing: TableListing | None = None
     progress: Progress | None = None
-    due_at: float = -math.inf
+    expires_at: float = -math.inf
+    sweep_at: float = math.inf
     looked_at: float = -math.inf
     is_unusable: bool = False
     is_stale: bool = False
@@ -63,6 +65,7 @@ class Janitor:
     may add and remove files, and writes the info file; it comes only after something was done in the archive.
 
     `check_lock` is called before each move and deletion: another engine may read again what this one has applied.
+    `lag` is by how many seconds `clock`, which only goes on, is behind the date: publishers read dates.
     """
 
     storage: Storage
@@ -70,15 +73,16 @@ class Janitor:
     config: Config
     clock: Callable[[], float]
     check_lock: Callable[[], None] = lambda: None
+    lag: Callable[[], float] = lambda: 0.0
     _cleaned: dict[TableName, _Cleaned] = field(default_factory=dict, init=False)
 
-    def is_due(self, listing: TableListing, progress: Progress) -> bool:
+    def is_due(self, listing: TableListing, progress: Progress, *, keeps: bool = False) -> bool:
         """Whether `clean` may have something to do: something changed since, or archived files have expired."""
         if self.config.cleanup == "off":
             return False
-        before = self._cleaned.get(listing.name, _Cleaned())
+        before, now = self._cleaned.get(listing.name, _Cleaned()), self.clock()
         is_unchanged = before.listing is listing and before.progress is progress
-        return not is_unchanged or self.clock() >= before.due_at
+        return not is_unchanged or now >= before.sweep_at or (not keeps and now >= before.expires_at)
 
     def keep(self, names: AbstractSet[TableName]) -> None:
         """Forget all other tables."""
@@ -86,15 +90,18 @@ class Janitor:
             if name not in names:
                 self._cleaned.pop(name, None)
 
-    def clean(self, zone: str, listing: TableListing, progress: Progress, known: FolderProgress) -> tuple[int, int]:
-        """Archive applied files, and delete expired ones from the archive; returns how many.
+    def clean(
+        self, zone: str, listing: TableListing, progress: Progress, known: FolderProgress, *, keeps: bool = False
+    ) -> tuple[int, int]:
+        """Archive applied files, and delete expired ones from the archive unless it `keeps` them; returns how many.
 
         `known` is what is known of the listed files. After a `StorageUnavailable` the next call does the rest.
         """
         archived, expired = 0, dict[str, float]()
         name, folder, now = listing.name, f"{zone}/{listing.name.folder}", self.clock()
         table = self._cleaned.setdefault(name, _Cleaned())
-        (first, last), expired_at = _WAYS[self.config.cleanup], now - self.config.delete_processed_after_seconds
+        (first, last), seconds = _WAYS[self.config.cleanup], self.config.delete_processed_after_seconds
+        expired_at = -math.inf if keeps else now - seconds
         # a file overwritten since is not applied, and an unapplied file is never moved (LZ-8.5)
         applied = processed(listing, known)
         is_late = abs(now - table.looked_at) >= SECONDS_BETWEEN_SWEEPS  # clocks may be set back, too
@@ -119,8 +126,8 @@ class Janitor:
             if is_sweep:
                 self._write_info(name, folder, last)
                 table.is_stale = False
-        due = [self.ledger.archive_times(name)[0] + now - expired_at]
-        table.due_at = min([*due, now + SECONDS_BETWEEN_SWEEPS] if table.is_stale or first != last else due)
+        table.expires_at = self.ledger.archive_times(name)[0] + seconds
+        table.sweep_at = now + SECONDS_BETWEEN_SWEEPS if table.is_stale or first != last else math.inf
         table.listing, table.progress = listing, progress
         return archived, len(expired)
 
@@ -166,15 +173,16 @@ class Janitor:
         listed = {f"{archive}/{path}" for path in self._listed(f"{folder}/{archive}", "")}
         known = {path for path in self.ledger.archived(name) if path.startswith(f"{archive}/")}
         now, since = self.clock(), self._info(f"{folder}/{archive}") if listed - known else {}
-        ready = {path: since.get(path, now) for path in listed - known}  # a clock that is back replaces none
+        ready = {path: min(since.get(path, now), now) for path in listed - known}
         self.ledger.archive(name, ready, known - listed)
 
     def _write_info(self, name: TableName, folder: str, archive: str) -> None:
         """Write the info file (LZ-8.2): for publishers, and for an engine whose ledger is lost."""
+        lag = self.lag()
         files = [
             {
                 "name": path.removeprefix(f"{archive}/"),
-                "readyAtUtc": datetime.fromtimestamp(since, tz=timezone.utc).strftime(_TIME_FORM),
+                "readyAtUtc": datetime.fromtimestamp(since + lag, tz=timezone.utc).strftime(_TIME_FORM),
             }
             for path, since in sorted(self.ledger.archived(name).items())
             if path.startswith(f"{archive}/")
@@ -185,12 +193,14 @@ class Janitor:
 
     def _info(self, archive: str) -> dict[str, float]:
         """Read the info file, by path from the table folder; publishers may remove or damage it (LZ-8.4)."""
+        lag = self.lag()
         try:
             with self.storage.open(f"{archive}/{READY_TO_DELETE_INFO}") as handle:
                 return {
                     f"{archive.rpartition('/')[2]}/{entry['name']}": datetime.strptime(
                         entry["readyAtUtc"], "%Y-%m-%dT%H:%M:%S.%f%z"
                     ).timestamp()
+                    - lag
                     for entry in json.load(handle)["files"]
                 }
         except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):

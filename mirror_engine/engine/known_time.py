@@ -1,34 +1,42 @@
-"""Time for what waits from one run to the next: it never goes back, however the machine's clock jumps."""
+"""Time for what waits from one run to the next: as much as has surely passed, however the machine's date jumps."""
 
 from __future__ import annotations
 
 import json
-import math
 import threading
 from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import StorageUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from mirror_engine.clock import Clock
     from mirror_engine.engine.ledger import Ledger
 
-KNOWN_TIME = "known_time"  # property of the ledger: the latest time, and by how much it was ahead of the clock, as JSON
-MAX_LEADS = 8  # the smallest are kept, and the newest one: each further step back adds one
-DRIFT_SECONDS = 1.0  # by which a clock may run faster than the monotonic one between two looks at both
-STORE_SECONDS = 60.0  # between two changes of the property: a later time in the ledger costs a write
+KNOWN_TIME = "known_time"  # property of the ledger: the last look, as JSON
+UNSEEN_SECONDS = 86_400.0  # at most so much passed while the machine was off: only a date says so
+STORE_SECONDS = 60.0  # between two changes of the property: each costs a write
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A look at the time, and what the clock showed: see `Clock`. All but `boot` are seconds."""
+
+    time: float
+    date: float
+    boot: str = ""
+    uptime: float = 0.0
+    lead: float = 0.0
 
 
 class KnownTime:
-    """A time that is never before one that this engine, or a run before it, has seen; called, seconds since 1970.
+    """A time that never goes back, and runs as time passes; called, seconds since 1970.
 
-    While the clock is behind the latest known time, time goes on from there: within a run at the monotonic clock's
-    rate, whatever the date does, and from one run to the next at the date's. Once the clock has caught up, it is the
-    time again. So a clock that is back for one run ends no wait early, and one that was ahead prolongs none by more
-    than the time between two runs. A clock that is ahead ends waits early: nothing tells it from one that is right.
+    It begins with the clock. From then on the date is not asked while the machine runs: its uptime says how much has
+    passed, within a run and between two. After a restart, or on another machine, nothing but two dates says how long
+    nobody looked: of that, a day counts at most. So a date that is wrong for a while, ahead or back, ends no wait
+    early; one that is ahead after a restart ends it by at most a day. A machine that was off for longer prolongs waits.
 
     Only an engine stores it (`is_stored`).
     """
@@ -36,41 +44,50 @@ class KnownTime:
     def __init__(self, clock: Clock, ledger: Ledger, *, is_stored: bool) -> None:
         self._clock, self._ledger, self._is_stored = clock, ledger, is_stored
         self._lock = threading.Lock()
-        self._looked_at = -math.inf  # by the monotonic clock
-        self._latest, self._leads = _read(ledger.get_property(KNOWN_TIME))
-        self._stored = self._latest, self._leads
+        self._stored = _read(ledger.get_property(KNOWN_TIME))
+        self._last = self._first()
 
     def __call__(self) -> float:
         return self.and_lead()[0]
 
     def and_lead(self) -> tuple[float, float]:
-        """Return the time, and how many seconds it is ahead of the clock."""
+        """Return the time, and how many seconds it is ahead of the clock; less than 0 where it is behind."""
         with self._lock:
-            clock = self._clock()
-            lead = 0.0 if clock >= self._latest else self._lead(clock)
-            self._looked_at = self._clock.monotonic()
-            self._leads = tuple(each for each in self._leads if each < lead)[:MAX_LEADS] + ((lead,) if lead else ())
-            self._latest = max(clock + lead, self._latest)
-            latest, leads = self._stored
-            if self._is_stored and (self._latest - latest >= STORE_SECONDS or _rounded(leads) != _rounded(self._leads)):
-                self._stored = self._latest, self._leads
+            self._last = last = self._after(self._last)
+            before = self._stored
+            is_same = before is not None and (last.boot, last.lead) == (before.boot, before.lead)
+            is_known = before is not None and is_same and last.time - before.time < STORE_SECONDS
+            if self._is_stored and not is_known:
+                self._stored = last
                 with suppress(StorageUnavailable):  # an earlier one stays known
-                    self._ledger.set_property(KNOWN_TIME, json.dumps(self._stored))
-            return self._latest, lead
+                    self._ledger.set_property(KNOWN_TIME, json.dumps(asdict(last)))
+            return last.time, last.time - self._clock()
 
-    def _lead(self, clock: float) -> float:
-        """By how much the time is ahead of a clock that is behind: it may be as wrong as it was before."""
-        passed = self._clock.monotonic() - self._looked_at  # infinite in the first look of a run
-        known = (each for each in self._leads if 0 <= clock + each - self._latest <= passed + DRIFT_SECONDS)
-        return next(known, self._latest + (passed if passed < math.inf else 0.0) - clock)
+    def _first(self) -> _Look:
+        """Return the look that the first one of this run goes on from."""
+        clock, before = self._clock, self._stored
+        if before is None:
+            return _Look(clock(), clock.date(), clock.boot, clock.uptime(), clock.lead_seconds)
+        if before.boot and before.boot == clock.boot:
+            return before
+        unseen = min(max(clock.date() - before.date, 0.0), UNSEEN_SECONDS)
+        return replace(before, time=before.time + unseen, boot=clock.boot, uptime=clock.uptime())
+
+    def _after(self, before: _Look) -> _Look:
+        """Return a look after an earlier one of the same boot."""
+        clock = self._clock
+        uptime, lead = max(clock.uptime(), before.uptime), clock.lead_seconds
+        passed = uptime - before.uptime + max(lead - before.lead, 0.0)
+        return _Look(before.time + passed, clock.date(), clock.boot, uptime, lead)
 
 
-def _rounded(leads: Iterable[float]) -> list[int]:
-    return [round(lead) for lead in leads]
-
-
-def _read(text: str) -> tuple[float, tuple[float, ...]]:
-    with suppress(ValueError, TypeError):
-        latest, leads = json.loads(text)
-        return float(latest), tuple(sorted(map(float, leads)))
-    return 0.0, ()
+def _read(text: str) -> _Look | None:
+    """Return the stored look; None for none, or for something else."""
+    with suppress(ValueError, TypeError, LookupError):
+        found = json.loads(text)
+        if isinstance(found, list):  # as versions before wrote it: a time, and leads over clocks
+            return _Look(float(found[0]), float(found[0]))
+        look = _Look(**found)
+        if tuple(map(type, astuple(look))) == (float, float, str, float, float):
+            return look
+    return None

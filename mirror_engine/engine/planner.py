@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 REFUSED_COMMIT = "ME086"
 EMPTY_FILE = "ME023"
 LOOK_SECONDS = 600.0  # in a store, where a look for commits of other programs is a request for each table
+# Their help says to rebuild the table; so does that of some errors (ME044, ME081), which halt it
+NEEDS_REBUILD = frozenset({"ME025", "ME069", "ME080"})
 STICKY_CODES = frozenset({"ME025", "ME028", "ME029", "ME071"})  # reported once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
 ARRIVAL_SECONDS = 60.0  # from a file's creation, with 0 bytes, to its content
@@ -389,6 +391,13 @@ class _TablePlanner:
             self._steps.append(RecordProgress("record_folder_state", noted, pending=pending))
         steps, diagnostics = (*self._steps, *work), tuple(self._diagnostics)
         return Plan(self._table, state, steps, detection, diagnostics, self._is_timed)
+
+
+def keeps_archive(plan: Plan, progress: Progress) -> bool:
+    """Whether a rebuild may be what a help says: archived files do not expire until that is over (LZ-8.3)."""
+    found = {diagnostic.code for diagnostic in (*plan.diagnostics, *progress.diagnostics)}
+    is_halted = isinstance(plan.state, Halted) or progress.rejection is not None
+    return is_halted or not found.isdisjoint(NEEDS_REBUILD)
 
 
 def is_error(diagnostic: Diagnostic) -> bool:

@@ -19,6 +19,7 @@ from mirror_engine.engine.planner import (
     Plan,
     RecordProgress,
     attempt_of,
+    keeps_archive,
 )
 from mirror_engine.engine.recovery import is_as_recorded, reconcile
 from mirror_engine.errors import (
@@ -186,7 +187,8 @@ class Replayer:
             progress = self._context.ledger.progress(task.table)
             if self.can_clean(task) and task.listing and progress:
                 known = self._context.ledger.folder(task.table, [file.path for file in task.listing.files])
-                archived, deleted = self._janitor.clean(task.zone, task.listing, progress, known)
+                keeps = keeps_archive(task.plan, progress)
+                archived, deleted = self._janitor.clean(task.zone, task.listing, progress, known, keeps=keeps)
                 if archived:
                     self._context.emit(FilesArchived(task.table, archived))
                 if deleted:
@@ -208,7 +210,8 @@ class Replayer:
         progress = self._context.ledger.progress(task.table)
         if Phase.CLEANING not in task.phases or not task.listing or not progress or not progress.has_table:
             return False
-        return progress.identity == task.listing.identity and self._janitor.is_due(task.listing, progress)
+        keeps = keeps_archive(task.plan, progress)
+        return progress.identity == task.listing.identity and self._janitor.is_due(task.listing, progress, keeps=keeps)
 
     def carry_out(self, task: TableTask) -> BatchCommitted | None:
         """Carry out the next steps, at most one commit, which is returned. A rejected file halts the table."""

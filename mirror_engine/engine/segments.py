@@ -56,7 +56,7 @@ def _extended(
     expired = max((segment.until for segment in before if now - segment.written_at >= KEPT_SECONDS), default=-1)
     stay, applied = _merged(context, table, [segment for segment in before if segment.until > expired], expired)
     if known.segments is None:
-        least = (context.clock() - KEPT_SECONDS) * 1e9
+        least = (min(context.clock(), now) - KEPT_SECONDS) * 1e9  # a date that is ahead forgets nothing
         recent = {path: file for path, file in applied.files.items() if path in listed or file.modified_ns >= least}
         applied = Applied(recent, applied.marks)
     if expired >= 0:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import random
 from pathlib import Path
 
 import pytest
@@ -16,115 +19,126 @@ HOUR, DAY, YEAR = 3600.0, 86_400.0, 365 * 86_400.0
 RIGHT = 57 * YEAR  # some time in 2026
 
 
-class Wall:
-    """A machine's clock, which may be wrong, and how much time has really passed."""
+class Machine:
+    """One run after the other over a ledger, on a machine whose date may be wrong, with how much really passed."""
 
     def __init__(self):
-        self.real, self.wrong = RIGHT, 0.0
+        self.ledger, self.real, self.wrong, self.boots = Ledger.fresh(), RIGHT, 0.0, 1
 
-    @property
     def clock(self):
-        return Clock(lambda: self.real + self.wrong, lambda: self.real)
+        return Clock(lambda: self.real + self.wrong, uptime=lambda: self.real, boot=f"boot {self.boots}")
+
+    def run(self):
+        return KnownTime(self.clock(), self.ledger, is_stored=True)
+
+    def seen(self, wrong, later=0.0, *, restarts=False):
+        """What a run sees, by a date that is wrong by so much, some time after the last one."""
+        self.real, self.wrong, self.boots = self.real + later, wrong, self.boots + restarts
+        return self.run()()
 
 
-class Runs:
-    """One run after the other over a ledger."""
-
-    def __init__(self):
-        self.wall, self.ledger = Wall(), Ledger.fresh()
-
-    def seen(self, wrong, later=0.0):
-        """What a run sees, by a clock that is wrong by so much, some time after the last one."""
-        self.wall.real, self.wall.wrong = self.wall.real + later, wrong
-        return KnownTime(self.wall.clock, self.ledger, is_stored=True)()
+DATES = [-RIGHT + 1, -YEAR, -40 * DAY, -HOUR, -50.0, 0.0, 50.0, HOUR, 40 * DAY, 30 * YEAR]
 
 
-@pytest.mark.parametrize("back", [-HOUR, -YEAR, -RIGHT + 1])
-def test_time_goes_on_while_the_clock_is_back(back):
-    runs = Runs()
-    first = runs.seen(0.0)
-    assert runs.seen(back, later=HOUR) >= first
-    behind = runs.seen(back)
-    assert runs.seen(back, later=2 * HOUR) - behind == pytest.approx(2 * HOUR)
-    assert runs.seen(0.0, later=HOUR) == runs.wall.real
+@pytest.mark.parametrize("seed", range(20))
+def test_dates_that_jump_neither_shorten_nor_prolong_a_wait(seed):
+    """Between runs and within them, whatever the date says: time goes on as it passes."""
+    chance, machine = random.Random(seed), Machine()
+    begun, run = machine.seen(chance.choice(DATES)), machine.run()
+    for _ in range(40):
+        machine.wrong, later = chance.choice(DATES), chance.choice([0.0, 1.0, HOUR, 9 * DAY])
+        machine.real += later
+        run = machine.run() if chance.random() < 0.5 else run
+        assert run() - begun == pytest.approx(machine.real - RIGHT, abs=1e-3)
 
 
-@pytest.mark.parametrize("ahead", [HOUR, YEAR, 30 * YEAR])
-def test_time_goes_on_after_a_clock_that_was_ahead(ahead):
-    runs = Runs()
-    runs.seen(0.0)
-    wrong = runs.seen(ahead, later=HOUR)
-    right = runs.seen(0.0, later=HOUR)
-    assert right >= wrong
-    assert runs.seen(0.0, later=7 * DAY) - right == pytest.approx(7 * DAY)
+def test_zigzag_of_the_date_by_forty_days_ends_no_wait():
+    machine = Machine()
+    begun = machine.seen(0.0)
+    for wrong in (40 * DAY, -40 * DAY, 0.0):
+        assert machine.seen(wrong, later=HOUR) - begun < 4 * HOUR
+    assert machine.seen(0.0, later=7 * DAY) - begun > 7 * DAY
 
 
-def test_jumps_back_and_forth_end_where_they_began():
-    """Ahead, right, in 1970, right again: no wait of a week is over after some hours."""
-    runs = Runs()
-    runs.seen(0.0)
-    runs.seen(40 * DAY, later=HOUR)
-    begun = runs.seen(0.0, later=HOUR)
-    for wrong in (-RIGHT + 1, 0.0, -YEAR, -HOUR, 0.0, -RIGHT + 1, 0.0):
-        runs.seen(wrong, later=HOUR)
-    assert runs.seen(0.0) - begun <= 8 * HOUR
-    assert runs.seen(0.0, later=41 * DAY) == runs.wall.real
+@pytest.mark.parametrize("off", [60.0, HOUR, DAY - 1])
+def test_machine_that_was_off_for_less_than_a_day_prolongs_no_wait(off):
+    machine = Machine()
+    begun = machine.seen(0.0)
+    for _ in range(5):
+        machine.seen(0.0, later=off, restarts=True)
+    assert machine.seen(0.0) - begun == pytest.approx(5 * off)
 
 
-def test_clock_that_is_set_back_again_and_again_costs_no_growing_record():
-    runs = Runs()
-    seen = [runs.seen(0.0)]
-    sizes = []
-    for number in range(1, 60):
-        seen.append(runs.seen(-number * HOUR, later=1.0))
-        sizes.append(len(runs.ledger.get_property("known_time")))
-    assert seen == sorted(seen)
-    assert max(sizes) < 300
-    assert runs.seen(0.0, later=HOUR) == runs.wall.real
+@pytest.mark.parametrize("wrong", DATES)
+def test_wrong_date_after_a_restart_shortens_a_wait_by_a_day_at_most(wrong):
+    machine = Machine()
+    begun = machine.seen(0.0)
+    for each in (wrong, 0.0):  # the second: back from what was behind
+        passed = machine.seen(each, later=HOUR, restarts=True) - begun
+    assert 0 <= passed <= DAY + 2 * HOUR
 
 
-def test_jump_within_a_run_takes_no_time_back():
-    wall, ledger = Wall(), Ledger.fresh()
-    time = KnownTime(wall.clock, ledger, is_stored=True)
-    seen = []
-    for wrong in (0.0, -YEAR, 0.0, HOUR, 0.0, -HOUR):
-        wall.real, wall.wrong = wall.real + 60, wrong
-        seen.append(time())
-    assert seen == sorted(seen)
+def test_machine_that_was_off_for_long_counts_a_day():
+    machine = Machine()
+    begun = machine.seen(0.0)
+    assert machine.seen(0.0, later=30 * DAY, restarts=True) - begun == DAY
+    machine.seen(0.0, later=HOUR, restarts=True)
+    assert machine.seen(0.0, later=6 * DAY) - begun == 7 * DAY + HOUR
 
 
-@pytest.mark.parametrize("wrong", [-50.0, -HOUR, -YEAR])
-def test_jump_to_another_wrong_date_within_a_run_ends_no_wait(wrong):
-    """A clock that was a bit ahead is set far back, then to the right date, which is still behind the known time."""
-    wall = Wall()
-    time = KnownTime(wall.clock, Ledger.fresh(), is_stored=True)
-    seen = [time()]
-    for each in (-40_000.0, wrong, -2 * YEAR, wrong):
-        wall.real, wall.wrong = wall.real + 60, each
-        seen.append(time())
-        assert seen[-1] <= wall.real + 1
-    assert seen == sorted(seen)
-    wall.wrong = 0.0
-    assert time() == wall.real
+def test_process_whose_boot_is_unknown_goes_by_dates_up_to_a_day():
+    real, ledger, seen = RIGHT, Ledger.fresh(), []
+    for later in (0.0, HOUR, 7 * DAY, -HOUR):
+        real += later
+        seen.append(KnownTime(Clock(lambda: real, uptime=lambda: 5.0, boot=""), ledger, is_stored=True)())  # noqa: B023
+    assert [after - before for before, after in itertools.pairwise(seen)] == [HOUR, DAY, 0.0]
+
+
+def test_uptime_that_is_back_in_the_same_boot_gives_no_time_twice():
+    """Tools that fake the date fake the uptime, too."""
+    machine = Machine()
+    begun = machine.seen(0.0)
+    assert machine.seen(0.0, later=40 * DAY) - begun == 40 * DAY
+    assert machine.seen(0.0, later=-80 * DAY) - begun == 40 * DAY
+    assert machine.seen(0.0, later=40 * DAY + HOUR) - begun == 40 * DAY
+
+
+def test_date_costs_a_write_a_minute_at_most():
+    machine, stored = Machine(), set()
+    run = machine.run()
+    for number in range(100):
+        machine.real, machine.wrong = machine.real + 3.0, -number * HOUR
+        run()
+        stored.add(machine.ledger.get_property("known_time"))
+    assert len(stored) <= 6
+    assert max(map(len, stored)) < 300
+
+
+def test_times_of_a_former_version_go_on():
+    machine = Machine()
+    machine.ledger.set_property("known_time", json.dumps([RIGHT - HOUR, [5.0]]))
+    assert machine.seen(0.0) == RIGHT
+    machine.ledger.set_property("known_time", json.dumps([RIGHT + YEAR, [YEAR]]))
+    assert machine.seen(0.0) == RIGHT + YEAR
 
 
 def test_reader_stores_nothing_and_knows_the_time():
-    runs = Runs()
-    first = runs.seen(0.0)
-    before = runs.ledger.get_property("known_time")
-    runs.wall.wrong = -YEAR
-    assert KnownTime(runs.wall.clock, runs.ledger, is_stored=False)() >= first
-    assert runs.ledger.get_property("known_time") == before
+    machine = Machine()
+    first = machine.seen(0.0)
+    before = machine.ledger.get_property("known_time")
+    machine.real, machine.wrong = machine.real + 2 * DAY, -YEAR
+    assert KnownTime(machine.clock(), machine.ledger, is_stored=False)() == first + 2 * DAY
+    assert machine.ledger.get_property("known_time") == before
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '["x", []]', "[1]", "null"])
+@pytest.mark.parametrize("text", ["{", "[]", '["x", []]', "{}", '{"time": "x", "date": 1.0}', "null", "7"])
 def test_damaged_property_is_forgotten(text):
     ledger = Ledger.fresh()
     ledger.set_property("known_time", text)
-    assert KnownTime(Clock(lambda: RIGHT), ledger, is_stored=True)() == RIGHT
+    assert KnownTime(Clock(lambda: RIGHT, uptime=lambda: 5.0), ledger, is_stored=True)() == RIGHT
 
 
-JUMPS = [-HOUR, -YEAR, -990_000.0, 0.0]
+JUMPS = [-HOUR, -YEAR, -990_000.0, 0.0, HOUR, 40 * DAY]
 
 
 @pytest.fixture
@@ -137,13 +151,9 @@ def archived(shop):
 
 
 def sync_at(shop, wrong):
-    """One run with a clock that is wrong by so many seconds."""
-    right = shop.now
-    shop.now = max(right + wrong, 1.0)
-    shop.clock = Clock(lambda: shop.now)
-    report = shop.sync()
-    shop.now = right
-    return report
+    """One run with a date that is wrong by so many seconds."""
+    shop.clock = Clock(lambda: max(shop.now + wrong, 1.0), uptime=lambda: shop.now)
+    return shop.sync()
 
 
 @pytest.mark.parametrize("wrong", JUMPS)
@@ -179,6 +189,53 @@ def test_file_archived_after_a_clock_was_ahead_goes_after_seven_days(shop, ahead
         sync_at(shop, 0.0)
         left.append(len(archived(shop)))
     assert (left[5], left[7]) == (3, 0)
+
+
+SEQUENCES = [
+    (40 * DAY, -40 * DAY, 0.0),
+    (-40 * DAY, 40 * DAY, 0.0),
+    (-RIGHT + 1, 0.0, YEAR, -HOUR, 0.0),
+    (40 * DAY, 40 * DAY, 40 * DAY),
+    (0.0, -YEAR, -YEAR, 0.0, 40 * DAY, 0.0),
+]
+
+
+@pytest.mark.parametrize("dates", SEQUENCES)
+def test_sequence_of_wrong_dates_deletes_each_file_after_seven_days(shop, dates):
+    """One archived in each run; LZ-8.3."""
+    orders = shop.orders()
+    orders.insert(row(1), name=name(1))
+    sync_at(shop, 0.0)
+    for number, wrong in enumerate(dates, 2):
+        orders.insert(row(number), name=name(number))
+        sync_at(shop, wrong)
+        shop.now += HOUR
+    sync_at(shop, 0.0)
+    assert archived(shop) == [name(number) for number in range(1, len(dates) + 1)]
+    shop.now += 7 * DAY - 2 * HOUR
+    for left in range(len(dates) - 1, -1, -1):
+        sync_at(shop, dates[left])
+        assert len(archived(shop)) <= left + 1
+        shop.now += HOUR
+    sync_at(shop, 0.0)
+    assert archived(shop) == []
+
+
+def test_lost_ledger_after_a_long_pause_deletes_no_archive(shop):
+    """Known time is behind the date then; the info file has dates (LZ-8.2)."""
+    orders = shop.orders()
+    orders.insert(row(1), name=name(1))
+    sync_at(shop, 0.0)
+    shop.now += 60 * DAY
+    orders.insert(row(2), name=name(2))
+    shop.clock = Clock(lambda: shop.now, uptime=lambda: 5.0, boot="another")
+    shop.sync()
+    for file in shop.root.glob(".mirror-engine/ledger*"):
+        file.unlink()
+    for days, left in ((0.0, [name(1)]), (6.9, [name(1)]), (0.2, [])):
+        shop.now += days * DAY
+        sync_at(shop, 0.0)
+        assert archived(shop) == left
 
 
 def test_lost_ledger_and_a_clock_that_is_back_delete_no_archive(shop):

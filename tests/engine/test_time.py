@@ -56,7 +56,7 @@ def test_a_dropped_table_goes_when_its_delay_has_passed_also_by_a_clock_that_los
     shop.clock.advance(days=7)
     orders.drop()
     shop.sync()
-    shop.clock = Clock(lambda: shop.now)  # of the next process
+    shop.clock = Clock(lambda: shop.now, uptime=lambda: shop.now)  # of the next process
     for tables in (["dbo/Orders"], []):
         shop.sync()
         assert shop.writer.tables() == tables

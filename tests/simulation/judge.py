@@ -12,6 +12,7 @@ from hashlib import blake2b
 import oracle
 from oracle_files import Refused
 
+from mirror_engine.engine.known_time import UNSEEN_SECONDS
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import METADATA_FILE, READY_TO_DELETE_FOLDER, TableName
@@ -186,8 +187,9 @@ class Judge:
             return
         assert any(archive in path for archive in ARCHIVES), f"{path} is deleted, and was not archived"
         if entry.identity in self._archived_at:
-            age = self._world.wall() - self._archived_at[entry.identity]
-            least = self._world.config.delete_processed_after_seconds
+            since = self._archived_at[entry.identity]
+            age, restarts = self._world.wall() - since, sum(at >= since for at in machine.wrong_starts)
+            least = self._world.config.delete_processed_after_seconds - restarts * UNSEEN_SECONDS
             assert age >= least - SLACK_SECONDS, f"{path} is deleted after {age:.0f} s of {least:.0f}"
             self._world.reached["archived file deleted"] += 1
 

@@ -32,6 +32,9 @@ class Machine:
     Attributes:
         database: of the ledger, as the disk of this machine has it.
         skew: seconds by which its date is off.
+        has_been_wrong: whether its date was ever off.
+        restarts: how often it started anew.
+        wrong_starts: when it did so after its date was off: each may shorten a wait by a day.
     """
 
     def __init__(self, world, name):
@@ -41,7 +44,8 @@ class Machine:
         self.earlier = []  # what the ledger was at some moments
         self.memory = Memory()  # of its last lease
         self.starts = 0
-        self.clock = Clock(lambda: world.wall() + self.skew, lambda: world.hub.now)
+        self.has_been_wrong, self.restarts, self.wrong_starts = False, 0, []
+        self.clock = Clock(lambda: world.wall() + self.skew, lambda: world.hub.now, boot=f"{name} 0")
 
     def live(self):
         """Start engines until the world ends."""
@@ -69,6 +73,10 @@ class Machine:
             self.world.reached["engine killed"] += 1
             if self.world.chance.random() < 0.3:
                 self.world.lose_power()
+                self.restarts += 1
+                self.clock.boot = f"{self.name} {self.restarts}"
+                if self.has_been_wrong:
+                    self.wrong_starts.append(self.world.wall())
 
     def stop(self):
         """SIGTERM."""

@@ -28,6 +28,7 @@ from simulation.stranger import Stranger
 from simulation.tables import Tables
 
 BEGIN = 1_790_000_000.0  # seconds since 1970
+SKEWS = [0.0, 0.0, -50.0, -40_000.0, -1_000_000.0, 50_000.0, 3_000_000.0]  # by which a machine's date is off
 SHORT_SECONDS = 1200.0
 QUIET_SECONDS = 1500.0  # until all has caught up, once nothing fails any more
 FOLDERS = ["Orders", "Sales.schema/Items", "Sales.schema/Orders", "Lines"]
@@ -138,9 +139,8 @@ class World:
                 self.hub.now += days
             elif change == "stop" and machine.process:
                 machine.stop()
-            elif change == "clock" and (machine.skew or machine.has_seen_the_date):  # it is behind, or right again
-                behind = [-50.0, -40_000.0, -1_000_000.0]
-                machine.skew = 0.0 if machine.skew else self.chance.choice(behind)
+            elif change == "clock" and (machine.skew or machine.has_seen_the_date):  # it is off, or right again
+                machine.skew, machine.has_been_wrong = self.chance.choice(SKEWS), True
                 self.hub.trace(f"  {machine.name} is off by {machine.skew:.0f} s")
         for machine in self.machines:
             machine.skew = 0.0

@@ -1,0 +1,145 @@
+"""Archived files do not expire while a help says to rebuild their table from them (LZ-8.3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from shop import NO_STOP, Shop, name, row
+
+from mirror_engine.engine.planner import NEEDS_REBUILD
+from mirror_engine.errors import TableDamaged
+from mirror_engine.landing_zone.diagnostics import CATALOG, Severity
+
+pytestmark = pytest.mark.usefixtures("one_attempt")
+DAY = 86_400.0
+
+
+@pytest.fixture
+def shop(tmp_path):
+    shop = Shop(tmp_path)
+    for number in (1, 2, 3):
+        shop.orders().insert(row(number), name=name(number))
+    shop.sync()
+    return shop
+
+
+def damaged(shop, monkeypatch):
+    """ME081: its Delta log cannot be read; it is restored."""
+
+    def raises(*_):
+        raise TableDamaged("dbo/Orders", "commit 1 is cut off")
+
+    patch = monkeypatch.context()
+    writer = patch.__enter__()
+    for reads in ("snapshot", "latest_external_change"):
+        writer.setattr(shop.writer, reads, raises)
+    return lambda: patch.__exit__(None, None, None)
+
+
+def of_another_type(shop, _):
+    """ME044: a rejected file, deleted later."""
+    file = shop.publisher.path / "Orders" / name(4)
+    shop.publisher.table("Orders", keys=["id"], types={"id": pa.string(), "city": pa.string()}).insert(
+        {"id": "x", "city": "Linz"}, name=name(4)
+    )
+    return file.unlink
+
+
+def with_broken_metadata(shop, _):
+    """ME010: a halt without a word of a rebuild, but how it ends is not known."""
+    path = shop.publisher.path / "Orders/_metadata.json"
+    whole = path.read_bytes()
+    path.write_bytes(b"{")
+    return lambda: path.write_bytes(whole)
+
+
+def changed_by_another(shop, _):
+    """ME080: another program added a row."""
+    shop.writer.write_as_another("dbo/Orders", [row(9)])
+    return lambda: shop.mirror().rebuild(replay=True)
+
+
+def overwritten(shop, _):
+    """ME025: a file was overwritten before it was read."""
+    orders = shop.orders()
+    orders.insert(row(5), name=name(5))
+    shop.sync()
+    (shop.publisher.path / "Orders" / name(5)).unlink()
+    orders.insert(row(6), name=name(5))
+    orders.insert(row(4), name=name(4))
+    return lambda: shop.mirror().rebuild(replay=True)
+
+
+def archived(shop):
+    return {each.name for each in Path(shop.publisher.path).glob("Orders/_FilesReadyToDelete/*.parquet")}
+
+
+STANDING = [damaged, of_another_type, with_broken_metadata, changed_by_another, overwritten]
+
+
+@pytest.mark.parametrize("begins", STANDING, ids=lambda begins: begins.__name__)
+def test_archive_expires_only_once_the_help_is_over(shop, monkeypatch, begins):
+    ends, needed = begins(shop, monkeypatch), archived(shop)
+    assert needed == {name(1), name(2)}
+    for _ in range(3):
+        shop.now += 8 * DAY
+        shop.sync()
+        assert archived(shop) >= needed
+    ends()
+    shop.sync()
+    shop.now += 8 * DAY
+    shop.sync()
+    assert archived(shop) == set()
+
+
+def test_damaged_table_is_rebuilt_without_loss_after_weeks(shop, monkeypatch):
+    """ME081: what its help says."""
+    before, ends = shop.ids(), damaged(shop, monkeypatch)
+    shop.now += 30 * DAY
+    shop.sync()
+    ends()  # the memory writer cannot drop what it does not see
+    shop.mirror().rebuild(["Orders"], replay=True)
+    shop.sync()
+    assert shop.ids() == before
+
+
+def test_removed_table_is_rebuilt_without_loss_after_weeks(shop):
+    """ME069: its Delta table was removed by others."""
+    before = shop.ids()
+    shop.writer.drop("dbo/Orders", lambda: None)
+    shop.sync()
+    shop.now += 30 * DAY
+    shop.orders().insert(row(4), name=name(4))
+    shop.sync()
+    shop.mirror().rebuild(["Orders"], replay=True)
+    shop.sync()
+    assert shop.ids() == [*before, 4]
+
+
+def test_halt_in_the_same_cycle_keeps_what_has_just_expired(shop, monkeypatch):
+    """A file is rejected by the batch of the cycle in which others expire."""
+    of_another_type(shop, monkeypatch)
+    shop.now += 8 * DAY
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+    assert archived(shop) == {name(1), name(2)}
+
+
+def test_kept_archive_costs_no_cycle(shop, monkeypatch):
+    """An expired file that is kept does not have its table cleaned in each cycle."""
+    with_broken_metadata(shop, monkeypatch)
+    shop.now += 8 * DAY
+    cleaned = []
+    with shop.engine() as running:
+        real = running._janitor.clean
+        monkeypatch.setattr(running._janitor, "clean", lambda *given, **how: cleaned.append(1) or real(*given, **how))
+        for _ in range(5):
+            running.cycle(NO_STOP)
+    assert len(cleaned) <= 2
+
+
+def test_every_help_that_says_to_rebuild_keeps_the_archive():
+    says = {code for code, each in CATALOG.items() if "rebuild" in each.help and each.severity is not Severity.ERROR}
+    assert says <= NEEDS_REBUILD
