@@ -184,14 +184,16 @@ class Engine:
         """Tables whose plans are being carried out."""
         return self._scheduler.in_progress.keys()
 
-    def sync(self, stop: threading.Event, *, final: Collection[RunResult] = ()) -> SyncReport:
+    def sync(self, stop: threading.Event, *, final: Collection[RunResult] = (), is_listed: bool = False) -> SyncReport:
         """Run cycles until all that the first one listed is applied; what lands meanwhile prolongs none of them.
 
-        After a cycle that fails and is not `final`, retry, with pauses.
+        After a cycle that fails and is not `final`, retry, with pauses. Where the poller has just listed all
+        (`is_listed`), only tables that failed are listed again.
         """
         failed, first = 0, None  # how every folder was listed first
         while not stop.is_set():
-            self.cycle(stop)
+            is_known = is_listed and None not in self.last.failures
+            self.cycle(stop, only=self._turns.retried if is_known else None)
             listings = {listing.name: listing for listing in self.last.zone.tables} if self.last.zone else {}
             if self.last.stale and (first is None or self._has_done_any_of(first, listings)):
                 first = listings if first is None else first

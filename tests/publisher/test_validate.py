@@ -237,3 +237,48 @@ def test_an_internal_error_is_reported_at_once(tmp_path, monkeypatch):
     with pytest.raises(InternalError):
         check_landing_zone(find_target(tmp_path, Config()))
     assert calls == [1]
+
+
+@pytest.fixture
+def listed(monkeypatch):
+    """Folders as they were listed on the disk, from the landing zone."""
+    folders, real = [], LocalStorage.list
+
+    def noted(self, folder):
+        folders.append(folder)
+        return real(self, folder)
+
+    monkeypatch.setattr(LocalStorage, "list", noted)
+    return folders
+
+
+def two_tables(root):
+    zone = LandingZoneWriter(root)
+    for name in ("A", "B"):
+        zone.table(name, keys=["id"], types={"id": pa.int64()}).insert({"id": 1})
+    return root / "Files/LandingZone"
+
+
+def test_each_table_folder_is_listed_once(tmp_path, listed):
+    check_landing_zone(find_target(two_tables(tmp_path), Config()))
+    assert [listed.count(name) for name in ("A", "B")] == [1, 1]
+
+
+def test_file_replaced_while_it_is_checked_is_listed_again(tmp_path, listed, monkeypatch):
+    """A check that begins with an older listing goes on with a new one (LZ-4.18)."""
+    zone = two_tables(tmp_path)
+    monkeypatch.setattr("mirror_engine.engine.turns.FIRST_PAUSE_SECONDS", 0.01)
+    real, replaced = DryRun.run, []
+
+    def run(self):
+        other = pa.table({"id": pa.array([2, 3], pa.int64())})
+        pq.write_table(other, zone / "new")
+        (zone / "new").replace(next((zone / "A").glob("*.parquet")))
+        replaced.append(True)
+        return real(self)
+
+    monkeypatch.setattr(DryRun, "run", run)
+    report = check_landing_zone(find_target(zone, Config()))
+    assert replaced
+    assert {table.name: table.rows for table in report.tables} == {"A": 2, "B": 1}
+    assert listed.count("A") > 1

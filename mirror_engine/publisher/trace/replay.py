@@ -61,7 +61,7 @@ class DryRun(AbstractContextManager["DryRun"]):
     """An engine over a landing zone that it only reads, with a ledger in memory: no progress by default.
 
     `mode`, which says how thoroughly files are read and where their rows go, must suit the writer. Options about
-    cleanup have no effect.
+    cleanup have no effect. What a `poller` has just listed is not listed again.
     """
 
     def __init__(  # noqa: PLR0913 - every part may be replaced
@@ -73,6 +73,7 @@ class DryRun(AbstractContextManager["DryRun"]):
         *,
         listener: Callable[[Event], None] = lambda _: None,
         ledger: Ledger | None = None,
+        poller: Poller | None = None,
     ) -> None:
         kept = type(config).delete_processed_after_seconds  # without effect beside it
         config = replace(config, cleanup="off", delete_processed_after_seconds=kept)
@@ -87,6 +88,8 @@ class DryRun(AbstractContextManager["DryRun"]):
 
         self.context = EngineContext(storage, writer, self._ledger, config, Clock(), emit)
         self.engine = Engine(self.context, lambda: ChangeFileReader(storage, config, mode))
+        self._is_listed = poller is not None
+        self.engine.poller = poller or self.engine.poller
 
     def __exit__(self, *exception: object) -> None:
         self._is_over = True
@@ -95,7 +98,7 @@ class DryRun(AbstractContextManager["DryRun"]):
 
     def run(self) -> MirrorStatus:
         """Replay all that can be replayed, and return the status of every table; raises `TransientError`."""
-        self.engine.sync(threading.Event(), final=[RunResult.FAILED])
+        self.engine.sync(threading.Event(), final=[RunResult.FAILED], is_listed=self._is_listed)
         last = self.engine.last
         for failure in last.failures.values():
             raise failure
