@@ -266,6 +266,11 @@ ZONES = {
     "csv-comma-in-a-cell": text("id,name\r\n1,Doe, Jane\r\n"),
     "csv-quote-never-closed": text('id,name\r\n1,"a\r\n2,b\r\n'),
     "csv-quote-not-escaped": text('id,name\r\n1,"a "b" c"\r\n'),
+    "csv-header-again": text("id,name\r\n1,a\r\nid,name\r\n2,b\r\n"),
+    "csv-header-again-among-texts": text(
+        "id,name\r\n1,a\r\nid,name\r\n2,b\r\nid,name\r\n",
+        meta=text_metadata(columns=columns_of("id", "name", nullable=False)),
+    ),
     "csv-line-ends": text("id,name\n1,a\n2,b\n"),
     "csv-line-ends-other-way": text("id,name\r\n1,a\r\n", meta=text_metadata(RowSeparator="\n")),
     "csv-thousands-separator": text('id,name\r\n"1,000",a\r\n'),

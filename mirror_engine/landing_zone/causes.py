@@ -42,6 +42,10 @@ def _same_path(cause: Diagnostic, effect: Diagnostic) -> bool:
     return cause.path == effect.path
 
 
+def _same_row(cause: Diagnostic, effect: Diagnostic) -> bool:
+    return (cause.path, cause.row) == (effect.path, effect.row)
+
+
 def _of_no_files(cause: Diagnostic, effect: Diagnostic) -> bool:
     return cause.path.startswith(f"{effect.path}/") and dict(effect.details).get("count") == "0"
 
@@ -61,6 +65,7 @@ _LINKS = (
     _Link("ME045", frozenset({"ME044"}), _same_column),
     _Link("ME048", frozenset({"ME059"}), _same_column, tells=True),
     _Link("ME057", frozenset({"ME018", "ME046"}), _same_path),
+    _Link("ME099", frozenset({"ME037", "ME060"}), _same_row),
     _Link("ME064", frozenset({"ME039"}), _same_path, tells=True),
     _Link("ME003", frozenset({"ME008"}), _of_no_files, tells=True),
     _Link("ME008", frozenset({"ME082"}), _is_meant_file, tells=True),

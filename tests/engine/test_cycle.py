@@ -399,9 +399,9 @@ def test_sync_returns_while_a_publisher_lands(shop, monkeypatch):
         orders.insert(row(number))
     clean, landed = Janitor.clean, iter(range(4, 100))
 
-    def landing(*arguments):
+    def landing(*arguments, **options):
         orders.insert(row(next(landed)))
-        return clean(*arguments)
+        return clean(*arguments, **options)
 
     monkeypatch.setattr(Janitor, "clean", landing)
     report = shop.sync()
@@ -414,9 +414,9 @@ def test_sync_returns_while_new_tables_land(shop, monkeypatch):
     shop.orders("T0").insert(row(1))
     clean, landed = Janitor.clean, iter(range(1, 100))
 
-    def landing(*arguments):
+    def landing(*arguments, **options):
         shop.orders(f"T{next(landed)}").insert(row(1))
-        return clean(*arguments)
+        return clean(*arguments, **options)
 
     monkeypatch.setattr(Janitor, "clean", landing)
     shop.sync()

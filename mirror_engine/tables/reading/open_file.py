@@ -82,9 +82,9 @@ class OpenFile(ABC):
         """Warnings and information; grows while rows are read."""
         return list(self._noted)
 
-    def _note(self, code: str, **details: object) -> None:
+    def _note(self, code: str, row: int | None = None, /, **details: object) -> None:
         """Add a diagnostic, once: rows are read more than once."""
-        self._noted[self._diagnostic(code, **details)] = None
+        self._noted[self._diagnostic(code, row, **details)] = None
 
     def _is_meant_as_marker(self, name: str) -> bool:
         """Whether a column looks like the marker in a file that has none."""

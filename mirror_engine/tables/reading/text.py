@@ -186,13 +186,21 @@ class TextChangeFile(OpenFile):
             StorageUnavailable: the bytes could not be read.
         """
         reader = self._reader()
-        first_row, skip = 1, 1  # the header comes with the first records
+        first_row, header = 1, None
         expanded = 0
         check = CodePageCheck(self._metadata.dialect.encoding)
         for records in self._records(reader, check):
-            rows, skip = records[skip:], 0
+            header, rows = (header, records) if header else (records[0], records[1:])
+            again = first_row + rows.index(header) if len(header) > 1 and header in rows else None
+            if again:
+                self._note("ME099", again)
             if rows:
-                batch = self._batch(rows, first_row)
+                try:
+                    batch = self._batch(rows, first_row)
+                except RejectedFile as error:
+                    if again != error.diagnostic.row:
+                        raise
+                    raise RejectedFile(error.diagnostic, [self._diagnostic("ME099", again)]) from None
                 first_row += len(rows)
                 expanded += batch.nbytes
                 self._check_total(expanded, first_row - 1)

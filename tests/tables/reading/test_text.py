@@ -369,3 +369,28 @@ def test_the_fast_reading_equals_the_exact_one(kind, cells):
 
     exact = outcome(lambda cells, kind: _cell_by_cell([cell or None for cell in cells], kind))
     assert outcome(column_array) == exact
+
+
+def repeated(content, names):
+    """Rows at which ME099 is reported, of a file that is read twice."""
+    columns = [{"Name": name, "DataType": "String", "IsNullable": True} for name in names]
+    file = opened(content, SchemaDefinition={"Columns": columns})
+    for _ in range(2):
+        assert sum(batch.num_rows for batch in file.batches()) == content.count(b"\r\n") - 1
+    return [found.row for found in file.diagnostics if found.code == "ME099"]
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b"a,b\r\n1,2\r\na,b\r\na,b\r\n", [2]),
+        (b"a,b\r\n" + 40_000 * b"1,2345\r\n" + b"a,b\r\n", [40_001]),
+        (b'a,b\r\n"a","b"\r\n', [1]),
+        (b"a,b\r\na,a\r\nb,a\r\nA,B\r\na,\r\n", []),
+        (b"a\r\na\r\n", []),
+    ],
+    ids=["twice", "in a later part", "quoted", "other rows", "one column"],
+)
+def test_repeated_header_is_reported_once_as_a_row(content, rows):
+    """LZ-6.4."""
+    assert repeated(content, "ab") == rows
