@@ -210,6 +210,19 @@ def test_lost_ledger_takes_retention_from_an_info_file_of_any_size():
     assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
 
 
+def test_lost_ledger_after_a_clock_was_ahead_keeps_files_for_seven_days():
+    zone = Zone()
+    zone.land(*numbered(1, 2))
+    zone.now += 4000 * DAY
+    zone.clean(*numbered(1, 2))
+    zone.now -= 4000 * DAY
+    zone.restart(Ledger.fresh())
+    for days, is_there in ((0, True), (6.9, True), (0.2, False)):
+        zone.now += days * DAY
+        zone.clean()
+        assert (numbered(1)[0] in zone.names(READY)) == is_there
+
+
 def test_info_file_is_not_needed_to_delete_expired_files():
     zone = Zone()
     zone.land(*numbered(1, 2))
