@@ -18,8 +18,8 @@ from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring import fabric_files
 from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
+from mirror_engine.onelake.engine_view import EngineView
 from mirror_engine.onelake.items import read_definition
-from mirror_engine.onelake.options import EngineView
 from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class EnginePool:
         self, item: Item, listeners: Sequence[Callable[[Event], None]] = (), config: Config | None = None
     ) -> Mirror:
         root = self._root(item)
-        storage = EngineView(LocalStorage(root), self.plan.options.delays, item.path)
+        storage = EngineView(LocalStorage(root), self.plan.options.history, item.path)
         config = config or self._config_of(item)
         writer = self.plan.new_writer(item)
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners, clock=self.clock)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import random
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from mirror_engine.clock import CENTURY_SECONDS
-from mirror_engine.config import OptionKind, choice, duration, text, whole
+from mirror_engine.config import OptionKind, choice, duration, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS
 from mirror_engine.onelake.errors import (
@@ -31,8 +30,8 @@ from mirror_engine.onelake.errors import (
 )
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
 from mirror_engine.onelake.items import segments_of
-from mirror_engine.onelake.options import CHANNELS, TIME_SHIFT, DeletedFolder, FaultRule
-from mirror_engine.onelake.requests import NANOSECONDS, read_bounded
+from mirror_engine.onelake.options import FaultRule
+from mirror_engine.onelake.requests import read_bounded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -49,8 +48,23 @@ if TYPE_CHECKING:
 
 # Operations as rules name them: `folder` creates a folder, `drop` deletes one, `rest` is one of Fabric's API,
 # `new_item` that of it which creates a mirrored database
-WRITES = ("create", "flush", "put", "blocklist", "copy")  # these set a file's Last-Modified
-CHANGES = (*WRITES, *["folder", "append", "rename", "block", "metadata", "delete", "drop", "batch", "rest", "new_item"])
+CHANGES = (
+    "create",
+    "flush",
+    "put",
+    "blocklist",
+    "copy",
+    "folder",
+    "append",
+    "rename",
+    "block",
+    "metadata",
+    "delete",
+    "drop",
+    "batch",
+    "rest",
+    "new_item",
+)
 OPERATIONS = (*CHANGES, "lease", "list", "read", "head")
 METHODS = ("*", "GET", "HEAD", "PUT", "PATCH", "POST", "DELETE")
 EVERY = "all"
@@ -133,46 +147,6 @@ async def _poll_mid_upload(_: FaultRule, handler: Handler, lake: Lake, request: 
     return response
 
 
-async def _delay_visibility(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
-    address = await run_in_threadpool(lake.destination, request.raw_path)
-    if await run_in_threadpool(lake.find, address):
-        return await handler(lake, request)  # not a new name
-    hide, seconds = partial(lake.options.delays.hide, address.path, rule.options["from"].split(",")), 0.0
-    hide()
-    try:
-        response = await handler(lake, request)
-        seconds = rule.options["seconds"]
-    finally:
-        hide(seconds)
-    return response
-
-
-async def _detect_delay(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
-    address = await run_in_threadpool(lake.items.address, request.raw_path)
-    folder = await run_in_threadpool(DeletedFolder.of, lake.storage, address.path)
-    lake.options.delays.keep_visible(folder, rule.options["seconds"])
-    try:
-        return await handler(lake, request)
-    except BaseException:
-        lake.options.delays.keep_visible(folder, 0)
-        raise
-
-
-async def _shift_time(rule: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
-    drawn = random.Random(rule.options.get("seed", 0) * 1_000_003 + rule.matched)  # noqa: S311 - repeatable
-
-    def shifted(true_ns: int) -> int:
-        second = true_ns - true_ns % NANOSECONDS
-        is_same = rule.fault == "same_mtime"
-        return rule.options.setdefault("since", second) if is_same else second + drawn.randrange(NANOSECONDS)
-
-    token = TIME_SHIFT.set(shifted)
-    try:
-        return await handler(lake, request)
-    finally:
-        TIME_SHIFT.reset(token)
-
-
 def _time(text: str) -> datetime:
     return datetime.strptime(f"{text.removesuffix('Z')}+0000", "%Y-%m-%dT%H:%M:%S%z")
 
@@ -209,7 +183,6 @@ class _Fault:
     count: int | None = 1
 
 
-_ALL_CHANNELS, _CHANNELS = ",".join(CHANNELS), "({0})(,({0}))*".format("|".join(CHANNELS))
 _FAULTS: dict[str, _Fault] = {
     "throttle": _Fault(
         _fail,
@@ -222,20 +195,11 @@ _FAULTS: dict[str, _Fault] = {
     "token_expired": _Fault(_fail),
     "slow_flush": _Fault(_delay, ("flush", "blocklist"), {"seconds": _SECONDS}),
     "slow_delete": _Fault(_delay, ("delete", "drop"), {"seconds": _SECONDS}),
-    "delay_visibility": _Fault(
-        _delay_visibility,
-        ("create", "folder", "rename", "put", "blocklist", "copy"),
-        {"seconds": _SECONDS, "from": text(f"one or more of {_ALL_CHANNELS}", "CHANNELS", _CHANNELS)},
-        {"from": _ALL_CHANNELS},
-    ),
     "poll_mid_upload": _Fault(_poll_mid_upload, ("create", "append", "flush", "put", "block", "blocklist", "rename")),
     "folder_in_use": _Fault(_fail, ("drop",)),
-    "detect_delay": _Fault(_detect_delay, ("drop",), {"seconds": _SECONDS}),
     "initializing": _Fault(_fail, ("new_item",), {"seconds": _SECONDS}, count=None),
     "paused": _Fault(_fail, (), {"reseed": choice("yes", "no")}, {"reseed": "no"}),
     "replicator_throttled": _Fault(_fail, (), {"for": _SECONDS, "until": _TIME}, {"for": None, "until": None}),
-    "same_mtime": _Fault(_shift_time, WRITES, count=None),
-    "shuffle_ties": _Fault(_shift_time, WRITES, {"seed": _WHOLE}, {"seed": 0}, count=None),
     "advance": _Fault(_fail, (), dict.fromkeys(_UNITS, _WHOLE), dict.fromkeys(_UNITS, 0)),
 }
 NAMES = tuple(_FAULTS)

@@ -16,7 +16,6 @@ from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.onelake.errors import MANAGED_FOLDERS, FabricApiError, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.items import OPEN_FOLDERS, SUFFIXES, display_name, segments_of
-from mirror_engine.onelake.options import LISTS, TIME_SHIFT
 from mirror_engine.onelake.requests import NONE, Properties
 from mirror_engine.onelake.store import COPY_BYTES, Uploads, assemble, contiguous_parts
 
@@ -107,7 +106,7 @@ class Lake:
             walked = self._walk(top, start_from, recursive=recursive)
         else:
             file = self.properties(folder)
-            if file.is_folder or self.options.delays.is_hidden(folder.path, LISTS):
+            if file.is_folder:
                 raise StorageApiError(StorageErrorCode.PathNotFound)
             walked = iter([(folder.shown, file)])
         listed = (pair for pair in walked if pair[0] >= start_from)
@@ -133,15 +132,13 @@ class Lake:
             inside = f"{prefix}{name}/"
             return inside >= start_from or start_from.startswith(inside)
 
-        entries, is_hidden = self.storage.entries(path, is_due), self.options.delays.is_hidden
+        entries = self.storage.entries(path, is_due)
         if entries is None:
             return None
         return (
             (f"{prefix}{entry.name}", f"{path}/{entry.name}", entry)
             for entry in entries
-            if entry.kind is not Kind.OTHER
-            and not entry.name.startswith(ENGINE)
-            and not is_hidden(f"{path}/{entry.name}", LISTS)
+            if entry.kind is not Kind.OTHER and not entry.name.startswith(ENGINE)
         )
 
     def read(self, address: Address, conditions: Conditions = NONE) -> tuple[Properties, BinaryIO]:
@@ -265,7 +262,7 @@ class Lake:
             is_lost = replaced is not None and replaced.size > 0 and source.path != target.path and conditions == NONE
             is_lost = is_lost and not target.path.rpartition("/")[2].startswith("_")  # as `_metadata.json` does
             if replaced and is_lost:  # before the engine can see it
-                self.options.delays.note_replaced(target.path, replaced.identity, present.identity)
+                self.options.history.note_replaced(target.path, replaced.identity, present.identity)
             self.storage.rename(source.path, target.path)
             if self.options.rename_updates_mtime:
                 self.set_metadata(target)
@@ -345,9 +342,9 @@ class Lake:
             if (now.identity, now.size) != (before.identity, before.size):
                 message = "The file was replaced during the flush."
                 raise StorageApiError(StorageErrorCode.PathNotFound, message)
-            self.options.delays.note_continued(now.identity, staged.identity)  # before the engine can see it
+            self.options.history.note_continued(now.identity, staged.identity)  # before the engine can see it
             entry = self.storage.publish(staged, address.path, self._now())
-            self.options.delays.forget_continued(now.identity)
+            self.options.history.forget_continued(now.identity)
             self._uploads.move(now.identity, staged.identity)
             return Properties.of(entry)
 
@@ -410,7 +407,7 @@ class Lake:
     def _now(self) -> int:
         """Never the same time twice: with the identity it makes the ETag."""
         self._last_ns = max(self.clock(), self._last_ns + 1)
-        return TIME_SHIFT.get()(self._last_ns)
+        return self._last_ns
 
 
 def _check_no_folder(present: Properties | None) -> None:

@@ -28,7 +28,6 @@ from mirror_engine.onelake.errors import (
     StorageErrorCode,
 )
 from mirror_engine.onelake.faults import with_faults
-from mirror_engine.onelake.options import HEAD
 from mirror_engine.onelake.requests import LEASE, SOURCE, Conditions, LakeRequest, changed, is_dfs, path_headers
 
 if TYPE_CHECKING:
@@ -153,8 +152,6 @@ def _get_properties(lake: Lake, request: LakeRequest) -> Response:
     address = lake.items.address(request.raw_path)
     if address.item and unquote_to_bytes(request.raw_path).endswith(b"/"):
         raise StorageApiError(StorageErrorCode.AuthenticationFailed)
-    if lake.options.delays.is_hidden(address.path, HEAD):
-        raise StorageApiError(StorageErrorCode.PathNotFound)
     properties = lake.properties(address)
     request.conditions.check_read(properties)
     return Response(headers={**path_headers(properties), "Content-Length": str(properties.size)})

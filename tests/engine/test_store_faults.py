@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import random
 import threading
-import time
 
 import pytest
 from eventful_zone import EventfulZone, check
+from late_lists import late_lists
 from scripted_faults import Fault, Script, faulty
 from shop import TYPES, row
 from store_publisher import StorePublisher
@@ -122,15 +122,14 @@ def lengths():
     return []
 
 
-def test_names_that_lists_show_late_are_applied_once_and_in_order(onelake_server, faults):
+def test_names_that_lists_show_late_are_applied_once_and_in_order(onelake_server):
     with onelake_server.in_use():
         world = World(onelake_server)
-        faults("delay_visibility seconds=1 from=lists path=*/LandingZone/*.parquet count=all")
-        for city in ("first", "Linz"):
-            world.orders.update({"id": 4, "city": city})
         world.sync()
-        faults()
-        time.sleep(1.1)
+        with late_lists("*/LandingZone/*.parquet"):
+            for city in ("first", "Linz"):
+                world.orders.update({"id": 4, "city": city})
+            assert world.sync().commits == 0
         world.check(updates=2)
 
 

@@ -10,12 +10,9 @@ from base64 import b64encode
 
 import pytest
 from azure.storage.filedatalake import DataLakeServiceClient
-from faulty import FABRIC, ITEM, TABLE, faulty
+from faulty import FABRIC, TABLE, faulty
 
-from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.items import PLAIN
-from mirror_engine.onelake.options import ServerPlan
-from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 pytestmark = pytest.mark.slow
 
@@ -159,50 +156,6 @@ def test_token_expired_answers_401_with_a_challenge(tmp_path):
         assert client("HEAD", TABLE).status == 200
 
 
-@pytest.mark.parametrize("channel", ["lists", "head"])
-def test_a_new_name_is_delayed_for_one_channel_only(tmp_path, channel):
-    def listed():
-        answer = client("GET", f"shop?resource=filesystem&recursive=false&directory={TABLE[5:]}")
-        return [path["name"].rpartition("/")[2] for path in json.loads(answer.body)["paths"]]
-
-    with faulty(tmp_path, f"delay_visibility seconds=60 from={channel} path=*.csv") as client:
-        client.upload(FILE, b"one")
-        assert client.length(FILE) == (3 if channel == "lists" else None)
-        assert listed() == (["1.csv"] if channel == "head" else [])
-        assert client("GET", FILE).body == b"one"
-        client.lake.options.clock.advance(seconds=60)
-        assert (client.length(FILE), listed()) == (3, ["1.csv"])
-
-
-def test_the_engine_learns_late_of_new_names_and_of_drops(tmp_path):
-    faults = ["delay_visibility seconds=60 from=engine path=*.csv", "detect_delay seconds=60 path=*/Orders count=2"]
-    with faulty(tmp_path, *faults) as client:
-        plan = ServerPlan(tmp_path, options=client.lake.options, new_writer=lambda _: MemoryDeltaWriter())
-        pool = EnginePool(plan, client.lake.items)
-        engine = pool._mirror(client.lake.items.all()[0])._storage
-        folder, file = (path.removeprefix(f"{ITEM}/") for path in (TABLE, FILE))
-        client.upload(FILE, b"one")
-        assert (engine.list(folder), engine.stat(file), client.length(FILE)) == ([], None, 3)
-        client.lake.options.clock.advance(seconds=60)
-        assert engine.stat(file).size == 3
-        assert client("DELETE", TABLE).status == 409
-        assert client.lake.options.delays.deleted_folders() == []
-        assert client("DELETE", f"{TABLE}?recursive=true").status == 200
-        assert ([each.name for each in engine.list(folder)], client.length(FILE)) == (["1.csv"], None)
-        client.lake.options.clock.advance(seconds=60)
-        assert engine.list(folder) is None
-
-
-def test_known_names_and_names_of_rejected_requests_are_not_hidden(tmp_path):
-    with faulty(tmp_path, "delay_visibility seconds=60 count=all path=*.csv nth=2") as client:
-        client.create(FILE)
-        client.create(FILE)
-        assert client.length(FILE) == 0
-        assert client("PUT", f"{TABLE}/2.csv?resource=file", b"body").status == 400
-        (tmp_path / TABLE / "2.csv").write_bytes(b"x")
-        assert client.length(f"{TABLE}/2.csv") == 1
-
-
 def test_poll_mid_upload_scans_after_the_request(tmp_path):
     scans = []
 
@@ -217,21 +170,3 @@ def test_poll_mid_upload_scans_after_the_request(tmp_path):
         assert scans[1:] == [("shop/orders", 0)]
         client("PATCH", f"{FILE}?action=flush&position=6")
         assert scans[2:] == [("shop/orders", 6)]
-
-
-def test_same_mtime_and_shuffle_ties_change_times_and_no_etags(tmp_path):
-    names = [f"{number}.csv" for number in range(6)]
-
-    def times(*faults):
-        with faulty(tmp_path, *faults) as client:
-            for name in names:
-                client.upload(f"{TABLE}/{name}", b"x")
-            assert len({client("HEAD", f"{TABLE}/{name}").headers["ETag"] for name in names}) == len(names)
-        return [(tmp_path / TABLE / name).stat().st_mtime_ns for name in names]
-
-    true = times()
-    assert true == sorted(set(true))
-    assert len(set(times("same_mtime path=*/Orders/*"))) == 1
-    first, again, other = ([time_ns % 10**9 for time_ns in times(f"shuffle_ties seed={seed}")] for seed in (1, 1, 2))
-    assert first == again != other
-    assert first != sorted(first)

@@ -41,7 +41,6 @@ def test_words_left_out_have_their_usual_meaning():
     fault = parse_fault("throttle")
     assert (fault.method, fault.path, fault.nth, fault.count, fault.operations) == ("*", "*", 1, 1, None)
     assert fault.options == {"status": "503", "retry-after": 1}
-    assert parse_fault("same_mtime").count is None
     assert parse_fault("throttle count=all").count is None
     assert parse_fault("folder_in_use for=1.5").duration_seconds == 1.5
 
@@ -70,13 +69,11 @@ def test_a_path_with_spaces_is_quoted_as_in_a_shell():
         ("slow_flush seconds=-1", "seconds is '-1'"),
         ("slow_flush seconds=inf", "seconds is 'inf'"),
         ("slow_flush seconds=1 operation=list", "operation is 'list'"),
-        ("delay_visibility seconds=1 from=lists,me", "from is 'lists,me'"),
         ("cut_body bytes=-1", "bytes is '-1'"),
         ("advance days=-1", "days is '-1'"),
         ("advance days=7 path=*", "unknown option path"),
         *((f"advance{unit}", "by how much is missing") for unit in ("", " days=0")),
         *((f"throttle {word}={'9' * 5000}", f"{word} is") for word in ("nth", "count", "retry-after", "for")),
-        (f"shuffle_ties seed={'9' * 5000}", "seed is"),
         ("paused nth=2", "unknown option nth"),
         ("replicator_throttled", "either for= or until="),
         ("replicator_throttled for=1 until=2026-11-02T08:15:30", "either for= or until="),

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from lakes import ABSENT_ONLY, SECOND, ZONE, ZoneClient, changes, matching, refused
 
 from mirror_engine.onelake import store
+from mirror_engine.onelake.engine_view import EngineView
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.errors import StorageErrorCode as Code
-from mirror_engine.onelake.options import DeletedFolder, EngineView
 from mirror_engine.onelake.requests import NONE, SOURCE, Conditions, Properties
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.local import LocalStorage
@@ -447,7 +447,7 @@ def test_a_file_lost_by_an_unconditional_rename_is_reported_and_the_engine_knows
     item, lost = zone.at("T").item, zone.properties("T/f")
     zone.rename("T/_2", "T/f")
     assert zone.lost_files == [f"{ZONE}/T/f"]
-    seen = EngineView(LocalStorage(tmp_path / "store" / item.path), zone.options.delays, item.path)
+    seen = EngineView(LocalStorage(tmp_path / "store" / item.path), zone.options.history, item.path)
     listed = {each.name: each.replaced for each in seen.list("Files/LandingZone/T")}
     assert listed == {"_metadata.json": "", "f": lost.identity}
     assert seen.stat("Files/LandingZone/T/f").replaced == lost.identity
@@ -512,25 +512,6 @@ def test_last_modified_has_its_full_resolution_and_two_changes_in_one_tick_have_
     assert [change.modified_ns - 5 * SECOND for change in changes] == [0, 1, 2, 3]
     assert len({change.etag for change in changes}) == 4
     assert still.storage.stat(f"{ZONE}/f").modified_ns == changes[-1].modified_ns
-
-
-def test_the_engine_sees_a_kept_deleted_folder_instead_of_its_recreation(zone):
-    zone.put("T/_metadata.json", b"old")
-    folder, delays, at = DeletedFolder.of(zone.storage, f"{ZONE}/T"), zone.options.delays, "Files/LandingZone"
-    view = EngineView(LocalStorage(zone.storage._root / "ws/db"), delays, "ws/db")
-    delays.keep_visible(folder, 60.0)
-    zone.options.clock.advance(seconds=59)
-    zone.lake.delete(zone.at("T"), recursive=True)
-    zone.put("T/new", b"x")
-    assert view.list(at) == [folder.entries[f"{ZONE}/T"]] == [view.stat(f"{at}/T")]
-    assert [entry.name for entry in view.list(f"{at}/T") or ()] == ["_metadata.json"]
-    assert view.stat(f"{at}/T/new") is None
-    with view.open(f"{at}/T/_metadata.json") as file:
-        assert file.read() == b"old"
-    zone.options.clock.advance(seconds=1)
-    assert [entry.name for entry in view.list(f"{at}/T") or ()] == ["new"]
-    with refused(Code.PathNotFound):
-        DeletedFolder.of(zone.storage, f"{ZONE}/U")
 
 
 OTHER_TAG = Conditions.of({"if-match": '"other"'})

@@ -22,10 +22,11 @@ from mirror_engine.config import Config
 from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.mirror import Mirror
 from mirror_engine.onelake.engine_pool import EnginePool
+from mirror_engine.onelake.engine_view import EngineView
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.options import EngineView, ServerPlan
+from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.requests import Conditions
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.local import LocalStorage
@@ -154,8 +155,8 @@ def test_rejected_file_that_a_flush_completes_stays_rejected(emulator):
 def test_flush_that_fails_keeps_the_history_of_its_file(emulator, monkeypatch):
     path, content = f"T/{numbered_name(1)}", content_of(1)
     emulator.upload(path, content[:50])
-    delays, item = emulator.lake.options.delays, emulator.item.path
-    view = EngineView(LocalStorage(emulator.zone.parents[1]), delays, item)
+    history, item = emulator.lake.options.history, emulator.item.path
+    view = EngineView(LocalStorage(emulator.zone.parents[1]), history, item)
     before = view.stat(f"Files/LandingZone/{path}")
     assert before.continues
     with monkeypatch.context() as patched:
@@ -166,7 +167,7 @@ def test_flush_that_fails_keeps_the_history_of_its_file(emulator, monkeypatch):
     emulator.flush(path, content[50:], 50)
     after = view.stat(f"Files/LandingZone/{path}")
     assert after.continues == (*before.continues, before.identity)
-    assert delays.with_history("", replace(before, continues=())).continues == ()
+    assert history.of("", replace(before, continues=())).continues == ()
 
 
 def refuse(*_):

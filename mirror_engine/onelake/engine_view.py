@@ -1,0 +1,76 @@
+"""What an item's engine knows of files beyond what the disk says: which one they replaced or continue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, BinaryIO
+
+from mirror_engine.storage.base import joined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirror_engine.landing_zone.listing import Entry
+    from mirror_engine.storage.base import Storage
+
+MAX_CONTINUED = 10_000  # files whose former identities are remembered: an engine sees them long before
+
+
+class FileHistory:
+    """Which file another one replaced or continues; paths are relative to the store. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._replaced: dict[tuple[str, str], str] = {}
+        self._continued: dict[str, tuple[str, ...]] = {}
+
+    def note_replaced(self, path: str, identity: str, by: str) -> None:
+        """Let the engine know which file another one, by its identity, takes the place of."""
+        self._replaced[path, by] = identity
+
+    def note_continued(self, identity: str, by: str) -> None:
+        """Let the engine know that a file is about to go on under another identity, as after a flush."""
+        self._continued[by] = (*self._continued.get(identity, ()), identity)
+        if len(self._continued) > MAX_CONTINUED:
+            del self._continued[next(iter(self._continued))]
+
+    def forget_continued(self, identity: str) -> None:
+        """Drop the history of an identity that no file has any more."""
+        self._continued.pop(identity, None)
+
+    def of(self, path: str, entry: Entry) -> Entry:
+        """An entry with what it replaced or continues."""
+        replaced, continues = self._replaced.get((path, entry.identity), ""), self._continued.get(entry.identity, ())
+        return replace(entry, replaced=replaced, continues=continues) if replaced or continues else entry
+
+
+@dataclass(frozen=True)
+class EngineView:
+    """`Storage` of one item, whose path is relative to the store, whose entries have their history."""
+
+    storage: Storage
+    history: FileHistory
+    item: str
+    is_store = False
+
+    def list(self, folder: str) -> Sequence[Entry] | None:
+        path, entries = joined(self.item, folder), self.storage.list(folder)
+        return entries and [self.history.of(f"{path}/{each.name}", each) for each in entries]
+
+    def stat(self, path: str) -> Entry | None:
+        entry = self.storage.stat(path)
+        return entry and self.history.of(joined(self.item, path), entry)
+
+    def open(self, path: str, only: Entry | None = None) -> BinaryIO:
+        return self.storage.open(path, only)
+
+    def write(self, path: str, content: bytes) -> None:
+        self.storage.write(path, content)
+
+    def move(self, source: str, target: str, only: Entry | None = None) -> bool:
+        return self.storage.move(source, target, only)
+
+    def delete(self, path: str) -> None:
+        self.storage.delete(path)
+
+    def scan(self, folder: str) -> Storage:  # noqa: ARG002 - of a folder of this machine
+        return self
