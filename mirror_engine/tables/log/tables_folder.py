@@ -19,9 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
 from mirror_engine.storage.local import stat_entry
 from mirror_engine.tables.log.durability import sync_folder
@@ -242,13 +239,25 @@ def _take_back_late_checkpoints(log: Sequence[StorePath], check: Callable[[], No
     checkpoints = [file for name, file in named if name.endswith(".checkpoint.parquet")]
     for file in checkpoints:
         if file.name in hinted or file is checkpoints[-1]:
-            with suppress(FileNotFoundError, KeyError, pa.ArrowException):  # a damaged one is left to readers
-                described = pq.read_table(file.open(), columns=["metaData"]).column("metaData").to_pylist()
+            with suppress(FileNotFoundError):
+                described = _tables_of(file)
                 known = (_actions(commit.read_bytes(), "metaData") for commit in commits)
-                if not any({each["id"] for each in described if each} & {each["id"] for each in of} for of in known):
+                if described and not any(described & {each["id"] for each in of} for of in known):
                     check()
                     for each in (*hints, file):
                         each.remove()
+
+
+def _tables_of(checkpoint: StorePath) -> set[str]:
+    """The ids of the tables that a checkpoint describes: one, or none where it is damaged, which is left to readers."""
+    import pyarrow as pa  # noqa: PLC0415 - who merely looks whether there is something to do needs no Arrow
+    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+
+    try:
+        described = pq.read_table(checkpoint.open(), columns=["metaData"]).column("metaData").to_pylist()
+        return {each["id"] for each in described if each}
+    except (KeyError, pa.ArrowException):
+        return set()
 
 
 def _generation(commit: bytes) -> str:
