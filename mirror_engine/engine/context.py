@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import RootLocked, TransientError
+from mirror_engine.errors import RootLocked, StorageUnavailable, TransientError
 from mirror_engine.landing_zone.names import TableName
 
 if TYPE_CHECKING:
@@ -70,12 +70,26 @@ class EngineContext:
         """
         try:
             yield
+        except TransientError:  # it may have been committed
+            with suppress(StorageUnavailable):
+                self._check_late(folder, known)
+            raise
+        except RootLocked:
+            self._take_back(folder, known)
+            raise
+        self._check_late(folder, known)
+
+    def _check_late(self, folder: str, known: Progress | None) -> None:
+        try:
             self.check_lock()
         except RootLocked:
-            with suppress(TransientError):  # if another engine made the table again meanwhile
-                if known:
-                    self.writer.take_back(folder, known.generation)
+            self._take_back(folder, known)
             raise
+
+    def _take_back(self, folder: str, known: Progress | None) -> None:
+        with suppress(TransientError):
+            if known:  # if another engine made the table again meanwhile
+                self.writer.take_back(folder, known.generation)
 
     def keep_looks(self, tables: Collection[TableName]) -> None:
         """Forget the looks at Delta folders of all other tables."""

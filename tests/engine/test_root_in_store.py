@@ -14,7 +14,7 @@ from shop import NO_STOP, TYPES, row
 from store_publisher import StorePublisher, everything
 
 from mirror_engine import Config, Mirror, RunResult
-from mirror_engine.errors import RootLocked, UsageError
+from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
 from mirror_engine.landing_zone.layout import LEASE, LEDGER
 from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE
 from mirror_engine.storage import lease
@@ -227,7 +227,9 @@ def compact_all(writer, table, log, _):
         writer._compact(table, log, [log.data_files()], folder, record_again(log, with_earlier=False))
 
 
-@pytest.mark.parametrize(("late", "first_is_killed"), [("WRITE", False), ("WRITE", True), ("OPTIMIZE", False)])
+@pytest.mark.parametrize(
+    ("late", "first_is_killed"), [("WRITE", False), ("WRITE", True), ("OPTIMIZE", False), ("unanswered", False)]
+)
 def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monkeypatch, late, first_is_killed):
     """LZ-4.18: the first engine is stopped between its last look at the lease and the commit.
 
@@ -265,6 +267,8 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monke
             (folder / path).create(content)
         patched.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look: the first engine was stopped for longer
         put(folder, version, actions)
+        if late == "unanswered":
+            raise StorageUnavailable("no answer")
 
     StorePublisher(shop.root).table("Other", keys=["id"], types=TYPES).upsert(row(1))  # the zone stays
     synced("one")
