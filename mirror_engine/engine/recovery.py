@@ -299,7 +299,7 @@ def owner_of(context: EngineContext, folder: str, snapshot: TableSnapshot) -> Ta
 
 def _is_at_batch(mirror: str, known: Progress, snapshot: TableSnapshot) -> bool:
     """Whether a log's transactions name the generation and the batch in the ledger: it knows all that was applied."""
-    return known.has_table and snapshot.batch_of(application_of(mirror, known.generation)) == known.batch
+    return snapshot.batch_of(application_of(mirror, known.generation)) == known.batch
 
 
 def is_as_recorded(mirror: str, known: Progress, snapshot: TableSnapshot | None) -> bool:

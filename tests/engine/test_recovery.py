@@ -198,5 +198,6 @@ def test_table_without_a_record_is_ours_by_mirror_generation_and_batch():
     known = Progress("one", "f", batch=2, delta_version=3)
     assert is_as_recorded("m", known, state)
     assert not is_as_recorded("other", known, state)
-    for changes in ({"generation": "other"}, {"batch": 1}, {"batch": 3}, {"delta_version": -1}):
+    assert is_as_recorded("m", replace(known, delta_version=-1), state)  # it was only made, and that is not noted
+    for changes in ({"generation": "other"}, {"batch": 1}, {"batch": 3}):
         assert not is_as_recorded("m", replace(known, **changes), state)

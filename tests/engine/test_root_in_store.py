@@ -227,6 +227,21 @@ def compact_all(writer, table, log, _):
         writer._compact(table, log, [log.data_files()], folder, record_again(log, with_earlier=False))
 
 
+def unanswered(put):
+    """A call that does its work, and whose answer is lost."""
+
+    def call(*arguments):
+        put(*arguments)
+        raise StorageUnavailable("no answer")
+
+    return call
+
+
+def added(folder, actions):
+    """The data files that a commit adds, by path."""
+    return {each["add"]["path"]: (folder / each["add"]["path"]).read_bytes() for each in actions if "add" in each}
+
+
 @pytest.mark.parametrize(
     ("late", "first_is_killed"), [("WRITE", False), ("WRITE", True), ("OPTIMIZE", False), ("unanswered", False)]
 )
@@ -252,7 +267,7 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monke
             return
         monkeypatch.setattr(commit, "put_commit", put)
         monkeypatch.setattr(ArrowWriter, "tidy", tidy)
-        data = {each["add"]["path"]: (folder / each["add"]["path"]).read_bytes() for each in actions if "add" in each}
+        data = added(folder, actions)
         found = json.loads(lease_file(shop.root).read().content)
         object_store(shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
         shop.orders.drop()
@@ -266,9 +281,7 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monke
         for path, content in data.items():
             (folder / path).create(content)
         patched.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look: the first engine was stopped for longer
-        put(folder, version, actions)
-        if late == "unanswered":
-            raise StorageUnavailable("no answer")
+        (unanswered(put) if late == "unanswered" else put)(folder, version, actions)
 
     StorePublisher(shop.root).table("Other", keys=["id"], types=TYPES).upsert(row(1))  # the zone stays
     synced("one")

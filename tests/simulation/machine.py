@@ -98,9 +98,7 @@ class Machine:
         if self.context is None or self.process is None or self.process.is_dead:
             return False
         known = self.context.ledger.progress(TableName.from_folder(head.folder))
-        if known is None or not known.has_table:  # of a table that was only made, nothing proves whose it is
-            return False
-        return (known.generation, known.batch) == (head.progress.generation, head.progress.batch)
+        return known is not None and (known.generation, known.batch) == (head.progress.generation, head.progress.batch)
 
     def _lose_ledger(self):
         chance = self.world.chance.random()
