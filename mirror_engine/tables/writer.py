@@ -133,6 +133,7 @@ class LogWriter(LogMaintainer, DeltaWriter):
             log = open_log(folder)
             if log is None:
                 raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
+            refuse_repeated(table, record, log.batch_of(record.application))  # by another engine, meanwhile
         return self.replay(table, log, batch, record)
 
     def _add_files(

@@ -21,7 +21,7 @@ from mirror_engine.storage import lease
 from mirror_engine.storage.lease import lease_file
 from mirror_engine.storage.roots import state_folder
 from mirror_engine.storage.stores import object_store
-from mirror_engine.tables import passthrough
+from mirror_engine.tables import passthrough, writer
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log import commit
 from mirror_engine.tables.log.table_path import HINT
@@ -225,6 +225,30 @@ def compact_all(writer, table, log, _):
     log.move_on()
     with writer._scratch_folder() as folder:
         writer._compact(table, log, [log.data_files()], folder, record_again(log, with_earlier=False))
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["made by the first", "made by the second"])
+def test_batch_of_a_new_table_is_committed_once_by_two_engines(shop, monkeypatch, is_first):
+    """The first engine is stopped just after, or before, it makes the table; the second one commits the batch."""
+    create = writer.create_table
+
+    def stopped(*arguments, **options):
+        monkeypatch.setattr(writer, "create_table", create)
+        is_made = is_first and create(*arguments, **options)
+        found = json.loads(lease_file(shop.root).read().content)
+        object_store(shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
+        shop.on("two")
+        with Mirror(shop.root, Config(merge_engine="arrow")) as second:
+            assert second.sync().commits == 1
+        return is_made or create(*arguments, **options)
+
+    monkeypatch.setattr(writer, "create_table", stopped)
+    with Mirror(shop.root, Config(merge_engine="arrow"))._engine() as first:
+        first.cycle(NO_STOP)
+    with Mirror(shop.root, Config(merge_engine="arrow")) as mirror:
+        assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [1, 2]
+        files = [path for entry in mirror.history("Orders") for path in entry.files]
+    assert len(files) == len(set(files))
 
 
 def unanswered(put):
