@@ -126,7 +126,7 @@ _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 class DataFile:
     """A Parquet file that is part of a version of a table."""
 
-    path: TablePath
+    folder: TablePath  # of the table
     size: int  # in bytes
     rows: int | None  # by its statistics, deleted ones included; None where it has none
     partition: Mapping[str, str | None]  # values of the partition columns, by their logical names
@@ -134,6 +134,12 @@ class DataFile:
     modified_ms: int  # milliseconds since 1970
     vector: Descriptor | None = None  # which of its rows are gone; None where none is
     content: pa.Buffer | None = field(default=None, compare=False, repr=False)  # all of it; None where it is not read
+
+    @cached_property
+    def path(self) -> TablePath:
+        """Where it is; the log says how large it is, so a store is not asked for that."""
+        path = self.folder / unquote(self.spelled)
+        return path.sized(self.size, self.modified_ms) if isinstance(path, StorePath) else path
 
 
 # writer features that ask nothing of this engine, or what it does; those of columns and properties only where used
@@ -313,7 +319,7 @@ class DeltaLog:
             vectors = self.vectors.at(self.folder, self.version) if self.has_vectors else {}
         files = {
             action["path"]: DataFile(
-                _data_path(self.folder, action["path"], action["size_bytes"], action["modification_time"]),
+                self.folder,
                 action["size_bytes"],
                 action["num_records"],
                 action.get("partition") or {},
@@ -337,8 +343,7 @@ class DeltaLog:
         size, modified_ms = action["size"], action["modificationTime"]
         values, names = action["partitionValues"], self.physical_names
         partition = {name: values[names[name]] for name in self.schema.partition_columns}
-        path = _data_path(self.folder, action["path"], size, modified_ms)
-        return DataFile(path, size, rows, partition, action["path"], modified_ms, vector)
+        return DataFile(self.folder, size, rows, partition, action["path"], modified_ms, vector)
 
     @property
     def unknown_features(self) -> set[str]:
@@ -396,12 +401,6 @@ class DeltaLog:
                     holding = carried_from(metadata)
                     return NewestRecord(record, version if holding is None else holding, str(metadata), version)
         return NewestRecord()
-
-
-def _data_path(folder: TablePath, spelled: str, size: int, modified_ms: int) -> TablePath:
-    """Where a data file is; the log says how large it is, so a store is not asked for that."""
-    path = folder / unquote(spelled)
-    return path.sized(size, modified_ms) if isinstance(path, StorePath) else path
 
 
 def open_log(folder: TablePath, version: int | None = None) -> DeltaLog | None:
