@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.trace.row import FileChange, Row
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import DeltaWriter
-    from mirror_engine.tables.dry_run.keys_only import Hashes
+    from mirror_engine.tables.changes.key_counts import Hashes
 
 ROWS = ("equal", "missing", "unexpected", "different")  # what rows are counted as
 MAX_TRACED = 500  # keys whose changes are looked at, of those that differ

@@ -21,7 +21,7 @@ from mirror_engine.publisher.trace.replay import DryRun
 from mirror_engine.publisher.trace.row import ChangesWriter, one_key
 from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.arrow_types import delta_type
-from mirror_engine.tables.dry_run.keys_only import Hashes, key_hashes
+from mirror_engine.tables.changes.key_counts import Hashes, key_hashes
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.reading.spill import all_rows
 

@@ -31,8 +31,8 @@ from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.storage.base import digest
 from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_type
 from mirror_engine.tables.base import MatchCounts, accounted_bytes
+from mirror_engine.tables.changes.key_counts import KeyCounts, KeyRows, key_hashes
 from mirror_engine.tables.changes.net_changes import exact_numbers
-from mirror_engine.tables.dry_run.keys_only import KeyCounts, KeyRows, key_hashes
 from mirror_engine.tables.footer import by_converted_types, check_pages, plain_footer
 from mirror_engine.tables.log.snapshot import needs_mapping, scan
 from mirror_engine.tables.log.statistics import bounds_of, decimal_of

@@ -13,7 +13,7 @@ from mirror_engine.errors import StorageUnavailable, UsageError
 from mirror_engine.publisher.trace.file import planned_steps, trace_file
 from mirror_engine.publisher.trace.replay import open_trace
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.tables.dry_run.keys_only import ChangeEffects
+from mirror_engine.tables.changes.key_counts import ChangeEffects
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 

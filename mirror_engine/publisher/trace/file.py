@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mirror_engine.publisher.trace.replay import ReplayStart, TraceContext
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, CommitResult, FileRows
-    from mirror_engine.tables.dry_run.keys_only import ChangeEffects
+    from mirror_engine.tables.changes.key_counts import ChangeEffects
 
     Content = dict[str, str | None]  # by path, which file is shown there; None for none
     FileState = Literal["applied", "pending", "rejected", "ignored"]

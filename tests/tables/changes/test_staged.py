@@ -23,9 +23,9 @@ from quick_folder import quick_folder
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.tables.base import ChangeBatch, MatchCounts
 from mirror_engine.tables.changes.counted import count_changes, held_rows
+from mirror_engine.tables.changes.key_counts import LOAD_ROWS
 from mirror_engine.tables.changes.net_changes import Role, key_codes
 from mirror_engine.tables.changes.staged import ROLE, stage_here, staged
-from mirror_engine.tables.dry_run.keys_only import LOAD_ROWS
 from mirror_engine.tables.log.statistics import bounds_of
 from mirror_engine.tables.passthrough import count_duplicates
 
@@ -100,7 +100,7 @@ def test_staged_changes_do_to_any_table_what_replay_says(before, files):
 )
 def test_duplicate_inserts_of_passthrough_files_are_those_of_staged_rows(before, files, load):
     with quick_folder() as name, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mirror_engine.tables.dry_run.keys_only.LOAD_ROWS", load)
+        patch.setattr("mirror_engine.tables.changes.key_counts.LOAD_ROWS", load)
         folder = Path(name)
         log = table_of(folder / "T", [(*key, 0) for key in before])
         landed = tuple(

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay
-from mirror_engine.tables.dry_run import keys_only as key_book
-from mirror_engine.tables.dry_run.keys_only import ChangeEffects, KeyCounts, KeyRows, key_hashes
+from mirror_engine.tables.changes import key_counts
+from mirror_engine.tables.changes.key_counts import ChangeEffects, KeyCounts, KeyRows, key_hashes
 
 CHANGE = st.tuples(st.sampled_from(list(RowMarker)), st.none() | st.integers(0, 4))
 INSERT = st.tuples(st.just(RowMarker.INSERT), st.integers(0, 4))
@@ -58,10 +58,10 @@ def told_by_replay(files):
 
 @settings(max_examples=300)
 @given(FILES, st.sampled_from([0, 3, 1_000_000]), st.sampled_from([1, 3, 1_000_000]), st.booleans())
-def test_a_key_book_tells_what_replay_does(files, together, load, at_once):
+def test_key_counts_are_those_of_replay(files, together, load, at_once):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_book, "CHANGES_PER_CHUNK", together)
-        patch.setattr(key_book, "LOAD_ROWS", load)
+        patch.setattr(key_counts, "CHANGES_PER_CHUNK", together)
+        patch.setattr(key_counts, "LOAD_ROWS", load)
         book = KeyCounts()
         runs = [run_of(changes) for changes in files]
         effects = book.add(runs) if at_once else [told for run in runs for told in book.add([run])]
@@ -70,7 +70,7 @@ def test_a_key_book_tells_what_replay_does(files, together, load, at_once):
 
 
 def test_keys_in_any_order_are_held_once_eight_bytes_each(monkeypatch):
-    monkeypatch.setattr(key_book, "CHANGES_PER_CHUNK", 100_000)
+    monkeypatch.setattr(key_counts, "CHANGES_PER_CHUNK", 100_000)
     ids = np.random.default_rng(1).permutation(400_000).astype(np.uint64)
     rows = KeyRows(["Id"])
     tracemalloc.start()
