@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.errors import CommitConflict, StorageUnavailable, is_panic
 from mirror_engine.tables.log.cleanup import log_properties
 from mirror_engine.tables.log.data_files import written_file
-from mirror_engine.tables.log.durability import already_synced, sync_new
-from mirror_engine.tables.log.record import ENGINE_INFO, commit_file, now_ms, read_commit, to_metadata
+from mirror_engine.tables.log.durability import already_synced, forget_new, sync_new
+from mirror_engine.tables.log.log_names import commit_name
+from mirror_engine.tables.log.record import ENGINE_INFO, now_ms, read_commit, to_metadata
 from mirror_engine.tables.log.snapshot import (
     first_line,
     needs_mapping,
@@ -29,7 +30,7 @@ from mirror_engine.tables.log.snapshot import (
     read_footer,
 )
 from mirror_engine.tables.log.statistics import statistics_of
-from mirror_engine.tables.log.table_path import StorePath, create_file, for_each
+from mirror_engine.tables.log.table_path import LOG_FOLDER, StorePath, create_file, for_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,10 +56,10 @@ def put_commit(folder: TablePath, version: int, actions: Iterable[dict[str, Any]
     """Write the actions of one version of a table; the cause of a store's failure is `CommitInDoubt`."""
     text = "".join(json.dumps(action, ensure_ascii=False, separators=(",", ":")) + "\n" for action in actions)
     try:
-        target = commit_file(folder, version)
-        create_file(target, text.encode())
-        if not isinstance(target, StorePath):
-            already_synced(target)
+        name = f"{LOG_FOLDER}/{commit_name(version)}"
+        create_file(folder / name, text.encode())
+        if not isinstance(folder, StorePath):
+            already_synced(folder, name)
     except FileExistsError:
         raise CommitConflict(f"{folder.name}: version {version} was committed by another writer") from None
     except StorageUnavailable as error:
@@ -459,6 +460,8 @@ def moved(
         if isinstance(error.__cause__, CommitInDoubt):
             raise  # the log may name the files; VACUUM deletes them where it does not
         with suppress(OSError, StorageUnavailable):
+            if not isinstance(folder, StorePath):
+                forget_new(folder, names)
             for name in names:
                 (folder / name).unlink(missing_ok=True)
             if not isinstance(folder, StorePath):

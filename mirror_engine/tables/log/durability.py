@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 _SYNCS = 4
 _failed: set[Path] = set()  # files whose fsync failed in this process
-_synced: set[Path] = set()  # files of the next commit, and their names; nobody writes to them any more
+# By table folder, files of its next commit, on the disk with their names; nobody writes to them any more
+_synced: defaultdict[Path, set[Path]] = defaultdict(set)
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}  # from file systems that need none
 
 
@@ -95,19 +97,16 @@ def _sync_commits(folder: Path, since: int, versions: Sequence[int], data: Seque
     # Hadoop's checksum of a hint before this one: it refuses what differs
     (log / f".{HINT}.crc").unlink(missing_ok=True)
     sidecars = list(log.glob("_sidecars/*.parquet")) if is_new else []
-    _sync_files([*data, *sidecars])
+    new = [file for file in data if file not in _synced[folder]]
+    _sync_files([*new, *sidecars])
     for file in logged:
-        sync_file(file)
-    new = {
-        log,
-        *(file.parent for file in sidecars),
-        *_folders_of(folder, (file for file in data if file not in _synced)),
-    }
+        if file not in _synced[folder]:
+            sync_file(file)
+    named = {log, *(file.parent for file in sidecars), *_folders_of(folder, new)}
     if since < 0:
-        new.update([folder, *folder.parents[:2]])  # a schema's folder, and `ROOT/Tables`
-    _sync_folders(new)
-    # also what no commit names: it was not made, or a later one removed the file
-    _synced.difference_update([file for file in [*_synced] if folder in file.parents])
+        named.update([folder, *folder.parents[:2]])  # a schema's folder, and `ROOT/Tables`
+    _sync_folders(named)
+    _synced.pop(folder, None)  # also what no commit names: a later one removed the file
 
 
 def sync_new(folder: Path, names: Iterable[str]) -> None:
@@ -115,12 +114,29 @@ def sync_new(folder: Path, names: Iterable[str]) -> None:
     files = [folder / name for name in names]
     _sync_files(files)
     _sync_folders(_folders_of(folder, files))
-    _synced.update(files)
+    _synced[folder].update(files)
+
+
+def already_synced(folder: Path, name: str) -> None:
+    """Note that a new file of a table was fsynced before it got its name."""
+    _synced[folder].add(folder / name)
+
+
+def forget_new(folder: Path, names: Iterable[str]) -> None:
+    """Forget files of a commit that was not made."""
+    _synced[folder].difference_update(folder / name for name in names)
 
 
 def _folders_of(folder: Path, files: Iterable[Path]) -> set[Path]:
     """The folders of a table, itself among them, that have the names of files, or of folders above them."""
-    return {above for file in files for above in file.parents if above.is_relative_to(folder)}
+    found: set[Path] = set()
+    for file in files:
+        found.add(folder)
+        above = file.parent
+        while above not in found:
+            found.add(above)
+            above = above.parent
+    return found
 
 
 def _sync_folders(folders: Iterable[Path]) -> None:
@@ -131,17 +147,11 @@ def _sync_folders(folders: Iterable[Path]) -> None:
 
 def _sync_files(files: Sequence[Path]) -> None:
     """Fsync files; a disk writes several at once faster than one by one."""
-    waiting = [file for file in files if file not in _synced]
-    if len(waiting) > 1:
+    if len(files) > 1:
         with ThreadPoolExecutor(_SYNCS) as pool:
-            list(pool.map(sync_file, waiting))
+            list(pool.map(sync_file, files))
     else:
-        list(map(sync_file, waiting))
-
-
-def already_synced(file: Path) -> None:
-    """Note that a new file was fsynced before it got its name."""
-    _synced.add(file)
+        list(map(sync_file, files))
 
 
 def sync_folder(folder: Path) -> None:
@@ -158,8 +168,6 @@ def sync_file(file: Path) -> None:
 
     A file whose fsync failed is written again: Linux holds its pages for clean, so that the next fsync would succeed.
     """
-    if file in _synced:
-        return
     for each in (file, file.with_name(f".{file.name}.crc")):
         with suppress(FileNotFoundError):
             if each in _failed:

@@ -109,9 +109,13 @@ class TablesFolder:
         try:
             self._trash.mkdir(parents=True, exist_ok=True)
             folder.rename(goes)
-            sync_folder(folder.parent)  # else a power cut may leave it where it was, half deleted
+            try:
+                sync_folder(folder.parent)  # else a power cut may leave it where it was, half deleted
+            except OSError:
+                goes.rename(folder)
+                raise
         except OSError as error:
-            if not folder.exists():
+            if not (folder.exists() or goes.exists()):
                 return
             help = (
                 f"Put both on one file system: {self._root} and {self._trash}."

@@ -8,14 +8,17 @@ import os
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from delta_scenario import Scenario, schema_of
 from deltalake import DeltaTable, write_deltalake
 
-from mirror_engine.errors import StorageUnavailable, TableDamaged
+from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged
 from mirror_engine.tables.log import durability as durable
-from mirror_engine.tables.log.commit import put_commit
+from mirror_engine.tables.log.commit import moved, put_commit
+from mirror_engine.tables.log.data_files import written_file
 from mirror_engine.tables.log.durability import make_durable, sync_new
+from mirror_engine.tables.log.tables_folder import TablesFolder
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 SIMPLE = schema_of("Id", "City:string")
@@ -89,6 +92,39 @@ def test_a_file_that_no_commit_named_is_fsynced_when_it_comes_again(tmp_path, sy
     put_commit(tmp_path, 1, [{"add": {**added, "partitionValues": {"day": "mon"}}}])
     make_durable(tmp_path, 0)
     assert stray in synced
+
+
+@needs_proc
+def test_a_file_of_a_refused_commit_is_fsynced_when_it_comes_again(tmp_path, synced):
+    part, file = tmp_path / "part.parquet", tmp_path / "T" / "new.parquet"
+    pq.write_table(pa.table({"n": [1]}), part)
+    with pytest.raises(CommitConflict), moved("T", file.parent, [written_file(part, file.name)]):
+        raise CommitConflict("another writer was first")
+    assert not file.exists()
+    synced.clear()
+    append(file.parent, "mon")
+    file.write_bytes(b"another file")
+    added = {"path": file.name, "size": file.stat().st_size, "modificationTime": 0, "dataChange": True}
+    put_commit(file.parent, 1, [{"add": {**added, "partitionValues": {"day": "mon"}}}])
+    make_durable(file.parent, 0)
+    assert file in synced
+
+
+def test_drop_whose_fsync_failed_leaves_the_table(tmp_path, monkeypatch):
+    tables = TablesFolder(tmp_path / "Tables", tmp_path / "scratch")
+    append(tmp_path / "Tables/dbo/T", "mon")
+
+    def fail(_):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mirror_engine.tables.log.tables_folder.sync_folder", fail)
+        with pytest.raises(StorageUnavailable, match=r"dbo/T: .*Input/output error"):
+            tables.drop("dbo/T")
+    assert tables.tables() == ["dbo/T"]
+    tables.drop("dbo/T")
+    tables.drop("dbo/T")
+    assert tables.tables() == []
 
 
 PARTS = [f"{0:020}.checkpoint.{part:010}.{2:010}.parquet" for part in (1, 2)]
