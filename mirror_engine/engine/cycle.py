@@ -446,11 +446,12 @@ class Engine:
         for name, plan in plans.items():
             turn = self._turns[name]
             phases = turn.phases(is_held=name in held or not plan.steps)
-            task = TableTask(plan, listings.get(name), zone.folder, root, phases)
-            has_work = bool(task.steps) or self._replayer.can_clean(task)
-            turn.begin(phases if has_work else (), has_steps=bool(task.steps))
+            has_steps, listing = bool(plan.steps) and Phase.APPLYING in phases, listings.get(name)
+            may_clean = Phase.CLEANING in phases and listing and self._replayer.can_clean(plan, listing)
+            has_work = has_steps or bool(may_clean)
+            turn.begin(phases if has_work else (), has_steps=has_steps)
             if has_work:
-                self._scheduler.submit(task, stop)
+                self._scheduler.submit(TableTask(plan, listing, zone.folder, root, phases), stop)
                 self._worked_on.add(name)
 
     def _collect(self, result: CycleResult, is_due: Callable[[], bool] | None) -> None:

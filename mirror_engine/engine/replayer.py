@@ -185,7 +185,7 @@ class Replayer:
         self._context.check_lock()
         if task.phase is Phase.CLEANING:
             progress = self._context.ledger.progress(task.table)
-            if self.can_clean(task) and task.listing and progress:
+            if task.listing and progress and self.can_clean(task.plan, task.listing):
                 known = self._context.ledger.folder(task.table, [file.path for file in task.listing.files])
                 keeps = keeps_archive(task.plan, progress)
                 archived, deleted = self._janitor.clean(task.zone, task.listing, progress, known, keeps=keeps)
@@ -205,13 +205,12 @@ class Replayer:
             task.end_phase()
         return committed
 
-    def can_clean(self, task: TableTask) -> bool:
+    def can_clean(self, plan: Plan, listing: TableListing) -> bool:
         """Whether files may be moved away: of this generation, and not looked at since the last change."""
-        progress = self._context.ledger.progress(task.table)
-        if Phase.CLEANING not in task.phases or not task.listing or not progress or not progress.has_table:
+        progress = self._context.ledger.progress(listing.name)
+        if not progress or not progress.has_table or progress.identity != listing.identity:
             return False
-        keeps = keeps_archive(task.plan, progress)
-        return progress.identity == task.listing.identity and self._janitor.is_due(task.listing, progress, keeps=keeps)
+        return self._janitor.is_due(listing, progress, keeps=keeps_archive(plan, progress))
 
     def carry_out(self, task: TableTask) -> BatchCommitted | None:
         """Carry out the next steps, at most one commit, which is returned. A rejected file halts the table."""

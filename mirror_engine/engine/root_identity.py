@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.engine.ledger import ROOT_IDENTITY
@@ -124,7 +125,7 @@ class DeltaPlaces:
 
     def hidden(self, folder: str) -> str | None:
         """Return which place on the way to a Delta folder, from `ROOT/Tables`, is not the known one; None for none."""
-        return next(filter(self._is_hidden, self._leading_to(folder)), None)
+        return next((place for place in self._leading_to(folder) if place in self._hidden), None)
 
     def is_there(self, place: str) -> bool:
         """Whether a place is a folder now."""
@@ -150,6 +151,11 @@ class DeltaPlaces:
         if place not in self._identities:
             self._identities[place] = self._context.delta.folder_identity(place)[0]
         return self._identities[place]
+
+    @cached_property
+    def _hidden(self) -> frozenset[str]:
+        """The places that are not the known ones: few are known, whatever the number of tables."""
+        return frozenset(filter(self._is_hidden, self._known))
 
     def _is_hidden(self, place: str) -> bool:
         before = self._known.get(place)

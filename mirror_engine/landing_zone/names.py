@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.errors import UnknownTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 MAX_FABRIC_TABLES = 1000  # LZ-7.10
 SCHEMA_SUFFIX = ".schema"
@@ -82,11 +83,16 @@ def ownership_order(name: TableName) -> tuple[bool, str]:
     return not name.schema, name.folder
 
 
-def conflicts(names: Iterable[TableName], default_schema: str) -> dict[TableName, TableName]:
+def conflicts(names: Iterable[TableName], default_schema: str) -> Mapping[TableName, TableName]:
     """The owner of each folder that maps to a Delta folder that another one owns or contains, ignoring case (LZ-1.5).
 
     `default_schema`: that of tables outside a schema folder; `""` for none.
     """
+    return _conflicts(frozenset(names), default_schema)
+
+
+@lru_cache(maxsize=4)
+def _conflicts(names: frozenset[TableName], default_schema: str) -> Mapping[TableName, TableName]:
     owners: dict[str, TableName] = {}
     inside: dict[str, TableName] = {}  # without a default schema, `S` would hold the tables of `S.schema`
     conflicting: dict[TableName, TableName] = {}

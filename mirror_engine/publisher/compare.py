@@ -118,7 +118,8 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
     schema = config.delta_default_schema
     processed = {entry.get("normalizedTableName"): entry.get("metrics") for entry in read_tables(source)}
     names = {each.name: each.name.delta_folder(schema) for each in Poller(source, config).scan().tables}
-    owned = {names[name]: name for name in names if name not in conflicts(names, schema)}
+    disowned = conflicts(names, schema)
+    owned = {folder: name for name, folder in names.items() if name not in disowned}
     spelled = {folder.casefold(): folder for folder in names.values()}
     present = {spelled.get(folder.casefold(), folder): folder for folder in fabric.tables()}
     folders = [*owned, *(folder for folder in present if folder.casefold() not in spelled)]
