@@ -1,9 +1,10 @@
-"""The README does what it says: each of its commands and programs is run, and its picture is of today."""
+"""The README and the page that goes on from it: each command and program is run, and the picture is of today."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import metadata
@@ -16,7 +17,8 @@ from sessions_of_pages import PROGRESS, WITHOUT_SPARK, bare, differences, steps
 import recording
 
 README = Path(__file__).parent.parent / "README.md"
-TEXT = README.read_text("utf-8")
+PAGES = (README, *(README.parent / "docs" / name for name in ("how-to/replicate.md", "emulator.md")))
+TEXT = "".join(page.read_text("utf-8") for page in PAGES)
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 STUB = """
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
@@ -41,10 +43,13 @@ def python_block(first_line):
     return next(code for language, code in FENCED.findall(TEXT) if language == "python" and code.startswith(first_line))
 
 
-def test_every_block_is_run_by_a_test_of_this_file():
-    marked = "".join(part(name) for name in ("fresh", "install", "check", "publish", "shell", "session", "onelake"))
+@pytest.mark.parametrize("page", PAGES[:2], ids=lambda page: page.name)
+def test_every_block_is_run_by_a_test_of_this_file(page):
+    marked = "".join(part(name) for name in ("fresh", "install", "check", "publish", "run", "session", "onelake"))
     programs = [python_block("import my_publisher"), python_block("from mirror_engine import Mirror")]
-    assert [code for _, code in FENCED.findall(TEXT) if code not in marked and code not in programs] == []
+    blocks = FENCED.findall(page.read_text("utf-8"))
+    assert blocks
+    assert [code for _, code in blocks if code not in marked and code not in programs] == []
 
 
 def test_make_knows_the_commands_of_a_fresh_machine_and_ci_runs_the_last():
@@ -62,9 +67,19 @@ def would_run(command):
 
 
 @pytest.mark.slow
-def test_a_session_of_the_readme_says_what_the_program_says(tmp_path):
-    assert steps(README)
-    assert differences(README, tmp_path, COLUMNS="140", **WITHOUT_SPARK) == []
+@pytest.mark.parametrize("page", PAGES[:2], ids=lambda page: page.name)
+def test_a_session_says_what_the_program_says(tmp_path, page):
+    assert steps(page)
+    assert differences(page, tmp_path, COLUMNS="140", **WITHOUT_SPARK) == []
+
+
+@pytest.mark.slow
+def test_run_applies_what_is_there_and_ends_when_it_is_told(tmp_path):
+    run("mirror-engine init shop", tmp_path)
+    begin, look = (line.partition("  ")[0] for line in pasted("run"))
+    caught_up = f"{look} | tee shown | grep -q '4 tables: 4 caught up'"
+    script = f"{begin} & engine=$!; until {caught_up}; do sleep 0.2; done; kill $engine; wait $engine; cat shown"
+    assert "4 tables: 4 caught up" in run(f"timeout 60 bash -c {shlex.quote(script)}", tmp_path).stdout
 
 
 def test_the_extras_that_are_installed_exist():
