@@ -136,8 +136,10 @@ def traceback_of(error: BaseException) -> str:
     import traceback  # noqa: PLC0415 - errors are imported by every command
 
     parts: list[str] = []
+    told: set[int] = set()
     seen: BaseException | None = error
-    while seen is not None:
+    while seen is not None and id(seen) not in told:  # a cause may be its own
+        told.add(id(seen))
         message = f": {seen}" if isinstance(seen, MirrorError | OSError) else ""
         parts.insert(0, "".join(traceback.format_tb(seen.__traceback__)) + type(seen).__qualname__ + message)
         seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)

@@ -22,6 +22,7 @@ ROUTINE = frozenset({"maintained", "archived_files_deleted"})  # added up by tab
 _DURABLE = frozenset({"dropped", "halted", "resumed"})
 MAX_HISTORY_BYTES = 1 << 20  # of which routine is added up; as many again may come before that
 _DAY_SECONDS = 86_400
+FORMER = "history.1.jsonl"  # in which a former version kept the older half
 
 
 class History:
@@ -34,6 +35,11 @@ class History:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
+        former = path.with_name(FORMER)
+        with suppress(OSError):
+            if former.exists():
+                self._write([*_read(former), *_read(path)])
+                former.unlink()
 
     def add(self, change: TableChange) -> None:
         """Record a change, durably if it is a drop, a halt or a resume."""
@@ -50,10 +56,11 @@ class History:
                 os.fsync(file.fileno())
             if size >= 2 * MAX_HISTORY_BYTES:
                 file.flush()
-                self._compact()
+                self._write(_read(self._path))
 
-    def _compact(self) -> None:
-        changes = _added_up(_read(self._path))
+    def _write(self, found: Iterable[TableChange]) -> None:
+        """Replace the file by these changes, without what is too much."""
+        changes = _added_up(found)
         lines = {number: _line(change) for number, change in enumerate(changes)}
         size = sum(map(len, lines.values()))
         for number in sorted(lines, key=lambda number: changes[number].kind not in ROUTINE):

@@ -215,16 +215,17 @@ class Janitor:
                 yield path
 
 
+def newest(listing: TableListing, mark: Mark) -> str:
+    """Return the applied file of a partition that stays in its folder (LZ-8.1)."""
+    metadata = listing.usable
+    # in time-ordered tables a name may have 20 digits by chance
+    by_number = metadata.strategy is Strategy.SEQUENTIAL if metadata else mark.watermark > 0
+    return mark.highest if by_number and mark.highest else mark.latest
+
+
 def processed(listing: TableListing, known: FolderProgress) -> list[Entry]:
     """Applied files that are unchanged since, except the newest of each partition (LZ-8.1, LZ-8.5)."""
-    metadata = listing.usable
-
-    def newest(mark: Mark) -> str:
-        # in time-ordered tables a name may have 20 digits by chance
-        by_number = metadata.strategy is Strategy.SEQUENTIAL if metadata else mark.watermark > 0
-        return mark.highest if by_number and mark.highest else mark.latest
-
-    stay = set(map(newest, known.marks.values()))
+    stay = {newest(listing, mark) for mark in known.marks.values()}
     return [
         file
         for file in listing.files

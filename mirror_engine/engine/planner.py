@@ -428,6 +428,7 @@ class ZonePlanner:
         self._context = context
         self.zone = zone
         self.damaged: dict[str, TableDamaged] = {}
+        self._unplanned: set[TableName] = set()  # they may have moved, too
         self.root = RootIdentityCheck.at(context, zone)
         self._hidden = HiddenFolders(context, zone, self.root)
 
@@ -445,6 +446,7 @@ class ZonePlanner:
             context.config, now, lead, is_lasting=context.is_lasting, lead_seconds=context.clock.lead_seconds
         )
         left_out = overlapping_tables(context, {*known, *listings}, except_for)
+        self._unplanned = left_out.difference(except_for)
         if all_hidden := self._hidden.tables:  # nothing is written to what is in their place
             plans = {table: Plan(table, Unlisted(all_hidden)) for table in sorted({*known, *listings} - left_out)}
             self._leave_out(plans.values())
@@ -484,7 +486,7 @@ class ZonePlanner:
         ledger, root = self._context.ledger, self.root
         updates = {(plan.table, moved.identity) for plan in plans for moved in plan.records("update_folder_identity")}
         is_recorded = updates <= {(table, progress.identity) for table, progress in ledger.tables().items()}
-        is_certain = self.zone.identity and not self.zone.unlisted
+        is_certain = self.zone.identity and not self.zone.unlisted and not self._unplanned
         if is_certain and is_recorded and {*in_progress} <= {str(root.now)}:
             ledger.set_property(ROOT_IDENTITY, str(root.now))
             self._hidden.remember()

@@ -8,10 +8,11 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from mirror_engine.engine.janitor import newest
 from mirror_engine.engine.ledger import ROOT_IDENTITY
 from mirror_engine.landing_zone.detection import sequence_of
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.landing_zone.listing import size_of
+from mirror_engine.landing_zone.listing import partition_of, size_of
 from mirror_engine.storage.base import NO_IDENTITY, digest
 
 if TYPE_CHECKING:
@@ -80,11 +81,13 @@ class RootIdentityCheck:
     def is_mounted_again(self, listing: TableListing, known: FolderProgress) -> bool:
         """Whether a folder at which something else is mounted than before is the known one, by its content.
 
-        The file that was applied last is there, which no cleanup takes: not in an older copy. Raises
-        `StorageUnavailable`.
+        The newest file of the partition that was written last is there, which no cleanup takes: not in an older copy.
+        Raises `StorageUnavailable`.
         """
         last = self.context.ledger.applied(listing.name, newest=1)
-        return last.keys() <= known.applied.keys() and self._has_applied(listing, known)
+        marks = (known.marks.get(partition_of(path)) for path in last)
+        stay = {newest(listing, mark) for mark in marks if mark}
+        return stay <= known.applied.keys() and self._has_applied(listing, known)
 
     def _has_applied(self, listing: TableListing, known: FolderProgress) -> bool:
         """Whether a folder has applied files, each with the bytes that were applied; sizes are compared first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from contextlib import contextmanager
@@ -239,6 +240,20 @@ def test_folder_mounted_again_with_the_same_content_goes_on(shop, path, table):
         assert (report.result, shop.ids(table)) == (RunResult.CAUGHT_UP, [1, 2, 3])
         assert "folder_moved" not in {each.kind for each in report.changes}
     assert dropped(shop) == []
+
+
+def test_folder_mounted_again_after_a_late_file_goes_on(shop):
+    """ME029: the file that was applied last is not the newest, so it was archived (LZ-8.1)."""
+    table, folder = shop.orders("ByTime", strategy=BY_TIME), shop.publisher.path / "ByTime"
+    for number, seconds in ((1, 2_000_000_000), (2, 1_000_000_000)):
+        file = folder / table.insert(row(number), name=f"{number}.parquet").rpartition("/")[2]
+        os.utime(file, (seconds, seconds))
+        shop.sync()
+    assert [each.name for each in folder.glob("*.parquet")] == ["1.parquet"]
+    with copied_elsewhere(shop, f"{ZONE}/ByTime"):
+        report = shop.sync()
+        assert report.result is RunResult.CAUGHT_UP
+        assert [each.kind for each in report.changes] == ["folder_moved"]
 
 
 def older(copy):

@@ -74,6 +74,16 @@ def test_file_a_second_for_30_days_leaves_drops_and_halts(recorded, monkeypatch,
     assert not [*recorded.path.parent.glob("*.*.*")]  # and no other file is left
 
 
+def test_file_of_a_former_version_is_taken_over(recorded):
+    """It had two files of 1 MiB."""
+    recorded.emit(TableDropped(ORDERS, "deleted"))
+    former = recorded.path.with_name("history.1.jsonl")
+    former.write_text('[1.0, "Items", "halted", "ME023", 0]\n[2.0, "It', encoding="utf-8")
+    History(recorded.path).add(TableChange(ITEMS, "dropped", at=recorded.clock.now))
+    assert recorded.kinds() == ["dropped", "dropped", "halted"]
+    assert not former.exists()
+
+
 def test_oldest_sums_go_before_any_drop(recorded, monkeypatch):
     monkeypatch.setattr(history, "MAX_HISTORY_BYTES", 2_000)
     began = recorded.clock.now

@@ -17,6 +17,7 @@ import pytest
 from shop import Shop, name, row
 
 from mirror_engine import RunResult
+from mirror_engine.errors import traceback_of
 from mirror_engine.landing_zone.layout import MONITORING
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.base import MIN_ACCOUNTED_ROW_BYTES
@@ -246,3 +247,11 @@ def test_fabrics_files_are_not_written_through_a_link(shop, outside):
         running.cycle(threading.Event())
         assert running.report().result is RunResult.RETRY
     assert shop.ids("Other") == [1]
+
+
+def test_traceback_of_an_error_that_is_its_own_cause_ends():
+    first, second = ValueError("a row"), OSError("disk")
+    first.__cause__, second.__cause__ = second, first
+    told = traceback_of(first)
+    assert "OSError: disk" in told
+    assert "a row" not in told

@@ -405,6 +405,21 @@ def test_another_folder_identity_is_a_copy_only_where_root_moved(tmp_path):
         assert first.change_of(recreated.tables[0], *progress) is FolderChange.RECREATED
 
 
+def test_moved_root_is_not_remembered_while_a_table_waits_for_another(tmp_path):
+    """One whose Delta folder overlaps that of a table in progress is not planned: it may have moved, too."""
+    shop = replayed(tmp_path)
+    with shop.engine() as running:
+        context, zone = running.context, replace(scan(running.context), identity="other")
+        busy = TableName("dbo", "Orders")
+        planner = ZonePlanner(context, DeltaFolders(), zone)
+        assert TOP_ORDERS not in planner.plans([busy])
+        planner.remember_root([], [str(planner.root.now)])
+        assert planner.root.now != RootIdentityCheck.at(context, zone).before
+        planner.plans()
+        planner.remember_root([], [])
+        assert planner.root.now == RootIdentityCheck.at(context, zone).before
+
+
 def test_a_moved_root_is_remembered_once_it_is_certain_and_recorded(tmp_path):
     shop = replayed(tmp_path)
     with shop.engine() as running:
