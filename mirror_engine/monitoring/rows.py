@@ -47,8 +47,8 @@ class SortedRows(list[dict[str, Any]]):
 
 
 def lowest(table: pa.Table, keys: Sequence[str], limit: int) -> pa.Table:
-    """The rows with the lowest keys, in any order; the first ones of a keyless table. NULL comes first."""
-    if not keys or table.num_rows <= limit:
+    """The rows with the lowest keys, sorted by them; the first ones of a keyless table. NULL comes first."""
+    if not keys:
         return table.slice(0, limit)
     ranks = [rank for key in keys for rank in (pc.is_valid(table.column(key)), table.column(key))]
     named = pa.table(ranks, names=[str(at) for at in range(len(ranks))])

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
     from mirror_engine.onelake.connection import ConnectionInfo
     from mirror_engine.onelake.engine_pool import ShownItem
@@ -57,6 +58,7 @@ PATIENCE_SECONDS = 0.15  # that a page waits for a scan, before it shows what wa
 WORKERS = 4  # scans at once
 IDLE_FACTOR = 4  # minimum refresh interval as a multiple of the last refresh's duration: at most 20 % of the time
 MAX_ROWS = 20
+MAX_SORTED = 20_000  # rows of a table that is read whole, once a version, to show those with the lowest keys
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,13 @@ class CachedStatus:
     item: ShownItem
     status: MirrorStatus | None
     error: str = ""
+
+
+class FirstRows(NamedTuple):
+    """Rows of a table, and whether they are those with the lowest keys, in order."""
+
+    rows: pa.Table
+    is_sorted: bool
 
 
 @dataclass
@@ -84,7 +93,7 @@ class StatusCache:
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
         self._scans = ThreadPoolExecutor(WORKERS, thread_name_prefix="status")
-        self._rows: dict[tuple[str, str], tuple[HistoryEntry, pa.Table]] = {}
+        self._rows: dict[tuple[str, str], tuple[HistoryEntry, FirstRows]] = {}
 
     def all(self, patience: float | None = None, only: str | None = None) -> Sequence[CachedStatus]:
         """Every mirrored database, or the one of a GUID.
@@ -101,12 +110,12 @@ class StatusCache:
     def close(self) -> None:
         self._scans.shutdown()
 
-    def rows(self, item: ShownItem, delta_folder: str, newest: HistoryEntry) -> pa.Table:
-        """A table's first rows at its newest commit, read once a version; MirrorError."""
-        commit, rows = self._rows.get((item.id, delta_folder), (None, None))
+    def rows(self, item: ShownItem, table: TableStatus, newest: HistoryEntry) -> FirstRows:
+        """Some rows of a table at its newest commit, read once a version; MirrorError."""
+        commit, rows = self._rows.get((item.id, table.delta_folder), (None, None))
         if rows is None or commit != newest:
-            rows = item.view().read_table(delta_folder, version=newest.version, limit=MAX_ROWS)
-            self._rows[item.id, delta_folder] = newest, rows
+            rows = _first_rows(item.view(), table, newest.version)
+            self._rows[item.id, table.delta_folder] = newest, rows
         return rows
 
     def _begin(self, item: ShownItem) -> _Entry:
@@ -196,6 +205,15 @@ class View:
         return chosen
 
 
+def _first_rows(view: Mirror, table: TableStatus, version: int) -> FirstRows:
+    from mirror_engine.monitoring.rows import lowest  # noqa: PLC0415 - Arrow's functions load only where rows are shown
+
+    is_small = table.row_count is not None and table.row_count <= MAX_SORTED
+    found = view.read_table(table.delta_folder, version=version, limit=None if is_small else MAX_ROWS)
+    keys = [name for name in view.key_columns(table.delta_folder) if name in found.column_names]
+    return FirstRows(lowest(found, keys, MAX_ROWS), is_sorted=is_small and bool(keys))
+
+
 def row_texts(table: pa.Table) -> Sequence[Sequence[str | None]]:
     """Rows as text, cut to `MAX_COLUMNS` and `MAX_CHARACTERS`; None for NULL."""
     columns = []
@@ -225,6 +243,12 @@ def last_diagnostic(table: TableStatus) -> Diagnostic | None:
 def prose(text: str) -> Markup:
     """Paragraphs of plain text, with code between backticks."""
     return Markup("").join(Markup("<p>{}</p>").format(_with_code(part)) for part in text.split("\n\n"))
+
+
+def breakable(name: str) -> Markup:
+    """A name on one line, which a browser breaks at its parts rather than within a word."""
+    parts = re.split(r"(?<=[/_\-])|(?=\.)|(?<=[a-z0-9])(?=[A-Z])", printable(name))
+    return Markup("<wbr>").join(part for part in parts if part)
 
 
 def coded(text: str) -> Markup:
@@ -262,6 +286,7 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"number": "{:,}".format, "span": span, "iso": iso, "prose": prose, "coded": coded}
+    environment.filters["breakable"] = breakable
     environment.filters["moment"] = lambda seconds: (iso(seconds) or "")[:19].replace("T", " ")  # in UTC
     functions = (count, last_diagnostic, shown_names, table_url)
     environment.globals |= {function.__name__: function for function in functions}
@@ -407,14 +432,20 @@ class Web:
         for name, kind in ASSETS.items():
             content = (files("mirror_engine.onelake.page") / "templates" / name).read_bytes()
             routes.append(Route(f"/assets/{name}", Response(content, media_type=kind)))
-        self.app = _with_headers(Starlette(routes=routes))  # without access control
         self._beginnings = {tuple(route.path.split("/")[:2]) for route in routes}
+        routes.append(Route("/{anything:path}", self._live(self._unknown)))
+        self.app = _with_headers(Starlette(routes=routes))  # without access control
 
     def answers(self, request: Request) -> bool:
-        """Whether a request is the page's, by its path's first name, and none of a storage client."""
+        """Whether a request is the page's, by its path's first name, and none of a storage client.
+
+        A browser's is, too, if its path is one name: nothing can be read there.
+        """
         is_storage = "x-ms-version" in request.headers or not _STORAGE_QUERIES.isdisjoint(request.query_params)
         is_reading = request.method in {"GET", "HEAD"} and not is_storage
-        return is_reading and tuple(request.scope["path"].split("/")[:2]) in self._beginnings
+        path = request.scope["path"]
+        is_astray = path.strip("/").count("/") == 0 and "text/html" in request.headers.get("accept", "")
+        return is_reading and (is_astray or tuple(path.split("/")[:2]) in self._beginnings)
 
     def end_streams(self) -> None:
         """Let open pages get no more changes."""
@@ -440,6 +471,9 @@ class Web:
             guide=lambda cached: self._guide(cached.item, address),
         )
         return Page("mirror-engine", main)
+
+    def _unknown(self, _: Request) -> Page:
+        return Page("Not found", self._render("absent", what="page", error=""), exists=False)
 
     def _explain(self, request: Request) -> Page:
         code = request.path_params["code"]
@@ -491,8 +525,8 @@ class Web:
             try:
                 shown["commits"] = item.view().history(table.delta_folder, limit=MAX_COMMITS)
                 if shown["commits"]:
-                    rows = self._statuses.rows(item, table.delta_folder, shown["commits"][0])
-                    shown |= {"names": rows.column_names, "rows": row_texts(rows)}
+                    rows, is_sorted = self._statuses.rows(item, table, shown["commits"][0])
+                    shown |= {"names": rows.column_names, "rows": row_texts(rows), "is_sorted": is_sorted}
             except MirrorError as problem:
                 shown["error"] = str(problem)
         return shown

@@ -147,4 +147,4 @@ def test_a_stopped_server_shows_as_disconnected(opened, still):
         tab.until(lambda: ">live<" in tab.html)
     with contextlib.closing(tab):
         tab.until(lambda: ">disconnected<" in tab.html)
-        assert "Sales.Orders" in tab.html  # what was known stays
+        assert "Sales<wbr>.Orders" in tab.html  # what was known stays

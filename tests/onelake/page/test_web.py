@@ -15,6 +15,8 @@ import pyarrow as pa
 import pytest
 import requests
 from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, Window, shop
+from shop_window import ORDERS as ORDERS_TYPES
+from starlette.requests import Request
 from starlette.testclient import TestClient
 from wire import until
 
@@ -39,6 +41,7 @@ from mirror_engine.onelake.page.web import (
     table_url,
 )
 from mirror_engine.onelake.serving import Server
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.testing import OneLakeInTest, onelake
 
 pytestmark = pytest.mark.slow
@@ -47,9 +50,14 @@ ORDERS = f"/tables/{SHOP}/Sales.schema/Orders"
 EVIL_PAGE = f"/tables/{EVIL}/{quote(EVIL_TABLE)}"
 
 
+def unbroken(html):
+    """HTML without the places at which a browser may break a name."""
+    return html.replace("<wbr>", "")
+
+
 def words_of(html):
     """What a person reads."""
-    without_code = re.sub(r"</?code>", "", html.partition("<main ")[2])
+    without_code = re.sub(r"</?code>", "", unbroken(html).partition("<main ")[2])
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", without_code)).split())
 
 
@@ -103,6 +111,55 @@ def test_files_history_and_first_rows_are_shown(client):
     assert re.search(r"00000000000000000002.parquet rejected - .*row marker", rejected)
 
 
+@pytest.mark.parametrize("small", [True, False])
+def test_first_rows_are_those_with_the_lowest_keys_of_a_small_table(window, visitor, monkeypatch, small):
+    monkeypatch.setattr(web, "MAX_SORTED", web.MAX_SORTED if small else 30)
+    table = LandingZoneWriter(window.folder / SHOP).table("Sales.Orders", keys=["Id"], types=ORDERS_TYPES)
+    table.insert(*({"Id": at} for at in range(-5, 0)), name=f"{4:020d}.parquet")
+    window.apply()
+    rows = words_of(visitor.get(ORDERS).text).partition("First rows")[2]
+    keys = [int(found) for found in re.findall(r"(-?\d+) (?:NULL|Customer)", rows)]
+    assert len(keys) == web.MAX_ROWS
+    assert ("those with the lowest keys" in rows, "in no order" in rows) == (small, not small)
+    if small:
+        assert keys[:6] == [-5, -4, -3, -2, -1, 1]
+        assert keys == sorted(keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Sales.Orders", "Sales<wbr>.Orders"),
+        ("CustomerOrderLines_2026-Archive", "Customer<wbr>Order<wbr>Lines_<wbr>2026-<wbr>Archive"),
+        ("year=2026/00000000000000000001.parquet", "year=2026/<wbr>00000000000000000001<wbr>.parquet"),
+        ("ABC", "ABC"),
+        ("<b>.x", "&lt;b&gt;<wbr>.x"),
+        ("", ""),
+    ],
+)
+def test_name_is_broken_at_its_parts(name, shown):
+    assert web.breakable(name) == shown
+
+
+@pytest.mark.parametrize("path", ["/nope", "/nope/", "/Sales"])
+def test_browser_astray_gets_a_page(window, path):
+    page = Web(window.items)
+    astray = Request({"type": "http", "method": "GET", "path": path, "headers": [(b"accept", b"text/html")], "query_string": b""})
+    assert page.answers(astray)
+    answer = TestClient(page.app).get(path)
+    assert (answer.status_code, "There is no such page All tables" in words_of(answer.text)) == (404, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "accept", "query"),
+    [("/nope", "*/*", b""), ("/ws/item/file", "text/html", b""), ("/ws", "text/html", b"comp=list")],
+)
+def test_storage_requests_are_not_the_pages(window, path, accept, query):
+    headers = [(b"accept", accept.encode())]
+    request = Request({"type": "http", "method": "GET", "path": path, "headers": headers, "query_string": query})
+    assert not Web(window.items).answers(request)
+
+
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
@@ -134,7 +191,7 @@ def test_many_columns_and_files_are_counted_instead_of_shown(tmp_path):
     table.skip_numbers()
     for at in range(MAX_FILES + 5):
         table.insert({"c0": at})
-    page = TestClient(Web(window.items).app).get(f"/tables/{SHOP}/Many").text
+    page = unbroken(TestClient(Web(window.items).app).get(f"/tables/{SHOP}/Many").text)
     assert page.count('<span class="state well">applied') == MAX_FILES
     assert "… and 2 applied files more." in page
     assert "… and 5 pending files more." in page
@@ -197,7 +254,7 @@ def test_what_cannot_be_read_shows_its_error_and_the_rest_stays(window, visitor,
     page = visitor.get("/")
     assert page.status_code == 200
     assert "no such folder" in words_of(page.text)
-    assert "Sales.Orders" in page.text
+    assert "Sales.Orders" in unbroken(page.text)
     assert visitor.get(f"/tables/{EVIL}/Orders").status_code == 404
     monkeypatch.setattr(window.writers[SHOP], "rows", lambda *_, **__: None)
     orders = words_of(visitor.get(ORDERS).text)
@@ -251,7 +308,7 @@ def test_rows_are_read_once_a_version(window, visitor, monkeypatch):
     monkeypatch.setattr(writer, "rows", lambda *args, **options: reads.append(options) or rows(*args, **options))
     for _ in range(3):
         assert visitor.get(ORDERS).status_code == 200
-    assert [read["limit"] for read in reads] == [web.MAX_ROWS]
+    assert [read["limit"] for read in reads] == [None]  # a small table, to be sorted
     window.apply()
     visitor.get(ORDERS)
     assert [read["version"] for read in reads] == [1, 2]
@@ -306,7 +363,11 @@ def test_every_state_has_a_colour(still):
 
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - a test's own
-NAMES = re.compile(r'<th scope="row" class="file"><a [^>]*><bdi>([^<]*)</bdi>')
+
+
+def named(html):
+    """The tables of an overview, in order."""
+    return re.findall(r'<th scope="row" class="file"><a [^>]*><bdi>([^<]*)</bdi>', unbroken(html))
 
 
 @pytest.mark.parametrize(
@@ -332,7 +393,7 @@ NAMES = re.compile(r'<th scope="row" class="file"><a [^>]*><bdi>([^<]*)</bdi>')
 )
 def test_tables_are_filtered_and_sorted(client, query, tables):
     page = client.get(f"/?{query}").text
-    assert NAMES.findall(page) == tables
+    assert named(page) == tables
     assert f"{len(tables)} of 7 tables" in page
     assert "<script>" not in page
     assert "No table matches." in page
@@ -345,7 +406,7 @@ def test_states_are_counted_urgent_ones_first_and_lead_to_their_tables(client):
     for _, url, number, state in counts:
         assert unescape(url) == f"/?q=x&state={state.replace(' ', '_')}&sort=-rows"
         shown = client.get(f"/?state={state.replace(' ', '_')}").text
-        assert len(NAMES.findall(shown)) == int(number) == 1
+        assert len(named(shown)) == int(number) == 1
 
 
 def test_a_view_knows_its_addresses():
@@ -363,9 +424,9 @@ def test_of_many_tables_the_first_are_shown_and_all_on_request(tmp_path, monkeyp
     for number in range(5):
         publisher.table(f"T{number}", keys=["id"])
     client = TestClient(Web(window.items).app)
-    assert NAMES.findall(client.get("/").text) == ["T0", "T1", "T2"]
+    assert named(client.get("/").text) == ["T0", "T1", "T2"]
     assert "The first 3 of 5." in client.get("/").text
-    assert len(NAMES.findall(client.get("/?all=yes").text)) == 5
+    assert len(named(client.get("/?all=yes").text)) == 5
 
 
 def test_every_diagnostic_is_explained(client):
@@ -479,11 +540,11 @@ def test_no_page_waits_long_for_a_scan_and_later_ones_show_what_was_known(tmp_pa
             assert (answer.status_code, "being listed" in answer.text) == (200, True)
         go.set()
         until(lambda: "being listed" not in client.get("/").text)
-        assert NAMES.findall(client.get("/?state=halted").text) == ["Items"]
+        assert named(client.get("/?state=halted").text) == ["Items"]
         go.clear()
         while len(views) == len(items):  # until the next scan begins
-            assert NAMES.findall(client.get("/?state=halted").text) == ["Items"]
-        assert NAMES.findall(client.get("/?state=halted").text) == ["Items"]  # while it runs
+            assert named(client.get("/?state=halted").text) == ["Items"]
+        assert named(client.get("/?state=halted").text) == ["Items"]  # while it runs
     finally:
         go.set()
         page._statuses.close()
