@@ -144,7 +144,9 @@ def test_name_is_broken_at_its_parts(name, shown):
 @pytest.mark.parametrize("path", ["/nope", "/nope/", "/Sales"])
 def test_browser_astray_gets_a_page(window, path):
     page = Web(window.items)
-    astray = Request({"type": "http", "method": "GET", "path": path, "headers": [(b"accept", b"text/html")], "query_string": b""})
+    astray = Request(
+        {"type": "http", "method": "GET", "path": path, "headers": [(b"accept", b"text/html")], "query_string": b""}
+    )
     assert page.answers(astray)
     answer = TestClient(page.app).get(path)
     assert (answer.status_code, "There is no such page All tables" in words_of(answer.text)) == (404, True)
