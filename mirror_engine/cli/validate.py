@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 MAX_NEAR = 5  # codes that are suggested
 _NUMBER = re.compile(r"(?:ME)?0*(\d{1,9})")
-LARGE_FILE_BYTES = 32 * 1024 * 1024
 
 
 @command(root="own", config=(*READING, *DROPPING, "memory_limit"), at_once=True)
@@ -63,7 +62,6 @@ LARGE_FILE_BYTES = 32 * 1024 * 1024
     default=0,
     help="Replay N other orders of files with equal modification times (LZ-3.5).",
 )
-@click.option("--keys-only", is_flag=True, help="Skip non-key columns in files over 32 MiB (faster, finds less).")
 @click.option("--watch", is_flag=True, help="Keep checking while a publisher writes, until Ctrl+C.")
 @click.option("--duration", type=DURATION, help="With --watch: end after this time.")
 def validate(
@@ -79,7 +77,6 @@ def validate(
     duration: float | None,
     downloads: Downloads,
     *,
-    keys_only: bool,
     watch: bool,
 ) -> int:
     """Check a landing zone. Reads only; needs no Java.
@@ -101,11 +98,10 @@ def validate(
     )
     codes = frozenset(known_code(code) for codes in ignore for code in codes.split(","))
     known = checks.read_baseline(baseline) if baseline else lambda *_: False
-    whole_file = LARGE_FILE_BYTES if keys_only else math.inf
     reports: list[ValidationReport] = []
     opened = {} if watch else {"opened": downloads.open}
     for target in [checks.find_target(path, config, **opened) for path in paths]:
-        found = _watched(target, duration) if watch else checks.check_landing_zone(target, check_tie_order, whole_file)
+        found = _watched(target, duration) if watch else checks.check_landing_zone(target, check_tie_order)
         found = found.expecting((name for names in expect for name in names.split(",")), config.delta_default_schema)
         found = replace(found, fail_on=Severity(fail_on), landing_zone=_relative(found.landing_zone))
         reports.append(found.compared_with(reports))
@@ -133,7 +129,7 @@ def _check_combinations(
     if is_timed and not watch:
         raise UsageError("--duration requires --watch", "add --watch, or omit --duration")
     if watch:
-        flags = {"check_tie_order": "--check-tie-order", "keys_only": "--keys-only"}
+        flags = {"check_tie_order": "--check-tie-order"}
         refuse_given(flags, "--watch reads each file as it lands")
     if records:
         flags = {"baseline": "--baseline", "ignore": "--ignore", "fail_on": "--fail-on", "report_format": "--format"}

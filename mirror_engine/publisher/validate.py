@@ -203,20 +203,17 @@ class ValidationReport(Readable):
         }
 
 
-def check_landing_zone(
-    target: ValidationTarget, tie_orders: int = 0, whole_file_bytes: float = math.inf
-) -> ValidationReport:
+def check_landing_zone(target: ValidationTarget, tie_orders: int = 0) -> ValidationReport:
     """Report what Fabric would make of a target; raises `TransientError`.
 
-    Files of one time are applied in `tie_orders` other orders, to see whether it matters (ME079). Of files larger than
-    `whole_file_bytes` only the columns are read that `keys_only` needs.
+    Files of one time are applied in `tie_orders` other orders, to see whether it matters (ME079).
     """
     poller = Poller(target.storage, target.config)
     zone = poller.scan()
     if _is_cleaned_up(target, zone):
         target = replace(target, config=replace(target.config, first_file="lowest"))
     writer = KeyWriter()
-    mode = keys_only([file.size for table in zone.tables for file in table.files], whole_file_bytes)
+    mode = keys_only([file.size for table in zone.tables for file in table.files])
     with DryRun(target.storage, target.config, writer, mode, poller=poller) as dry_run:
         status = dry_run.run()
     return report_of(target, zone, status, writer, _tie_diagnostics(target, zone, tie_orders) if tie_orders else {})

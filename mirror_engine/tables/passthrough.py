@@ -239,7 +239,7 @@ class PassthroughReader:
             metadata = file.parquet.metadata
             groups = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
             mode = ReadMode(lambda schema, keys: CopiedRows(copy, schema, keys, groups))
-            ingested = IngestedRows(file, contract, request.file.size, mode)
+            ingested = IngestedRows(file, contract, mode)
             rows = cast("CopiedRows", ingested.rows)
             if not ingested.markers:
                 raise NotEligible("it has no rows")

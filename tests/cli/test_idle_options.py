@@ -34,7 +34,6 @@ IDLE = {
     "show Items -C {root} --max-download 1GiB": "--max-download: no effect, nothing is downloaded",
     "validate {root} --max-download 1GiB": "--max-download: no effect, nothing is downloaded",
     "compare {root} --max-download 1GiB": "--max-download: no effect, nothing is downloaded",
-    "validate {root} --watch --keys-only": "--keys-only: no effect, --watch",
     "validate {root} --watch --check-tie-order 2": "--check-tie-order: no effect, --watch",
     "validate {root} --write-baseline b.json --fail-on warning": "--fail-on: no effect, --write-baseline",
     "validate {root} --write-baseline b.json --ignore ME016": "--ignore: no effect, --write-baseline",

@@ -12,7 +12,6 @@ import threading
 import pyarrow as pa
 import pytest
 
-from mirror_engine.cli import validate as validate_module
 from mirror_engine.engine import cycle
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
@@ -60,15 +59,6 @@ def test_what_cannot_be_read_is_not_clean(tmp_path, cli, land_broken, monkeypatc
     printed = cli("validate", tmp_path)
     assert printed.code == 4
     assert "Good: cannot be listed or read" in printed.err
-
-
-def test_large_files_are_read_whole_unless_keys_are_enough(tmp_path, cli, monkeypatch):
-    monkeypatch.setattr(validate_module, "LARGE_FILE_BYTES", 0)
-    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["Id"])
-    orders.land_parquet(pa.table({"Id": [1, 1], "At": pa.array([2**62, 0], pa.timestamp("ms"))}))
-    assert "ME060" in cli("validate", tmp_path).out
-    out = cli("validate", tmp_path, "--keys-only").out
-    assert ("ME060" in out, "ME039" in out) == (False, True)
 
 
 def test_watch_forgets_what_was_true_for_a_moment(tmp_path, cli):

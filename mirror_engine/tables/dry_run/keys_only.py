@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,17 +22,15 @@ if TYPE_CHECKING:
     from mirror_engine.tables.changes.key_counts import ChangeEffects
 
 
-def keys_only(sizes: Iterable[int] | None, max_whole_file: float = math.inf) -> ReadMode:
+def keys_only(sizes: Iterable[int] | None) -> ReadMode:
     """Keep keys and markers alone.
 
     Args:
         sizes: of all files there are: the same content needs the same size (ME064); None where more may come.
-        max_whole_file: see `ReadMode`; damage in columns that are not read is not noticed.
     """
     return ReadMode(
         store=lambda _schema, key_columns: KeyRows(key_columns),
         threads=False,  # counting keys takes as long as decoding the rest
-        max_whole_file=max_whole_file,
         digested_sizes=None if sizes is None else {size for size, count in Counter(sizes).items() if count > 1},
     )
 

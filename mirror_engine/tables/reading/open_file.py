@@ -18,7 +18,7 @@ from mirror_engine.landing_zone.change import looks_like_marker
 from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.diagnostics import Diagnostic
@@ -62,12 +62,8 @@ class OpenFile(ABC):
         self._noted: dict[Diagnostic, None] = {}
 
     @abstractmethod
-    def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """Rows in file order, in bounded batches, readable more than once.
-
-        Args:
-            columns: those that must be read, by the file's own names; all, where it is None. A format that cannot
-                leave columns out gives all.
 
         Columns under the file's own names, in file order, each in the Arrow type of its observed Delta type (see
         `arrow_types`), then, where there is a marker, `MARKER_COLUMN` as int8, each of them one the protocol knows.

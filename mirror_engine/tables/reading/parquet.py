@@ -166,7 +166,7 @@ class ParquetChangeFile(OpenFile):
         self._note_marker_and_types()
         without_errors(self._noted)
 
-    def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """Rows in file order; see `OpenFile`. The marker is checked already (ME037).
 
         Raises:
@@ -174,14 +174,9 @@ class ParquetChangeFile(OpenFile):
             StorageUnavailable: the bytes could not be read.
         """
         rows = unfolded = 0
-        read: Sequence[int] = range(len(self._fields))
-        names = None
-        if columns is not None:
-            wanted = {*columns, self.marker}
-            read = [at for at in read if self._fields[at].name in wanted] or [0]
-            names = [self._fields[at].name for at in read]
+        read = range(len(self._fields))
         for group in range(self.parquet.num_row_groups):
-            for raw in self._raw_batches(group, names):
+            for raw in self._raw_batches(group, None):
                 unfolded += self._check_lengths(raw, rows + 1)
                 yield self._typed(dict(zip(read, raw.columns, strict=False)), rows + 1)
                 rows += raw.num_rows

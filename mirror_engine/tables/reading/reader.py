@@ -139,7 +139,7 @@ class ChangeFileReader:
             else:
                 file = ParquetChangeFile(content, request.path, self._config, threads=mode.threads)
             contract = file_contract(file, request, self._config)
-            ingested = IngestedRows(file, contract, size, mode)
+            ingested = IngestedRows(file, contract, mode)
         return read_file(file, contract, ingested, request, content_digest)
 
 

@@ -67,7 +67,7 @@ class IngestedRows:
         StorageUnavailable: the file or the scratch folder failed.
     """
 
-    def __init__(self, file: OpenFile, contract: FileContract, size: int, mode: ReadMode) -> None:
+    def __init__(self, file: OpenFile, contract: FileContract, mode: ReadMode) -> None:
         self.markers: Counter[int] = Counter()
         self.null_keys: Counter[str] = Counter()
         self.long_values: dict[str, None] = {}
@@ -78,9 +78,7 @@ class IngestedRows:
 
         known, spelling = contract.merged.schema, contract.merged.spelling
         types = {column.name: arrow_type(column.type) for column in known.columns}
-        columns = None if size <= mode.max_whole_file else _checked_columns(file, contract)
-        read = [column.name for column in file.columns if columns is None or column.name in columns]
-        self._kept = {name: types[spelling[name]] for name in read if name in spelling}
+        self._kept = {column.name: types[spelling[column.name]] for column in file.columns if column.name in spelling}
         in_folder = {folded(name): value for name, value in contract.partition.items()}
         self._also_in_folder = {c.name: in_folder[folded(c.name)] for c in file.columns if folded(c.name) in in_folder}
         self._folder = {column.name: in_folder[key] for key in in_folder if (column := known.find(key))}
@@ -90,7 +88,7 @@ class IngestedRows:
 
         self.rows = mode.store(self._schema, contract.key_columns)
         try:
-            for batch in file.batches(columns):
+            for batch in file.batches():
                 self.rows.add(self._checked(batch))
             self.rows.finish()
         except BaseException:
@@ -151,17 +149,6 @@ class IngestedRows:
 
     def _rejected(self, code: str, at: int, **details: object) -> RejectedFile:
         return RejectedFile(self._contract.incoming.say(code, self._count + at + 1, **details))
-
-
-def _checked_columns(file: OpenFile, contract: FileContract) -> frozenset[str]:
-    """Columns whose cells the protocol has rules for: keys, NOT NULL columns, those of a Hive folder."""
-    compared = {folded(name) for name in (*contract.key_columns, *contract.partition)}
-    filled = {folded(column.name) for column in contract.merged.schema.columns if not column.nullable}
-    return frozenset(
-        column.name
-        for column in file.columns
-        if folded(column.name) in compared or (column.nullable and folded(column.name) in filled)
-    )
 
 
 def _fitted(cells: pa.Array, target: pa.DataType) -> pa.Array:

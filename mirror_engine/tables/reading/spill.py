@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import weakref
 from collections import deque
 from contextlib import ExitStack, contextmanager
@@ -30,16 +29,13 @@ _WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 @dataclass(frozen=True)
 class ReadMode:
-    """How thoroughly change files are read, and what is kept of their rows."""
+    """How change files are read, and what is kept of their rows."""
 
     # Makes the store of one file's rows, from their schema and the key columns
     store: Callable[[pa.Schema, Collection[str]], RowStore]
     # Whether Arrow may decode columns in parallel: sooner where every row is kept, but each of its threads holds on to
     # memory
     threads: bool = True
-    # Bytes up to which all columns of a file are read; of larger files only those that the protocol compares or that
-    # must not be NULL
-    max_whole_file: float = math.inf
     # Sizes of files whose content is hashed: equal files are of equal size (ME064); None for all
     digested_sizes: Collection[int] | None = None
 

@@ -33,7 +33,7 @@ from mirror_engine.tables.reading.open_file import OpenFile
 from mirror_engine.tables.reading.row_rules import effective_markers, help_for_null
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from mirror_engine.config import Config
     from mirror_engine.landing_zone.csv_dialect import Record
@@ -178,7 +178,7 @@ class TextChangeFile(OpenFile):
         self.columns = tuple(field.column for field in fields if field.kind != _MARKER)
         without_errors(self._noted)
 
-    def batches(self, columns: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - all are read
+    def batches(self) -> Iterator[pa.RecordBatch]:
         """Rows in file order; see `OpenFile`. Markers and nullability are checked already.
 
         Raises:
