@@ -238,7 +238,9 @@ def reconcile(context: EngineContext, table: TableName, snapshot: TableSnapshot 
             lost = diagnose(LOST_ROWS, table.folder, count=rows, reason=REMOVED)
             context.ledger.record(table, Progress("", "", diagnostics={lost: 1}))  # stays until a rebuild
             context.emit(DiagnosticRaised(table, lost))
-    if snapshot and known and snapshot.record is None and not is_as_recorded(context.ledger.mirror, known, snapshot):
+    if snapshot and snapshot.record is None and known and known.has_table:
+        if is_as_recorded(context.ledger.mirror, known, snapshot):
+            return
         # a checkpoint of the table that was here before hides the commits of this one
         raise TableDamaged(context.delta_folder(table), LATE_CHECKPOINT, f"rebuild the table: {REBUILD_COMMAND}")
     if snapshot is None or snapshot.record is None or snapshot.record.folder != table.folder:
