@@ -151,7 +151,7 @@ def is_panic(error: BaseException) -> bool:
     return type(error).__name__ == "PanicException"
 
 
-def foreseen(call: Callable[[], _Answer]) -> _Answer:
+def as_internal_error(call: Callable[[], _Answer]) -> _Answer:
     """Call a function that works on one table; an unexpected exception becomes an InternalError of that table.
 
     Raises:
@@ -169,4 +169,4 @@ def foreseen(call: Callable[[], _Answer]) -> _Answer:
         if isinstance(error, CancelledError):  # the run is being stopped
             raise
         logging.getLogger(__name__).error("work on a table failed\n%s", traceback_of(error))  # noqa: TRY400 - see there
-        raise InternalError(f"unforeseen: {type(error).__name__}", "Please report it, with the log.") from error
+        raise InternalError(f"internal error: {type(error).__name__}", "Please report it, with the log.") from error

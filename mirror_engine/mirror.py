@@ -24,7 +24,7 @@ from mirror_engine.engine.planner import ZonePlanner
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.rebuild import TableRebuild, rebuild
 from mirror_engine.engine.recovery import for_readers, intact_logs, note_logs, recover
-from mirror_engine.errors import RootLocked, TransientError, UnknownTable, UsageError, foreseen
+from mirror_engine.errors import RootLocked, TransientError, UnknownTable, UsageError, as_internal_error
 from mirror_engine.events import TableMaintained, ignore
 from mirror_engine.landing_zone.layout import HISTORY, LEDGER, OPTIONS, TABLES, ZONE
 from mirror_engine.landing_zone.listing import Kind
@@ -379,7 +379,7 @@ class Mirror:
                     started = time.monotonic()
                     owned = context.owners(folder)
                     with context.fenced(folder, next(iter(owned.values()), None)):
-                        done[folder] = foreseen(partial(self._writer.maintain, folder, hours))
+                        done[folder] = as_internal_error(partial(self._writer.maintain, folder, hours))
                     newest, owners = self._writer.history(folder, limit=1), [*owned]
                     for name in owners if newest else ():
                         ledger.note_maintained(name, newest[0].version)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.scheduler import Backoff
-from mirror_engine.errors import MirrorError, foreseen
+from mirror_engine.errors import MirrorError, as_internal_error
 from mirror_engine.events import RetryScheduled, TableMaintained
 from mirror_engine.threads import threads
 
@@ -126,7 +126,7 @@ class MaintenanceScheduler:
         try:
             self._context.check_lock()
             with self._context.fenced(folder, self._context.ledger.progress(name)):
-                done = foreseen(lambda: self._context.writer.maintain(folder, hours, should_yield))
+                done = as_internal_error(lambda: self._context.writer.maintain(folder, hours, should_yield))
             newest = self._context.delta.history(folder, limit=1)
             if newest:
                 table.version, table.files = newest[0].version, 0

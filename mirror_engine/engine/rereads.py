@@ -6,12 +6,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.scheduler import Backoff
+from mirror_engine.engine.turns import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS
 
 if TYPE_CHECKING:
     from mirror_engine.engine.context import EngineContext
-
-FIRST_PAUSE_SECONDS = 1.0
-MAX_PAUSE_SECONDS = 300.0
 
 
 class Rereads:

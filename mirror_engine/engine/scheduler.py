@@ -7,7 +7,7 @@ from queue import Empty
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirror_engine.engine.replayer import Phase
-from mirror_engine.errors import foreseen
+from mirror_engine.errors import as_internal_error
 from mirror_engine.threads import threads
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class TableScheduler:
         outcome: Outcome = None
         if not stop.is_set():
             try:
-                outcome = foreseen(lambda: self._run(task))
+                outcome = as_internal_error(lambda: self._run(task))
             except BaseException as error:  # noqa: BLE001 - raised again by the cycle
                 outcome = error
         is_finished = isinstance(outcome, BaseException) or task.phase is Phase.DONE or stop.is_set()

@@ -19,7 +19,7 @@ from mirror_engine.cli import exits
 from mirror_engine.cli.exits import Stopping
 from mirror_engine.cli.main import main
 from mirror_engine.engine.cycle import RunResult
-from mirror_engine.errors import InternalError, StorageUnavailable, UsageError, foreseen
+from mirror_engine.errors import InternalError, StorageUnavailable, UsageError, as_internal_error
 from mirror_engine.landing_zone.diagnostics import CONTROLS, RejectedFile, diagnose
 
 FULL = Path("/dev/full")
@@ -145,7 +145,7 @@ def test_internal_error_of_a_table_logs_frames_without_values(caplog):
             raise KeyError("a row's value")  # noqa: B904 - its context is told, too
 
     with pytest.raises(InternalError, match="KeyError"):
-        foreseen(fail_unforeseen)
+        as_internal_error(fail_unforeseen)
     assert re.findall(r"^[A-Z]\w+.*", caplog.text.partition("\n")[2], re.MULTILINE) == [
         "ValueError",
         "StorageUnavailable: Items: no answer",

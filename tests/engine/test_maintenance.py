@@ -268,7 +268,7 @@ def test_a_failure_is_reported_and_the_next_try_is_put_off(shop, error):
         cycle()
     emitted = [event for event in shop.events if isinstance(event, RetryScheduled)]
     assert [(each.message, each.retry_seconds) for each in emitted[1:]] == [
-        (f"unforeseen: {error.__name__}\n  -> Please report it, with the log.", 120.0)
+        (f"internal error: {error.__name__}\n  -> Please report it, with the log.", 120.0)
     ]
     assert len(shop.writer.asked) == 2
     assert shop.ids() == [0, 1, 2, 3, 4]

@@ -213,7 +213,7 @@ def _check_event(stop, event):
         case DiagnosticRaised(_, diagnostic) | TableHalted(_, diagnostic):
             check_messages([diagnostic])
         case RetryScheduled(_, message, _):
-            assert "unforeseen" not in message  # see `InternalError`
+            assert "internal error" not in message  # see `InternalError`
             stop.set()
 
 

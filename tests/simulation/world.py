@@ -232,7 +232,7 @@ class World:
         self.reached[type(event).__name__] += 1
         if isinstance(event, CycleEnded):
             self.watch.keeps(machine.engine)
-        if isinstance(event, RetryScheduled) and event.message.startswith("unforeseen"):
+        if isinstance(event, RetryScheduled) and event.message.startswith("internal error"):
             self.hub.fail(AssertionError(event.message))
             raise Crashed
         if isinstance(event, DiagnosticRaised | TableHalted):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirror_engine.errors import CommitFailed, MirrorError, foreseen
+from mirror_engine.errors import CommitFailed, MirrorError, as_internal_error
 from mirror_engine.extras import install_command
 from mirror_engine.tables.base import with_applied_by
 from mirror_engine.tables.changes.counted import count_changes
@@ -107,7 +107,7 @@ class ArrowWriter(LogWriter):
                     self._compact(table, log, groups, folder, record_again(log, with_earlier=False))
 
         try:
-            foreseen(fold)
+            as_internal_error(fold)
         except MirrorError as error:
             _log.warning("%s: small files stay: %s", table, error.message)
 
