@@ -198,12 +198,12 @@ def evolution(
     return Evolution(operation, schema, fields, configuration, _described(log, fields, configuration))
 
 
-def evolve(log: DeltaLog, plan: Evolution) -> int:
+def evolve(log: DeltaLog, evolution: Evolution) -> int:
     """Give a table what it lacks in a commit of its own; returns the table's version after it."""
-    if not plan.actions:
+    if not evolution.actions:
         return log.version
-    information = _information(plan.operation, plan.configuration, None, log)
-    put_commit(log.folder, log.version + 1, [information, *plan.actions])
+    information = _information(evolution.operation, evolution.configuration, None, log)
+    put_commit(log.folder, log.version + 1, [information, *evolution.actions])
     return log.version + 1
 
 
@@ -242,21 +242,21 @@ def _described(log: DeltaLog, fields: Sequence[Json], configuration: Mapping[str
 def commit_batch(
     log: DeltaLog,
     record: BatchRecord,
-    plan: Evolution,
+    evolution: Evolution,
     actions: Sequence[Json] = (),
     operation: str = "WRITE",
 ) -> None:
     """Commit a batch's actions with its record and transaction; without actions no row changes.
 
-    `plan`: what the commit says anew of the table. Any other commit since the snapshot is a `CommitConflict`.
+    `evolution`: what the commit says anew of the table. Any other commit since the snapshot is a `CommitConflict`.
     """
-    information = _information(operation, plan.configuration, to_metadata(record), log)
-    commit_actions(log, [information, *plan.actions, *actions, _transaction(record)])
+    information = _information(operation, evolution.configuration, to_metadata(record), log)
+    commit_actions(log, [information, *evolution.actions, *actions, _transaction(record)])
 
 
-def commit_maintenance(log: DeltaLog, operation: str, metadata: str | None, actions: Sequence[Json] = ()) -> None:
-    """Commit actions that change no row; `metadata` is the record, said again, where it is."""
-    commit_actions(log, [_information(operation, log.configuration, metadata, log), *actions])
+def commit_maintenance(log: DeltaLog, operation: str, user_metadata: str | None, actions: Sequence[Json] = ()) -> None:
+    """Commit actions that change no row; `user_metadata` is the record, said again, where it is."""
+    commit_actions(log, [_information(operation, log.configuration, user_metadata, log), *actions])
 
 
 def commit_actions(log: DeltaLog, actions: Sequence[Json]) -> None:
@@ -358,7 +358,7 @@ def _transaction(record: BatchRecord) -> Json:
 
 
 def _information(
-    operation: str, configuration: Mapping[str, str], metadata: str | None, log: DeltaLog | None = None
+    operation: str, configuration: Mapping[str, str], user_metadata: str | None, log: DeltaLog | None = None
 ) -> Json:
     information: Json = {
         "timestamp": now_ms(),
@@ -368,22 +368,23 @@ def _information(
         "isBlindAppend": False,
         "engineInfo": ENGINE_INFO,
     }
-    if metadata is not None:
-        information["userMetadata"] = metadata
+    if user_metadata is not None:
+        information["userMetadata"] = user_metadata
     if log and configuration.get("delta.enableInCommitTimestamps") == "true":
         before = int(read_commit(log.folder, log.version).information.get("inCommitTimestamp") or 0)
         information["inCommitTimestamp"] = max(now_ms(), before + 1)  # they rise, whatever the clock says
     return {"commitInfo": information}
 
 
-def add_parts(table: str, log: DeltaLog, plan: Evolution, parts: Iterable[Path], record: BatchRecord) -> None:
+def add_parts(table: str, log: DeltaLog, evolution: Evolution, parts: Iterable[Path], record: BatchRecord) -> None:
     """Move Parquet files into a table's folder and add them to the table in one commit.
 
-    The batch was counted against the snapshot `log`; in the files the columns of `plan` have the same names and types.
+    The batch was counted against the snapshot `log`. In the files, the columns of `evolution` have the same names and
+    types.
     """
     files = as_they_are(parts)
     with moved(table, log.folder, files):
-        commit_batch(log, record, plan, [add_action(file, plan.indexed) for file in files])
+        commit_batch(log, record, evolution, [add_action(file, evolution.indexed) for file in files])
 
 
 def create_with_files(

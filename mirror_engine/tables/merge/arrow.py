@@ -79,17 +79,17 @@ class ArrowWriter(LogWriter):
             touched = touched_files(log, changes, self._vectors)
             if touched and log.configuration.get("delta.appendOnly") == "true":
                 raise CommitFailed(f"{table}: the table is append-only", "Unset delta.appendOnly.")
-            plan = self.evolution(log, batch, vectors=any(file.is_marked for file in touched))
-            merge = Merge(log, batch, changes, plan, touched=touched, folder=folder)
+            evolution = self.evolution(log, batch, vectors=any(file.is_marked for file in touched))
+            merge = Merge(log, batch, changes, evolution, touched=touched, folder=folder)
             applied_by = merge.applied_by
             if not applied_by:
-                commit_batch(log, record, plan)
+                commit_batch(log, record, evolution)
                 return "", changes.match_counts
             with scratch_errors():
                 actions = merge.actions()
             record = replace(with_applied_by(record, applied_by), merge_plan=merge.words)
             with moved(table, log.folder, merge.files, merge.vectors):
-                commit_batch(log, record, plan, actions, "MERGE" if touched else "WRITE")
+                commit_batch(log, record, evolution, actions, "MERGE" if touched else "WRITE")
             for file in touched:
                 if not file.is_marked:
                     self._index.forget(log, file.file)
@@ -114,19 +114,22 @@ class ArrowWriter(LogWriter):
     @contextmanager
     def maintenance(self, table: str, log: DeltaLog, retention_hours: float) -> Iterator[Maintenance]:
         _refuse_features(table, log)
-        metadata = record_again(log)
+        user_metadata = record_again(log)
 
         def vacuum_log() -> None:
             vacuum(table, log, retention_hours)
-            commit_maintenance(log, "VACUUM END", metadata)
+            commit_maintenance(log, "VACUUM END", user_metadata)
 
         with self._scratch_folder() as folder:
-            yield lambda: self._compact(table, log, small_and_marked(log.data_files()), folder, metadata), vacuum_log
+            yield (
+                lambda: self._compact(table, log, small_and_marked(log.data_files()), folder, user_metadata),
+                vacuum_log,
+            )
 
     def _compact(
-        self, table: str, log: DeltaLog, groups: Iterable[Sequence[DataFile]], folder: Path, metadata: str
+        self, table: str, log: DeltaLog, groups: Iterable[Sequence[DataFile]], folder: Path, user_metadata: str
     ) -> tuple[int, int]:
-        added, removed = compact(table, log, groups, folder, metadata)
+        added, removed = compact(table, log, groups, folder, user_metadata)
         for file in removed:
             self._index.forget(log, file)
         return added, len(removed)

@@ -54,7 +54,7 @@ class Merge:
     """One batch's changes as the actions of one commit, and the files that these name.
 
     Args:
-        plan: what the commit says anew of the table.
+        evolution: what the commit says anew of the table.
         touched: the table's data files of which rows go.
         folder: an existing scratch folder.
 
@@ -68,17 +68,17 @@ class Merge:
         log: DeltaLog,
         batch: ChangeBatch,
         changes: CountedChanges,
-        plan: Evolution,
+        evolution: Evolution,
         *,
         touched: Sequence[TouchedFile],
         folder: Path,
     ) -> None:
         self.files: Sequence[WrittenFile] = ()
         self.vectors: Sequence[NewVectors] = ()
-        self._log, self._batch, self._changes, self._plan, self._touched = log, batch, changes, plan, touched
-        self._feeds = bool(touched) and plan.feeds_changes
-        self._data = DataFiles(folder, plan.fields, batch.schema.partition_columns)
-        self._fed = DataFiles(folder, plan.fields, batch.schema.partition_columns, of_changes=True)
+        self._log, self._batch, self._changes, self._evolution, self._touched = log, batch, changes, evolution, touched
+        self._feeds = bool(touched) and evolution.feeds_changes
+        self._data = DataFiles(folder, evolution.fields, batch.schema.partition_columns)
+        self._fed = DataFiles(folder, evolution.fields, batch.schema.partition_columns, of_changes=True)
 
     @property
     def applied_by(self) -> str:
@@ -104,7 +104,7 @@ class Merge:
                 self._feed_rows(rows, kinds)
             added, fed = self._data.finish(), self._fed.finish()
         self.files = [*added, *fed]
-        columns = self._plan.indexed
+        columns = self._evolution.indexed
         marked = [file for file in self._touched if file.is_marked]
         self.vectors = [new_vectors([file.gone for file in marked])] if marked else []
         descriptors = self.vectors[0].descriptors if marked else ()

@@ -46,9 +46,9 @@ _SIZE_BITS = 3  # the largest of about one size is so many powers of two larger 
 
 
 def compact(
-    table: str, log: DeltaLog, groups: Iterable[Sequence[DataFile]], scratch: Path, metadata: str | None = None
+    table: str, log: DeltaLog, groups: Iterable[Sequence[DataFile]], scratch: Path, user_metadata: str | None = None
 ) -> tuple[int, Sequence[DataFile]]:
-    """Write each group of data files anew, together; groups share commits of their own, which carry `metadata`.
+    """Write each group of data files anew, together; groups share commits of their own, which carry `user_metadata`.
 
     Returns how many data files came, and which went.
     """
@@ -63,7 +63,7 @@ def compact(
         come = [add_action(file, columns, changes_rows=False) for file in files]
         made = log.version + 1
         with moved(table, log.folder, files):
-            commit_maintenance(log, "OPTIMIZE", metadata, [*gone, *come])
+            commit_maintenance(log, "OPTIMIZE", user_metadata, [*gone, *come])
         added, removed = added + len(files), [*removed, *old]
         log.move_on()
         if log.version != made:
