@@ -21,7 +21,7 @@ from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unlisted, needs_attention
+from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unlisted, needs_attention
 from mirror_engine.monitoring.words import (
     DROPPED_BECAUSE,
     START_ENGINE,
@@ -105,7 +105,7 @@ def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
     tables = []
     for table, state in done.states.items():
         failure, lost = done.failures.get(table), done.lost.get(table, ())
-        help = failure.help if failure else help_for(state, engine_running=False)
+        help = failure.help if failure else help_for(state, engine_running=False, lost=lost)
         facts = {
             "state": state.code,
             "message": describe(table, state) + notes(done.ignored.get(table, ())) + lost_rows(lost),
@@ -220,7 +220,9 @@ def _paragraph(done: SyncReport, table: TableName, state: TableState) -> out.Lin
         case Halted(diagnostic):
             yield from out.diagnostic_lines(diagnostic, out.halted(table))
         case _:
-            yield from out.with_help(f"{describe(table, state)}.", help_for(state, engine_running=False))
+            is_said = isinstance(state, Blocked) and table in done.lost
+            help = "" if is_said else help_for(state, engine_running=False)
+            yield from out.with_help(f"{describe(table, state)}.", help)
     yield from out.bullets(out.ignored_paths(done.ignored.get(table, ())))
 
 

@@ -171,7 +171,7 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
                 "state": state.code,
                 "message": describe(status.name, state),
                 "not_included": as_json(left),
-                "help": help_for(state, engine_running=True) or None,
+                "help": help_for(state, engine_running=True, lost=status.rows_lost) or None,
                 "steps": as_json(steps),
                 **fields_json(status, "ignored", "next_files"),
             }

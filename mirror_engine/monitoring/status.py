@@ -101,18 +101,19 @@ class TableStatus:
         bare = "; no table yet: no file gives a column a type" if is_bare else ""
         lost = f"; {count(self.lost_files, 'lost file')} [{LOST_FILE}]" if self.lost_files else ""
         failure = self.last_failure["message"] if self.last_failure else ""
-        rows = lost_rows(self._lost_rows)
+        rows = lost_rows(self.rows_lost)
         return describe(self.name, self.state) + bare + lost + rows + notes(self.ignored, failure)
 
     def help(self, *, engine_running: bool) -> str:
         """What to do about the last failure, or else the state, or lost files; empty if nothing is to be done."""
         help = self.last_failure["help"] if self.last_failure else ""
-        help = help or help_for(self.state, engine_running=engine_running)
+        help = help or help_for(self.state, engine_running=engine_running, lost=self.rows_lost)
         help = help or ("send the lost changes again, then rebuild the table" if self.lost_files else "")
-        return help or next((found.help for found in self._lost_rows), "")
+        return help or next((found.help for found in self.rows_lost), "")
 
     @property
-    def _lost_rows(self) -> Sequence[Diagnostic]:
+    def rows_lost(self) -> Sequence[Diagnostic]:
+        """Which rows went with its Delta table, that others removed (ME069)."""
         return [found for found, _ in self.diagnostics if found.code == LOST_ROWS]
 
     @property
@@ -300,8 +301,10 @@ def table_status(
     """Status of one table, from its plan and all files of one listing; see `TableStatus` and `mirror_status`."""
     progress, now, schema = context.ledger.progress(plan.table), context.now, context.config.delta_default_schema
     folder, detection = plan.table.folder, plan.detection
-    if any(plan.records("start_generation")):
+    noted = progress.diagnostics if progress else {}
+    if begun := next(plan.records("start_generation"), None):
         progress = None  # the ledger's progress belongs to the folder's former generation (LZ-7.3)
+        noted = begun.diagnostics
     marks = context.ledger.marks(plan.table) if progress else {}
     applied = _applied_files(context, plan.table, files, marks, also) if progress else {}
     if detection:
@@ -330,7 +333,7 @@ def table_status(
             *(_applied(path, file, replaced.get(f"{folder}/{path}", "")) for path, file in sorted(applied.items())),
         ),
         ignored=tuple(diagnostic for diagnostic in plan.diagnostics if diagnostic.code in IGNORED),
-        diagnostics=tuple((Counter(plan.diagnostics) | Counter(progress.diagnostics if progress else {})).items()),
+        diagnostics=tuple((Counter(plan.diagnostics) | Counter(noted)).items()),
         rows_processed=progress.rows_processed if progress else 0,
         bytes_processed=progress.bytes_processed if progress else 0,
         files_processed=progress.files_processed if progress else 0,

@@ -110,13 +110,13 @@ def notes(ignored: Iterable[Diagnostic], failure: str = "") -> str:
     return data + (f"; last failure: {printable(failure)}" if failure else "")
 
 
-def help_for(state: TableState, *, engine_running: bool) -> str:
-    """What to do about a state; empty if nothing is to be done."""
+def help_for(state: TableState, *, engine_running: bool, lost: Sequence[Diagnostic] = ()) -> str:
+    """What to do about a state; empty if nothing is to be done. `lost`: rows whose loss blocks a table."""
     match state:
         case Unconfigured(diagnostic) | Halted(diagnostic) | Deleted(diagnostic) | Unlisted(diagnostic):
             return diagnostic.help
         case Blocked():
-            return CATALOG["ME019"].help
+            return lost[0].help if lost else CATALOG["ME019"].help
         case Empty(expired):
             return "land a change file (it may be empty), or delete the folder" if expired else ""
         case Loading() | Behind():

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from shop import NO_STOP, Shop, name, row
 
+from mirror_engine.cli.replicate import sync_json
 from mirror_engine.engine.planner import NEEDS_REBUILD
 from mirror_engine.errors import TableDamaged
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity
@@ -143,3 +144,16 @@ def test_kept_archive_costs_no_cycle(shop, monkeypatch):
 def test_every_help_that_says_to_rebuild_keeps_the_archive():
     says = {code for code, each in CATALOG.items() if "rebuild" in each.help and each.severity is not Severity.ERROR}
     assert says <= NEEDS_REBUILD
+
+
+def test_removed_table_is_said_before_and_after_the_sync(shop):
+    """ME069: the missing number is an effect, whose own help would lose the rows."""
+    shop.writer.drop("dbo/Orders", lambda: None)
+    for _ in range(2):
+        status = shop.status()
+        assert [found.code for found, _ in status.diagnostics] == ["ME019", "ME069"]
+        assert "rebuild --replay" in status.help(engine_running=False)
+        report = shop.sync()
+        (found,) = sync_json(report, 3, shop.config)["tables"]
+        assert "rebuild --replay" in found["help"]
+        assert "land it" not in found["help"]
