@@ -176,7 +176,7 @@ def test_large_file_is_read_by_row_groups(twin, tmp_path, monkeypatch):
     place = tmp_path / "store" / file.path.path
     ids = random.Random(1).sample(range(2**31), 3 * GROUP)
     pq.write_table(pa.table({"Id": pa.array(ids, pa.int32())}), place, row_group_size=GROUP, use_dictionary=False)
-    file = replace(file, path=file.path.sized(place.stat().st_size, 0))
+    file = replace(file, size=place.stat().st_size, modified_ms=0)
     found = snapshot.scan_file(log, file, ["Id"], 3 * GROUP)
     first, rows = next(found)
     with store.counting():
@@ -203,7 +203,7 @@ def test_size_in_the_log_that_is_wrong_is_reported(twin, monkeypatch):
     writer, _ = twin
     log = log_of(table_of_files(writer, files=1))
     (file,) = log.data_files()
-    monkeypatch.setattr(DeltaLog, "data_files", lambda *_: [replace(file, path=file.path.sized(10**6, 0), size=0)])
+    monkeypatch.setattr(DeltaLog, "data_files", lambda *_: [replace(file, size=10**8)])  # too large to be read whole
     with pytest.raises(TableDamaged, match="not there in full"):
         read_rows(log)
 
