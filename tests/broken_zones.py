@@ -222,6 +222,7 @@ ZONES = {
     # content
     "empty-file": table(items()) | {f"Items/{number(2)}": b""},
     "half-a-file": table(items()[:-200]),
+    "two-parquet-files-in-one": table(2 * items()),
     "html-as-parquet": table(b"<!DOCTYPE html><html><body>403 Forbidden</body></html>"),
     "csv-as-parquet": table(b"id,name\r\n1,a\r\n"),
     "json-as-parquet": table(b'[{"id": 1}]'),

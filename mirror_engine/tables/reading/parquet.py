@@ -42,6 +42,7 @@ _MAX_FIXED_WIDTH = 16  # of a decimal, whatever its physical type
 _HEAD_BYTES, _GZIP = 64, b"\x1f\x8b"  # that tell another format
 MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _TAIL_BYTES = 8  # the footer's length and the magic
+_BETWEEN_BYTES = 1 << 20  # behind the last column: indexes and filters, or the footer of an earlier file
 _THRIFT_LIMITS = {"thrift_string_size_limit": 16 << 20, "thrift_container_size_limit": 100_000}
 # Arrow's own schema under its key, as Thrift writes a key that is followed by its value. Arrow would read the
 # publisher's types in memory instead of Parquet's; a renamed key is ignored.
@@ -128,6 +129,12 @@ class Field(NamedTuple):
     nullable: bool
 
 
+def _holds_footer(content: bytes) -> bool:
+    """Whether a Parquet file ends in these bytes, and another one begins behind it."""
+    ends = (found.start() - 4 for found in re.finditer(re.escape(2 * MAGIC), content))
+    return any(0 < int.from_bytes(content[max(end, 0) : end + 4], "little") <= end for end in ends)
+
+
 class ParquetChangeFile(OpenFile):
     """An `OpenFile` over Parquet (LZ-3.10, LZ-5.1, LZ-5.8); with `threads` Arrow may decode columns in parallel.
 
@@ -184,6 +191,7 @@ class ParquetChangeFile(OpenFile):
             self._note_codecs(group, read)
         if rows != self.promised_rows:
             raise self._broken("it holds fewer rows than its footer says")
+        self._check_single()
 
     def _read_footer(self) -> bytes:
         """The footer's bytes; ME023 for no bytes, ME024 for an incomplete file, ME075 beyond `max_row_size`."""
@@ -233,6 +241,19 @@ class ParquetChangeFile(OpenFile):
             raise self._broken("its footer contradicts itself about the number of columns")
         if b"ARROW:schema" in (metadata.metadata or {}):  # in another spelling than writers use
             raise self._broken("its footer cannot be understood")
+
+    def _check_single(self) -> None:
+        """ME024 for several files in one, once all rows were read: only the footer of the last one counts."""
+        metadata = self.parquet.metadata
+        end, footer_at = len(MAGIC), self._size - _TAIL_BYTES - len(self.footer)
+        if self.promised_rows and metadata.num_columns:
+            last = metadata.row_group(metadata.num_row_groups - 1).column(metadata.num_columns - 1)
+            begin = last.dictionary_page_offset if last.has_dictionary_page else last.data_page_offset
+            end = begin + last.total_compressed_size
+        if 0 < end < footer_at:
+            self._handle.seek(end)
+            if _holds_footer(self._handle.read(min(footer_at - end, _BETWEEN_BYTES))):
+                raise self._broken("it is several Parquet files in one", "land each of them under its own name")
 
     def _read_fields(self) -> list[Field]:
         """The file's columns; a nested one is refused at once (ME049)."""

@@ -270,6 +270,20 @@ def test_what_is_no_parquet_file_is_rejected(content, finding):
     assert finding in error.message
 
 
+@pytest.mark.parametrize("sizes", [(2, 2), (2, 2, 2), (50_000, 50_000), (2, 0), (0, 0)], ids=str)
+@pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"use_dictionary": False}], ids=str)
+def test_several_files_in_one_are_rejected(sizes, options):
+    """LZ-3.10: the last footer counts alone, and its places are those of the first file's rows."""
+    parts = [written(pa.table({"id": pa.array(range(size), pa.int64())}), **options) for size in sizes]
+    assert "it is several Parquet files in one" in rejected(b"".join(parts)).message
+
+
+@pytest.mark.parametrize("options", [{}, {"write_page_index": True}, {"use_dictionary": False}], ids=str)
+def test_magic_words_in_rows_are_no_further_file(options):
+    table = pa.table({"id": [1], "word": ["PAR1PAR1"], "last": ["PAR1PAR1"]})
+    assert rows(opened(written(table, **options))).to_pylist() == table.to_pylist()
+
+
 def test_a_footer_beyond_the_bound_is_rejected():
     assert rejected(SMALL, Config(max_row_size=100)).diagnostic.code == "ME075"
 
