@@ -43,6 +43,7 @@ class ArrowLog:
         return self.state.version
 
     durable = version  # the writer returns when it is
+    late_of_dead = False
 
     @property
     def schema(self):
@@ -77,6 +78,9 @@ class ArrowTables:
             self._born += 1
             self.logs[table] = ArrowLog(self, table, self._born)
         return self.logs[table]
+
+    def end_late(self):
+        """Nothing comes late on a disk."""
 
     def close(self):
         self._held.close()

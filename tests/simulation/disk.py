@@ -50,13 +50,14 @@ class Disk:
         clock: seconds since 1970 of the machine that holds the disk.
         is_store: whether it is a store: each write is a new version, with a time in whole seconds, and folders are
             there by the files below them.
+        has_folders: whether folders are there without files, and have an identity; as in a data lake's store.
 
     Attributes:
         versions: every content that a file of the landing zone ever had, by path and etag.
     """
 
-    def __init__(self, clock, *, is_store=False):
-        self._clock, self._born, self._last_ns, self.is_store = clock, 0, 0, is_store
+    def __init__(self, clock, *, is_store=False, has_folders=True):
+        self._clock, self._born, self._last_ns, self.is_store, self.has_folders = clock, 0, 0, is_store, has_folders
         self.root = Folder(0, 0)
         self.versions, self._moves = {}, []
 
@@ -125,7 +126,7 @@ class Disk:
         folder = self.find(above)
         if isinstance(folder, Folder):
             folder.names.pop(name, None)
-            if self.is_store and above and not folder.names:
+            if above and not folder.names and not self.has_folders:
                 self.remove(above)
 
     def below(self, path):
@@ -251,7 +252,7 @@ class DiskStorage:
 
 
 class StoreStorage(DiskStorage):
-    """The `Storage` of one process over a store: keys without folders, a move is a copy and a deletion."""
+    """The `Storage` of one process over a store, with folders or without: a move is a copy and a deletion."""
 
     is_store = True
 
@@ -259,12 +260,16 @@ class StoreStorage(DiskStorage):
         found = self._port.call(f"list {folder}", lambda: self._names(folder))
         node = self._disk.find(folder)
         there = node.names if isinstance(node, Folder) else {}
-        entries = [_in_store(entry_of(name, there[name])) for name in found or () if name in there]
-        return entries or None
+        entries = [self._as_seen(entry_of(name, there[name])) for name in found or () if name in there]
+        return entries if self._disk.has_folders and found is not None else entries or None
 
     def stat(self, path):
         found = super().stat(path)
-        return found and _in_store(found)
+        return found and self._as_seen(found)
+
+    def _as_seen(self, entry):
+        is_bare = entry.kind is Kind.FOLDER and not self._disk.has_folders
+        return replace(entry, identity=NO_IDENTITY, modified_ns=0) if is_bare else entry
 
     def open(self, path, only=None):
         file = self._port.call(f"open {path}", lambda: self._disk.find(path))
@@ -308,10 +313,6 @@ class StoreStorage(DiskStorage):
             self._watch.moves(self._port.machine, source, entry_of("", file))
         self._disk.remove(source)
         return True
-
-
-def _in_store(entry):
-    return replace(entry, identity=NO_IDENTITY, modified_ns=0) if entry.kind is Kind.FOLDER else entry
 
 
 class _Reader(io.RawIOBase):

@@ -56,6 +56,7 @@ class Port:
         self._world, self.machine, self.process = world, machine, process
         self._hub, self._weather = world.hub, world.weather
         self.chance = world.chance.random
+        self.default_schema = world.config.delta_default_schema
 
     def step(self, words):
         self._hub.step(words)
@@ -80,7 +81,7 @@ class Port:
             case Fault.LATE:
                 self._hub.sleep(self._world.chance.choice([0.5, 5.0, 40.0]))
             case Fault.PAUSE:
-                self.process.paused_until = self._hub.now + self._world.chance.choice([20.0, 45.0, 200.0, 200.0])
+                self._world.stops_at(self.process, words)
                 self._hub.sleep(0.001)
             case Fault.CRASH_BEFORE:
                 self.crash(fault, kind)

@@ -81,7 +81,7 @@ class Judge:
         self.commits = self.files = 0
 
     def _identity(self, node):
-        return NO_IDENTITY if self._world.is_store else node.identity
+        return node.identity if self._world.has_folders else NO_IDENTITY
 
     def records(self, table, progress):
         """A ledger is told of a commit: it is durable."""
@@ -96,6 +96,11 @@ class Judge:
         if found := self._tables.get(log.born):
             found.life.rows = [{key.casefold(): value for key, value in row.items()} for row in log.commits[-1].rows]
             found.keep(log.version)
+
+    def comes_late(self, machine):
+        """A commit to a table that was dropped is in the one that was made in its place."""
+        assert not self._world.holds_lease(machine), "who holds the lease commits to a table that was dropped"
+        self._world.reached["late commit in a table made anew"] += 1
 
     def rolls_back(self, log):
         """A power cut took commits that were not durable."""
@@ -280,7 +285,7 @@ class Judge:
     def _misjudged(self):
         """Tables whose rows are others than at their last commit, and halts that one of engine and judge sees alone."""
         for table, log in self._world.tables.logs.items():
-            if generation := self._tables.get(log.born):
+            if (generation := self._tables.get(log.born)) and not log.late_of_dead:
                 self._compare(table, generation, log)
         engines = [machine.engine for machine in self._world.machines if machine.engine and machine.engine.last.zone]
         for engine in engines:

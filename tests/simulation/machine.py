@@ -91,6 +91,7 @@ class Machine:
     def discard(self):
         """The ledger of a machine on which another one's engine has run since."""
         self.database, self.skew = copied(_empty()), 0.0  # a new ledger takes a wrong date for the right one
+        self.world.tables.end_late()
         self.world.reached["ledger discarded: another engine had the lease"] += 1
 
     def knows(self, head):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.names import METADATA_FILE
+from mirror_engine.landing_zone.names import METADATA_FILE, TableName
 
 KINDS = {
     "id": ("Int64", pa.int64()),
@@ -46,6 +46,11 @@ class Publisher:
         self.columns, self.partial, self.landed = ["id", "name"], None, []
 
     @property
+    def table(self):
+        """The folder of its Delta table."""
+        return TableName.from_folder(self.folder).delta_folder(self.world.config.delta_default_schema)
+
+    @property
     def path(self):
         return f"{ZONE}/{self.folder}"
 
@@ -57,6 +62,9 @@ class Publisher:
         acts = {name: weight for name, (weight, _) in ACTS.items() if name not in self.world.unwanted_acts}
         while self.world.is_landing:
             act = chance.choices([*acts], [*acts.values()])[0]
+            if self.table in self.world.to_recreate:
+                self.world.to_recreate.discard(self.table)
+                act = "drop"
             self.world.reached[f"publisher: {act}"] += 1
             ACTS[act][1](self)
             hub.sleep(chance.choice([0.0, 0.05, 0.05, 1.0, 8.0]))

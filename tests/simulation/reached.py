@@ -17,6 +17,8 @@ STATES = {
     "ledger discarded: another engine had the lease": "another engine takes over, the former one's ledger is void",
     "lease lost between check and commit": "the lease is lost between the last look at it and the commit",
     "lease lost between check and move": "the lease is lost between the last look at it and a move",
+    "late commit in a table made anew": "a commit comes after its table was dropped and made again",
+    "late commit taken back by its own engine": "such a commit is taken back by its own engine",
     "drop while a batch is in progress": "a folder is dropped while a batch of it is in progress",
     "drop": "a Delta table is dropped",
     "rejected file replaced": "a rejected file is replaced",

@@ -12,6 +12,7 @@ from functools import partial
 import pyarrow as pa
 
 from mirror_engine.errors import CommitConflict, TableDamaged
+from mirror_engine.landing_zone.names import TableName
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import APPLICATIONS, CommitResult, DeltaWriter, TableSnapshot, with_applied_by
 from mirror_engine.tables.dry_run.memory import _replayed
@@ -55,6 +56,25 @@ class Log:
     checkpoint: int = -1
     durable: int = -1
     segments: dict = field(default_factory=dict)
+    late: list = field(default_factory=list)  # processes whose commits to an earlier table are the newest here
+
+    @property
+    def late_of_dead(self):
+        """Whether a late commit stays until the next one, or a start: nobody is left who would take it back at once."""
+        return any(process.is_dead for process in self.late)
+
+    def take_back_late(self, only=""):
+        """Remove the newest commits that are of another generation than the first one, as the engine does."""
+        of = head_of(self.commits[0].metadata)
+        while self.late and (head := head_of(self.commits[-1].metadata)) and of:
+            written = head.progress.generation
+            if written == of.progress.generation or only not in {"", written}:
+                return False
+            self.commits.pop()
+            self.late.pop()
+            self.durable = min(self.durable, self.version)
+            self.checkpoint = min(self.checkpoint, self.version)
+        return True
 
     @property
     def version(self):
@@ -140,6 +160,11 @@ class Tables:
 
     def close(self):
         """Nothing is held."""
+
+    def end_late(self):
+        """Take back all that came late: an engine whose ledger is lost, too, cannot tell (docs/stores.md, Limits)."""
+        for log in self.logs.values():
+            log.take_back_late()
 
     def lose_power(self, chance):
         for table, log in [*self.logs.items()]:
@@ -255,7 +280,7 @@ class TablesWriter(DeltaWriter):
         return log is not None and any(each.startswith(APPLICATIONS) for each in log.commits[-1].transactions)
 
     def take_back(self, table, generation):
-        """A commit to a table that was dropped is refused here."""
+        self._port.call(f"take_back {table}", partial(self._take_back, table, generation))
 
     def write_segment(self, table, segment, applied):
         def write():
@@ -284,16 +309,25 @@ class TablesWriter(DeltaWriter):
 
     def drop(self, table, check=lambda: None):
         check()
+        log = self._log(table)
 
         def remove():
-            if table in self._tables.logs:
+            if log and self._log(table) is log:  # a store refuses the commit of a drop that comes late
                 self._tables.watch.drops(self._port.machine, table, self._tables.logs[table])
                 del self._tables.logs[table]
 
         self._port.call(f"drop {table}", remove)
 
     def finish_drop(self, table, check=lambda: None):
-        """A drop is one step on a disk."""
+        """A drop is one step here."""
+        check()
+        self._port.call(f"take_back {table}", partial(self._take_back, table, ""))
+
+    def _take_back(self, table, only):
+        log = self._log(table)
+        if log and log.late:
+            log.take_back_late(only)
+            self._port.reached("late commit taken back" + (" by its own engine" if only else ""))
 
     def maintain(self, table, retention_hours, is_wanted=lambda: False):  # noqa: ARG002 - no data files here
         log = self._port.call(f"maintain {table}", lambda: self._log(table))
@@ -332,10 +366,23 @@ class TablesWriter(DeltaWriter):
             log.commits.append(Commit(schema, (), to_metadata(begun), "CREATE TABLE", self._clock(), transactions))
         return self._log(table)
 
+    def _commit_late(self, opened, commit, record):
+        """In a store nothing but its version tells a commit to a table that was dropped from one to the next table."""
+        folder = TableName.from_folder(record.folder).delta_folder(self._port.default_schema)
+        log = self._log(folder)
+        if log is None or log.version != opened:
+            raise CommitConflict(f"{record.folder}: another writer committed first", "The next cycle reads it again.")
+        log.commits.append(replace(commit, transactions={record.application: record.progress.batch}))
+        log.late.append(self._port.process)
+        self._tables.watch.comes_late(self._port.machine)
+        return log.version
+
     def _commit(self, log, opened, commit, record, made):
         """One commit, as Delta makes it: on top of the newest version, where nothing in between is in its way."""
         table = record.folder
         if log not in self._tables.logs.values():
+            if self._tables.is_store:
+                return self._commit_late(opened, commit, record)
             raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
         newest = log.commits[-1]
         refuse_repeated(table, record, newest.transactions.get(record.application))

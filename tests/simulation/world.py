@@ -30,6 +30,7 @@ from simulation.tables import Tables
 BEGIN = 1_790_000_000.0  # seconds since 1970
 SKEWS = [0.0, 0.0, -50.0, -40_000.0, -1_000_000.0, 50_000.0, 3_000_000.0]  # by which a machine's date is off
 SHORT_SECONDS = 1200.0
+STOPPED_SECONDS = 600.0
 QUIET_SECONDS = 1500.0  # until all has caught up, once nothing fails any more
 FOLDERS = ["Orders", "Sales.schema/Items", "Sales.schema/Orders", "Lines"]
 
@@ -65,11 +66,17 @@ class World:
             auto_maintain=self.chance.choice(["off", 2, 5]),
         )
         self.is_store = self.chance.random() < 0.25 and not self.refusals
-        self.unwanted_acts = {"drop", "replace", "overwrite", "rekey"} if self.is_store else ()  # LZ-7.3
+        own = random.Random(f"{seed}, folders of a store")  # so that other worlds stay as they are
+        self.has_folders = not self.is_store or own.random() < 0.5  # with an identity, as those of a data lake
+        self.unwanted_acts = {"replace", "overwrite", "rekey"} if self.is_store else set()
+        self.unwanted_acts |= set() if self.has_folders else {"drop"}  # LZ-7.3
+        self.to_recreate = set()  # Delta folders whose engine is stopped at a commit
+        self.stopped = None  # that engine's process, the folder, its log and the version of it
         if self.is_store:
             self.weather.rates[Fault.PAUSE] = self.chance.choice([0, 0.003, 0.01])
+            self.weather.rates[Fault.PAUSE] += 0.01 if self.has_folders else 0.0
         self.lease, self.checked = Lease(self.wall), {}
-        self.disk = Disk(self.wall, is_store=self.is_store)
+        self.disk = Disk(self.wall, is_store=self.is_store, has_folders=self.has_folders)
         self.judge = Judge(self)
         self.watch = _Watched(self.hub, self.judge)
         self.is_arrow = not self.is_store and not self.refusals and self.chance.random() < 0.01
@@ -77,7 +84,7 @@ class World:
             self.tables = ArrowTables(self.watch, self.chance)
         else:
             self.tables = Tables(self.watch, self.wall, is_store=self.is_store)
-        for folder in () if self.is_store else (ZONE, TABLES):
+        for folder in (ZONE, TABLES) if self.has_folders else ():
             self.disk.make_folder(folder)
         count = 1 if self.refusals else self.chance.choice([1, 2, 3])
         folders = self.chance.sample(FOLDERS, count)
@@ -160,6 +167,8 @@ class World:
         return False
 
     def _before_step(self, _):
+        if self.stopped:
+            self._goes_on()
         if not self.is_ending and not self.is_landing and not self.refusals:
             self.is_ending = self.weather.is_calm = True
             self.lines.append("  calm")
@@ -201,6 +210,24 @@ class World:
         engines = [machine.engine for machine in self.machines if machine.engine]
         if any(table.folder == folder for engine in engines for table in engine.in_progress):
             self.reached["drop while a batch is in progress"] += 1
+
+    def stops_at(self, process, words):
+        """A process is stopped at a call. At a commit its folder may be made anew, and the new table get as far."""
+        seconds = self.chance.choice([20.0, 45.0, 200.0, 200.0])
+        kind, _, table = words.partition(" ")
+        log = self.tables.logs.get(table)
+        if kind == "commit" and self.is_store and self.has_folders and log:
+            self.to_recreate.add(table)
+            self.stopped, seconds = (process, table, log, log.version), STOPPED_SECONDS
+        process.paused_until = self.hub.now + seconds
+
+    def _goes_on(self):
+        process, table, log, version = self.stopped
+        made = self.tables.logs.get(table)
+        if process.is_dead:
+            self.stopped = None
+        elif made and made is not log and made.version >= version:
+            process.paused_until, self.stopped = self.hub.now, None
 
     def holds_lease(self, machine):
         """Whether nobody else has the lease."""
