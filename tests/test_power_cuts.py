@@ -61,10 +61,12 @@ def test_power_cut_at_any_moment_loses_nothing(recorded, name):
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("planted", PLANTED)
 def test_power_cut_finds_a_planted_bug(recorded, planted):
-    recording, place, shop = recorded("append", planted)
-    assert opened(recording, place, shop, recording.states())
+    # a file that was applied last stays where it landed: only one before it can be lost with its commit
+    recording, place, shop = recorded("file by file" if planted == "commits are not fsynced" else "append", planted)
+    assert any(opened(recording, place, shop, [state]) for state in recording.states())
 
 
 def operations(*said):
