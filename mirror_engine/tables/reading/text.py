@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, has_outer_underscore
-from mirror_engine.landing_zone.csv_dialect import RecordReader, decoded, shown_character, spelled_encoding
+from mirror_engine.landing_zone.csv_dialect import BOM, RecordReader, decoded, shown_character, spelled_encoding
 from mirror_engine.landing_zone.csv_encoding import CodePageCheck, seeming_encoding
 from mirror_engine.landing_zone.csv_header import (
     HEAD_BYTES,
@@ -139,6 +139,12 @@ def _uncompressed_size(block: bytes) -> int:
     raise EOFError
 
 
+def _repeated_at(header: Record, rows: list[Record]) -> int | None:
+    """Where a header of several names is first repeated, maybe behind a byte order mark."""
+    spellings = [header, [f"{BOM}{header[0]}", *header[1:]]]
+    return min((rows.index(each) for each in spellings if len(header) > 1 and each in rows), default=None)
+
+
 class _Field(NamedTuple):
     """A column to read: its place in the header, and a declared type, `TIME` or `_MARKER`."""
 
@@ -186,13 +192,13 @@ class TextChangeFile(OpenFile):
             StorageUnavailable: the bytes could not be read.
         """
         reader = self._reader()
-        first_row, header = 1, None
+        first_row, header, again = 1, None, None  # `again`: the row that is the header once more
         expanded = 0
         check = CodePageCheck(self._metadata.dialect.encoding)
         for records in self._records(reader, check):
             header, rows = (header, records) if header else (records[0], records[1:])
-            again = first_row + rows.index(header) if len(header) > 1 and header in rows else None
-            if again:
+            if again is None and (at := _repeated_at(header, rows)) is not None:
+                again = first_row + at
                 self._note("ME099", again)
             if rows:
                 try:

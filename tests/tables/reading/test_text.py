@@ -384,12 +384,13 @@ def repeated(content, names):
     ("content", "rows"),
     [
         (b"a,b\r\n1,2\r\na,b\r\na,b\r\n", [2]),
-        (b"a,b\r\n" + 40_000 * b"1,2345\r\n" + b"a,b\r\n", [40_001]),
+        (b"a,b\r\n" + 2 * (40_000 * b"1,2345\r\n" + b"a,b\r\n"), [40_001]),
+        (b"\xef\xbb\xbfa,b\r\n1,2\r\n\xef\xbb\xbfa,b\r\n", [2]),
         (b'a,b\r\n"a","b"\r\n', [1]),
         (b"a,b\r\na,a\r\nb,a\r\nA,B\r\na,\r\n", []),
         (b"a\r\na\r\n", []),
     ],
-    ids=["twice", "in a later part", "quoted", "other rows", "one column"],
+    ids=["twice", "in two later parts", "byte order mark", "quoted", "other rows", "one column"],
 )
 def test_repeated_header_is_reported_once_as_a_row(content, rows):
     """LZ-6.4."""
