@@ -208,10 +208,11 @@ class View:
 def _first_rows(view: Mirror, table: TableStatus, version: int) -> FirstRows:
     from mirror_engine.monitoring.rows import lowest  # noqa: PLC0415 - Arrow's functions load only where rows are shown
 
-    is_small = table.row_count is not None and table.row_count <= MAX_SORTED
-    found = view.read_table(table.delta_folder, version=version, limit=None if is_small else MAX_ROWS)
-    keys = [name for name in view.key_columns(table.delta_folder) if name in found.column_names]
-    return FirstRows(lowest(found, keys, MAX_ROWS), is_sorted=is_small and bool(keys))
+    keys = view.key_columns(table.delta_folder)
+    is_sorted = bool(keys) and table.row_count is not None and table.row_count <= MAX_SORTED
+    found = view.read_table(table.delta_folder, version=version, limit=None if is_sorted else MAX_ROWS)
+    present = [name for name in keys if name in found.column_names]
+    return FirstRows(lowest(found, present, MAX_ROWS), is_sorted=is_sorted and bool(present))
 
 
 def row_texts(table: pa.Table) -> Sequence[Sequence[str | None]]:

@@ -126,6 +126,18 @@ def test_first_rows_are_those_with_the_lowest_keys_of_a_small_table(window, visi
         assert keys == sorted(keys)
 
 
+def test_few_rows_are_read_of_a_table_without_keys(tmp_path, monkeypatch):
+    window = Window(tmp_path)
+    window.add(SHOP, "Shop", "Mirror").table("Log").insert(*({"text": str(at)} for at in range(50)))
+    window.apply()
+    reads, rows = [], window.writers[SHOP].rows
+    monkeypatch.setattr(
+        window.writers[SHOP], "rows", lambda *args, **options: reads.append(options) or rows(*args, **options)
+    )
+    page = TestClient(Web(window.items).app).get(f"/tables/{SHOP}/Log").text
+    assert ("in no order" in page, [read["limit"] for read in reads]) == (True, [web.MAX_ROWS])
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
