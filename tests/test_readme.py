@@ -75,8 +75,8 @@ def test_a_session_says_what_the_program_says(tmp_path, page):
 
 @pytest.mark.slow
 def test_run_applies_what_is_there_and_ends_when_it_is_told(tmp_path):
-    run("mirror-engine init shop", tmp_path)
-    begin, look = (line.partition("  ")[0] for line in pasted("run"))
+    make, begin, look = (line.partition("  ")[0] for line in pasted("run"))
+    run(make, tmp_path)
     caught_up = f"{look} | tee shown | grep -q '4 tables: 4 caught up'"
     script = f"{begin} & engine=$!; until {caught_up}; do sleep 0.2; done; kill $engine; wait $engine; cat shown"
     assert "4 tables: 4 caught up" in run(f"timeout 60 bash -c {shlex.quote(script)}", tmp_path).stdout
