@@ -58,6 +58,10 @@ class Port:
         self.chance = world.chance.random
         self.default_schema = world.config.delta_default_schema
 
+    def takes(self, seconds):
+        """Let the time of a long call pass, in which others go on."""
+        self._hub.sleep(seconds)
+
     def step(self, words):
         self._hub.step(words)
         if self._weather.drawn_for_a_call(self._world.chance, (Fault.CRASH_BEFORE,)):

@@ -28,6 +28,7 @@ from mirror_engine.tables.log.record import (
     to_metadata,
 )
 
+MAINTENANCE_SECONDS = 3.0  # of each half
 COMMITS_PER_CHECKPOINT = 10
 SMALL_FILES = 8  # commits after which small files are put together
 
@@ -334,6 +335,7 @@ class TablesWriter(DeltaWriter):
         if log is None:
             return {}
         for operation in ("OPTIMIZE", "VACUUM END"):
+            self._port.takes(MAINTENANCE_SECONDS)
             if operation != "OPTIMIZE" and is_wanted():
                 self._port.reached("maintenance yields to a change")
                 break
