@@ -44,8 +44,9 @@ class KnownTime:
     def __init__(self, clock: Clock, ledger: Ledger, *, is_stored: bool) -> None:
         self._clock, self._ledger, self._is_stored = clock, ledger, is_stored
         self._lock = threading.Lock()
-        self._stored = _read(ledger.get_property(KNOWN_TIME))
-        self._last = self._first()
+        before = _read(ledger.get_property(KNOWN_TIME))
+        self._last = self._first(before)
+        self._stored = before if self._last is before else None
 
     def __call__(self) -> float:
         return self.and_lead()[0]
@@ -55,30 +56,31 @@ class KnownTime:
         with self._lock:
             self._last = last = self._after(self._last)
             before = self._stored
-            is_same = before is not None and (last.boot, last.lead) == (before.boot, before.lead)
-            is_known = before is not None and is_same and last.time - before.time < STORE_SECONDS
+            is_known = before and last.lead == before.lead and last.time - before.time < STORE_SECONDS
             if self._is_stored and not is_known:
                 self._stored = last
                 with suppress(StorageUnavailable):  # an earlier one stays known
                     self._ledger.set_property(KNOWN_TIME, json.dumps(asdict(last)))
             return last.time, last.time - self._clock()
 
-    def _first(self) -> _Look:
-        """Return the look that the first one of this run goes on from."""
-        clock, before = self._clock, self._stored
+    def _first(self, before: _Look | None) -> _Look:
+        """Return the look that the first one of this run goes on from, after the last one of an earlier run."""
+        clock, uptime = self._clock, self._clock.uptime()
         if before is None:
-            return _Look(clock(), clock.date(), clock.boot, clock.uptime(), clock.lead_seconds)
-        if before.boot and before.boot == clock.boot:
+            return _Look(clock(), clock.date(), clock.boot, uptime, clock.lead_seconds)
+        is_same = bool(before.boot) and before.boot == clock.boot
+        if is_same and uptime >= before.uptime:
             return before
         unseen = min(max(clock.date() - before.date, 0.0), UNSEEN_SECONDS)
-        return replace(before, time=before.time + unseen, boot=clock.boot, uptime=clock.uptime())
+        # an uptime that went back, as of a machine restored from a snapshot, is not compared with the next run's
+        return replace(before, time=before.time + unseen, boot="" if is_same else clock.boot, uptime=uptime)
 
     def _after(self, before: _Look) -> _Look:
         """Return a look after an earlier one of the same boot."""
         clock = self._clock
         uptime, lead = max(clock.uptime(), before.uptime), clock.lead_seconds
         passed = uptime - before.uptime + max(lead - before.lead, 0.0)
-        return _Look(before.time + passed, clock.date(), clock.boot, uptime, lead)
+        return _Look(before.time + passed, clock.date(), before.boot, uptime, lead)
 
 
 def _read(text: str) -> _Look | None:

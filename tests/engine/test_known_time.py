@@ -94,13 +94,31 @@ def test_process_whose_boot_is_unknown_goes_by_dates_up_to_a_day():
     assert [after - before for before, after in itertools.pairwise(seen)] == [HOUR, DAY, 0.0]
 
 
-def test_uptime_that_is_back_in_the_same_boot_gives_no_time_twice():
+def test_short_runs_whose_boot_is_unknown_know_that_a_date_was_ahead():
+    ledger, uptime, seen = Ledger.fresh(), itertools.count(5.0, 20.0), []
+    for date in (RIGHT, RIGHT + YEAR, *(RIGHT + number * HOUR for number in range(3))):
+        run = KnownTime(Clock(lambda: date, uptime=lambda: next(uptime), boot=""), ledger, is_stored=True)  # noqa: B023
+        seen.append(run())
+    assert [round((after - before) / HOUR) for before, after in itertools.pairwise(seen)] == [24, 0, 1, 1]
+
+
+def test_uptime_that_is_back_in_the_same_boot_is_no_end_of_time():
+    """A machine restored from a snapshot has the boot of before; who holds ROOT elsewhere knows a later uptime."""
+    machine = Machine()
+    machine.seen(0.0)
+    begun = machine.seen(0.0, later=95 * DAY)
+    restored = [machine.seen(95 * DAY, later=-90 * DAY)]
+    restored += [machine.seen(95 * DAY, later=HOUR) for _ in range(3)]
+    assert [after - begun for after in restored] == [DAY, DAY + HOUR, DAY + 2 * HOUR, DAY + 3 * HOUR]
+
+
+def test_uptime_that_is_back_in_the_same_boot_gives_a_day_twice_at_most():
     """Tools that fake the date fake the uptime, too."""
     machine = Machine()
     begun = machine.seen(0.0)
     assert machine.seen(0.0, later=40 * DAY) - begun == 40 * DAY
     assert machine.seen(0.0, later=-80 * DAY) - begun == 40 * DAY
-    assert machine.seen(0.0, later=40 * DAY + HOUR) - begun == 40 * DAY
+    assert machine.seen(0.0, later=40 * DAY + HOUR) - begun == 41 * DAY
 
 
 def test_date_costs_a_write_a_minute_at_most():
