@@ -254,13 +254,16 @@ def _take_back_late_checkpoints(log: Sequence[StorePath], check: Callable[[], No
 
 def _tables_of(checkpoint: StorePath) -> set[str]:
     """The ids of the tables that a checkpoint describes: one, or none where it is damaged, which is left to readers."""
-    import pyarrow as pa  # noqa: PLC0415 - who merely looks whether there is something to do needs no Arrow
-    import pyarrow.parquet as pq  # noqa: PLC0415 - as above
+    import pyarrow.parquet as pq  # noqa: PLC0415 - who merely looks whether there is something to do needs no Arrow
+
+    from mirror_engine.tables.arrow_types import PARSE_ERRORS  # noqa: PLC0415 - as above
 
     try:
         described = pq.read_table(checkpoint.open(), columns=["metaData"]).column("metaData").to_pylist()
         return {each["id"] for each in described if each}
-    except (KeyError, pa.ArrowException):
+    except FileNotFoundError:
+        raise
+    except (KeyError, *PARSE_ERRORS):
         return set()
 
 

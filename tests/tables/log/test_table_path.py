@@ -376,6 +376,17 @@ def test_a_drop_that_was_overtaken_leaves_the_next_engines_table_whole(tables, d
     assert at > 15
 
 
+@pytest.mark.parametrize("wrong", [slice(4, -4), slice(4, -4000)], ids=["all", "pages"])
+def test_a_damaged_checkpoint_is_left_to_readers(tables, disk, wrong):
+    folder = log_of(disk, checkpoint=3)
+    (checkpoint,) = folder.rglob("*.checkpoint.parquet")
+    content = bytearray(checkpoint.read_bytes())
+    content[wrong] = bytes(len(content[wrong]))
+    checkpoint.write_bytes(content)
+    tables.finish_drop("dbo/T")
+    assert checkpoint.read_bytes() == content
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_order")
 @pytest.mark.parametrize("commits", [1, 9], ids=["fewer versions", "more versions"])
