@@ -121,6 +121,14 @@ def test_uptime_that_is_back_in_the_same_boot_gives_a_day_twice_at_most():
     assert machine.seen(0.0, later=40 * DAY + HOUR) - begun == 41 * DAY
 
 
+def test_uptime_that_is_back_under_a_running_engine_takes_no_time_back():
+    machine = Machine()
+    run = machine.run()
+    begun = run()
+    machine.real -= HOUR
+    assert run() == begun
+
+
 def test_date_costs_a_write_a_minute_at_most():
     machine, stored = Machine(), set()
     run = machine.run()
