@@ -103,6 +103,7 @@ class Plan:
     is_timed: bool = field(default=False, compare=False)  # whether time alone may change it
     # What a plan without steps was made of: it holds as long as that is the same; None for one that is made each time
     basis: tuple[TableListing, Progress | None, Diagnostic | None] | None = field(default=None, compare=False)
+    is_unseen: bool = field(default=False, compare=False)  # whether its Delta table could not be looked at
 
     def records(self, kind: str) -> Iterator[Progress]:
         """What steps of a kind record."""
@@ -397,7 +398,7 @@ def keeps_archive(plan: Plan, progress: Progress) -> bool:
     """Whether a rebuild may be what a help says: archived files do not expire until that is over (LZ-8.3)."""
     found = {diagnostic.code for diagnostic in (*plan.diagnostics, *progress.diagnostics)}
     is_halted = isinstance(plan.state, Halted) or progress.rejection is not None
-    return is_halted or not found.isdisjoint(NEEDS_REBUILD)
+    return is_halted or plan.is_unseen or not found.isdisjoint(NEEDS_REBUILD)
 
 
 def is_error(diagnostic: Diagnostic) -> bool:
@@ -506,16 +507,16 @@ class ZonePlanner:
             if not self.root.is_mounted_again(listing, known):
                 return Plan(listing.name, Unlisted(hidden))
             change = FolderChange.MOVED
-        diagnostic = halt
+        diagnostic, is_seen = halt, True
         if diagnostic is None and change is not FolderChange.RECREATED:
-            diagnostic = self._delta_table_diagnostic(listing.name, progress)
+            diagnostic, is_seen = self._look(listing.name, progress)
         if diagnostic and is_error(diagnostic):
             halt = diagnostic
         planned = plan_listed(listing, progress, known, replace(circumstances, change=change, halt=halt))
         if diagnostic and diagnostic is not halt:
             planned = replace(planned, diagnostics=(*planned.diagnostics, diagnostic))
-        is_kept = not planned.steps and not planned.is_timed
-        return replace(planned, basis=(listing, progress, diagnostic) if is_kept else None)
+        is_kept = is_seen and not planned.steps and not planned.is_timed
+        return replace(planned, basis=(listing, progress, diagnostic) if is_kept else None, is_unseen=not is_seen)
 
     def _kept(
         self, listing: TableListing, progress: Progress | None, halt: Diagnostic | None, *, is_known: bool
@@ -525,13 +526,17 @@ class ZonePlanner:
         # what is known of the files changes with the progress, the folder's identity with the listing
         if not (before and before.basis and before.basis[0] is listing and before.basis[1] is progress):
             return None
-        is_seen = is_known and not isinstance(before.state, Halted)
-        diagnostic = halt or (before.basis[2] if is_seen else self._delta_table_diagnostic(listing.name, progress))
+        diagnostic, is_seen = halt or before.basis[2], True
+        if not halt and not (is_known and not isinstance(before.state, Halted)):
+            diagnostic, is_seen = self._look(listing.name, progress)
         is_hidden = self._hidden.of_delta(listing.name) is not None
-        return None if is_hidden or diagnostic != before.basis[2] else before
+        return None if is_hidden or not is_seen or diagnostic != before.basis[2] else before
 
-    def _delta_table_diagnostic(self, table: TableName, progress: Progress | None) -> Diagnostic | None:
-        """Report a Delta table that cannot be read (ME081), or that another program changed (ME080)."""
+    def _look(self, table: TableName, progress: Progress | None) -> tuple[Diagnostic | None, bool]:
+        """Report a Delta table that is damaged (ME081), or that another program changed (ME080).
+
+        Also whether it could be read: else nothing is known of either.
+        """
         folder = self._context.delta_folder(table)
         try:
             if folder in self._folders.damaged:
@@ -541,10 +546,11 @@ class ZonePlanner:
         except TableDamaged as error:
             self.damaged[folder] = error
             help = error.help.rstrip(".").replace("--table TABLE", f"--table {shlex.quote(table.normalized)}")
-            return diagnose("ME081", table.folder, fault=error.fault, help=help)
+            return diagnose("ME081", table.folder, fault=error.fault, help=help), True
         except StorageUnavailable:
-            return None  # the next batch fails for the same reason, and reports it
-        return None if version is None else diagnose("ME080", table.folder, version=version)
+            return None, False  # the next batch fails for the same reason, and reports it
+        changed = None if version is None else diagnose("ME080", table.folder, version=version)
+        return changed, folder not in self._folders.unread
 
 
 def ownership_conflicts(

@@ -10,7 +10,7 @@ from shop import NO_STOP, Shop, name, row
 
 from mirror_engine.cli.replicate import sync_json
 from mirror_engine.engine.planner import NEEDS_REBUILD
-from mirror_engine.errors import TableDamaged
+from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity
 
 pytestmark = pytest.mark.usefixtures("one_attempt")
@@ -157,3 +157,27 @@ def test_removed_table_is_said_before_and_after_the_sync(shop):
         (found,) = sync_json(report, 3, shop.config)["tables"]
         assert "rebuild --replay" in found["help"]
         assert "land it" not in found["help"]
+
+
+@pytest.mark.parametrize("begins", [damaged, changed_by_another], ids=lambda begins: begins.__name__)
+def test_archive_of_a_table_whose_log_is_not_readable_just_now_stays(shop, monkeypatch, begins):
+    """Of its log nothing is known for a while; whether it stands, the next look says."""
+    ends = begins(shop, monkeypatch)
+    shop.now += 8 * DAY
+    shop.sync()
+
+    def raises(*_):
+        raise StorageUnavailable("the store is busy")
+
+    with monkeypatch.context() as busy:
+        for reads in ("snapshot", "latest_external_change"):
+            busy.setattr(shop.writer, reads, raises)
+        for _ in range(2):
+            shop.now += DAY
+            shop.sync()
+    assert archived(shop) == {name(1), name(2)}
+    ends()
+    shop.sync()
+    shop.now += 8 * DAY
+    shop.sync()
+    assert archived(shop) == set()
