@@ -58,6 +58,10 @@ class Port:
         self.chance = world.chance.random
         self.default_schema = world.config.delta_default_schema
 
+    @property
+    def now(self):
+        return self._hub.now
+
     def takes(self, seconds):
         """Let the time of a long call pass, in which others go on."""
         self._hub.sleep(seconds)

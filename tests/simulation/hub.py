@@ -34,6 +34,7 @@ class Process:
     """Tasks that die together. `paused_until`: none of them runs before that time, as after SIGSTOP."""
 
     name: str
+    started: float = 0.0
     is_dead: bool = False
     paused_until: float = -math.inf
     tasks: list = field(default_factory=list)

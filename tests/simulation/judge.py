@@ -282,6 +282,18 @@ class Judge:
             found += self._left_in(folder, generation)
         return found or [*self._misjudged()]
 
+    def made_late(self):
+        """Tables without a folder, made by an engine after it lost its lease: the next start drops them (stores.md)."""
+        running = [machine.process for machine in self._world.machines if machine.context]
+        folders = {TableName.from_folder(folder) for folder in dict(self._folders())}
+        there = {name.delta_folder(self._world.config.delta_default_schema) for name in folders if name}
+        return [
+            f"{table} is still there, and its folder is gone"
+            for table, log in self._world.tables.logs.items()
+            if table not in there and running and log.maker not in running
+            if all(process.started < log.made for process in running)
+        ]
+
     def _misjudged(self):
         """Tables whose rows are others than at their last commit, and halts that one of engine and judge sees alone."""
         for table, log in self._world.tables.logs.items():

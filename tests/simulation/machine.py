@@ -52,7 +52,7 @@ class Machine:
         hub, chance = self.world.hub, self.world.chance
         while not self.world.is_over:
             self.starts += 1
-            process = self.process = Process(f"{self.name}.{self.starts}")
+            process = self.process = Process(f"{self.name}.{self.starts}", started=hub.now)
             hub.start(lambda process=process: self._main(process), "main", process)
             hub.wait(lambda process=process: process.is_dead or not process.tasks)
             if process.is_dead:

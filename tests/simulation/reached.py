@@ -19,6 +19,7 @@ STATES = {
     "lease lost between check and move": "the lease is lost between the last look at it and a move",
     "late commit in a table made anew": "a commit comes after its table was dropped and made again",
     "late commit taken back by its own engine": "such a commit is taken back by its own engine",
+    "table made late dropped by the next start": "a table that came late is dropped by the next start",
     "drop while a batch is in progress": "a folder is dropped while a batch of it is in progress",
     "drop": "a Delta table is dropped",
     "rejected file replaced": "a rejected file is replaced",

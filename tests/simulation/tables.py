@@ -11,7 +11,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from mirror_engine.errors import CommitConflict, TableDamaged
+from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.tables.arrow_types import arrow_schema
 from mirror_engine.tables.base import APPLICATIONS, CommitResult, DeltaWriter, TableSnapshot, with_applied_by
@@ -58,6 +58,8 @@ class Log:
     durable: int = -1
     segments: dict = field(default_factory=dict)
     late: list = field(default_factory=list)  # processes whose commits to an earlier table are the newest here
+    maker: object = None  # the process that made it
+    made: float = 0.0  # when
 
     @property
     def late_of_dead(self):
@@ -236,6 +238,8 @@ class TablesWriter(DeltaWriter):
 
     def applied_since(self, table, snapshot, version):
         log = self._port.call(f"applied_since {table}", lambda: snapshot.log.log)
+        if snapshot.version > log.version:
+            raise StorageUnavailable(f"{table}: version {snapshot.version} was taken back")
         return segments.applied_since(snapshot, version, log.segment, log.records)
 
     def make_durable(self, table, since):  # noqa: ARG002 - all of it
@@ -364,6 +368,7 @@ class TablesWriter(DeltaWriter):
     def _create(self, table, schema, begun):
         if self._log(table) is None:
             log = self._tables.make(table)
+            log.maker, log.made = self._port.process, self._port.now
             transactions = {begun.application: begun.progress.batch}
             log.commits.append(Commit(schema, (), to_metadata(begun), "CREATE TABLE", self._clock(), transactions))
         return self._log(table)

@@ -120,6 +120,10 @@ class World:
         quiet_since = hub.now
         while left := self.judge.left():
             assert hub.now - quiet_since < QUIET_SECONDS, f"quiet for long, but: {'; '.join(left)}"
+            if left == self.judge.made_late():
+                self.reached["table made late dropped by the next start"] += 1
+                for machine in self.machines:
+                    machine.stop()
             hub.sleep(5.0)
         self.reached["caught up in the end"] += 1
         self.reached["halted in the end"] += 0 < len(self.judge.halted) < len(self.publishers)

@@ -92,15 +92,18 @@ def read_records(folder: TablePath, versions: range) -> Iterator[BatchRecord | N
     """Read the records of commits, but for those that were said before; in a store several at once.
 
     Raises:
-        TableDamaged: a commit is missing.
+        StorageUnavailable: the newest one, which was there, is gone: it came late, and was taken back.
+        TableDamaged: another one is missing.
     """
-    return for_each(folder, partial(_record_of, folder), versions)
+    return for_each(folder, partial(_record_of, folder, versions.start), versions)
 
 
-def _record_of(folder: TablePath, version: int) -> BatchRecord | None:
+def _record_of(folder: TablePath, newest: int, version: int) -> BatchRecord | None:
     try:
         metadata = read_commit(folder, version).metadata
     except FileNotFoundError:
+        if version == newest:
+            raise StorageUnavailable(f"{folder}: version {version} of its Delta log was taken back") from None
         fault = f"commit {version} of its Delta log, which says what was applied, is missing"
         raise TableDamaged(folder, fault) from None
     record = from_metadata(metadata)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from mirror_engine.errors import TableDamaged
+from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Mark, Progress, Rejection, Segment
 from mirror_engine.landing_zone.schema import Column
@@ -96,6 +96,16 @@ def test_files_of_a_record_said_again_keep_their_version(tmp_path):
         commit_file(tmp_path, version).write_text(json.dumps({"commitInfo": {"userMetadata": text}}))
     found = applied_by_commits(RECORD, 1, -1, partial(read_records, tmp_path))
     assert {path: file.version for path, file in found.files.items()} == dict.fromkeys(APPLIED.files, 0)
+
+
+@pytest.mark.parametrize(("missing", "error"), [(2, StorageUnavailable), (1, TableDamaged)])
+def test_late_commit_taken_back_while_it_is_read_is_no_damage(tmp_path, missing, error):
+    """LZ-4.18."""
+    (tmp_path / "_delta_log").mkdir()
+    for version in {0, 1, 2} - {missing}:
+        commit_file(tmp_path, version).write_text(json.dumps({"commitInfo": {"userMetadata": to_metadata(RECORD)}}))
+    with pytest.raises(error):
+        list(read_records(tmp_path, range(2, -1, -1)))
 
 
 @pytest.mark.parametrize("metadata", [to_metadata(RECORD), carried(to_metadata(RECORD), 12, APPLIED)])
