@@ -150,10 +150,10 @@ def test_a_file_that_lands_while_its_table_is_cleaned_is_applied_at_once(shop, m
     shop.sync()
     begun, gate, clean = threading.Event(), threading.Event(), Janitor.clean
 
-    def held(*arguments):
+    def held(*arguments, **options):
         begun.set()
         assert gate.wait(60)
-        return clean(*arguments)
+        return clean(*arguments, **options)
 
     monkeypatch.setattr(Janitor, "clean", held)
     with shop.engine() as running:
