@@ -70,12 +70,12 @@ lint: .venv/.tools
 quick: .venv/.tools
 	$(BIN)/pytest -q -n auto -m 'not spark and not slow'
 
-# Spark's tests share one JVM, so they come one after the other; those of a file share what it sets up. Many wait for
-# servers and processes: of four at once two are at work.
+# Spark's tests share one JVM, so they come one after the other; those of a file share what it sets up. Each process has
+# its own servers.
 test: .venv/.tools .venv/.java
 	@log=$$(mktemp); $(BIN)/pytest -m 'spark and not nightly' > $$log 2>&1 & spark=$$!; \
 	$(LINT); lint=$$?; \
-	$(BIN)/pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m 'not spark and not nightly'; others=$$?; \
+	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m 'not spark and not nightly'; others=$$?; \
 	echo "Spark's tests go on …"; wait $$spark; spark=$$?; cat $$log; rm $$log; \
 	exit $$((lint ? lint : others ? others : spark))
 

@@ -230,6 +230,7 @@ def test_status_behind_a_gap_is_linear(ram):
     assert seconds(8_000) <= 16 * seconds(1_000)
 
 
+@pytest.mark.nightly
 def test_status_of_many_tables_is_no_slower_than_sync(ram):
     landed(ram, 1, tables=[f"Orders{number}" for number in range(300)])
     apply(ram)

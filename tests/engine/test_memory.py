@@ -95,6 +95,7 @@ def test_a_backlog_twenty_times_as_long_takes_no_more_memory_and_a_larger_batch_
     assert large > long + 64 * MEBIBYTE
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak counts in other units")
 def test_passthrough_memory_does_not_grow_with_the_table():
     with ThreadPoolExecutor() as pool:

@@ -50,7 +50,7 @@ def artefacts(tmp_path_factory):
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", ["phone", pytest.param("tablet", marks=pytest.mark.nightly), "wide"])
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_fits_is_complete_and_is_not_complained_of(  # noqa: PLR0913, PLR0917 - fixtures, and all that varies
     opened, base, artefacts, page, size, scripts

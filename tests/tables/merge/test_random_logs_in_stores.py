@@ -13,7 +13,7 @@ from store_servers import ONE_BY_DAY
 from mirror_engine.tables.log.snapshot import open_delta
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
-COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "12"))
+COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "8"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 
 
