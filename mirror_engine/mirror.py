@@ -378,7 +378,7 @@ class Mirror:
                     check_lock()
                     started = time.monotonic()
                     owned = context.owners(folder)
-                    with context.fenced(folder, next(iter(owned.values()), None)):
+                    with context.fenced(folder, next((known for known in owned.values() if known.has_table), None)):
                         done[folder] = as_internal_error(partial(self._writer.maintain, folder, hours))
                     newest, owners = self._writer.history(folder, limit=1), [*owned]
                     for name in owners if newest else ():

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.storage.base import Storage
 
-MAX_CONTINUED = 10_000  # files whose former identities are remembered: an engine sees them long before
+MAX_FILES = 10_000  # whose former identities are remembered: an engine sees them long before
 
 
 class FileHistory:
@@ -26,11 +26,13 @@ class FileHistory:
     def note_replaced(self, path: str, identity: str, by: str) -> None:
         """Let the engine know which file another one, by its identity, takes the place of."""
         self._replaced[path, by] = identity
+        if len(self._replaced) > MAX_FILES:
+            del self._replaced[next(iter(self._replaced))]
 
     def note_continued(self, identity: str, by: str) -> None:
         """Let the engine know that a file is about to go on under another identity, as after a flush."""
         self._continued[by] = (*self._continued.get(identity, ()), identity)
-        if len(self._continued) > MAX_CONTINUED:
+        if len(self._continued) > MAX_FILES:
             del self._continued[next(iter(self._continued))]
 
     def forget_continued(self, identity: str) -> None:
