@@ -35,7 +35,7 @@ def test_watch_finds_what_is_gone_afterwards(tmp_path, cli):
     name = orders.insert(ROW)
     content = (tmp_path / "Files/LandingZone" / name).read_bytes()
     orders.writer.write_in_place("Orders/00000000000000000002.parquet", b"")
-    printed = cli("validate", tmp_path, "--watch", "--duration", "300ms")
+    printed = cli("validate", tmp_path, "--watch", "--duration", "1s")
     assert printed.code == 3
     assert "Watching" in printed.err
     assert "Orders/00000000000000000002.parquet: file is empty (0 bytes) [ME023]" in printed.err
@@ -66,7 +66,7 @@ def test_watch_forgets_what_was_true_for_a_moment(tmp_path, cli):
     zone.partner_events()
     orders = zone.table("Orders", keys=["Id"], types={"Id": pa.int64()})
     threading.Timer(0.2, orders.insert, [{"Id": 1}]).start()
-    printed = cli("validate", tmp_path, "--watch", "--duration", "600ms", "--fail-on", "warning")
+    printed = cli("validate", tmp_path, "--watch", "--duration", "3s", "--fail-on", "warning")
     assert (printed.code, printed.out.endswith("No problems found (1 table, 1 file, 1 row).\n")) == (0, True)
 
 
