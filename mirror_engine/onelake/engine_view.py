@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mirror_engine.storage.base import joined
 
@@ -26,14 +26,12 @@ class FileHistory:
     def note_replaced(self, path: str, identity: str, by: str) -> None:
         """Let the engine know which file another one, by its identity, takes the place of."""
         self._replaced[path, by] = identity
-        if len(self._replaced) > MAX_FILES:
-            del self._replaced[next(iter(self._replaced))]
+        _forget_oldest(self._replaced)
 
     def note_continued(self, identity: str, by: str) -> None:
         """Let the engine know that a file is about to go on under another identity, as after a flush."""
         self._continued[by] = (*self._continued.get(identity, ()), identity)
-        if len(self._continued) > MAX_FILES:
-            del self._continued[next(iter(self._continued))]
+        _forget_oldest(self._continued)
 
     def forget_continued(self, identity: str) -> None:
         """Drop the history of an identity that no file has any more."""
@@ -43,6 +41,11 @@ class FileHistory:
         """An entry with what it replaced or continues."""
         replaced, continues = self._replaced.get((path, entry.identity), ""), self._continued.get(entry.identity, ())
         return replace(entry, replaced=replaced, continues=continues) if replaced or continues else entry
+
+
+def _forget_oldest(known: dict[Any, Any]) -> None:
+    if len(known) > MAX_FILES:
+        del known[next(iter(known))]
 
 
 @dataclass(frozen=True)

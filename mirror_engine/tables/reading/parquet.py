@@ -181,14 +181,13 @@ class ParquetChangeFile(OpenFile):
             StorageUnavailable: the bytes could not be read.
         """
         rows = unfolded = 0
-        read = range(len(self._fields))
         for group in range(self.parquet.num_row_groups):
             for raw in self._raw_batches(group, None):
                 unfolded += self._check_lengths(raw, rows + 1)
-                yield self._typed(dict(zip(read, raw.columns, strict=False)), rows + 1)
+                yield self._typed(raw.columns, rows + 1)
                 rows += raw.num_rows
                 self._check_total(unfolded, rows)
-            self._note_codecs(group, read)
+            self._note_codecs(group)
         if rows != self.promised_rows:
             raise self._broken("it holds fewer rows than its footer says")
         self._check_single()
@@ -347,10 +346,10 @@ class ParquetChangeFile(OpenFile):
             longest += sum(pc.max(pc.binary_length(values)).as_py() or 0 for values in dictionaries)
         return int(longest)
 
-    def _typed(self, cells: dict[int, pa.Array], first_row: int) -> pa.RecordBatch:
-        """Columns by place in the file, as the engine's types, with the marker last."""
-        names = [self._data[at].name for at in cells if at != self._marker_at]
-        arrays = [self._column(self._data[at], array, first_row) for at, array in cells.items() if at in self._data]
+    def _typed(self, cells: Sequence[pa.Array], first_row: int) -> pa.RecordBatch:
+        """A file's columns, as the engine's types, with the marker last."""
+        names = [column.name for column in self._data.values()]
+        arrays = [self._column(column, cells[at], first_row) for at, column in self._data.items()]
         if self._marker_at is not None:
             names.append(MARKER_COLUMN)
             marker = cells[self._marker_at]
@@ -387,10 +386,11 @@ class ParquetChangeFile(OpenFile):
                 taken_as = "integer" if at == self._marker_at else taken_as
                 self._note("ME050", column=field.name, found=field.type.spelling, taken_as=taken_as)
 
-    def _note_codecs(self, group: int, read: Iterable[int]) -> None:
-        """ME055, of columns that were read."""
+    def _note_codecs(self, group: int) -> None:
+        """ME055."""
         described = self.parquet.metadata.row_group(group)
-        codecs = {described.column(at).compression for at in read} if described.num_rows else set()
+        columns = range(described.num_columns) if described.num_rows else ()
+        codecs = {described.column(at).compression for at in columns}
         for codec in sorted(codecs - DOCUMENTED_CODECS):
             self._note("ME055", found=codec)
         without_errors(self._noted)
