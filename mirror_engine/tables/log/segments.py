@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, typed
 from mirror_engine.tables.log.durability import sync_folder
-from mirror_engine.tables.log.record import FORMAT, carried_from, from_metadata, read_commit
+from mirror_engine.tables.log.record import FORMAT, carried_from, from_metadata, last_checkpoint, read_commit
 from mirror_engine.tables.log.table_path import LOG_FOLDER, create_file, for_each
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def read_records(folder: TablePath, versions: range) -> Iterator[BatchRecord | N
     """Read the records of commits, but for those that were said before; in a store several at once.
 
     Raises:
-        StorageUnavailable: the newest one, which was there, is gone: it came late, and was taken back.
+        StorageUnavailable: the newest one, which was there, is gone with its checkpoint: it came late, and was taken
+            back (LZ-4.18).
         TableDamaged: another one is missing.
     """
     return for_each(folder, partial(_record_of, folder, versions.start), versions)
@@ -102,7 +103,7 @@ def _record_of(folder: TablePath, newest: int, version: int) -> BatchRecord | No
     try:
         metadata = read_commit(folder, version).metadata
     except FileNotFoundError:
-        if version == newest:
+        if version == newest and last_checkpoint(folder)[0] < version:
             raise StorageUnavailable(f"{folder}: version {version} of its Delta log was taken back") from None
         fault = f"commit {version} of its Delta log, which says what was applied, is missing"
         raise TableDamaged(folder, fault) from None

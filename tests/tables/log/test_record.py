@@ -108,6 +108,15 @@ def test_late_commit_taken_back_while_it_is_read_is_no_damage(tmp_path, missing,
         list(read_records(tmp_path, range(2, -1, -1)))
 
 
+def test_newest_commit_missing_beside_its_checkpoint_is_damage(tmp_path):
+    """Whoever takes a late commit back removes its checkpoint first (LZ-4.18)."""
+    (tmp_path / "_delta_log").mkdir()
+    commit_file(tmp_path, 0).write_text(json.dumps({"commitInfo": {"userMetadata": to_metadata(RECORD)}}))
+    (tmp_path / "_delta_log/_last_checkpoint").write_text('{"version": 1, "size": 1}')
+    with pytest.raises(TableDamaged, match="commit 1"):
+        list(read_records(tmp_path, range(1, -1, -1)))
+
+
 @pytest.mark.parametrize("metadata", [to_metadata(RECORD), carried(to_metadata(RECORD), 12, APPLIED)])
 def test_head_is_read_without_what_follows_it(metadata):
     before, _, _ = metadata.partition('"files":')
