@@ -23,7 +23,7 @@ from mirror_engine.tables.spark.session import child_session
 LOGS = int(os.environ.get("MIRROR_TEST_LOGS", "10"))
 SPARK_LOGS = int(os.environ.get("MIRROR_TEST_SPARK_LOGS", "1"))
 SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
-COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "30"))
+COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "60"))
 SPARK_COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "5"))
 BATCHES = 8
 
