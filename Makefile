@@ -7,7 +7,7 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.tables.spark.java import find_j
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint quick test nightly simulate long forms mutants mutmut fuzz power-cuts torture soak days bench bench-smoke docs release-check image-check recording clean
+.PHONY: help demo check lint quick test nightly simulate long properties forms mutants mutmut fuzz power-cuts torture soak days bench bench-smoke docs release-check image-check recording clean
 .DELETE_ON_ERROR:
 
 help:
@@ -89,6 +89,9 @@ simulate: .venv/.tools
 
 long: .venv/.tools .venv/.java
 	$(BIN)/pytest -q -m nightly
+
+properties: .venv/.tools .venv/.java
+	$(BIN)/pytest -q -m hypothesis
 
 forms: .venv/.tools .venv/.java
 	MIRROR_TEST_COMMITS=50 MIRROR_TEST_INTRUDERS='append delete columns compact' MIRROR_TEST_SPARK_FIXTURES=all \

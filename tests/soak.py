@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from deltalake import DeltaTable
 from killed_publisher import DECLARED, TYPES
+from seed import SEED
 
 from mirror_engine import Mirror
 from mirror_engine.landing_zone.layout import TABLES
@@ -28,7 +29,6 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 MINUTES = float(os.environ.get("MIRROR_SOAK_MINUTES", "30"))
 FILES_PER_SECOND = float(os.environ.get("MIRROR_SOAK_FILES", "2"))
-SEED = int(os.environ.get("MIRROR_TEST_SEED", "1"))
 TABLE_COUNT, ROWS_PER_FILE, KEYS = 20, 10, 1000
 MAINTAIN_AFTER = 10  # data files; by default it is 100, which no table reaches within half an hour
 SAMPLE_SECONDS = 10.0

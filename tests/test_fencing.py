@@ -21,6 +21,7 @@ import pytest
 from agreement import compare
 from fenced_engine import EXPIRE_SECONDS
 from killed_publisher import KilledPublisher
+from seed import SEED
 from store_publisher import everything
 
 from mirror_engine import Config, Mirror
@@ -32,7 +33,6 @@ from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow
 ROUNDS = int(os.environ.get("MIRROR_TEST_FENCED", "1"))
-SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 COMMAND = [sys.executable, str(Path(__file__).with_name("fenced_engine.py"))]
 OPTIONS = ["--merge-engine", "arrow", "--poll-interval", "0.2", "--max-batch-files", "2"]
 WAIT_SECONDS = 120.0

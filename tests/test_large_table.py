@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from peak_memory import KIB, peak_bytes
+from seed import SEED
 
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
@@ -23,7 +24,6 @@ from mirror_engine.tables.merge import by_position
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 ROWS = int(os.environ.get("MIRROR_TEST_LARGE_ROWS", "200000"))
-SEED = int(os.environ.get("MIRROR_TEST_SEED", "1"))
 FILES, ROUNDS = 8, 3
 WAIT_SECONDS = max(60, ROWS / 50_000)
 

@@ -25,6 +25,7 @@ def make(tmp_path, monkeypatch):
     (tmp_path / "make").write_text(MAKE)
     (tmp_path / "make").chmod(0o755)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MIRROR_TEST_SEED", "7")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
 
 
@@ -35,13 +36,14 @@ def make(tmp_path, monkeypatch):
 )
 def test_summary_has_each_part_and_the_code_tells_of_a_failure(tmp_path, capsys, parts, code, end):
     assert nightly.main(parts) == code
-    *lines, last = capsys.readouterr().out.splitlines()
+    seed, *lines, last = capsys.readouterr().out.splitlines()
+    assert seed == "MIRROR_TEST_SEED=7"
     ran = parts or nightly.PARTS
     ends = {"torture": ("FAILED", "this is torture"), "image-check": ("skipped", "skipped: no root")}
     expected = [(part, *ends.get(part, ("passed", f"this is {part}"))) for part in ran]
     assert lines == [f"{verdict:<8}{part:<12}   0.0 min  {said}" for part, verdict, said in expected]
     assert last == end
-    assert (tmp_path / "nightly/summary.txt").read_text().splitlines() == [*lines, last]
+    assert (tmp_path / "nightly/summary.txt").read_text().splitlines() == [seed, *lines, last]
     log = (tmp_path / f"nightly/{ran[-1]}.log").read_text().splitlines()
     assert sorted(log) == sorted([f"{ran[-1]} begins", f"this is {ran[-1]}", "", "nanobind: leaked"])
 
@@ -63,8 +65,11 @@ def test_workflow_of_a_change_runs_what_ci_runs():
 @pytest.mark.parametrize("spark", [False, True])
 @pytest.mark.parametrize(("slow", "nightly"), [(False, False), (True, False), (True, True)])
 def test_each_test_is_in_one_run_whatever_its_markers(spark, slow, nightly):
-    """A test that is `nightly` is `slow`: conftest.py. What `make check` runs is part of `make test`."""
-    markers = {"spark": spark, "slow": slow, "nightly": nightly}
+    """A test that is `nightly` is `slow`: conftest.py. What `make check` runs is part of `make test`.
+
+    The night draws other examples for the properties that `make test` checks.
+    """
+    markers = {"spark": spark, "slow": slow, "nightly": nightly, "hypothesis": False}
     quick, *others = (
         eval(quoted or word, markers)  # noqa: S307 - our own words
         for quoted, word in re.findall(r"pytest [^\n]*?-m (?:'([^']+)'|(\w+))", MAKEFILE)

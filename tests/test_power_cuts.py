@@ -13,9 +13,9 @@ from power_cuts.cut import ROOT, faults, play
 from power_cuts.disk import Disk
 from power_cuts.recorder import COMPILER, Kind, Operation, build
 from power_cuts.scenarios import PLANTED, SCENARIOS, shop_of, small
+from seed import SEED
 
 STATES = int(os.environ.get("MIRROR_TEST_POWER_CUTS", "8"))  # of a scenario; 0 for all
-SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 IN_TEST = ["append", "vectors", "drop"]
 
 pytestmark = [

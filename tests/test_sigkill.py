@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import os
-import random
 from dataclasses import replace
 
 import pytest
 from killer import Killer
+from seed import SEED
 from store_servers import ONE_BY_DAY
 
 from mirror_engine import Config, Mirror
@@ -23,7 +23,6 @@ KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "2"))
 SPARK_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "2"))  # each starts a JVM
 STORE_KILLS = int(os.environ.get("MIRROR_TEST_KILLS", "1"))
 KILLS_BETWEEN_CHECKS = 25
-SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 
 
 def kill(killer, writer, kills):

@@ -13,6 +13,7 @@ import pytest
 from eventful_zone import EventfulZone, check
 from late_lists import late_lists
 from scripted_faults import Fault, Script, faulty
+from seed import SEED
 from shop import TYPES, row
 from store_publisher import StorePublisher
 
@@ -24,7 +25,6 @@ from mirror_engine.tables.log.tables_folder import TablesFolder, _commit_unreada
 pytestmark = pytest.mark.slow
 
 POSITIONS = int(os.environ.get("MIRROR_TEST_FAULTS", "1"))
-SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 CONFIG = Config(merge_engine="arrow", max_batch_files=2, workers=1, delete_processed_after_seconds=0)
 VARYING = 8
 NEVER = 999_999

@@ -8,13 +8,13 @@ import random
 import pytest
 from independent_readers import by_deltalake
 from random_log import RandomLog, draw_thresholds
+from seed import SEED
 from store_servers import ONE_BY_DAY
 
 from mirror_engine.tables.log.snapshot import open_delta
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "8"))
-SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 
 
 @ONE_BY_DAY

@@ -17,6 +17,7 @@ import pytest
 from delta_protocol import protocol_faults, read_history
 from independent_readers import by_duckdb
 from quick_folder import quick_folder
+from seed import SEED
 
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
@@ -25,7 +26,6 @@ from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.log import commit as evolution
 
 COMMITS = int(os.environ.get("MIRROR_TEST_COMMITS", "3"))
-SEED = int(os.environ.get("MIRROR_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 BEFORE = 2  # commits that are there when the readers come
 WAYS = ("poll", "hold", "travel")
 RETENTION_HOURS = 24.0
