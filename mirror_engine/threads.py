@@ -1,7 +1,7 @@
 """Threads, and what they wait for: one object makes them all, so that a simulation can run them one by one.
 
 Code that runs in the engine asks `threads()`. A lock that is held while storage or tables are called, or while its
-owner waits, is made here too; a plain `threading.Lock` guards values in memory alone (decision 77).
+owner waits, is made here too; a plain `threading.Lock` guards values in memory alone (docs/decisions/simulation.md).
 """
 
 from __future__ import annotations

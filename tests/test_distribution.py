@@ -33,7 +33,7 @@ def texts():
         *(path for folder in ("mirror_engine", "docs", "tools", ".github") for path in (HOME / folder).rglob("*")),
         *(path for path in HOME.iterdir() if path.name not in {".git", "CHANGELOG.md"}),
     ]
-    files = (path for path in ours if path.is_file() and path.suffix in SHOWN and "decisions" not in path.parts)
+    files = (path for path in ours if path.is_file() and path.suffix in SHOWN)
     return {path.relative_to(HOME).as_posix(): path.read_text(encoding="utf-8") for path in files}
 
 

@@ -17,7 +17,6 @@ from reference import (
     CLI,
     DIAGNOSTICS,
     commands,
-    decisions,
     diagnostics,
     exit_codes,
     global_options,
@@ -48,7 +47,6 @@ log = get_plugin_logger("mirror-engine")
 MADE: dict[str, Callable[[], str]] = {
     "api": api,
     "commands": commands,
-    "decisions": decisions,
     "diagnostics": diagnostics,
     "error tree": error_tree,
     "exit codes": exit_codes,
@@ -68,12 +66,12 @@ _PART = re.compile(r"<!-- part of (\S+): (\w+) -->")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Fill in the lists of the navigation: commands, diagnostics and decisions."""
-    decisions = sorted(f"decisions/{path.name}" for path in Path(config.docs_dir).glob("decisions/0*.md"))
+    """Fill in the lists of the navigation: commands, diagnostics, and decisions in the order of their index."""
+    index = (Path(config.docs_dir) / "decisions" / "index.md").read_text(encoding="utf-8")
     lists = {
         "commands": [f"{CLI}/{name.replace(' ', '-')}.md" for name in ALL_COMMANDS],
         "diagnostics": [f"{DIAGNOSTICS}/{code}.md" for code in CATALOG],
-        "decisions": decisions,
+        "decisions": [f"decisions/{name}" for name in re.findall(r"\]\(([\w-]+\.md)\)", index)],
     }
     config.nav = _filled(config.nav or [], lists)
     return config

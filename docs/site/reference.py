@@ -6,7 +6,6 @@ Run as a program it writes `mirror_engine/explain/rules.md`, the rules that `mir
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -222,16 +221,6 @@ def states() -> str:
         }
         sections[state.code] = sections.get(state.code, {}) | shown
     return "\n\n".join(f"## `{code}` {{#{code}}}\n\n{facts(shown)}" for code, shown in sections.items())
-
-
-def decisions() -> str:
-    """Every decision page with its status."""
-    rows = []
-    for path in sorted((DOCS / "decisions").glob("0*.md")):
-        text = path.read_text(encoding="utf-8")
-        status = re.search(r"^Status: (.*)$", text, re.MULTILINE)
-        rows.append((f"[{text.splitlines()[0].removeprefix('# ')}]({path.name})", status[1] if status else ""))
-    return table(("decision", "status"), rows)
 
 
 def severity(usual: Severity, strict: Severity) -> str:

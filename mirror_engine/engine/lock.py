@@ -1,4 +1,4 @@
-"""Who holds ROOT: one engine at a time, by a locked file, in a store also by a lease there (decision 42)."""
+"""Who holds ROOT: one engine, by a locked file; in a store also by a lease there (docs/decisions/lease.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Segments: from time to time a commit names a file that says what older commits have applied (LZ-4.18, decision 53).
+"""Segments: from time to time a commit names a file that says what older commits have applied (LZ-4.18).
 
-So a commit stays small, and a lost ledger is rebuilt from the newest commits and a few segments, whatever the table's
-age. A segment replaces those before it that are not larger: each file is written again a few times.
+Why: docs/decisions/progress-in-commits.md. A commit stays small, and a lost ledger is rebuilt from the newest commits
+and a few segments, whatever the table's age. A segment replaces those before it that are not larger: each file is
+written again a few times.
 """
 
 from __future__ import annotations

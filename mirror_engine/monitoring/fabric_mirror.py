@@ -1,7 +1,7 @@
 """A mirrored database that Fabric mirrors: its tables with the progress that Fabric made.
 
 Fabric's commits name no change files. What it has applied follows from what its cleanup leaves: it moves every applied
-file but the newest of a partition (LZ-8.1, decision 0043).
+file but the newest of a partition (LZ-8.1, docs/decisions/fabric-progress.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compare the tables that Fabric made of a landing zone with replays of it: verdicts, and findings with their rules.
 
-How many of the newest files Fabric has applied is decided by its rows (decision 47).
+How many of the newest files Fabric has applied is decided by its rows (docs/decisions/fabric-progress.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The lease of a ROOT in a store: one engine holds it (decision 42)."""
+"""The lease of a ROOT in a store: one engine holds it (docs/decisions/lease.md)."""
 
 from __future__ import annotations
 

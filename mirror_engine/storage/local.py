@@ -218,7 +218,7 @@ class LocalStorage:
         return cast("BinaryIO", io.BufferedReader(_Reader(file, path)))
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a whole file. Not durable: status and lists are written again (decision 9)."""
+        """Write a whole file. Not durable: status and lists are written again (docs/decisions/durability.md)."""
         with os_errors("write", path), self._ensured_folder(path) as (opened, name):
             temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
             try:

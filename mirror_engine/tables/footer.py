@@ -1,8 +1,8 @@
 """Footers of Parquet files that are added to a table: what readers need, and nothing that nobody checked.
 
 A footer is one struct in Thrift's compact protocol; `parquet.thrift` names its fields by number. Arrow writes a footer
-as it was read, or not at all, so this module rewrites it (decision 63). It does not judge: the file is verified with
-its new footer.
+as it was read, or not at all, so this module rewrites it. It does not judge: the file is verified with
+its new footer. Why: docs/decisions/plain-footer.md.
 """
 
 from __future__ import annotations

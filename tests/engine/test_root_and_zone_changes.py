@@ -253,7 +253,7 @@ def content_of(*ids):
 
 
 def test_applied_file_written_in_place_is_reported(tmp_path):
-    """Its folder's time stays: a scan looks up each file (LZ-3.13, decision 65)."""
+    """Its folder's time stays: a scan looks up each file (LZ-3.13, docs/decisions/scans.md)."""
     shop = Shop(tmp_path, cleanup="off")
     shop.orders().insert(row(1), name=name(1))
     folder = shop.publisher.path / "Orders"

@@ -1,7 +1,7 @@
 """fsync of commits before they are recorded: neither Spark nor deltalake does it.
 
 Once a commit is recorded, the change files it holds are moved away, and one day deleted: the table is then the only
-copy. What is brought where, and what is left to the file system: docs/decisions/0009-durability.md.
+copy. What is brought where, and what is left to the file system: docs/decisions/durability.md.
 """
 
 from __future__ import annotations

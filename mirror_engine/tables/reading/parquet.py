@@ -2,7 +2,7 @@
 
 Arrow parses the bytes and guards itself against sizes that a footer or a page header claims. What it is not asked:
 `buffer_size` (a buffer of whatever size a page header claims) and, before a row of its row group was read,
-`RowGroupMetaData.column` (it ends the process where the metadata is corrupt). See decision 22.
+`RowGroupMetaData.column` (it ends the process where the metadata is corrupt). See docs/decisions/parquet-reading.md.
 """
 
 from __future__ import annotations

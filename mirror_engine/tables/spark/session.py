@@ -107,7 +107,8 @@ _CI_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
 }
 # of a JVM on this machine: a MERGE runs so much code, each part so seldom, that the optimizing compiler takes more time
-# than it saves (decision 62); the quick one's default of 48 MB for code fills up and is cleared for ever
+# than it saves (docs/decisions/spark-merge.md); the quick one's default of 48 MB for code fills up and is cleared for
+# ever
 _JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m")
 # passed on the command line; others when the context is made
 _AT_LAUNCH = ("spark.master", "spark.driver.", "spark.jars", "spark.local.", "spark.ui.show")
