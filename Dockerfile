@@ -54,7 +54,8 @@ RUN apt-get update \
 COPY --from=build-spark /opt/mirror-engine /opt/mirror-engine
 # Spark downloads Delta's jars while it replicates an example; only the jars are kept
 RUN export MIRROR_ENGINE_CACHE=/tmp/cache \
-    && mirror-engine demo /tmp/demo --progress none \
+    && mirror-engine init /tmp/demo \
+    && mirror-engine sync /tmp/demo --progress none \
     && install --directory /opt/delta-jars \
     && install --mode 0644 /tmp/cache/ivy/jars/*.jar /opt/delta-jars/ \
     && rm -rf /tmp/cache /tmp/demo

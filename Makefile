@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make demo    a small landing zone becomes Delta tables, in demo/'
+	@echo 'make demo    apply an example landing zone to Delta tables in demo/, command by command; a minute, with Spark'
 	@echo 'make check   format, lint, types, import contracts and the fast tests; no Java, half a minute on two cores'
 	@echo 'make test    make check and every other test, with real Spark and Delta'
 	@echo 'make nightly what is too slow for that, part after part, and a summary; PARTS="long fuzz" are two of the parts, which are:'
@@ -56,7 +56,22 @@ help:
 
 demo: .venv/.engine .venv/.java
 	@rm -rf demo
-	$(BIN)/mirror-engine demo demo/
+	$(BIN)/mirror-engine init demo
+	@echo
+	$(BIN)/mirror-engine sync demo
+	@echo
+	$(BIN)/mirror-engine -C demo show Items
+	@echo
+	printf 'Sku,Name,Weight,__rowMarker__\r\nA1,,,2\r\nC3,Cable,0.3,0\r\n' \
+	  > demo/Files/LandingZone/Items/00000000000000000003.csv
+	@echo
+	$(BIN)/mirror-engine sync demo
+	@echo
+	$(BIN)/mirror-engine -C demo show Items
+	@echo
+	$(BIN)/mirror-engine -C demo history Items
+	@echo
+	$(BIN)/mirror-engine status demo
 
 # Lint and the fast tests, side by side
 check: .venv/.tools

@@ -14,10 +14,9 @@ import yaml
 from ci_runner import Runner, shell
 from sessions_of_pages import WITHOUT_SPARK
 
-from mirror_engine.cli.setup import land_example
-
 HOME = Path(__file__).parents[1]
 EXAMPLES = HOME / "docs/examples/ci"
+EXAMPLE = HOME / "mirror_engine/cli/example/LandingZone"
 BROKEN = "Sku,Name,Weight,__rowMarker__\r\nC3,Cable,0.3,7\r\n"
 pytestmark = pytest.mark.slow
 
@@ -37,7 +36,7 @@ esac
 def temp(tmp_path_factory):
     """`runner.temp`, in which a first job has installed the program."""
     folder, workspace = tmp_path_factory.mktemp("runner"), tmp_path_factory.mktemp("first")
-    land_example(workspace / "shop", "initial")
+    shutil.copytree(EXAMPLE, workspace / "shop/Files/LandingZone")
     (folder / "python").write_text(PYTHON)
     (folder / "python").chmod(0o755)
     assert Runner(HOME, workspace, folder).run(paths="shop", python=str(folder / "python")).code == 0
@@ -93,7 +92,7 @@ def test_findings_are_annotations_and_sarif_and_fail_the_job_after_the_upload(ru
 @pytest.mark.nightly
 def test_folders_of_the_repository_are_checked_with_options(runner, workspace):
     for name in ("one", "two words"):
-        land_example(workspace / name, "initial")
+        shutil.copytree(EXAMPLE, workspace / name / "Files/LandingZone")
         (workspace / name / "Files/LandingZone/Items/00000000000000000002.csv").write_text(BROKEN)
     ran = runner.run(paths="one\n\ntwo words\n", options="--ignore=ME092\n", sarif_file="out.sarif")
     assert (ran.code, ran.outputs) == (3, {"exit-code": "3", "sarif-file": "out.sarif"})

@@ -54,9 +54,23 @@ def test_every_block_is_run_by_a_test_of_this_file(page):
 
 def test_make_knows_the_commands_of_a_fresh_machine_and_ci_runs_the_last():
     demo, test = (line.partition("  ")[0] for line in pasted("fresh"))
-    assert "mirror-engine demo demo/" in would_run(demo)
+    assert "mirror-engine sync demo" in would_run(demo)
     assert "pytest -m 'spark and not nightly'" in would_run(test)
     assert (README.parent / ".ci/run").read_text("utf-8").splitlines()[-1] == test
+
+
+@pytest.mark.slow
+def test_demo_applies_the_example_and_then_a_change(tmp_path):
+    recipe = would_run("make demo").partition("rm -rf demo\n")[2]
+    done = run(f"set -e\n{recipe.replace('.venv/bin/', '')}", tmp_path)
+    assert done.returncode == 0, done.stderr
+    before, after = re.findall(r"^Sku .*?rows$", done.stdout, re.DOTALL | re.MULTILINE)
+    assert "A1   Lamp" in before
+    assert "A1" not in after
+    assert "C3   Cable" in after
+    assert "3 commits" in done.stdout
+    assert done.stdout.endswith("4 tables: 4 caught up.\n")
+    assert (tmp_path / "demo/Tables/Sales/Orders/_delta_log").is_dir()
 
 
 def would_run(command):

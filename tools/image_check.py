@@ -261,7 +261,8 @@ def check(builder: Builder, target: str, store: Path) -> None:
         shown = emulator.run("mirror-engine", "-C", "/store/Workspace/Mirror", "show", "Sales.Stores")
         expect(holds="2   Wien" in shown, what=shown)
         with timed("merged, without a network"):
-            emulator.run("mirror-engine", "demo", "/store/demo", "--progress", "none")
+            emulator.run("mirror-engine", "init", "/store/demo")
+            emulator.run("mirror-engine", "sync", "/store/demo", "--progress", "none")
         spark_log = store / "demo/.mirror-engine/logs/spark.log"
         expect(holds=spark_log.exists() == (target == "spark"), what="the wrong engine merged")
         emulator.run(*config["Healthcheck"]["Test"][1:])

@@ -133,7 +133,7 @@ def try_wheel(wheel: Path, folder: Path) -> None:
         ("mirror-engine --help", 0, "validate"),
         ("mirror-engine init shop", 0, "shop"),
         ("mirror-engine validate shop", 0, "4 tables"),
-        ("mirror-engine demo demo --progress none", 0, "caught up"),
+        ("mirror-engine sync shop --progress none", 0, "caught up"),
         (f"{broken}00000000000000000003.csv", 0, ""),
         ("mirror-engine validate shop", NEEDS_ATTENTION, "ME037"),
         ("mirror-engine explain ME037", 0, "ME037"),

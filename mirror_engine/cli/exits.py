@@ -50,7 +50,7 @@ CHECK_SECONDS = 0.5
 NOTICE = b"\nStopping after the current commit. Press Ctrl+C again to stop immediately.\n"
 
 # what they did counts, even if their report is lost; of all others the output is all
-CHANGING = {"sync", "run", "wait", "init", "demo", "maintain", "rebuild", "pull"}
+CHANGING = {"sync", "run", "wait", "init", "maintain", "rebuild", "pull"}
 CHANGING |= {"emulator start", "emulator stop", "emulator exec"}
 OUTPUT_HELP = "the command has run, but its output is lost: free space, or redirect it to another file"
 

@@ -1,4 +1,4 @@
-"""`status`, `tables`, `show`, `history` and `diff`: read a mirror while an engine may run."""
+"""`status`, `show`, `history` and `diff`: read a mirror while an engine may run."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from mirror_engine.engine.changes import TableChange
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.metadata import PartnerEvents
+    from mirror_engine.mirror import MirrorSnapshot
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
     from mirror_engine.publisher.diff import Difference
     from mirror_engine.publisher.mirror import Mirror
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
 
 _Entry = TypeVar("_Entry")
 NO_CHANGES = "Nothing is recorded: no table was dropped, halted or maintained."
-NO_TABLES = "There are no Delta tables yet."
 NO_FOLDERS = "The landing zone has no table folders."
 ROWS_HELP = "Maximum number of rows to show of each kind; 0 for all."
 STATE_STYLES = {"stuck": "bold red", "idle": "yellow", "busy": "cyan", "well": "green"}  # most urgent first
@@ -121,7 +121,8 @@ def _status(mirror: Mirror, names: Sequence[str]) -> MirrorStatus:
         if names:
             folders = [table.delta_folder for table in latest.tables]
             wanted = {find_table(name, folders, mirror.config.delta_default_schema) for name in names}
-            latest = replace(latest, tables=tuple(each for each in latest.tables if each.delta_folder in wanted))
+            chosen = (each for each in latest.tables if each.delta_folder in wanted)
+            latest = replace(latest, tables=tuple(_with_columns(seen, each) for each in chosen))
         if not latest.fabric:
             return latest
         from mirror_engine.publisher.trace.replay import with_rejections
@@ -129,43 +130,12 @@ def _status(mirror: Mirror, names: Sequence[str]) -> MirrorStatus:
         return with_rejections(seen, latest)
 
 
-@command(config=("default_schema",), at_once=True)
-def tables(mirror: Mirror) -> None:
-    """List the Delta tables.
-
-    Version, rows, last commit and columns of each, also of tables whose landing folder is gone. Starts no Java.
-
-    Example: mirror-engine tables ./shop
-
-    Exit codes: 0 listed, even if there are none yet · 2 usage error · 4 temporary: storage; retry
-    """
-    with mirror.snapshot() as seen:
-        row_counts = {table.delta_folder: table.row_count for table in mirror.status_of(seen).tables}
-        delta = seen.context.delta
-        listed = []
-        for folder in delta.tables():
-            newest, found = next(iter(delta.history(folder, limit=1)), None), delta.snapshot(folder)
-            columns = found.schema.columns if found else ()
-            table = {
-                **out.delta_table_json(mirror, folder),
-                "delta_version": newest.version if newest else None,
-                "last_commit_at": iso(newest.timestamp_ms / 1000) if newest else None,
-                "row_count": row_counts.get(folder),
-                "columns": [fields_json(column, "name", "type", "nullable") for column in columns],
-            }
-            listed.append(table)
-    rows = [
-        (
-            table["table"],
-            str(table["delta_version"]),
-            _number(table["row_count"]),
-            out.moment(table["last_commit_at"]),
-            ", ".join(f"{column['name']} {column['type']}" for column in table["columns"]),
-        )
-        for table in listed
-    ]
-    text = out.Grid(["Table", ">Version", ">Rows", "Last commit (UTC)", "Columns"], rows) if listed else NO_TABLES
-    out.report({"tables": listed}, [text])
+def _with_columns(seen: MirrorSnapshot, table: TableStatus) -> TableStatus:
+    """A table's status with the columns of its Delta table, if that can be read."""
+    if table.row_count is None:
+        return table
+    found = seen.context.delta.snapshot(table.delta_folder)
+    return replace(table, columns=found.schema.columns if found else None)
 
 
 def _number(value: int | None) -> str:
@@ -236,7 +206,7 @@ def history(mirror: Mirror, table: str | None, limit: int) -> None:
         for entry in commits
     ]
     own = [change_json(change) for change in changes if change.table.normalized == reference["table"]]
-    out.report({**reference, "changes": own[: limit or None], "commits": documents}, [history_grid(commits), end])
+    out.report({**reference, "changes": own[: limit or None], "commits": documents}, [_history_grid(commits), end])
 
 
 def _first(found: Sequence[_Entry], limit: int, noun: str) -> tuple[Sequence[_Entry], Text]:
@@ -260,7 +230,7 @@ def _changes_grid(changes: Sequence[TableChange]) -> out.Grid:
     return out.Grid(["Time (UTC)", "Table", "Change", "Reason", ">Files"], rows)
 
 
-def history_grid(commits: Sequence[HistoryEntry]) -> out.Grid:
+def _history_grid(commits: Sequence[HistoryEntry]) -> out.Grid:
     """Commits as lines of text."""
     rows = []
     for entry in commits:
@@ -411,7 +381,7 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False, detailed:
 
 
 def _is_noted(table: TableStatus, *, detailed: bool, by_fabric: bool) -> bool:
-    if table.last_failure or (by_fabric and table.fabric_error):
+    if table.last_failure or table.columns or (by_fabric and table.fabric_error):
         return True
     if isinstance(table.state, Unlisted):
         return False  # the zone's own diagnostics say why
@@ -513,6 +483,8 @@ def _paragraph(table: TableStatus, *, detailed: bool) -> out.Lines:
     if detailed and table.pending_files:
         pending = count(len(table.pending_files), "file")
         yield f"  {pending} pending, the oldest for {out.short_span(table.lag_seconds)}"
+    if table.columns:
+        yield from out.bullets([("columns:", ", ".join(f"{each.name} {each.type}" for each in table.columns))])
     yield from out.bullets(_numbers(table, detailed=detailed))
     if detailed:
         told = {getattr(first, "message", ""), f"{getattr(table.state, 'missing', '')} is missing"}

@@ -34,7 +34,6 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Inspect": {
         "status": ("inspection", "Show the state of every table, and what to do."),
-        "tables": ("inspection", "List the Delta tables."),
         "show": ("inspection", "Show a table's rows."),
         "history": ("inspection", "Show a table's commits and their change files."),
         "trace row": ("trace", "Show every change to one key."),
@@ -55,7 +54,6 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Set up and maintain": {
         "init": ("setup", "Create an example landing zone."),
-        "demo": ("setup", "Replicate the example."),
         "doctor": ("setup", "Check this machine and the Delta tables."),
         "maintain": ("setup", "Compact and vacuum the Delta tables."),
         "rebuild": ("setup", "DROP Delta tables and reload them from the landing zone."),

@@ -87,7 +87,7 @@ def sync(root: Place, config: Config, progress: str) -> int:
         with exits.Stopping() as stopping:
             done = mirror.sync(stopping.stop)
     code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
-    out.report(sync_json(done, code, config), [*_report_lines(done), report_text(done)])
+    out.report(_sync_json(done, code, config), [*_report_lines(done), _report_text(done)])
     return code
 
 
@@ -100,7 +100,7 @@ def _misses_zone(root: Place) -> bool:
     return True
 
 
-def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
+def _sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
     """What was applied, and how every table is then, as plain values."""
     tables = []
     for table, state in done.states.items():
@@ -124,7 +124,7 @@ def report_json(done: SyncReport, code: int) -> dict[str, Any]:
     return {**facts, "exit_code": code, "duration_seconds": seconds, "changes": changes}
 
 
-def report_text(done: SyncReport) -> str:
+def _report_text(done: SyncReport) -> str:
     """What was applied, and how many tables have caught up: two sentences."""
     applied = "Nothing to apply"
     if done.commits:
@@ -269,7 +269,7 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
         own = {"exit_code", "changes"}  # each change was logged
         writer.write("info", "stopped", {name: value for name, value in facts.items() if name not in own})
     elif not is_quiet:
-        for part in (*_report_lines(done), out.line(report_text(done))):
+        for part in (*_report_lines(done), out.line(_report_text(done))):
             out.stderr().print(part, crop=False)
     if out.wants_json():
         out.print_json(facts)

@@ -1,4 +1,4 @@
-"""`init`, `demo`, `doctor`, `maintain` and `rebuild`: an example, what this machine lacks, and all Delta tables."""
+"""`init`, `doctor`, `maintain` and `rebuild`: an example, checks of this machine, and work on all Delta tables."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import click
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
-from mirror_engine.cli.options import LISTING, FolderType, command
+from mirror_engine.cli.options import LISTING, command
 from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
-from mirror_engine.monitoring.words import as_json, cell, table_json
+from mirror_engine.monitoring.words import as_json, table_json
 from mirror_engine.storage.roots import check_place
 
 if TYPE_CHECKING:
@@ -29,19 +29,18 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mirror_engine.config import Config
-    from mirror_engine.engine.cycle import SyncReport
     from mirror_engine.engine.rebuild import TableRebuild
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.spark.doctor import Check
 
 OF_DELTA_TABLES = frozenset({"ME080", "ME081"})  # external change; damaged
-EXAMPLE, STAGES = Path(__file__).with_name("example"), ("initial", "changes")
+EXAMPLE = Path(__file__).with_name("example")
 EXAMPLE_METADATA = "_metadata.example.jsonc"  # in ROOT: in a table folder it would be an ignored file
 ELSEWHERE = "choose another folder"
 SPARK = ("spark_profile", "driver_memory", "delta_jars_dir")
 NEXT = {
     "sync": "apply it",
-    "tables": "list the Delta tables",
+    "status": "show the state of each table",
     "show Orders": "show one table's rows",
     "run": "apply whatever lands next",
 }
@@ -62,8 +61,7 @@ def init(root: Path) -> None:
     if taken := next((folder for folder in (ZONE, OLDER_ZONE) if (root / folder).exists()), None):
         raise UsageError(f"{root / taken} already exists; nothing was written", ELSEWHERE)
     try:
-        for stage in STAGES:
-            land_example(root, stage)
+        _land_example(root)
         with (root / EXAMPLE_METADATA).open("xb") as file:
             file.write((EXAMPLE / EXAMPLE_METADATA).read_bytes())
     except OSError as error:
@@ -80,66 +78,19 @@ def init(root: Path) -> None:
     out.report({"root": str(root), "landing_zone": ZONE, "files": files}, text)
 
 
-def land_example(root: Path, stage: str) -> None:
-    """Land a stage of the example.
+def _land_example(root: Path) -> None:
+    """Copy the example into a landing zone.
 
-    Four tables, with and without a schema folder, Parquet and CSV, keyed and insert-only. First the initial load, one
-    file or two a table, without the marker column (LZ-4.13); then all four row markers, a key change, a new column, and
+    Four tables, with and without a schema folder, Parquet and CSV, keyed and insert-only. Their first files are initial
+    loads without the marker column (LZ-4.13). Later ones have all four row markers, a key change, a new column, and
     marker-free rows that are upserts.
     """
-    for source in sorted(path for path in (EXAMPLE / stage).rglob("*") if path.is_file()):
-        target = root / ZONE / source.relative_to(EXAMPLE / stage)
+    zone = EXAMPLE / "LandingZone"
+    for source in sorted(path for path in zone.rglob("*") if path.is_file()):
+        target = root / ZONE / source.relative_to(zone)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
         os.utime(target, ns=(time.time_ns(),) * 2)  # files that are written within a tick of the kernel's have one time
-
-
-@command(root="own", config=SPARK)
-@click.argument("store", metavar="DIR", type=FolderType(), help="A new or empty folder.")
-@progress_option
-def demo(store: Path, config: Config, progress: str) -> int:
-    """Replicate the example.
-
-    First the initial load, then changes with all four row markers; then each table, which commit applied which
-    files, and the status. Takes about a minute, the first time longer: Delta's jars are downloaded.
-
-    Example: mirror-engine demo ./demo
-
-    Exit codes: 0 all tables have caught up · 1 missing prerequisite or internal error · 2 usage error, or DIR is not
-    empty · 3, 4 as sync · 130 interrupted
-    """
-    from mirror_engine.cli.inspection import history_grid, status_text
-    from mirror_engine.cli.replicate import report_text, sync_json
-    from mirror_engine.publisher.mirror import Mirror
-
-    check_place(store)
-    if store.exists() and (not store.is_dir() or any(store.iterdir())):
-        raise UsageError(f"{store} is not an empty folder", "choose a new one")
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{store}: {error.strerror}", ELSEWHERE) from None
-    reports: list[SyncReport] = []
-    with shown(progress) as listener, Mirror(store, config, listeners=[listener]) as mirror:
-        with exits.Stopping() as stopping:
-            for stage in STAGES:
-                land_example(store, stage)
-                reports.append(mirror.sync(stopping.stop))
-                if stopping.stop.is_set():
-                    return exits.INTERRUPTED
-        done = [sync_json(each, exits.of_result(each.result), mirror.config) for each in reports]
-        sentences = zip(("Initial load", "Changes"), reports, strict=True)
-        text: list[RenderableType] = [f"{what}: {report_text(each)}" for what, each in sentences]
-        tables = []
-        for folder in mirror.tables():
-            reference, commits = out.delta_table_json(mirror, folder), mirror.history(folder)
-            rows = mirror.read_table(folder).to_pylist()
-            tables.append({**reference, "rows": as_json(rows), "commits": len(commits)})
-            in_order = sorted(rows, key=lambda row: [cell(value) for value in row.values()])
-            text += ["", out.line(reference["table"], "bold"), *out.rows_text(in_order), history_grid(commits)]
-        text += ["", *status_text(mirror.status())]
-        out.report({"root": str(store), "reports": done, "tables": tables}, text)
-    return exits.of_result(reports[-1].result)
 
 
 @command(place="any", config=("merge_engine", "driver_memory", "delta_jars_dir"))

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.progress import AppliedFile, Mark
+    from mirror_engine.landing_zone.schema import Column
     from mirror_engine.storage.lease import Holder
     from mirror_engine.storage.store_url import Place
 
@@ -94,6 +95,7 @@ class TableStatus:
     last_failure: Mapping[str, Any] | None = None
     # Why Fabric, which mirrors it, would reject a pending file; None where none, or none was read
     would_reject: Diagnostic | None = None
+    columns: Sequence[Column] | None = None  # of the Delta table; None if there is none, or nobody asked
 
     @property
     def message(self) -> str:
@@ -148,11 +150,11 @@ class TableStatus:
 
     def to_json(self, *, engine_running: bool = True) -> dict[str, Any]:
         names = ["message", "last_failure", "fabric_status", "fabric_error", "blocked_by", "would_reject", "watermarks"]
-        names += ["next_files", "rows_processed", "bytes_processed", "row_count", "delta_version", "files", "ignored"]
+        names += ["next_files", "rows_processed", "bytes_processed", "row_count", "columns", "delta_version", "files"]
         return {
             **table_json(self.name, self.delta_folder),
             "state": self.state.code,
-            **fields_json(self, *names),
+            **fields_json(self, *names, "ignored"),
             "help": self.help(engine_running=engine_running) or None,
             "pending_files": len(self.pending_files),
             "lag_seconds": round(self.lag_seconds, 3),

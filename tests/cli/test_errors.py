@@ -67,7 +67,7 @@ def test_no_command_writes_a_name_of_control_characters(name, tmp_path, cli):
     (tmp_path / "LandingZone").rename(root / "Files/LandingZone")
     forms = [["validate", root, "--format", form] for form in ("text", "json", "github", "junit", "sarif")]
     commands = [["sync", root], ["sync", root, "--json"], ["status", root], ["status", root, "--json"], ["plan", root]]
-    for words in (*forms, *commands, ["tables", root], ["show", name, "-C", root], ["history", name, "-C", root]):
+    for words in (*forms, *commands, ["show", name, "-C", root], ["history", name, "-C", root]):
         printed = cli(*map(str, words))
         assert not set(printed.out + printed.err) & {chr(code) for code in CONTROLS if code != 10}, words
 
@@ -174,7 +174,7 @@ def test_init_needs_a_folder_that_can_be_written(cli, monkeypatch, tmp_path):
     def fail(*_, **__):
         raise OSError(errno.EROFS, "wholly unfit", "the folder")
 
-    monkeypatch.setattr("mirror_engine.cli.setup.land_example", fail)
+    monkeypatch.setattr("mirror_engine.cli.setup._land_example", fail)
     printed = cli("init", tmp_path)
     assert (printed.code, printed.err) == (2, "error: the folder: wholly unfit\n  help: choose another folder\n")
 

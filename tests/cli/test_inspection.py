@@ -54,16 +54,25 @@ def test_status_watch_takes_a_screen_of_its_own_on_a_terminal_with_problems_firs
     assert plain.index("Sales.Orders") < plain.index("ME023")
 
 
-def test_tables_lists_delta_tables(shop, cli):
+def test_status_of_one_table_has_its_columns_and_place(shop, cli):
+    before = json.loads(cli("status", shop.root, "--table", "items", "--json").out)
+    assert before["tables"][0]["columns"] is None
     cli("sync", shop.root)
-    tables = {table["table"]: table for table in json.loads(cli("tables", shop.root, "--json").out)["tables"]}
-    assert tables["Items"]["landing_folder"] == "Items"
-    assert tables["Items"]["delta_path"] == "Tables/dbo/Items"
-    assert tables["Sales.Orders"]["landing_folder"] == "Sales.schema/Orders"
-    assert [column["type"] for column in tables["Items"]["columns"]] == ["long", "string"]
+    document = json.loads(cli("status", shop.root, "--table", "items", "--table", "sales.orders", "--json").out)
+    orders, items = document["tables"]
+    assert (orders["landing_folder"], orders["delta_path"]) == ("Sales.schema/Orders", "Tables/Sales/Orders")
+    assert (items["landing_folder"], items["delta_path"]) == ("Items", "Tables/dbo/Items")
+    assert [(column["name"], column["type"]) for column in items["columns"]] == [("Id", "long"), ("Name", "string")]
+    assert "  columns: Id long, Name string\n" in cli("status", shop.root, "--table", "Items").out
+    assert {each["columns"] for each in json.loads(cli("status", shop.root, "--json").out)["tables"]} == {None}
+
+
+def test_status_lists_a_delta_table_without_landing_folder(shop, cli):
+    cli("sync", shop.root)
     shop.publisher.remove("Items")
-    (items,) = [t for t in json.loads(cli("tables", shop.root, "--json").out)["tables"] if t["table"] == "Items"]
-    assert items["landing_folder"] is None
+    (items,) = json.loads(cli("status", shop.root, "--table", "Items", "--json").out)["tables"]
+    assert (items["state"], items["row_count"], items["delta_version"]) == ("deleted", 2, 1)
+    assert [column["name"] for column in items["columns"]] == ["Id", "Name"]
 
 
 def test_show_says_whether_there_are_more_rows_than_its_limit(shop, cli):

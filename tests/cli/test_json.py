@@ -13,7 +13,6 @@ from mirror_engine.cli.main import ALL_COMMANDS
 pytestmark = pytest.mark.slow
 WITHOUT_EXAMPLE = {
     "run",
-    "demo",
     "doctor",
     "schema",
     "emulator start",
@@ -43,9 +42,9 @@ def test_every_command_prints_a_document_of_its_schema(shop, cli, tmp_path):
     for words in (
         ("sync", shop.root),
         ("status", shop.root),
+        ("status", shop.root, "--table", "Items"),
         ("plan", shop.root),
         ("wait", shop.root, "--timeout", "0"),
-        ("tables", shop.root),
         ("show", *at, "Items"),
         ("history", *at, "Items"),
         ("trace", "row", *at, "Items", "7"),

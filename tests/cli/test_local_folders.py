@@ -21,7 +21,6 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "words",
     [
-        ["demo", URL],
         ["init", URL],
         ["init", str(Path(URL))],
         ["pull", ".", URL],

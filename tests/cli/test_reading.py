@@ -94,7 +94,7 @@ def shop(tmp_path):
 
 COMMANDS = (
     ("status", "-C"),
-    ("tables", "-C"),
+    ("status", "--table", "Sales.Orders", "-C"),
     ("plan", "-C"),
     ("trace", "row", "Sales.Orders", "1", "-C"),
     ("trace", "file", "Sales.Orders", "3", "-C"),
@@ -143,9 +143,7 @@ def test_what_was_read_is_not_read_again_and_more_than_allowed_is_refused(onelak
 
 
 @pytest.mark.slow
-def test_rows_of_delta_tables_count_and_a_list_of_tables_reads_none(
-    onelake_server, shop, tmp_path, capsys, monkeypatch
-):
+def test_download_limit_counts_rows_and_status_reads_none(onelake_server, shop, tmp_path, capsys, monkeypatch):
     with onelake_server.in_use():
         root, expected = onelake_server.new_root(), tmp_path / "expected.csv"
         upload(shop / "Files", root, "Files/")
@@ -158,7 +156,7 @@ def test_rows_of_delta_tables_count_and_a_list_of_tables_reads_none(
         code, document = printed(capsys, "compare", root, "Sales.Orders", "--max-download", "100B")
         assert (code, "would be downloaded" in document["error"]["message"]) == (2, True)
         monkeypatch.setattr("mirror_engine.tables.log.snapshot.scan", None)
-        assert printed(capsys, "tables", "-C", root)[0] == 0
+        assert printed(capsys, "status", "--table", "Items", "-C", root)[0] == 0
 
 
 @pytest.mark.slow
@@ -172,12 +170,12 @@ def test_requests_grow_with_the_tables_and_no_faster(emulator, onelake_server, c
             for number in range(tables):
                 publisher.table(f"T{number}", keys=["Id"], types={"Id": "int64"}).upsert({"Id": 1})
             printed(capsys, "sync", "--merge-engine", "arrow", "-C", local)
-            for words in (("tables", "-C"), ("status", "-C"), ("show", "T0", "-C"), ("history", "T0", "-C")):
+            for words in (("status", "-C"), ("show", "T0", "-C"), ("history", "T0", "-C")):
                 options.faults, counter.matched = [counter], 0
                 code, _ = printed(capsys, *words, root)
                 options.faults = []
                 assert code == 0
                 numbers[words[0], tables] = counter.matched
     # of a table, deltalake asks 6 by itself
-    for command, each in (("tables", 14), ("status", 13), ("show", 1), ("history", 1)):
+    for command, each in (("status", 13), ("show", 1), ("history", 1)):
         assert numbers[command, 4] - numbers[command, 1] <= 3 * each, numbers

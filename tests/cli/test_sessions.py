@@ -20,7 +20,7 @@ VARYING = re.compile(
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|(?<=Failed on )\d{4}-\d\d-\d\d|\b\d+(\.\d)?s\b|\b\d{5}d\b|\b\d+\.\d kB\b"
 )  # among it the age of a file of 1970
 USAGE = 2
-WRITING = {"sync", "init", "demo", "maintain", "rebuild"}
+WRITING = {"sync", "init", "maintain", "rebuild"}
 SESSIONS = {
     f"{path.stem}: {session.partition(chr(10))[0]}": session
     for path in sorted(Path(__file__).with_name("sessions").glob("*.txt"))
