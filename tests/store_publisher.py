@@ -13,20 +13,21 @@ class StorePublisher(LandingZoneWriter):
     Its base has a folder of this machine; this has none.
     """
 
-    def __init__(self, root):
+    def __init__(self, root, *, zone=ZONE):
         self.url = root
+        self.zone = zone
         self._store = object_store(root)
         self._storage = open_storage(root)
 
     def put(self, path, content, *, modified_ns=None):  # noqa: ARG002 - as of a folder
-        self._store.put(f"{ZONE}/{path}", content)
+        self._store.put(f"{self.zone}/{path}", content)
 
     def remove(self, path):
-        self._storage.delete(f"{ZONE}/{path}")
+        self._storage.delete(f"{self.zone}/{path}")
 
     def has(self, path):
         """Whether a file or folder is there."""
-        return self._storage.stat(f"{ZONE}/{path}") is not None
+        return self._storage.stat(f"{self.zone}/{path}") is not None
 
 
 def everything(root):

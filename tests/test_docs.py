@@ -170,8 +170,8 @@ def test_pages_do_not_depend_on_the_terminal(monkeypatch):
         ("# ME037\n```\nME037 [a](../../README.md)\n```\n", "# ME037\n```\nME037 [a](../../README.md)\n```\n"),
         ("[a](../../README.md#install), [b](../trace.md)", "[a](../overview.md#install), [b](../trace.md)"),
         (
-            "[a](../../fixtures/recipes), [b](../../fixtures)",
-            "a (`fixtures/recipes`), [b](../reference/fixtures/index.md)",
+            "[a](../../tests/golden.py), [b](../../fixtures)",
+            "a (`tests/golden.py`), [b](../reference/fixtures/index.md)",
         ),
         ("[a](https://a.example), [b](#c)", "[a](https://a.example), [b](#c)"),
     ],

@@ -1,18 +1,16 @@
-"""Golden fixtures: each folder of `fixtures/` is a landing zone whose outcome protocol.md decides, on every writer."""
+"""Golden fixtures: each file of `fixtures/` is a landing zone whose result protocol.md decides, on every writer."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from delta_protocol import needed, protocol_faults, read_history
-from golden import diagnostic_differences, load, table_differences
+from golden import diagnostic_differences, land, table_differences
 from independent_readers import read_otherwise
 from marking import marking
 from quick_folder import quick_folder
@@ -24,78 +22,16 @@ from mirror_engine.events import DiagnosticRaised, TableDropped, TableHalted
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.layout import ENGINE, SCRATCH, TABLES, ZONE
 from mirror_engine.mirror import Mirror
+from mirror_engine.publisher.cases import load, names
 from mirror_engine.publisher.compare import compare_zone
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
-FIXTURES = Path(__file__).parent.parent / "fixtures"
-# Which fixtures need a table feature: their columns have spaces or commas in their names, or times without a zone.
-FEATURES = {
-    "naive-times-may-stay-naive": {"timestampNtz"},
-    "odd-column-names-are-kept": {"columnMapping"},
-    "odd-column-names-may-come-late": {"columnMapping"},
-}
-# What Spark can tell apart, beyond the writer contract: types as columns and keys, schema growth, mapped columns,
-# partitions, NOT NULL. All others end above the table store; `MIRROR_TEST_SPARK_FIXTURES=all` runs them as well.
-ON_SPARK = (
-    "all-markers-of-one-key-in-one-file",
-    "column-no-longer-sent-stays",
-    "composite-key-matches-on-every-part",
-    "csv-every-type",
-    "deletes-need-no-not-null-column",
-    "every-documented-parquet-type-is-kept",
-    "float-keys-know-one-nan-and-one-zero",
-    "keys-match-across-partitions",
-    "naive-times-may-stay-naive",
-    "new-column-comes-at-the-end",
-    "new-not-null-column-on-an-empty-table-joins",
-    "null-in-the-key-matches-nothing",
-    "odd-column-names-are-kept",
-    "odd-column-names-may-come-late",
-    "partition-columns-may-have-dots-and-backticks",
-    "recreated-folder-is-rebuilt",
-    "the-last-change-of-a-key-is-not-all-that-counts",
-    "timestamp-keys-compare-by-instant",
-    "undocumented-parquet-types-are-read-with-a-warning",
-    "update-that-lacks-a-column-makes-it-null",
-    "untyped-columns-wait-for-the-file-with-types",
-)
-# By what a store can change: identities of folders and files, lists, moves, names, ranges
-IN_STORES = (
-    # a folder has an identity, or none
-    "recreated-folder-is-rebuilt",
-    "recreated-folder-ends-a-rejection",
-    "recreated-folder-seen-missing-is-rebuilt",
-    "folder-gone-drops-the-table",
-    # numbers follow from a list
-    "gap-filled-later-goes-on",
-    "number-below-the-watermark-is-never-read",
-    "rejected-file-deleted-and-landed-again-goes-on",
-    # an applied file is moved: renamed, or copied and deleted
-    "applied-files-move-away-in-each-partition",
-    "applied-names-are-never-read-again",
-    # an overwritten file has another ETag; metadata is read again when its ETag changes
-    "overwritten-before-it-was-read-loses-a-batch",
-    "rewritten-metadata-with-equal-content-is-nothing",
-    "removed-metadata-restored-goes-on",
-    # folders are parts of keys, and names are escaped in URLs
-    "partition-values-are-decoded",
-    "table-names-are-kept-as-spelled",
-    # text is read as a stream, and a file of no bytes is no marker of a folder
-    "csv-compressions",
-    "zero-byte-parquet-halts",
-)
-# What decided these is no longer in the zone: earlier metadata, overwritten content, the order of arrival
-NOT_COMPARED = {
-    "csv-declaration-changed-halts",
-    "strategy-may-change-and-change-back",
-    "overwritten-after-it-was-applied-is-not-read",
-    "partition-values-that-no-folder-can-have-halt",
-    "number-below-the-first-one-read-comes-too-late",
-}
-NAMES = sorted(path.parent.parent.name for path in FIXTURES.glob("*/expected/result"))
+NAMES = names()
+IN_STORES = [name for name in NAMES if "stores" in load(name).runs_on]
+ON_SPARK = [name for name in NAMES if "spark" in load(name).runs_on]
 SELECTED = NAMES if os.environ.get("MIRROR_TEST_SPARK_FIXTURES") == "all" else ON_SPARK
 
 
@@ -122,15 +58,15 @@ def outcome(name, make_writer):
     Delta tables, by the Delta protocol; what readers that are not ours read otherwise; the features that they need.
     """
     with quick_folder() as folder:
-        golden, root = load(FIXTURES / name), Path(folder)
+        case, root = load(name), Path(folder)
         writer = make_writer(root)
-        differences = differences_of(golden, root, writer)
-        there = [(root / TABLES / table, expected) for table, expected in golden.tables.items()]
+        differences = differences_of(case, root, writer)
+        there = [(root / TABLES / table, expected) for table, expected in case.tables.items()]
         written = [(path, expected) for path, expected in there if path.is_dir()]
-        if isinstance(writer, ArrowWriter) and name not in NOT_COMPARED:
+        if isinstance(writer, ArrowWriter) and case.is_comparable:
             shutil.rmtree(root / ENGINE)
             reader = ArrowWriter(root / TABLES, root / "read")
-            compared = compare_zone(LocalStorage(root), reader, Config(**golden.config), root / "work")
+            compared = compare_zone(LocalStorage(root), reader, Config(**case.options), root / "work")
             differences += [f"compare: {found}" for found in compared if found.verdict == "different"]
         return (
             differences,
@@ -140,20 +76,19 @@ def outcome(name, make_writer):
         )
 
 
-def differences_of(golden, root, writer):
+def differences_of(case, root, writer):
     """How a fixture's tables, diagnostics, result and zone differ from what they should be, in a folder or a store."""
-    raised, end, config = RaisedDiagnostics(), [], Config(**golden.config)
-    for stage in golden.stages:
-        for landing in stage:
-            landing.land(root)
+    raised, end, config = RaisedDiagnostics(), [], Config(**case.options)
+    for stage in case.stages:
+        land(stage, root)
         mirror = Mirror(root, config, writer=writer, listeners=[raised])
         result = mirror.sync().result.value
         end = standing(mirror.status())
         raised.update(end)
-    found = [] if result == golden.result else [f"result: {result}, not {golden.result}"]
-    found += diagnostic_differences(golden, end, raised)
-    found += [f"no such table should be: {table}" for table in set(writer.tables()) - set(golden.tables)]
-    for name, expected in golden.tables.items():
+    found = [] if result == case.result else [f"result: {result}, not {case.result}"]
+    found += diagnostic_differences(case, end, raised)
+    found += [f"no such table should be: {table}" for table in set(writer.tables()) - set(case.tables)]
+    for name, expected in case.tables.items():
         state, rows = writer.snapshot(name), writer.rows(name)
         is_there = state is not None and rows is not None
         of_table = (
@@ -166,7 +101,7 @@ def differences_of(golden, root, writer):
         there = sorted(path.removeprefix(f"{ZONE}/") for path in everything(root) if path.startswith(ZONE))
     else:
         there = sorted(path.relative_to(root / ZONE).as_posix() for path in (root / ZONE).rglob("*") if path.is_file())
-    return found + ([] if golden.files is None or there == sorted(golden.files) else [f"zone: {there}"])
+    return found + ([] if case.zone is None or there == case.zone else [f"zone: {there}"])
 
 
 @pytest.mark.slow
@@ -196,28 +131,17 @@ def test_fixture_on_the_arrow_writer_that_marks_rows(name):
 @pytest.mark.parametrize("name", IN_STORES)
 def test_fixture_in_a_store(store, tmp_path, monkeypatch, name):
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path))
-    golden, root = load(FIXTURES / name), store.new_root()
-    golden = replace(golden, not_compared=golden.not_compared | {"ME028"})  # a store's times have whole seconds
-    assert differences_of(golden, root, ArrowWriter(root / TABLES, tmp_path / SCRATCH)) == []
+    case, root = load(name), store.new_root()
+    case = replace(case, undecided=(*case.undecided, "ME028"))  # a store's times have whole seconds
+    assert differences_of(case, root, ArrowWriter(root / TABLES, tmp_path / SCRATCH)) == []
 
 
-def test_every_fixture_says_in_one_line_what_it_shows_and_by_which_rule():
+def test_every_fixture_names_a_rule_and_is_run_where_it_says():
     for name in NAMES:
-        lines = (FIXTURES / name / "README.md").read_text("utf-8").splitlines()
-        assert len(lines) == 1, name
-        assert "LZ-" in lines[0], name
-
-
-@pytest.mark.slow
-def test_fixtures_are_what_their_recipes_make(tmp_path):
-    subprocess.run([sys.executable, FIXTURES / "make.py", "--into", tmp_path], check=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == NAMES
-    for made in filter(Path.is_file, tmp_path.rglob("*")):
-        kept = FIXTURES / made.relative_to(tmp_path)
-        assert kept.is_file(), kept
-        compressed = made.suffix.lower() == ".parquet" or "csv-compressions" in made.parts
-        if not compressed:  # the bytes of compressed files are those of a library's version
-            assert kept.read_bytes() == made.read_bytes(), kept
+        case = load(name)
+        assert any(rule.startswith("LZ-") for rule in case.rules), name
+        assert set(case.runs_on) <= {"spark", "stores"}, name
+        assert case.result in {"caught_up", "needs_attention"}, name
 
 
 @pytest.fixture(scope="session")
@@ -234,4 +158,4 @@ def on_spark(request, mirror_writer):
 @pytest.mark.parametrize("name", SELECTED)
 def test_fixture_on_the_spark_writer(name, on_spark):
     """Its rows, by our reader and by others; its log by the Delta protocol; and no table feature without need."""
-    assert on_spark[name].result() == ([], [], [], FEATURES.get(name, set()))
+    assert on_spark[name].result() == ([], [], [], set(load(name).features))

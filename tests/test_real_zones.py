@@ -8,11 +8,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from golden import ExpectedTable, table_differences
+from golden import table_differences
 from quick_folder import quick_folder
 
 from mirror_engine import Mirror, RunResult
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
+from mirror_engine.publisher.cases import ExpectedTable
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
 

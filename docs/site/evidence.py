@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.explain.pages import Rule, rules_in
 from mirror_engine.landing_zone.diagnostics import CATALOG
+from mirror_engine.publisher.cases import load, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +47,8 @@ def evidence() -> dict[str, Evidence]:
     """Every rule with its evidence, in the order of the protocol."""
     protocol = (HOME / "docs/protocol.md").read_text(encoding="utf-8")
     found = {name: Evidence(rule) for name, rule in rules_in(protocol).items() if RULE.fullmatch(name)}
-    for name, fixture in fixtures().items():
-        for rule in fixture.rules:
+    for name in names():
+        for rule in filter(RULE.fullmatch, load(name).rules):
             found[rule].fixtures.append(name)
     for test, rules in tests().items():
         for rule in rules & found.keys():
@@ -62,26 +63,6 @@ def evidence() -> dict[str, Evidence]:
 def without_evidence() -> list[str]:
     """Rules that no fixture and no test names, though one could."""
     return [name for name, each in evidence().items() if not each.fixtures + each.tests and name not in NOT_SHOWN]
-
-
-@dataclass(frozen=True)
-class Fixture:
-    """A golden fixture: its sentence, and the rules that it names."""
-
-    name: str
-    about: str
-
-    @property
-    def rules(self) -> list[str]:
-        """In the order of its sentence."""
-        return list(dict.fromkeys(RULE.findall(self.about)))
-
-
-@cache
-def fixtures() -> dict[str, Fixture]:
-    """Every golden fixture by name."""
-    pages = sorted((HOME / "fixtures").glob("*/README.md"))
-    return {page.parent.name: Fixture(page.parent.name, page.read_text(encoding="utf-8").strip()) for page in pages}
 
 
 @cache

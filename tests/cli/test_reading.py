@@ -11,10 +11,10 @@ import pytest
 from mirror_engine.cli.main import main
 from mirror_engine.landing_zone.layout import ENGINE, ZONE
 from mirror_engine.onelake.faults import parse_fault
+from mirror_engine.publisher.cases import load
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.stores import object_store, open_storage
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 # zones of one stage, whose files have numbers: a store's times are its own
 CHECKED = (
     "csv-cells-not-of-their-type-halt",
@@ -68,11 +68,12 @@ def versions(root):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKED)
-def test_validate_finds_in_a_store_what_it_finds_in_a_folder(store, name, capsys):
+def test_validate_finds_in_a_store_what_it_finds_in_a_folder(store, name, tmp_path, capsys):
     root = store.new_root()
-    upload(FIXTURES / name / "landing_zone", root, f"{ZONE}/")
+    load(name).stages[0].land(tmp_path)
+    upload(tmp_path / ZONE, root, f"{ZONE}/")
     before = versions(root)
-    expected = printed(capsys, "validate", FIXTURES / name / "landing_zone")
+    expected = printed(capsys, "validate", tmp_path / ZONE)
     assert printed(capsys, "validate", root) == expected
     assert printed(capsys, "validate", root / ZONE) == expected
     assert versions(root) == before

@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache, cached_property, partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,6 +29,7 @@ from mirror_engine.landing_zone.diagnostics import UNSAFE, RejectedFile
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.onelake.network import grant_tunnel
+from mirror_engine.publisher.cases import load, names
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from random import Random
 
 
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 CONFIG = Config(max_row_size=1 << 20, max_batch_size=1 << 20, cleanup="off")
 PATH = "Orders/00000000000000000001.parquet"
 TAIL = 8  # of a Parquet file: the footer's length, and the magic
@@ -75,7 +75,8 @@ class Target:
 
 
 def fixture_files(pattern):
-    return (path.read_bytes() for path in FIXTURES.glob(f"*/landing_zone/**/{pattern}"))
+    files = (file for name in names() for file in load(name).stages[0].files)
+    return (file.content for file in files if PurePosixPath(file.path).match(pattern))
 
 
 def check_messages(diagnostics):
@@ -147,11 +148,12 @@ def changed_parquet(content, random):
 
 
 def text_files():
-    for metadata in FIXTURES.glob("*/landing_zone/**/_metadata.json"):
-        described = metadata.read_bytes()
-        for path in metadata.parent.iterdir():
-            if path.suffix in {".csv", ".tsv", ".txt"}:
-                yield _LENGTH.pack(len(described)) + described + path.read_bytes()
+    for name in names():
+        files = {PurePosixPath(file.path): file.content for file in load(name).stages[0].files}
+        for path, content in files.items():
+            described = files.get(path.with_name("_metadata.json"))
+            if described is not None and path.suffix in {".csv", ".tsv", ".txt"}:
+                yield _LENGTH.pack(len(described)) + described + content
 
 
 def run_text(content):

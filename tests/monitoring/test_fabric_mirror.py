@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from golden import load
+from golden import land
 from shop import Shop, row
 from store_servers import WORKSPACE
-from test_fixtures import FIXTURES, NAMES
+from test_fixtures import NAMES
 
 from mirror_engine.cli.main import main
 from mirror_engine.config import Config
@@ -26,6 +26,7 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.fabric_mirror import progress_of
 from mirror_engine.onelake import faults
 from mirror_engine.onelake.options import FaultRule
+from mirror_engine.publisher.cases import load
 from mirror_engine.publisher.trace.replay import with_rejections
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.stores import deltalake_options
@@ -96,15 +97,14 @@ def described(table, applied):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*NAMES} - {name for names in UNKNOWN.values() for name in names}))
 def test_inferred_progress_is_the_engine_s_own(name, tmp_path):
-    golden, root = load(FIXTURES / name), tmp_path / "root"
+    case, root = load(name), tmp_path / "root"
     root.mkdir()
-    for number, stage in enumerate(golden.stages):
-        for landing in stage:
-            landing.land(root)
-        Mirror(root, Config(**golden.config), writer=ArrowWriter(root / TABLES, root / SCRATCH)).sync()
+    for number, stage in enumerate(case.stages):
+        land(stage, root)
+        Mirror(root, Config(**case.options), writer=ArrowWriter(root / TABLES, root / SCRATCH)).sync()
         copy = tmp_path / f"copy{number}"
         copied_as_fabric_s(root, copy)
-        assert seen(copy, **golden.config) == seen(root, **golden.config)
+        assert seen(copy, **case.options) == seen(root, **case.options)
 
 
 NOW = 1_800_000_000.0

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from golden import diagnostic_differences, load
+from golden import diagnostic_differences, land
 from quick_folder import quick_folder
-from test_fixtures import FIXTURES, NAMES, RaisedDiagnostics, standing
+from test_fixtures import NAMES, RaisedDiagnostics, standing
 from test_real_zones import NAMES as REAL
 from test_real_zones import REAL_ZONES
 
@@ -21,6 +21,7 @@ from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher import validate
+from mirror_engine.publisher.cases import load
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.trace.replay import DryRun
 from mirror_engine.publisher.validate import check_landing_zone, find_target, read_baseline
@@ -31,44 +32,43 @@ from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 ONLY_OF_VALIDATE = {"ME077", "ME078", "ME079"}
 ONLY_OF_CLEANUP = {"ME073"}
-AT_ONCE = [name for name in NAMES if sum(map(len, load(FIXTURES / name).stages)) == 1]
+AT_ONCE = [name for name in NAMES if len(load(name).stages) == 1]
 KEYS_COME_LATER = pytest.param(
     "keys-may-be-added-later",
     marks=pytest.mark.xfail(reason="rows from before the keys were declared are counted without one"),
 )
 
 
-def lenient(golden):
-    return replace(golden, not_compared=golden.not_compared | ONLY_OF_VALIDATE | ONLY_OF_CLEANUP)
+def lenient(case):
+    return replace(case, undecided={*case.undecided, *ONLY_OF_VALIDATE, *ONLY_OF_CLEANUP})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [KEYS_COME_LATER if name == KEYS_COME_LATER.values[0] else name for name in NAMES])
 def test_a_dry_run_over_the_stages_of_a_fixture_raises_its_diagnostics(name):
-    golden = lenient(load(FIXTURES / name))
+    case = lenient(load(name))
     listener = RaisedDiagnostics()
     with quick_folder() as folder:
         storage, writer = LocalStorage(Path(folder)), KeyWriter()
-        with DryRun(storage, Config(**golden.config), writer, keys_only(None), listener=listener) as dry_run:
-            for stage in golden.stages:
-                for landing in stage:
-                    landing.land(Path(folder))
+        with DryRun(storage, Config(**case.options), writer, keys_only(None), listener=listener) as dry_run:
+            for stage in case.stages:
+                land(stage, Path(folder))
                 end = standing(dry_run.run())
                 listener.update(end)
-    assert diagnostic_differences(golden, end, listener) == []
+    assert diagnostic_differences(case, end, listener) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AT_ONCE)
 def test_validate_reports_the_diagnostics_and_the_result_of_a_fixture(name):
-    golden = lenient(load(FIXTURES / name))
+    case = lenient(load(name))
     with quick_folder() as folder:
-        golden.stages[0][0].land(Path(folder))
-        report = check_landing_zone(find_target(Path(folder), Config(**golden.config)))
+        land(case.stages[0], Path(folder))
+        report = check_landing_zone(find_target(Path(folder), Config(**case.options)))
     diagnostics = [diagnostic for diagnostic, _ in report.all() if diagnostic.code != "ME092"]  # advice of every zone
-    assert diagnostic_differences(golden, diagnostics, diagnostics) == []
+    assert diagnostic_differences(case, diagnostics, diagnostics) == []
     is_lost = any(never_arrives(diagnostic) for diagnostic in diagnostics)
-    assert report.is_failing == (is_lost or golden.result == "needs_attention")
+    assert report.is_failing == (is_lost or case.result == "needs_attention")
 
 
 @pytest.mark.slow

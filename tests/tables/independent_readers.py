@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from delta_protocol import State
-    from golden import ExpectedTable
+
+    from mirror_engine.publisher.cases import ExpectedTable
 
     Row = dict[str, Any]
 

@@ -7,7 +7,6 @@ import re
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -20,6 +19,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import VOID, Column
+from mirror_engine.publisher.cases import load
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.parquet import _ARROW_SCHEMA, ParquetChangeFile
 
@@ -297,10 +297,12 @@ def test_a_page_whose_checksum_differs_is_rejected():
     assert error.diagnostic.code == "ME024"
 
 
-def test_a_column_that_only_other_readers_can_decode_is_named_with_its_encoding():
-    file = Path(__file__).parents[3] / "fixtures/encoding-that-arrow-cannot-read-halts/landing_zone" / PATH
+def test_a_column_that_only_other_readers_can_decode_is_named_with_its_encoding(tmp_path):
+    content = load("encoding-that-arrow-cannot-read-halts").file(PATH)
+    file = tmp_path / "file.parquet"
+    file.write_bytes(content)
     assert duckdb.read_parquet(str(file)).fetchall() == [("Linz", -2147483647), ("Wels", 2147483647)]
-    error = rejected(file.read_bytes())
+    error = rejected(content)
     assert "cannot read the encoding of column `Id`: Unexpected end of stream: InitBlock EOF" in error.message
 
 
