@@ -87,6 +87,7 @@ def test_a_zone_is_validated_replicated_and_traced(bare):
     assert "All tables have caught up" in bare.run("mirror-engine", "sync", "shop")
     assert "Matches the Delta table" in bare.run("mirror-engine", "-C", "shop", "trace", "row", "Items", "Sku=A1")
     assert "arrow, which needs no Java" in bare.run("mirror-engine", "doctor")
+    assert "Next:" in bare.run("mirror-engine", "explain", "ME037", "--try", "example")
 
 
 @pytest.mark.nightly

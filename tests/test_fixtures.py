@@ -19,10 +19,10 @@ from store_servers import ONE_BY_DAY
 
 from mirror_engine.config import Config
 from mirror_engine.events import DiagnosticRaised, TableDropped, TableHalted
-from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.landing_zone.diagnostics import CATALOG, diagnose
 from mirror_engine.landing_zone.layout import ENGINE, SCRATCH, TABLES, ZONE
 from mirror_engine.mirror import Mirror
-from mirror_engine.publisher.cases import load, names
+from mirror_engine.publisher.cases import examples, load, names
 from mirror_engine.publisher.compare import compare_zone
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.store_url import StoreUrl
@@ -33,6 +33,23 @@ NAMES = names()
 IN_STORES = [name for name in NAMES if "stores" in load(name).runs_on]
 ON_SPARK = [name for name in NAMES if "spark" in load(name).runs_on]
 SELECTED = NAMES if os.environ.get("MIRROR_TEST_SPARK_FIXTURES") == "all" else ON_SPARK
+# Codes that no example can raise, each with its reason
+NOT_LANDED = {
+    "ME007": "1,000 tables",
+    "ME067": "a week of waiting",
+    "ME068": "two weeks of waiting",
+    "ME069": "a rebuild",
+    "ME070": "a storage that cannot be listed",
+    "ME072": "a temporary failure",
+    "ME074": "a link or a device",
+    "ME076": "a ROOT that moved",
+    "ME079": "validate --check-tie-order",
+    "ME080": "another program's commit",
+    "ME081": "a damaged Delta log",
+    "ME086": "a commit that the merge engine refuses",
+    "ME091": "16 MB",
+    "ME093": "two landing zones",
+}
 
 
 class RaisedDiagnostics(set):
@@ -142,6 +159,15 @@ def test_every_fixture_names_a_rule_and_is_run_where_it_says():
         assert any(rule.startswith("LZ-") for rule in case.rules), name
         assert set(case.runs_on) <= {"spark", "stores"}, name
         assert case.result in {"caught_up", "needs_attention"}, name
+
+
+def test_every_code_that_files_alone_can_raise_has_an_example():
+    named = [code for name in NAMES for code in load(name).codes]
+    assert len(named) == len(set(named))
+    assert sorted([*named, *NOT_LANDED]) == sorted(CATALOG)
+    for code, name in examples().items():
+        case = load(name)
+        assert code in {entry.code for entry in (*case.diagnostics, *case.earlier, *case.validate)}, name
 
 
 @pytest.fixture(scope="session")

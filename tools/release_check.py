@@ -24,7 +24,14 @@ HOME = Path(__file__).parents[1]
 CONSTRAINTS = HOME / "constraints.txt"
 RELATIVE_LINK = re.compile(r"\]\((?!https?://|#)[^)]+\)")
 PLACEHOLDER = re.compile(r"https://\S+\.example\b")
-NEEDED = ("py.typed", "explain/ME037.md", "explain/rules.md", "onelake/openapi.json", "onelake/page/templates/page.css")
+NEEDED = (
+    "py.typed",
+    "cases/marker-3-rejects-the-file.md",
+    "explain/ME037.md",
+    "explain/rules.md",
+    "onelake/openapi.json",
+    "onelake/page/templates/page.css",
+)
 # Builds may not depend on any of these
 SURROUNDINGS = (
     {"TZ": "UTC", "PYTHONHASHSEED": "1", "LC_ALL": "C.UTF-8", "umask": "022"},
@@ -47,7 +54,7 @@ def export(folder: Path) -> None:
     """Copy what git tracks, as it is in the working tree."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=HOME, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
-        if (HOME / name).is_file() and not name.startswith(("fixtures/", "tests/")):
+        if (HOME / name).is_file() and not name.startswith("tests/"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(HOME / name, folder / name)
 
@@ -100,7 +107,16 @@ def check_contents(sdist: Path, wheel: Path) -> None:
         raise NotReleasable(f"{wheel.name}: an entry point is missing")
     with tarfile.open(sdist) as archive:
         tops = {name.split("/")[1] for name in archive.getnames()}
-    expected = {"CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md", "constraints.txt", "mirror_engine"}
+    expected = {
+        "CHANGELOG.md",
+        "LICENSE",
+        "PKG-INFO",
+        "README.md",
+        "SECURITY.md",
+        "constraints.txt",
+        "fixtures",
+        "mirror_engine",
+    }
     if tops - {".gitignore"} != expected | {"pyproject.toml"}:
         raise NotReleasable(f"{sdist.name} has {sorted(tops)}")
 

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from mirror_engine.monitoring.words import as_json, table_json
 from mirror_engine.storage.roots import check_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -60,15 +61,10 @@ def init(root: Path) -> None:
     check_place(root)
     if taken := next((folder for folder in (ZONE, OLDER_ZONE) if (root / folder).exists()), None):
         raise UsageError(f"{root / taken} already exists; nothing was written", ELSEWHERE)
-    try:
+    with writing():
         _land_example(root)
         with (root / EXAMPLE_METADATA).open("xb") as file:
             file.write((EXAMPLE / EXAMPLE_METADATA).read_bytes())
-    except OSError as error:
-        where = f"{error.filename2 or error.filename or root}: {error.strerror}"  # of a copy, the second is the target
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise StorageUnavailable(where, "Free disk space, or choose another folder.") from None
-        raise UsageError(where, ELSEWHERE) from None
     paths = [root / EXAMPLE_METADATA, *(root / ZONE).rglob("*")]
     files = sorted(path.relative_to(root).as_posix() for path in paths if path.is_file())
     at = f"-C {shlex.quote(str(root))} " if root != Path() else ""
@@ -76,6 +72,18 @@ def init(root: Path) -> None:
     text += [f"Created {count(len(files), 'file')} below {root}. Next:"]
     text += [f"  mirror-engine {at}{name:12} {about}" for name, about in NEXT.items()]
     out.report({"root": str(root), "landing_zone": ZONE, "files": files}, text)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Turn the errors of a folder that cannot be written into those of usage, or of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        where = f"{error.filename2 or error.filename}: {error.strerror}"  # of a copy, the second is the target
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise StorageUnavailable(where, "Free disk space, or choose another folder.") from None
+        raise UsageError(where, ELSEWHERE) from None
 
 
 def _land_example(root: Path) -> None:

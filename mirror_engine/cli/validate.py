@@ -15,7 +15,17 @@ import click
 
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import COUNT, DROPPING, DURATION, READING, Choice, PlaceType, command, refuse_given
+from mirror_engine.cli.options import (
+    COUNT,
+    DROPPING,
+    DURATION,
+    READING,
+    Choice,
+    FolderType,
+    PlaceType,
+    command,
+    refuse_given,
+)
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, Severity, count
 from mirror_engine.landing_zone.layout import ZONE
@@ -161,18 +171,22 @@ def _relative(zone: str) -> str:
 
 @command(root="own")
 @click.argument("codes", metavar="[CODE]...", nargs=-1, help="ME014, its name or a rule (LZ-2.7); none: list all.")
-def explain(codes: tuple[str, ...]) -> None:
+@click.option("folder", "--try", metavar="DIR", type=FolderType(), help="Land an example of one code in a new folder.")
+def explain(codes: tuple[str, ...], folder: Path | None) -> None:
     """Explain a diagnostic code, or a rule of the protocol.
 
     What was found, why it matters, what to do, and the rules behind it. Without a code, all are listed. Of a rule, such
-    as LZ-2.7 in the help of an option: its text.
+    as LZ-2.7 in the help of an option: its text. With --try, files that raise the code land in DIR.
 
-    Example: mirror-engine explain ME014
+    Example: mirror-engine explain ME037 --try ./lab
 
-    Exit codes: 0 explained · 2 usage error: no such code
+    Exit codes: 0 explained · 2 usage error: no such code, or DIR is not empty · 4 temporary: the disk is full
     """
     from mirror_engine.explain.pages import explanation, rules
 
+    if folder is not None:
+        _try(codes, folder)
+        return
     named = [rules().get(code.strip().upper()) for code in codes]
     wanted = [known_code(code) for code, rule in zip(codes, named, strict=True) if not rule]
     pages = [explanation(code) for code in (wanted if codes else CATALOG)]
@@ -194,6 +208,17 @@ def explain(codes: tuple[str, ...]) -> None:
         text = [out.Grid(["Code", "Severity", "Name", "About"], rows)]
     found = [{"name": rule.name, "text": "\n".join([rule.text, *rule.rows])} for rule in filter(None, named)]
     out.report({"explanations": [page.to_json() for page in pages], "rules": found}, text)
+
+
+def _try(codes: Sequence[str], folder: Path) -> None:
+    from mirror_engine.cli.example import land_example
+    from mirror_engine.explain.pages import explanation
+
+    if len(codes) != 1:
+        raise UsageError("--try takes one code", "for example: mirror-engine explain ME037 --try ./lab")
+    code = known_code(codes[0])
+    landed, text = land_example(code, folder)
+    out.report({"explanations": [explanation(code).to_json()], "rules": [], "landed": landed}, text)
 
 
 def known_code(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from mirror_engine.config import options
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.schema import Column
 from mirror_engine.publisher.case_contents import CONTENTS, typed_rows
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
 
-CASES = Path(__file__).parents[2] / "fixtures"
+_IN_THE_WHEEL = Path(__file__).parents[1] / "cases"
+CASES = _IN_THE_WHEEL if _IN_THE_WHEEL.is_dir() else Path(__file__).parents[2] / "fixtures"
 _PART = re.compile(r"^(#{1,2}) (.+)$|^(?P<fence>```|~~~)(\S.*)\n([\s\S]*?)^(?P=fence)$", re.MULTILINE)
 _OPTION = r"at=\S+|compression=\S+|encoding=\S+|ends=lf|times=int96|write=in-place|zone=older"
 _INFO = re.compile(rf"(\w+)((?: (?:{_OPTION}))*) (?!\w+=\S+ )(.+)")
@@ -88,16 +90,18 @@ class Case:
 
     name: str  # of its file
     rules: tuple[str, ...]  # of the protocol, as `LZ-4.12`, and others, as `E5`
+    codes: tuple[str, ...]  # the diagnostics that it is the example of
     runs_on: tuple[str, ...]  # besides memory and arrow: `spark`, `stores`
     features: tuple[str, ...]  # table features that its tables need
     is_comparable: bool  # whether the landing zone in the end still has all that decided the result
-    options: Mapping[str, str | bool]  # that differ from the defaults
+    options: Mapping[str, Any]  # of `Config` that differ from the defaults
     title: str = ""
     stages: list[Stage] = field(default_factory=list)  # the engine runs after each
     result: str = ""  # `caught_up` or `needs_attention`
     tables: dict[str, ExpectedTable] = field(default_factory=dict)  # in the end, by folder from `ROOT/Tables`
     diagnostics: tuple[ExpectedDiagnostic, ...] = ()  # all of them in the end
     earlier: tuple[ExpectedDiagnostic, ...] = ()  # raised after any stage
+    validate: tuple[ExpectedDiagnostic, ...] = ()  # in the end, besides, by `validate` alone
     undecided: tuple[str, ...] = ()  # codes that may be there besides
     zone: list[str] | None = None  # every file in the landing zone in the end; None: not compared
 
@@ -122,14 +126,21 @@ def load(name: str) -> Case:
     return parse(name, (CASES / f"{name}.md").read_text(encoding="utf-8"))
 
 
+@cache
+def examples() -> dict[str, str]:
+    """The name of the case that is the example of a code, by code."""
+    return {code: name for name in names() for code in load(name).codes}
+
+
 def parse(name: str, text: str) -> Case:
     """A case from the Markdown of its file; raises `ValueError` with the line at fault."""
     _, front, body = text.split("---\n", 2)
     fields = dict(line.split(": ", 1) for line in front.splitlines())
-    rules, runs_on, features, options = (
-        tuple(filter(None, fields.pop(each, "").split(", "))) for each in ("rules", "on", "features", "options")
+    rules, codes, runs_on, features, given = (
+        tuple(filter(None, fields.pop(each, "").split(", ")))
+        for each in ("rules", "codes", "on", "features", "options")
     )
-    case = Case(name, rules, runs_on, features, fields.pop("compare", "yes") == "yes", _options(options))
+    case = Case(name, rules, codes, runs_on, features, fields.pop("compare", "yes") == "yes", _options(given))
     if fields:
         raise ValueError(f"{name}.md: unknown fields in the front matter: {', '.join(fields)}")
     offset, line = len(text) - len(body), 0
@@ -146,9 +157,9 @@ def parse(name: str, text: str) -> Case:
     return case
 
 
-def _options(pairs: Sequence[str]) -> dict[str, str | bool]:
+def _options(pairs: Sequence[str]) -> dict[str, Any]:
     words = dict(pair.split("=", 1) for pair in pairs)
-    return {name: {"true": True, "false": False}.get(word, word) for name, word in words.items()}
+    return {name: options()[name].kind.read(word) for name, word in words.items()}
 
 
 def _add(case: Case, level: str | None, heading: str, info: str, text: str) -> None:
@@ -183,12 +194,14 @@ def _expect(case: Case, kind: str, path: str, text: str) -> None:
             case.diagnostics = tuple(map(_diagnostic, lines))
         case "earlier":
             case.earlier = tuple(map(_diagnostic, lines))
+        case "validate":
+            case.validate = tuple(map(_diagnostic, lines))
         case "undecided":
             case.undecided = tuple(lines)
         case "zone":
             case.zone = sorted(lines)
         case _:
-            raise ValueError(f'"{kind}" is not table, diagnostics, earlier, undecided or zone')
+            raise ValueError(f'"{kind}" is not table, diagnostics, earlier, validate, undecided or zone')
 
 
 def _diagnostic(line: str) -> ExpectedDiagnostic:
