@@ -87,7 +87,7 @@ def sync(root: Place, config: Config, progress: str) -> int:
         with exits.Stopping() as stopping:
             done = mirror.sync(stopping.stop)
     code = exits.INTERRUPTED if stopping.stop.is_set() else exits.of_result(done.result)
-    out.report(_sync_json(done, code, config), [*_report_lines(done), _report_text(done)])
+    out.report(sync_json(done, code, config), [*_report_lines(done), _report_text(done)])
     return code
 
 
@@ -100,7 +100,7 @@ def _misses_zone(root: Place) -> bool:
     return True
 
 
-def _sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
+def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
     """What was applied, and how every table is then, as plain values."""
     tables = []
     for table, state in done.states.items():
