@@ -19,7 +19,7 @@ from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import LISTING, command
 from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
-from mirror_engine.landing_zone.diagnostics import count, printable
+from mirror_engine.landing_zone.diagnostics import Trait, count, printable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.monitoring.words import as_json, table_json
 from mirror_engine.storage.roots import check_place
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.spark.doctor import Check
 
-OF_DELTA_TABLES = frozenset({"ME080", "ME081"})  # external change; damaged
 EXAMPLE = Path(__file__).with_name("example")
 EXAMPLE_METADATA = "_metadata.example.jsonc"  # in ROOT: in a table folder it would be an ignored file
 ELSEWHERE = "choose another folder"
@@ -144,7 +143,7 @@ def _delta_tables(root: Path, config: Config) -> list[Check]:
         Check(table.name.normalized, ok=False, found=found.message, help=found.help)
         for table in tables
         for found, _ in table.diagnostics
-        if found.code in OF_DELTA_TABLES
+        if found.has(Trait.DELTA)
     ]
     present = sum(table.delta_version is not None for table in tables)
     return wrong or [Check("Delta tables", ok=True, found=f"{count(present, 'table')}, no external change")]

@@ -28,8 +28,8 @@ from mirror_engine.events import (
     CycleStarted,
     DiagnosticRaised,
 )
-from mirror_engine.landing_zone.detection import IGNORED, never_arrives
-from mirror_engine.landing_zone.diagnostics import count, printable
+from mirror_engine.landing_zone.detection import never_arrives
+from mirror_engine.landing_zone.diagnostics import Trait, count, printable
 from mirror_engine.landing_zone.listing import UNLISTED, unlisted
 from mirror_engine.landing_zone.states import CaughtUp, Unlisted, needs_attention
 from mirror_engine.threads import threads
@@ -269,7 +269,7 @@ class Engine:
         ignored = {
             table: lost
             for table, diagnostics in found.items()
-            if (lost := tuple(each for each in diagnostics if each.code in IGNORED and never_arrives(each)))
+            if (lost := tuple(each for each in diagnostics if each.has(Trait.IGNORED) and never_arrives(each)))
         }
         states = {table: plan.state for table, plan in self.last.plans.items()}
         numbers = self._commits, self._files, self._rows, len(self._applied), seconds

@@ -13,7 +13,7 @@ from mirror_engine.engine.ledger import ROOT_IDENTITY
 from mirror_engine.engine.root_identity import FolderChange, RootIdentityCheck
 from mirror_engine.errors import StorageUnavailable, TableDamaged
 from mirror_engine.landing_zone.detection import detect
-from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, diagnose, tally
+from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, Trait, diagnose, tally
 from mirror_engine.landing_zone.listing import (
     MetadataAbsent,
     MetadataUnusable,
@@ -52,9 +52,6 @@ if TYPE_CHECKING:
 REFUSED_COMMIT = "ME086"
 EMPTY_FILE = "ME023"
 LOOK_SECONDS = 600.0  # in a store, where a look for commits of other programs is a request for each table
-# Their help says to rebuild the table; so does that of some errors (ME044, ME081), which halt it
-NEEDS_REBUILD = frozenset({"ME025", "ME069", "ME080"})
-STICKY_CODES = frozenset({"ME025", "ME028", "ME029", "ME071"})  # reported once, true for good
 FAILED_AFTER_SECONDS = 14 * 86_400.0  # LZ-7.1
 ARRIVAL_SECONDS = 60.0  # from a file's creation, with 0 bytes, to its content
 WARNED_AFTER_SECONDS = 7 * 86_400.0  # without data (ME067): folders are created before their first files land
@@ -377,7 +374,7 @@ class _TablePlanner:
     ) -> Plan:
         """Return the plan, with a step that records what changed about the folder."""
         known = self._progress or self._begun
-        sticky = [each for each in self._diagnostics if each.code in STICKY_CODES and each not in known.diagnostics]
+        sticky = [each for each in self._diagnostics if each.has(Trait.STICKY) and each not in known.diagnostics]
         noted = replace(
             known,
             configured_at=known.configured_at or (0.0 if isinstance(state, Unconfigured) else self._now),
@@ -396,9 +393,9 @@ class _TablePlanner:
 
 def keeps_archive(plan: Plan, progress: Progress) -> bool:
     """Whether a rebuild may be what a help says: archived files do not expire until that is over (LZ-8.3)."""
-    found = {diagnostic.code for diagnostic in (*plan.diagnostics, *progress.diagnostics)}
+    is_advised = any(found.has(Trait.REBUILD) for found in (*plan.diagnostics, *progress.diagnostics))
     is_halted = isinstance(plan.state, Halted) or progress.rejection is not None
-    return is_halted or plan.is_unseen or not found.isdisjoint(NEEDS_REBUILD)
+    return is_halted or plan.is_unseen or is_advised
 
 
 def is_error(diagnostic: Diagnostic) -> bool:

@@ -32,8 +32,6 @@ _DATA_NAME = re.compile(
 _COMPRESSED = re.compile(r"(.*)\.(gz|gzip|zst|zstd|snappy)", re.IGNORECASE)
 LAST = 10**DIGITS - 1
 _UNMARKED = Mark()
-# diagnostics of ignored paths
-IGNORED = frozenset({"ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME074", "ME082"})
 NESTED_TABLE, FOLDER_OF_TABLES = "table folder", "folder of tables"  # in a table folder (ME003)
 
 

@@ -36,6 +36,18 @@ class Severity(str, Enum):
 SEVERITY_ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)  # the most serious last
 
 
+class Trait(str, Enum):
+    """What else is true of all diagnostics of a code."""
+
+    BLOCKS = "blocks"  # its table waits, as an error would halt it
+    DELTA = "delta"  # about a Delta table, not about the landing zone
+    IGNORED = "ignored"  # about a path that is not read
+    REBUILD = "rebuild"  # its help is to rebuild the table: archived files do not expire before
+    STICKY = "sticky"  # reported once, and true for good
+    TRANSIENT = "transient"  # true for a while: the last check decides
+    VALIDATE = "validate"  # reported by `validate` alone
+
+
 @dataclass(frozen=True)
 class DiagnosticDefinition:
     """What a code means, as the front matter of its page says."""
@@ -48,6 +60,9 @@ class DiagnosticDefinition:
     message: str  # what was found, with the names of its details in braces; `{count:file}` reads `1 file`, `2 files`
     help: str = ""  # what to do, in the same form; empty if nothing is to be done
     related: tuple[str, ...] = ()  # codes of diagnostics with a similar cause
+    traits: frozenset[Trait] = frozenset()
+    fabric: str = ""  # the shape of Fabric's own message (chapter 10); `""` if none was observed
+    fabric_parquet: str = ""  # of a Parquet file, if it is another one
 
     @property
     def template(self) -> str:
@@ -74,6 +89,9 @@ def read_page(text: str) -> tuple[DiagnosticDefinition, str]:
         message=fields.pop("message"),
         help=fields.pop("help", ""),
         related=tuple(fields.pop("related").split(", ")) if "related" in fields else (),
+        traits=frozenset(map(Trait, fields.pop("traits").split(", "))) if "traits" in fields else frozenset(),
+        fabric=fields.pop("fabric", ""),
+        fabric_parquet=fields.pop("fabric_parquet", ""),
     )
     if fields:
         raise ValueError(f"unknown fields in the front matter of {definition.code}: {', '.join(fields)}")
@@ -162,6 +180,10 @@ class Diagnostic:
     def severity(self) -> Severity:
         """How serious it is here."""
         return self.definition.severity_strict if self.strict else self.definition.severity
+
+    def has(self, trait: Trait) -> bool:
+        """Whether this is true of its code."""
+        return trait in self.definition.traits
 
     @property
     def message(self) -> str:

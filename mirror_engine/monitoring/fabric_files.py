@@ -33,7 +33,6 @@ TABLES_FILE = f"{MONITORING}/tables.json"
 HEARTBEAT_SECONDS = 30.0
 BUSY_SECONDS = 1.0  # between two writes while there is work
 NEVER = "0001-01-01T00:00:00"  # .NET's DateTime.MinValue, which Fabric shows for no time
-WORDED = frozenset({"ME009", "ME010", "ME023", "ME024", "ME044", "ME060"})  # Fabric's message was observed
 INVALID_INPUT = "InputValidationError"
 SCHEMA_MERGE = "SchemaMergeFailure"
 INTERNAL = "InternalError"
@@ -41,7 +40,7 @@ THROTTLED = "The replication is being throttled and expected to continue at {tim
 TOO_MANY_TABLES = "The tables count might exceed the limit, there could be some tables missing."  # E8
 
 _MESSAGES = Path(__file__).with_name("fabric_messages.json")
-_SHAPES = {"ME009": "E3", "ME010": "E4", "ME023": "E2", "ME044": "E5", "ME060": "E6"}  # of messages; others E10
+_OTHER = "E10"  # shape of messages that were not observed
 _INTEGER_NAMES = {"byte": "SByte", "short": "Int16", "integer": "Int32", "long": "Int64"}
 _DAY_SECONDS = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -66,8 +65,8 @@ def fabric_message(
     `artifact` is the mirrored database's GUID; `default_schema` that of tables outside a schema folder, or `""`.
     """
     details, code = dict(diagnostic.details), diagnostic.code
-    is_parquet = code in {"ME023", "ME024"} and diagnostic.path.lower().endswith(".parquet")
-    shape = "E1" if is_parquet else _SHAPES.get(code, "E10")
+    definition, is_parquet = diagnostic.definition, diagnostic.path.lower().endswith(".parquet")
+    shape = (definition.fabric_parquet if is_parquet else "") or definition.fabric or _OTHER
     schema = table.schema or default_schema
     facts = {
         "zone": ZONE,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.recovery import LOST_ROWS, intact_rows
 from mirror_engine.errors import TransientError
-from mirror_engine.landing_zone.detection import DIGITS, IGNORED, never_arrives
-from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.detection import DIGITS, never_arrives
+from mirror_engine.landing_zone.diagnostics import Trait, count
 from mirror_engine.landing_zone.listing import UNLISTED
 from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, Unlisted, needs_attention
 from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fabric_status, last_heartbeat
@@ -334,7 +334,7 @@ def table_status(
             *(_unapplied(file, plan, later) for file in pending),
             *(_applied(path, file, replaced.get(f"{folder}/{path}", "")) for path, file in sorted(applied.items())),
         ),
-        ignored=tuple(diagnostic for diagnostic in plan.diagnostics if diagnostic.code in IGNORED),
+        ignored=tuple(diagnostic for diagnostic in plan.diagnostics if diagnostic.has(Trait.IGNORED)),
         diagnostics=tuple((Counter(plan.diagnostics) | Counter(noted)).items()),
         rows_processed=progress.rows_processed if progress else 0,
         bytes_processed=progress.bytes_processed if progress else 0,

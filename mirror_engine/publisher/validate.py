@@ -21,13 +21,21 @@ from mirror_engine.events import DiagnosticRaised, TableHalted
 from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.detection import never_arrives, sequence_of
-from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, count, diagnose, printable
+from mirror_engine.landing_zone.diagnostics import (
+    SEVERITY_ORDER,
+    Diagnostic,
+    Severity,
+    Trait,
+    count,
+    diagnose,
+    printable,
+)
 from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import Kind, partition_of
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX, TableName, find_table
 from mirror_engine.landing_zone.states import Halted
-from mirror_engine.monitoring.fabric_files import WORDED, fabric_message
+from mirror_engine.monitoring.fabric_files import fabric_message
 from mirror_engine.monitoring.words import Readable, counted_json, describe, fields_json, table_json
 from mirror_engine.publisher.trace.replay import DryRun, first_numbers
 from mirror_engine.storage.store_url import StoreUrl
@@ -48,9 +56,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.store_url import Place
 
 Counted = tuple[Diagnostic, int]  # a diagnostic and its number of occurrences
-MISSING_FILE = "ME019"  # a warning that blocks a table as an error halts it
 UNMATCHED_CHANGE_CODES = frozenset({"ME077", "ME078"})  # changes to keys that were never inserted
-TRANSIENT_CODES = frozenset({"ME008", "ME019", "ME067", "ME070"})  # true for a while: the last check counts
 MIN_PAUSE_SECONDS = 0.01  # between checks of `watch`: a file may be empty under its final name for no longer
 BASELINE_FORMAT = 1
 _BASELINE_FIELDS = ("landing_zone", "code", "path", "column")
@@ -60,7 +66,7 @@ _NO_ID = "-"
 
 def blocks_progress(diagnostic: Diagnostic) -> bool:
     """Whether files are not applied because of it until it is resolved (LZ-3.3, LZ-4.17), or never."""
-    return diagnostic.code == MISSING_FILE or diagnostic.severity is Severity.ERROR or never_arrives(diagnostic)
+    return diagnostic.has(Trait.BLOCKS) or diagnostic.severity is Severity.ERROR or never_arrives(diagnostic)
 
 
 @dataclass(frozen=True)
@@ -243,7 +249,7 @@ def watch(
     def listen(event: Event) -> None:
         if isinstance(event, DiagnosticRaised | TableHalted):
             diagnostic, raised = event.diagnostic, by_table[event.table.folder if event.table else ""]
-            is_transient = diagnostic.code in TRANSIENT_CODES or never_arrives(diagnostic)
+            is_transient = diagnostic.has(Trait.TRANSIENT) or never_arrives(diagnostic)
             if not is_transient and diagnostic not in raised:
                 raised.append(diagnostic)
                 found(diagnostic)
@@ -315,7 +321,7 @@ def _ignored_data(
 
 
 def _fabric_error(table: TableStatus, default_schema: str) -> str | None:
-    if not (isinstance(table.state, Halted) and table.state.diagnostic.code in WORDED):
+    if not (isinstance(table.state, Halted) and table.state.diagnostic.definition.fabric):
         return None
     _, message = fabric_message(table.state.diagnostic, table.name, _NO_ID, default_schema=default_schema)
     return message.removesuffix(f" ArtifactId: {_NO_ID}")

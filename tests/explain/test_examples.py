@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from mirror_engine.explain.pages import explanation
-from mirror_engine.landing_zone.diagnostics import CATALOG
+from mirror_engine.landing_zone.diagnostics import CATALOG, Trait
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
@@ -32,7 +32,7 @@ BEFORE = {
 }
 KEYS = {"ME040": ["Id", "Region"]}
 TYPES = {"Price": "Double", "SoldOn": "IDate"}
-BY_VALIDATE_ALONE = {"ME077", "ME078", "ME079", "ME085"}
+BY_VALIDATE_ALONE = {code for code, each in CATALOG.items() if Trait.VALIDATE in each.traits}
 
 
 EXAMPLES = {code: explanation(code).example for code in CATALOG}

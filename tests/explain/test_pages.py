@@ -84,6 +84,8 @@ def test_an_unknown_code_or_form_is_an_error() -> None:
         parse("ME001", page.replace("## Fixed", "## Right"))
     with pytest.raises(ValueError, match="unknown fields in the front matter of ME001: colour"):
         read_page(page.replace("related:", "colour:").replace("severity:", "colour: red\nseverity:"))
+    with pytest.raises(ValueError, match="'often' is not a valid Trait"):
+        read_page(page.replace("severity:", "traits: often\nseverity:"))
     for code in ("ME999", "../ME001", ""):
         assert code not in CATALOG
     with pytest.raises(KeyError):

@@ -17,7 +17,7 @@ from test_real_zones import REAL_ZONES
 from mirror_engine.config import Config
 from mirror_engine.errors import InternalError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives, numbered_name
-from mirror_engine.landing_zone.diagnostics import Severity
+from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, Trait
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.mirror import Mirror
 from mirror_engine.publisher import validate
@@ -30,7 +30,7 @@ from mirror_engine.storage.store_url import parse_place
 from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
-ONLY_OF_VALIDATE = {"ME077", "ME078", "ME079"}
+ONLY_OF_VALIDATE = {code for code, each in CATALOG.items() if Trait.VALIDATE in each.traits}
 ONLY_OF_CLEANUP = {"ME073"}
 AT_ONCE = [name for name in NAMES if len(load(name).stages) == 1]
 KEYS_COME_LATER = pytest.param(

@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from mirror_engine.errors import MirrorError
 from mirror_engine.explain.pages import explanation
-from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, count, printable
+from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, Trait, count, printable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import shown_names
 from mirror_engine.landing_zone.states import Blocked, Deleted, Halted, TableState, Unconfigured, Unlisted
@@ -146,7 +146,6 @@ URGENCIES = ("stuck", "busy", "idle", "well")
 TONES = {state.code: URGENCY[state] for state in get_args(TableState)}
 STATES = tuple(sorted(TONES, key=lambda state: URGENCIES.index(TONES[state])))  # urgent ones first
 STUCK = "stuck"  # any state that needs attention, as a filter
-MISSING_FILE = "ME019"  # what a blocked table waits for
 SORTS: Mapping[str, Callable[[TableStatus], Any]] = {  # by column; those of `_FROM_LARGEST` begin with the largest
     "table": lambda table: table.name.folder.casefold(),
     "state": lambda table: (URGENCIES.index(table.urgency), table.state.code),
@@ -237,7 +236,7 @@ def last_diagnostic(table: TableStatus) -> Diagnostic | None:
     if isinstance(table.state, (Halted, Unconfigured, Deleted, Unlisted)):
         return table.state.diagnostic
     if isinstance(table.state, Blocked):
-        return next((found for found, _ in table.diagnostics if found.code == MISSING_FILE), None)
+        return next((found for found, _ in table.diagnostics if found.has(Trait.BLOCKS)), None)
     return table.diagnostics[-1][0] if table.diagnostics else None
 
 
