@@ -7,7 +7,7 @@ HAS_JAVA := $(BIN)/python -c 'from mirror_engine.tables.spark.java import find_j
 # Compiled modules are kept: without them every run of the tests compiles all of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint quick test nightly simulate long properties forms mutants mutmut fuzz power-cuts torture soak days bench bench-smoke docs release-check image-check recording clean
+.PHONY: help demo check lint quick test nightly simulate long properties forms mutmut fuzz power-cuts torture soak days bench bench-smoke docs release-check image-check recording clean
 .DELETE_ON_ERROR:
 
 help:
@@ -18,7 +18,6 @@ help:
 	@echo 'make simulate  the whole engine in worlds of one seed each, SEEDS=10000 of them; an hour, no Java'
 	@echo 'make long    tests that are slow by nature; half an hour, with Spark'
 	@echo 'make forms   the long forms of other tests; half an hour, with Spark'
-	@echo 'make mutants one-line bugs, each caught by a test; minutes, no Java'
 	@echo 'make mutmut  bugs in every line of landing_zone, tables/changes, planner and recovery, by a tool; hours, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
 	@echo 'make power-cuts  what a power cut may leave at each moment: opened by the engine; minutes, with a C compiler'
@@ -114,9 +113,6 @@ forms: .venv/.tools .venv/.java
 		$(BIN)/pytest -q --timeout 3600 tests/tables/spark/test_isolation.py tests/tables/merge/test_concurrent_writers.py \
 		tests/test_fixtures.py tests/engine/test_store_faults.py tests/onelake/test_fabric.py tests/publisher/test_compare.py \
 		tests/test_generated_zones.py
-
-mutants: .venv/.tools
-	PYTHONPATH=tests $(BIN)/python -m mutants --json mutants.json
 
 .venv/.mutmut: .venv/.tools
 	$(PIP) --editable '.[mutmut]'

@@ -20,7 +20,6 @@ PARTS = (
     "long",
     "properties",
     "forms",
-    "mutants",
     "mutmut",
     "fuzz",
     "power-cuts",

@@ -1,4 +1,4 @@
-"""Bugs that were once in the engine, to be planted one at a time: the simulation must find each."""
+"""Bugs to be planted one at a time, most of which were once in the engine: the simulation must find each."""
 
 from __future__ import annotations
 
@@ -28,6 +28,21 @@ def recorded_before_it_is_durable():
 
     recovery_reconcile = recovery.reconcile
     with mock.patch.object(recovery, "reconcile", reconcile), mock.patch.object(replayer, "reconcile", reconcile):
+        yield
+
+
+@contextmanager
+def recorded_before_its_commit():
+    """The ledger says that a batch is applied before its commit is made."""
+    real = replayer.Replayer._commit
+
+    def commit(self, task, batch, known, started):
+        context = self._context
+        progress = replayer.progress_after(known, batch, context.clock())
+        context.ledger.record(task.table, progress, self._applied_by(task.table, batch))
+        return real(self, task, batch, known, started)
+
+    with mock.patch.object(replayer.Replayer, "_commit", commit):
         yield
 
 
@@ -154,6 +169,7 @@ def batch_committed_again_after_a_lost_answer():
 
 BUGS = (
     recorded_before_it_is_durable,
+    recorded_before_its_commit,
     moved_before_its_commit,
     lease_checked_too_early,
     generation_forgotten_after_a_recreate,

@@ -1,4 +1,4 @@
-"""Bugs that were once in the engine are found by the simulation, and how soon."""
+"""Planted bugs are found by the simulation, and how soon."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from simulation.runner import play
 RUNS = 10_000
 SOON = (
     planted.recorded_before_it_is_durable,
+    planted.recorded_before_its_commit,
     planted.moved_before_its_commit,
     planted.digest_of_a_moved_file_forgotten,
     planted.batch_committed_again_after_a_lost_answer,
