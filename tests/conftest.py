@@ -17,6 +17,7 @@ from shop import Shop
 
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
 FETCH = """
 import sys; from pathlib import Path; from mirror_engine.config import Config; folder = Path(sys.argv[1])
@@ -93,6 +94,28 @@ def ram():
 @pytest.fixture
 def shop(tmp_path):
     return Shop(tmp_path / "shop")
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """A shop on real Delta tables, with two applied files."""
+    from lake import Lake  # noqa: PLC0415 - most tests need no Delta table
+
+    return Lake(tmp_path / "lake", files=2)
+
+
+@pytest.fixture
+def publisher(tmp_path):
+    return LandingZoneWriter(tmp_path)
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A folder next to ROOT that nothing may touch."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret").write_bytes(b"secret")
+    return folder
 
 
 @pytest.fixture

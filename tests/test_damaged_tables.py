@@ -24,7 +24,7 @@ ORDERS = TableName("", "Orders")
 
 
 @pytest.fixture
-def lake(tmp_path):
+def long_lake(tmp_path):
     return Lake(tmp_path / "lake")
 
 
@@ -85,32 +85,32 @@ def is_halted(table, fault, remedy):
 
 
 @ALL_DAMAGES
-def test_a_damaged_log_halts_its_table_alone_with_reason_and_help(lake, damage, fault, remedy):
-    lake.orders("Other").land_parquet(NO_ROWS)
-    damage(lake)
-    assert is_halted(lake.status(), fault, remedy)
-    lake.land()
-    assert lake.sync().result is RunResult.NEEDS_ATTENTION
-    assert lake.status("Other").delta_version == 1
-    shutil.rmtree(lake.root / ENGINE)
-    assert is_halted(lake.status(), fault, remedy)
-    assert lake.sync().result is RunResult.NEEDS_ATTENTION
-    assert not [event for event in lake.events if isinstance(event, TableDropped)]
+def test_a_damaged_log_halts_its_table_alone_with_reason_and_help(long_lake, damage, fault, remedy):
+    long_lake.orders("Other").land_parquet(NO_ROWS)
+    damage(long_lake)
+    assert is_halted(long_lake.status(), fault, remedy)
+    long_lake.land()
+    assert long_lake.sync().result is RunResult.NEEDS_ATTENTION
+    assert long_lake.status("Other").delta_version == 1
+    shutil.rmtree(long_lake.root / ENGINE)
+    assert is_halted(long_lake.status(), fault, remedy)
+    assert long_lake.sync().result is RunResult.NEEDS_ATTENTION
+    assert not [event for event in long_lake.events if isinstance(event, TableDropped)]
 
 
 @pytest.mark.parametrize(("damage", "fault", "remedy"), [each for each in DAMAGES.values() if each[2] != REBUILD])
-def test_what_is_advised_helps_while_the_engine_runs(lake, damage, fault, remedy):
-    with lake.engine() as running:
+def test_what_is_advised_helps_while_the_engine_runs(long_lake, damage, fault, remedy):
+    with long_lake.engine() as running:
         running.cycle(NO_STOP)
-        damage(lake)
-        lake.land()
+        damage(long_lake)
+        long_lake.land()
         running.cycle(NO_STOP)
-        assert is_halted(lake.status(), fault, remedy)
+        assert is_halted(long_lake.status(), fault, remedy)
         if "_last_checkpoint" in remedy:
-            for path in [*lake.log.glob("*.checkpoint.parquet"), lake.log / HINT]:
+            for path in [*long_lake.log.glob("*.checkpoint.parquet"), long_lake.log / HINT]:
                 path.unlink()
         else:
-            lake.commit(5).unlink()
+            long_lake.commit(5).unlink()
         for _ in range(3):
             running.cycle(NO_STOP)
         (plan,) = running.last.plans.values()
@@ -121,91 +121,91 @@ def test_what_is_advised_helps_while_the_engine_runs(lake, damage, fault, remedy
 
 @pytest.mark.parametrize("damage", [damage for damage, *_ in DAMAGES.values()], ids=DAMAGES)
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
-def test_damaged_table_is_rebuilt_from_its_archive_without_a_loss(lake, damage, ledger):
+def test_damaged_table_is_rebuilt_from_its_archive_without_a_loss(long_lake, damage, ledger):
     """What the help leads to, also where the ledger is lost, too: then nothing says what was applied."""
-    lake.land()
-    lake.sync()
-    before = lake.status().watermarks
-    lake.commit(6).unlink()  # the newest commit is version 5 again, as the damages want it
-    damage(lake)
-    lake.begin()
+    long_lake.land()
+    long_lake.sync()
+    before = long_lake.status().watermarks
+    long_lake.commit(6).unlink()  # the newest commit is version 5 again, as the damages want it
+    damage(long_lake)
+    long_lake.begin()
     if ledger == "lost":
-        shutil.rmtree(lake.root / ENGINE)
-        with lake.mirror() as mirror, pytest.raises(UsageError, match="not known which files were applied"):
+        shutil.rmtree(long_lake.root / ENGINE)
+        with long_lake.mirror() as mirror, pytest.raises(UsageError, match="not known which files were applied"):
             mirror.rebuild(["Orders"], replay=True)
-    with lake.mirror() as mirror:
+    with long_lake.mirror() as mirror:
         assert mirror.rebuild(["Orders"], replay=True, lose_rows=ledger == "lost") == [ORDERS]
         assert mirror.changes()[0].kind == "dropped"
-    assert lake.sync().result is RunResult.CAUGHT_UP
-    assert lake.status().watermarks == before
+    assert long_lake.sync().result is RunResult.CAUGHT_UP
+    assert long_lake.status().watermarks == before
 
 
-def test_damaged_table_without_a_ledger_is_not_taken_for_fabrics(lake):
-    lake.commit(2).unlink()
-    shutil.rmtree(lake.root / ENGINE)
-    lake.begin()
-    with lake.mirror() as mirror:
+def test_damaged_table_without_a_ledger_is_not_taken_for_fabrics(long_lake):
+    long_lake.commit(2).unlink()
+    shutil.rmtree(long_lake.root / ENGINE)
+    long_lake.begin()
+    with long_lake.mirror() as mirror:
         assert mirror.status().fabric is None
 
 
-def test_damaged_table_of_another_program_is_not_rebuilt(lake):
+def test_damaged_table_of_another_program_is_not_rebuilt(long_lake):
     """Nor dropped: nothing says that it is of a mirror."""
-    shutil.rmtree(lake.folder)
-    write_deltalake(str(lake.folder), NO_ROWS)
-    lake.commit(1).write_text("{", encoding="utf-8")
-    shutil.rmtree(lake.root / ENGINE)
-    with lake.mirror() as mirror:
+    shutil.rmtree(long_lake.folder)
+    write_deltalake(str(long_lake.folder), NO_ROWS)
+    long_lake.commit(1).write_text("{", encoding="utf-8")
+    shutil.rmtree(long_lake.root / ENGINE)
+    with long_lake.mirror() as mirror:
         assert mirror.rebuild(["Orders"], replay=True) == []
-    assert lake.folder.exists()
+    assert long_lake.folder.exists()
 
 
 @pytest.mark.parametrize("harm", [b"", b"no JSON", b'{"size":1}'])
-def test_a_hint_that_cannot_be_read_hurts_nobody(lake, harm):
-    lake.checkpoint()
-    (lake.log / HINT).write_bytes(harm)
-    lake.land()
-    assert lake.sync().result is RunResult.CAUGHT_UP
-    assert lake.status().delta_version == 6
+def test_a_hint_that_cannot_be_read_hurts_nobody(long_lake, harm):
+    long_lake.checkpoint()
+    (long_lake.log / HINT).write_bytes(harm)
+    long_lake.land()
+    assert long_lake.sync().result is RunResult.CAUGHT_UP
+    assert long_lake.status().delta_version == 6
 
 
-def test_a_commit_below_the_checkpoint_is_not_needed(lake):
-    lake.checkpoint()
-    lake.commit(1).unlink()
-    cut(lake.commit(2))
-    lake.land()
-    assert lake.sync().result is RunResult.CAUGHT_UP
+def test_a_commit_below_the_checkpoint_is_not_needed(long_lake):
+    long_lake.checkpoint()
+    long_lake.commit(1).unlink()
+    cut(long_lake.commit(2))
+    long_lake.land()
+    assert long_lake.sync().result is RunResult.CAUGHT_UP
 
 
-def test_the_newest_commit_cut_off_at_its_own_checkpoint_is_no_defect_of_the_engine(lake):
-    DeltaTable(str(lake.folder)).create_checkpoint()
-    cut(lake.commit(5))
-    assert is_halted(lake.status(), CUT.format(5), REBUILD)
+def test_the_newest_commit_cut_off_at_its_own_checkpoint_is_no_defect_of_the_engine(long_lake):
+    DeltaTable(str(long_lake.folder)).create_checkpoint()
+    cut(long_lake.commit(5))
+    assert is_halted(long_lake.status(), CUT.format(5), REBUILD)
 
 
-def test_a_damaged_table_whose_folder_was_recreated_is_built_anew(lake):
-    cut(lake.commit(5))
-    lake.publisher.remove("Orders")
-    lake.orders().land_parquet(NO_ROWS)
-    assert lake.sync().result is RunResult.CAUGHT_UP
-    assert (lake.status().state, lake.status().delta_version) == (CaughtUp(), 1)
+def test_a_damaged_table_whose_folder_was_recreated_is_built_anew(long_lake):
+    cut(long_lake.commit(5))
+    long_lake.publisher.remove("Orders")
+    long_lake.orders().land_parquet(NO_ROWS)
+    assert long_lake.sync().result is RunResult.CAUGHT_UP
+    assert (long_lake.status().state, long_lake.status().delta_version) == (CaughtUp(), 1)
 
 
-def test_a_damaged_table_whose_folder_is_gone_is_dropped(lake):
-    cut(lake.commit(5))
-    lake.publisher.remove("Orders")
-    assert lake.sync().result is RunResult.CAUGHT_UP
-    assert not lake.folder.exists()
+def test_a_damaged_table_whose_folder_is_gone_is_dropped(long_lake):
+    cut(long_lake.commit(5))
+    long_lake.publisher.remove("Orders")
+    assert long_lake.sync().result is RunResult.CAUGHT_UP
+    assert not long_lake.folder.exists()
 
 
-def test_a_foreign_commit_that_is_cut_off_halts_a_table_that_has_caught_up_while_the_engine_runs(lake):
-    with lake.engine() as running:
+def test_a_foreign_commit_that_is_cut_off_halts_a_table_that_has_caught_up_while_the_engine_runs(long_lake):
+    with long_lake.engine() as running:
         running.cycle(NO_STOP)
-        lake.commit(6).write_text('{"add":{"path"')
+        long_lake.commit(6).write_text('{"add":{"path"')
         running.cycle(NO_STOP)
         (plan,) = running.last.plans.values()
         assert isinstance(plan.state, Halted)
         assert plan.state.diagnostic.code == "ME081"
-        lake.commit(6).unlink()
+        long_lake.commit(6).unlink()
         running.cycle(NO_STOP)
         (plan,) = running.last.plans.values()
         assert plan.state == CaughtUp()
@@ -213,49 +213,49 @@ def test_a_foreign_commit_that_is_cut_off_halts_a_table_that_has_caught_up_while
 
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
 @pytest.mark.parametrize("place", ["", f"{5:020}.json", f"{6:020}.json"], ids=["log", "newest", "foreign"])
-def test_a_log_that_cannot_be_looked_into_delays_its_table_alone(lake, place, ledger):
+def test_a_log_that_cannot_be_looked_into_delays_its_table_alone(long_lake, place, ledger):
     """As without the rights or under a bad sector; here a link to itself, which stops even root."""
-    lake.orders("Other").land_parquet(NO_ROWS)
-    lake.land()
-    knot, aside = lake.log / place, lake.root / "aside"
+    long_lake.orders("Other").land_parquet(NO_ROWS)
+    long_lake.land()
+    knot, aside = long_lake.log / place, long_lake.root / "aside"
     if knot.exists():
         knot.rename(aside)
     knot.symlink_to(knot)
     if ledger == "lost":
-        shutil.rmtree(lake.root / ENGINE)
-    lake.status()
-    assert lake.sync().result is RunResult.RETRY
-    assert lake.status("Other").delta_version == 1
-    assert not [event for event in lake.events if isinstance(event, TableDropped)]
+        shutil.rmtree(long_lake.root / ENGINE)
+    long_lake.status()
+    assert long_lake.sync().result is RunResult.RETRY
+    assert long_lake.status("Other").delta_version == 1
+    assert not [event for event in long_lake.events if isinstance(event, TableDropped)]
     knot.unlink()
     if aside.exists():
         aside.rename(knot)
-    assert lake.sync().result is RunResult.CAUGHT_UP
-    assert lake.status().watermarks == {"": 6}
+    assert long_lake.sync().result is RunResult.CAUGHT_UP
+    assert long_lake.status().watermarks == {"": 6}
 
 
-def test_a_table_that_could_not_be_read_at_the_start_is_known_again_while_the_engine_runs(lake):
+def test_a_table_that_could_not_be_read_at_the_start_is_known_again_while_the_engine_runs(long_lake):
     """Its ledger is lost, too: until its log is read, nothing is done with it, and file 1 has long been moved away."""
-    lake.land()
-    shutil.rmtree(lake.root / ENGINE)
-    aside = lake.log.rename(lake.root / "aside")
-    lake.log.symlink_to(lake.log)
-    with lake.engine() as running:
+    long_lake.land()
+    shutil.rmtree(long_lake.root / ENGINE)
+    aside = long_lake.log.rename(long_lake.root / "aside")
+    long_lake.log.symlink_to(long_lake.log)
+    with long_lake.engine() as running:
         running.cycle(NO_STOP)
         assert list(running.last.failures) == [ORDERS]
         assert running.context.ledger.progress(ORDERS) is None
-        lake.log.unlink()
-        aside.rename(lake.log)
+        long_lake.log.unlink()
+        aside.rename(long_lake.log)
         running.cycle(NO_STOP)
         running.cycle(NO_STOP)
         assert running.last.plans[ORDERS].state == CaughtUp()
-    assert lake.status().watermarks == {"": 6}
+    assert long_lake.status().watermarks == {"": 6}
 
 
-def test_a_log_that_cannot_be_read_now_is_no_damage(lake, monkeypatch):
+def test_a_log_that_cannot_be_read_now_is_no_damage(long_lake, monkeypatch):
     def unreadable(*_):
         raise StorageUnavailable("scripted")
 
-    monkeypatch.setattr(lake.writer, "latest_external_change", unreadable)
-    assert lake.status().state == CaughtUp()
-    assert lake.sync().result is RunResult.CAUGHT_UP
+    monkeypatch.setattr(long_lake.writer, "latest_external_change", unreadable)
+    assert long_lake.status().state == CaughtUp()
+    assert long_lake.sync().result is RunResult.CAUGHT_UP

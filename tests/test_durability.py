@@ -34,11 +34,6 @@ pytestmark = [
 
 
 @pytest.fixture
-def lake(tmp_path):
-    return Lake(tmp_path / "lake", files=2)
-
-
-@pytest.fixture
 def done(monkeypatch):
     """What happened, in order: `fsync NAME`, `record BATCH`, `move NAME`."""
     happened = []

@@ -29,7 +29,7 @@ def foreign(shop, table="Orders"):
 
 
 @pytest.fixture
-def shop(tmp_path):
+def stocked_shop(tmp_path):
     """One that has applied rows 1 and 2, in the Delta versions 1 and 2."""
     shop = Shop(tmp_path / "shop")
     shop.table = shop.orders()
@@ -40,7 +40,7 @@ def shop(tmp_path):
 
 
 @pytest.fixture
-def lake(tmp_path):
+def bare_lake(tmp_path):
     """One on real Delta tables: that of its one table has no row, at version 1."""
     return Lake(tmp_path / "lake", files=1)
 
@@ -49,40 +49,40 @@ def append(folder, *numbers):
     write_deltalake(str(folder), pa.table({"id": numbers, "city": ["x"] * len(numbers)}), mode="append")
 
 
-def test_rows_of_another_program_are_named_with_their_version(shop):
-    assert foreign(shop) == []
-    shop.writer.write_as_another("dbo/Orders", [row(1)], "DELETE")
-    assert foreign(shop) == ["another program changed the Delta table at version 3"]
-    shop.sync()
-    assert shop.said().count("ME080") == 1
+def test_rows_of_another_program_are_named_with_their_version(stocked_shop):
+    assert foreign(stocked_shop) == []
+    stocked_shop.writer.write_as_another("dbo/Orders", [row(1)], "DELETE")
+    assert foreign(stocked_shop) == ["another program changed the Delta table at version 3"]
+    stocked_shop.sync()
+    assert stocked_shop.said().count("ME080") == 1
 
 
-def test_it_is_told_once_while_the_engine_runs_and_again_when_it_happens_again(shop):
-    with shop.engine() as running:
+def test_it_is_told_once_while_the_engine_runs_and_again_when_it_happens_again(stocked_shop):
+    with stocked_shop.engine() as running:
         running.cycle(NO_STOP)
         for rows in ([], [row(9)]):
-            shop.writer.write_as_another("dbo/Orders", rows)
+            stocked_shop.writer.write_as_another("dbo/Orders", rows)
             running.cycle(NO_STOP)
             running.cycle(NO_STOP)
-    assert shop.said().count("ME080") == 2
+    assert stocked_shop.said().count("ME080") == 2
 
 
-def test_what_changes_no_row_is_no_alarm(shop):
-    shop.writer.write_as_another("dbo/Orders", [row(1), row(2)], "OPTIMIZE")
-    assert foreign(shop) == []
+def test_what_changes_no_row_is_no_alarm(stocked_shop):
+    stocked_shop.writer.write_as_another("dbo/Orders", [row(1), row(2)], "OPTIMIZE")
+    assert foreign(stocked_shop) == []
 
 
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
-def test_later_commits_of_ours_do_not_hide_it(shop, ledger):
-    shop.writer.write_as_another("dbo/Orders", [])
+def test_later_commits_of_ours_do_not_hide_it(stocked_shop, ledger):
+    stocked_shop.writer.write_as_another("dbo/Orders", [])
     for number in (3, 4):
-        shop.table.insert(row(number))
-        shop.sync()
+        stocked_shop.table.insert(row(number))
+        stocked_shop.sync()
     if ledger == "lost":
-        shutil.rmtree(shop.root / ENGINE)
-    assert foreign(shop) == ["another program changed the Delta table at version 3"]
-    shop.sync()
-    assert foreign(shop) == ["another program changed the Delta table at version 3"]
+        shutil.rmtree(stocked_shop.root / ENGINE)
+    assert foreign(stocked_shop) == ["another program changed the Delta table at version 3"]
+    stocked_shop.sync()
+    assert foreign(stocked_shop) == ["another program changed the Delta table at version 3"]
 
 
 class Raced(SharedMemoryWriter):
@@ -118,61 +118,61 @@ def test_one_who_came_between_the_look_and_the_commit_is_named(tmp_path, conflic
     assert shop.ids() == [3]
 
 
-def test_a_table_built_anew_is_ours_alone(shop):
-    shop.writer.write_as_another("dbo/Orders", [])
-    shop.sync()
-    shop.publisher.remove("Orders")
-    shop.orders().insert(row(5))
-    assert foreign(shop) == []
-    shop.sync()
-    assert foreign(shop) == []
-    assert shop.ids() == [5]
+def test_a_table_built_anew_is_ours_alone(stocked_shop):
+    stocked_shop.writer.write_as_another("dbo/Orders", [])
+    stocked_shop.sync()
+    stocked_shop.publisher.remove("Orders")
+    stocked_shop.orders().insert(row(5))
+    assert foreign(stocked_shop) == []
+    stocked_shop.sync()
+    assert foreign(stocked_shop) == []
+    assert stocked_shop.ids() == [5]
 
 
-def test_commits_that_change_rows_or_columns_are_told_from_those_that_do_not(lake):
-    table = lambda: DeltaTable(str(lake.folder))  # noqa: E731 - the newest version, each time
-    assert foreign(lake) == []
+def test_commits_that_change_rows_or_columns_are_told_from_those_that_do_not(bare_lake):
+    table = lambda: DeltaTable(str(bare_lake.folder))  # noqa: E731 - the newest version, each time
+    assert foreign(bare_lake) == []
     table().alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
-    assert foreign(lake) == []
-    append(lake.folder, 1)
-    append(lake.folder, 2)
-    assert foreign(lake) == ["another program changed the Delta table at version 4"]
+    assert foreign(bare_lake) == []
+    append(bare_lake.folder, 1)
+    append(bare_lake.folder, 2)
+    assert foreign(bare_lake) == ["another program changed the Delta table at version 4"]
     table().optimize.compact()
     table().vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     table().create_checkpoint()
-    assert foreign(lake) == ["another program changed the Delta table at version 4"]
+    assert foreign(bare_lake) == ["another program changed the Delta table at version 4"]
     table().delete("id = 1")
     version = table().version()
-    assert foreign(lake) == [f"another program changed the Delta table at version {version}"]
+    assert foreign(bare_lake) == [f"another program changed the Delta table at version {version}"]
     table().alter.add_columns(Field("note", PrimitiveType("string")))
-    assert foreign(lake) == [f"another program changed the Delta table at version {version + 1}"]
+    assert foreign(bare_lake) == [f"another program changed the Delta table at version {version + 1}"]
 
 
-def test_the_engine_goes_on_over_what_others_did(lake):
-    append(lake.folder, 7)
-    lake.land()
-    lake.sync()
-    assert foreign(lake) == ["another program changed the Delta table at version 2"]
-    assert lake.status().watermarks == {"": 2}
-    assert lake.ids() == [7]
+def test_the_engine_goes_on_over_what_others_did(bare_lake):
+    append(bare_lake.folder, 7)
+    bare_lake.land()
+    bare_lake.sync()
+    assert foreign(bare_lake) == ["another program changed the Delta table at version 2"]
+    assert bare_lake.status().watermarks == {"": 2}
+    assert bare_lake.ids() == [7]
 
 
-def test_our_own_commits_are_no_others(lake):
+def test_our_own_commits_are_no_others(bare_lake):
     """Also one that adds columns."""
-    lake.table.land_parquet(pa.schema([*TYPES.items(), ("note", pa.string())]).empty_table())
-    lake.sync()
-    assert [entry.operation for entry in lake.writer.history("dbo/Orders")][:2] == ["WRITE", "WRITE"]
-    assert lake.writer.latest_external_change("dbo/Orders", -1) == -1
+    bare_lake.table.land_parquet(pa.schema([*TYPES.items(), ("note", pa.string())]).empty_table())
+    bare_lake.sync()
+    assert [entry.operation for entry in bare_lake.writer.history("dbo/Orders")][:2] == ["WRITE", "WRITE"]
+    assert bare_lake.writer.latest_external_change("dbo/Orders", -1) == -1
 
 
-def test_a_table_somebody_made_anew_at_the_same_place_is_looked_at_anew(lake):
-    append(lake.folder, 1)
-    assert lake.writer.latest_external_change("dbo/Orders", -1) == 2
-    lake.publisher.remove("Orders")
-    lake.orders().land_parquet(NO_ROWS)
-    lake.sync()
-    lake.sync()
-    assert lake.writer.latest_external_change("dbo/Orders", -1) == -1
+def test_a_table_somebody_made_anew_at_the_same_place_is_looked_at_anew(bare_lake):
+    append(bare_lake.folder, 1)
+    assert bare_lake.writer.latest_external_change("dbo/Orders", -1) == 2
+    bare_lake.publisher.remove("Orders")
+    bare_lake.orders().land_parquet(NO_ROWS)
+    bare_lake.sync()
+    bare_lake.sync()
+    assert bare_lake.writer.latest_external_change("dbo/Orders", -1) == -1
 
 
 # --- log cleanup by another program
@@ -264,18 +264,18 @@ def unchanged(fields):
     ],
     ids=["description", "name", "comment", "property", "constraint"],
 )
-def test_words_about_a_table_are_no_change_of_it_after_a_cleanup(lake, change):
-    assert in_the_gap(lake, change) == []
+def test_words_about_a_table_are_no_change_of_it_after_a_cleanup(bare_lake, change):
+    assert in_the_gap(bare_lake, change) == []
 
 
-def test_dropped_constraint_is_no_change_of_the_table_after_a_cleanup(lake):
-    DeltaTable(str(lake.folder)).alter.add_constraint({"positive": "id > 0"})
-    assert in_the_gap(lake, lambda alter: alter.drop_constraint("positive")) == []
+def test_dropped_constraint_is_no_change_of_the_table_after_a_cleanup(bare_lake):
+    DeltaTable(str(bare_lake.folder)).alter.add_constraint({"positive": "id > 0"})
+    assert in_the_gap(bare_lake, lambda alter: alter.drop_constraint("positive")) == []
 
 
-def test_added_column_is_still_a_change_after_a_cleanup(lake):
+def test_added_column_is_still_a_change_after_a_cleanup(bare_lake):
     added = [Field("note", PrimitiveType("string"))]
-    assert in_the_gap(lake, lambda alter: alter.add_columns(added)) == [
+    assert in_the_gap(bare_lake, lambda alter: alter.add_columns(added)) == [
         "another program changed the Delta table at version 2"
     ]
 
@@ -283,83 +283,83 @@ def test_added_column_is_still_a_change_after_a_cleanup(lake):
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
 @pytest.mark.parametrize("operation", ["CHANGE COLUMN", "ALTER TABLE", "SET TBLPROPERTIES", "tidy up"])
 @pytest.mark.parametrize("change", [commented, turned, unchanged])
-def test_change_of_no_column_is_no_alarm_whatever_its_operation_is_called(lake, operation, change, ledger):
-    describe(lake, operation, change)
-    assert foreign(lake) == []
+def test_change_of_no_column_is_no_alarm_whatever_its_operation_is_called(bare_lake, operation, change, ledger):
+    describe(bare_lake, operation, change)
+    assert foreign(bare_lake) == []
     if ledger == "lost":
-        shutil.rmtree(lake.root / ENGINE)
-        lake.sync()
-        assert foreign(lake) == []
-    assert cleaned_up(lake) == []
+        shutil.rmtree(bare_lake.root / ENGINE)
+        bare_lake.sync()
+        assert foreign(bare_lake) == []
+    assert cleaned_up(bare_lake) == []
 
 
 @pytest.mark.parametrize("operation", ["CHANGE COLUMN", "SET TBLPROPERTIES", "UPDATE TABLE METADATA", "ADD FEATURE"])
 @pytest.mark.parametrize("change", [added, renamed, retyped, not_null])
-def test_change_of_a_column_is_named_whatever_its_operation_is_called(lake, operation, change):
-    version = describe(lake, operation, change)
+def test_change_of_a_column_is_named_whatever_its_operation_is_called(bare_lake, operation, change):
+    version = describe(bare_lake, operation, change)
     said = [f"another program changed the Delta table at version {version}"]
-    assert foreign(lake) == said
-    assert cleaned_up(lake) == said
+    assert foreign(bare_lake) == said
+    assert cleaned_up(bare_lake) == said
 
 
-def test_change_of_a_column_in_a_commit_that_is_gone_is_named_by_the_next_one(lake):
-    describe(lake, "CHANGE COLUMN", added)
-    describe(lake, "CHANGE COLUMN", commented)
-    assert cleaned_up(lake) == ["another program changed the Delta table at version 3"]
+def test_change_of_a_column_in_a_commit_that_is_gone_is_named_by_the_next_one(bare_lake):
+    describe(bare_lake, "CHANGE COLUMN", added)
+    describe(bare_lake, "CHANGE COLUMN", commented)
+    assert cleaned_up(bare_lake) == ["another program changed the Delta table at version 3"]
 
 
-def test_columns_are_known_at_the_last_commit_that_says_the_record_again(lake):
+def test_columns_are_known_at_the_last_commit_that_says_the_record_again(bare_lake):
     """A change of columns that was reported is not reported again of a later commit that changes none."""
-    describe(lake, "ADD COLUMNS", added)
-    assert cleaned_up(lake) == ["another program changed the Delta table at version 2"]
-    lake.sync()
-    describe(lake, "CHANGE COLUMN", commented)
-    assert cleaned_up(lake) == ["another program changed the Delta table at version 2"]
+    describe(bare_lake, "ADD COLUMNS", added)
+    assert cleaned_up(bare_lake) == ["another program changed the Delta table at version 2"]
+    bare_lake.sync()
+    describe(bare_lake, "CHANGE COLUMN", commented)
+    assert cleaned_up(bare_lake) == ["another program changed the Delta table at version 2"]
 
 
-def test_columns_of_our_own_commit_are_those_of_the_log(lake):
+def test_columns_of_our_own_commit_are_those_of_the_log(bare_lake):
     """Also of one that adds a column."""
     wider = {**TYPES, "note": pa.string(), "__rowMarker__": pa.int32()}
-    more = lambda: lake.table.land_rows([{**row(3), "note": "x", "__rowMarker__": 0}], types=wider)  # noqa: E731
-    for land in (lake.land, more):
+    more = lambda: bare_lake.table.land_rows([{**row(3), "note": "x", "__rowMarker__": 0}], types=wider)  # noqa: E731
+    for land in (bare_lake.land, more):
         land()
-        lake.sync()
-        with lake.engine() as running:
+        bare_lake.sync()
+        with bare_lake.engine() as running:
             (progress,) = running.context.ledger.tables().values()
-            found = lake.writer.snapshot("dbo/Orders")
+            found = bare_lake.writer.snapshot("dbo/Orders")
             assert progress.columns == found.record.progress.columns == found.schema.digest
 
 
 @pytest.mark.parametrize("keeps", [0, 1])
-def test_log_cleanup_by_another_program_does_not_halt_an_idle_table(lake, keeps):
-    clean_up(lake, keeps=keeps)
-    assert alone(lake) == (keeps == 0)
-    assert lake.status().state.code == "caught_up"
-    lake.land()
-    lake.sync()
-    status = lake.status()
+def test_log_cleanup_by_another_program_does_not_halt_an_idle_table(bare_lake, keeps):
+    clean_up(bare_lake, keeps=keeps)
+    assert alone(bare_lake) == (keeps == 0)
+    assert bare_lake.status().state.code == "caught_up"
+    bare_lake.land()
+    bare_lake.sync()
+    status = bare_lake.status()
     assert (status.state.code, status.watermarks) == ("caught_up", {"": 2})
-    assert foreign(lake) == []
+    assert foreign(bare_lake) == []
 
 
-def test_record_is_said_again_at_the_next_start_and_survives_the_ledger(lake):
-    clean_up(lake)
-    lake.sync()
-    assert not alone(lake)
-    commits = len([*lake.log.glob("*.json")])
-    lake.sync()
-    assert len([*lake.log.glob("*.json")]) == commits  # once
-    shutil.rmtree(lake.root / ENGINE)
-    lake.land()
-    lake.sync()
-    assert lake.status().watermarks == {"": 2}
-    assert [path for entry in lake.writer.history("dbo/Orders") for path in entry.files] == [numbered_name(2)]
+def test_record_is_said_again_at_the_next_start_and_survives_the_ledger(bare_lake):
+    clean_up(bare_lake)
+    bare_lake.sync()
+    assert not alone(bare_lake)
+    commits = len([*bare_lake.log.glob("*.json")])
+    bare_lake.sync()
+    assert len([*bare_lake.log.glob("*.json")]) == commits  # once
+    shutil.rmtree(bare_lake.root / ENGINE)
+    bare_lake.land()
+    bare_lake.sync()
+    assert bare_lake.status().watermarks == {"": 2}
+    assert [path for entry in bare_lake.writer.history("dbo/Orders") for path in entry.files] == [numbered_name(2)]
 
 
 @pytest.mark.parametrize("is_committed", [False, True], ids=["refused", "lost answer"])
-def test_record_that_could_not_be_said_again_is_said_at_the_next_start(lake, monkeypatch, is_committed):
-    clean_up(lake)
-    say_again = type(lake.writer).say_again
+def test_record_that_could_not_be_said_again_is_said_at_the_next_start(bare_lake, monkeypatch, is_committed):
+    clean_up(bare_lake)
+    say_again = type(bare_lake.writer).say_again
 
     def fail(writer, *given):
         if is_committed:
@@ -367,158 +367,158 @@ def test_record_that_could_not_be_said_again_is_said_at_the_next_start(lake, mon
         raise StorageUnavailable("once")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(lake.writer), "say_again", fail)
-        lake.sync()
-    lake.land()
-    lake.sync()
-    assert not alone(lake)
-    assert (lake.status().state.code, lake.status().watermarks) == ("caught_up", {"": 2})
-    assert foreign(lake) == []
+        patch.setattr(type(bare_lake.writer), "say_again", fail)
+        bare_lake.sync()
+    bare_lake.land()
+    bare_lake.sync()
+    assert not alone(bare_lake)
+    assert (bare_lake.status().state.code, bare_lake.status().watermarks) == ("caught_up", {"": 2})
+    assert foreign(bare_lake) == []
 
 
-def test_record_is_said_again_before_cleanup_can_take_it(lake):
+def test_record_is_said_again_before_cleanup_can_take_it(bare_lake):
     """A checkpoint of another program came after it."""
-    table = DeltaTable(str(lake.folder))
+    table = DeltaTable(str(bare_lake.folder))
     table.alter.set_table_properties({"delta.checkpointInterval": "7"})
     table.create_checkpoint()
-    lake.sync()
-    newest = DeltaTable(str(lake.folder))
+    bare_lake.sync()
+    newest = DeltaTable(str(bare_lake.folder))
     newest.create_checkpoint()
     for version in range(newest.version()):
-        lake.commit(version).unlink()
-    shutil.rmtree(lake.root / ENGINE)
-    lake.land()
-    lake.sync()
-    assert (lake.status().state.code, lake.status().watermarks) == ("caught_up", {"": 2})
+        bare_lake.commit(version).unlink()
+    shutil.rmtree(bare_lake.root / ENGINE)
+    bare_lake.land()
+    bare_lake.sync()
+    assert (bare_lake.status().state.code, bare_lake.status().watermarks) == ("caught_up", {"": 2})
 
 
-def test_status_of_a_cleaned_log_commits_nothing(lake):
-    clean_up(lake)
-    before = sorted(lake.log.iterdir())
-    assert lake.status().state.code == "caught_up"
-    assert sorted(lake.log.iterdir()) == before
+def test_status_of_a_cleaned_log_commits_nothing(bare_lake):
+    clean_up(bare_lake)
+    before = sorted(bare_lake.log.iterdir())
+    assert bare_lake.status().state.code == "caught_up"
+    assert sorted(bare_lake.log.iterdir()) == before
 
 
 @pytest.mark.parametrize("ledger", ["lost", "older"])
-def test_lost_record_halts_with_the_help_to_rebuild(lake, tmp_path, ledger):
-    shutil.copytree(lake.root / ENGINE, tmp_path / "older")
-    lake.land()
-    lake.sync()
-    clean_up(lake)
-    shutil.rmtree(lake.root / ENGINE)
+def test_lost_record_halts_with_the_help_to_rebuild(bare_lake, tmp_path, ledger):
+    shutil.copytree(bare_lake.root / ENGINE, tmp_path / "older")
+    bare_lake.land()
+    bare_lake.sync()
+    clean_up(bare_lake)
+    shutil.rmtree(bare_lake.root / ENGINE)
     if ledger == "older":
-        shutil.copytree(tmp_path / "older", lake.root / ENGINE)
-    lake.land()
-    lake.sync()
-    state = lake.status().state
+        shutil.copytree(tmp_path / "older", bare_lake.root / ENGINE)
+    bare_lake.land()
+    bare_lake.sync()
+    state = bare_lake.status().state
     assert (state.code, state.diagnostic.code) == ("halted", "ME081")
     assert "mirror-engine rebuild" in state.diagnostic.help
-    assert alone(lake)
-    lake.begin()
-    with lake.mirror() as mirror:
+    assert alone(bare_lake)
+    bare_lake.begin()
+    with bare_lake.mirror() as mirror:
         with pytest.raises(UsageError, match="not known which files"):
             mirror.rebuild(replay=True)
         assert [name.table for name in mirror.rebuild(replay=True, lose_rows=True)] == ["Orders"]
-    lake.sync()
-    assert (lake.status().state.code, lake.status().watermarks) == ("caught_up", {"": 3})
+    bare_lake.sync()
+    assert (bare_lake.status().state.code, bare_lake.status().watermarks) == ("caught_up", {"": 3})
 
 
-def test_table_of_another_program_is_still_foreign(lake):
+def test_table_of_another_program_is_still_foreign(bare_lake):
     """Also one in whose place the ledger knows a table, and one of another mirror's generation."""
-    shutil.rmtree(lake.folder)
-    write_deltalake(str(lake.folder), pa.table({"id": [1], "city": ["x"]}))
-    lake.land()
-    lake.sync()
-    assert lake.status().state.diagnostic.code == "ME004"
+    shutil.rmtree(bare_lake.folder)
+    write_deltalake(str(bare_lake.folder), pa.table({"id": [1], "city": ["x"]}))
+    bare_lake.land()
+    bare_lake.sync()
+    assert bare_lake.status().state.diagnostic.code == "ME004"
 
 
-def test_log_cleanup_by_another_program_while_the_engine_runs(lake):
-    lake.begin()
-    with lake.engine() as running:
+def test_log_cleanup_by_another_program_while_the_engine_runs(bare_lake):
+    bare_lake.begin()
+    with bare_lake.engine() as running:
         running.cycle(NO_STOP)
-        clean_up(lake)
-        lake.land()
+        clean_up(bare_lake)
+        bare_lake.land()
         running.cycle(NO_STOP)
-        clean_up(lake)
-    assert lake.status().watermarks == {"": 2}
-    lake.sync()
-    assert not alone(lake)
+        clean_up(bare_lake)
+    assert bare_lake.status().watermarks == {"": 2}
+    bare_lake.sync()
+    assert not alone(bare_lake)
 
 
-def test_change_of_rows_before_a_cleanup_stays_reported_after_our_next_commit(lake):
+def test_change_of_rows_before_a_cleanup_stays_reported_after_our_next_commit(bare_lake):
     """The engine's look before its commit meets the gap that log cleanup left."""
-    with lake.engine() as running:
+    with bare_lake.engine() as running:
         running.cycle(NO_STOP)
         for number in range(5):
-            append(lake.folder, number)
-        table = DeltaTable(str(lake.folder))
+            append(bare_lake.folder, number)
+        table = DeltaTable(str(bare_lake.folder))
         table.create_checkpoint()
         for version in range(table.version() - 1):
-            lake.commit(version).unlink()
-        lake.land()
+            bare_lake.commit(version).unlink()
+        bare_lake.land()
         running.cycle(NO_STOP)
         running.cycle(NO_STOP)
-    assert lake.status().watermarks == {"": 2}
-    assert len(foreign(lake)) == 1
+    assert bare_lake.status().watermarks == {"": 2}
+    assert len(foreign(bare_lake)) == 1
 
 
-def test_deltalake_s_own_cleanup_of_old_commits_is_survived(lake):
-    table = DeltaTable(str(lake.folder))
+def test_deltalake_s_own_cleanup_of_old_commits_is_survived(bare_lake):
+    table = DeltaTable(str(bare_lake.folder))
     table.alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"})
-    for file in lake.log.glob("*.json"):
+    for file in bare_lake.log.glob("*.json"):
         os.utime(file, (0, 0))
     table.create_checkpoint()
     table.cleanup_metadata()
-    assert alone(lake)
-    lake.land()
-    lake.sync()
-    assert (lake.status().state.code, lake.status().watermarks) == ("caught_up", {"": 2})
+    assert alone(bare_lake)
+    bare_lake.land()
+    bare_lake.sync()
+    assert (bare_lake.status().state.code, bare_lake.status().watermarks) == ("caught_up", {"": 2})
 
 
 @pytest.mark.parametrize("hint", ["absent", "stale", "parts"])
 @pytest.mark.parametrize("ledger", ["kept", "lost"])
-def test_cleaned_log_with_another_checkpoint_or_hint(lake, hint, ledger):
-    stale = (lake.log / HINT).read_bytes() if (lake.log / HINT).exists() else b'{"version": 1, "size": 1}'
-    clean_up(lake)
+def test_cleaned_log_with_another_checkpoint_or_hint(bare_lake, hint, ledger):
+    stale = (bare_lake.log / HINT).read_bytes() if (bare_lake.log / HINT).exists() else b'{"version": 1, "size": 1}'
+    clean_up(bare_lake)
     if hint == "absent":
-        (lake.log / HINT).unlink()
+        (bare_lake.log / HINT).unlink()
     elif hint == "stale":
-        (lake.log / HINT).write_bytes(stale)
+        (bare_lake.log / HINT).write_bytes(stale)
     else:
-        whole = next(lake.log.glob("*.checkpoint.parquet"))
+        whole = next(bare_lake.log.glob("*.checkpoint.parquet"))
         actions = pq.read_table(whole)
         for part, rows in enumerate((actions.slice(0, 1), actions.slice(1)), 1):
-            pq.write_table(rows, lake.log / f"{whole.name[:20]}.checkpoint.{part:010}.{2:010}.parquet")
+            pq.write_table(rows, bare_lake.log / f"{whole.name[:20]}.checkpoint.{part:010}.{2:010}.parquet")
         whole.unlink()
         said = {"version": int(whole.name[:20]), "size": actions.num_rows, "parts": 2}
-        (lake.log / HINT).write_text(json.dumps(said), encoding="utf-8")
+        (bare_lake.log / HINT).write_text(json.dumps(said), encoding="utf-8")
     if ledger == "lost":
-        shutil.rmtree(lake.root / ENGINE)
-    lake.land()
-    lake.sync()
-    status = lake.status()
+        shutil.rmtree(bare_lake.root / ENGINE)
+    bare_lake.land()
+    bare_lake.sync()
+    status = bare_lake.status()
     if ledger == "kept":
         assert (status.state.code, status.watermarks) == ("caught_up", {"": 2})
     else:
         assert status.state.diagnostic.code == "ME081"
 
 
-def test_copy_of_a_table_without_its_record_is_not_taken_over(lake):
-    clean_up(lake)
-    lake.orders("Copies").land_parquet(NO_ROWS)
-    shutil.copytree(lake.folder, lake.folder.with_name("Copies"))
-    lake.sync()
-    assert lake.status("Copies").state.diagnostic.code == "ME081"
-    assert lake.status().state.code == "caught_up"
+def test_copy_of_a_table_without_its_record_is_not_taken_over(bare_lake):
+    clean_up(bare_lake)
+    bare_lake.orders("Copies").land_parquet(NO_ROWS)
+    shutil.copytree(bare_lake.folder, bare_lake.folder.with_name("Copies"))
+    bare_lake.sync()
+    assert bare_lake.status("Copies").state.diagnostic.code == "ME081"
+    assert bare_lake.status().state.code == "caught_up"
 
 
-def test_restore_by_another_program_keeps_the_record(lake):
-    append(lake.folder, 1)
-    DeltaTable(str(lake.folder)).restore(1)
-    clean_up(lake, keeps=1)
-    lake.land()
-    lake.sync()
-    assert (lake.status().state.code, lake.status().watermarks, lake.ids()) == ("caught_up", {"": 2}, [])
+def test_restore_by_another_program_keeps_the_record(bare_lake):
+    append(bare_lake.folder, 1)
+    DeltaTable(str(bare_lake.folder)).restore(1)
+    clean_up(bare_lake, keeps=1)
+    bare_lake.land()
+    bare_lake.sync()
+    assert (bare_lake.status().state.code, bare_lake.status().watermarks, bare_lake.ids()) == ("caught_up", {"": 2}, [])
 
 
 @pytest.mark.parametrize("application", ["mirror_engine:a:b", "another"])

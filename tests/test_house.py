@@ -250,6 +250,20 @@ def test_a_command_does_not_wait_for_the_others() -> None:
     assert done.stderr == "[]\n"
 
 
+def fixtures_of(path: Path) -> list[str]:
+    """The pytest fixtures that a file defines."""
+    made = [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef)]
+    return [node.name for node in made if any("pytest.fixture" in ast.unparse(mark) for mark in node.decorator_list)]
+
+
+def test_fixture_name_means_one_thing_in_all_tests() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in sorted((HOME / "tests").rglob("*.py")):
+        for name in fixtures_of(path):
+            homes.setdefault(name, []).append(path.relative_to(HOME).as_posix())
+    assert {name: files for name, files in homes.items() if len(files) > 1} == {}
+
+
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
     text = (HOME / "mkdocs.yml").read_text(encoding="utf-8")
     shown = set(re.findall(r"[\w/-]+\.md", text.partition("\nnav:")[2]))

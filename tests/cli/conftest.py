@@ -13,6 +13,7 @@ from rich.console import Console
 from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.cli.main import main
+from mirror_engine.landing_zone.layout import HISTORY
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, TableFolder
 from mirror_engine.publisher.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shop:
+class Sales:
     """A mirrored database of two Parquet tables, nothing of it applied yet; its storage fails as in `faults`."""
 
     root: Path
@@ -52,7 +53,7 @@ class Printed(NamedTuple):
 
 
 @pytest.fixture
-def shop(tmp_path, monkeypatch):
+def sales(tmp_path, monkeypatch):
     writer = MemoryDeltaWriter()
     faults = {}
 
@@ -68,7 +69,7 @@ def shop(tmp_path, monkeypatch):
     items = publisher.table("Items", keys=["Id"], types=types)
     orders.initial_load({"Id": 1, "Name": "one"}, {"Id": 2, "Name": "two"})
     items.insert({"Id": 7, "Name": "[red]seven[/red]"}, {"Id": 8, "Name": None})
-    return Shop(root, writer, publisher, orders, items, faults)
+    return Sales(root, writer, publisher, orders, items, faults)
 
 
 @pytest.fixture
@@ -112,3 +113,11 @@ def land_broken():
         gap.upsert(row)
 
     return land
+
+
+@pytest.fixture
+def synced(sales, cli):
+    """Its two tables are applied; its history says nothing yet."""
+    assert cli("sync", sales.root).code == 0
+    (sales.root / HISTORY).unlink(missing_ok=True)
+    return sales

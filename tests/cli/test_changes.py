@@ -175,13 +175,6 @@ def found(changes):
     return [(each["table"], each["change"], each["reason"], each["files"]) for each in changes]
 
 
-@pytest.fixture
-def synced(shop, cli):
-    assert cli("sync", shop.root).code == 0
-    (shop.root / HISTORY).unlink(missing_ok=True)
-    return shop
-
-
 @pytest.mark.parametrize("case", list(CASES))
 def test_sync_reports_a_change_in_text(synced, cli, case):
     act, options, _, text = CASES[case]
@@ -332,8 +325,8 @@ def test_maintenance_is_in_the_history(tmp_path, cli):
     assert "maintained" in cli("history", "-C", tmp_path).out
 
 
-def test_history_of_a_root_without_any_says_so(shop, cli):
-    assert cli("history", "-C", shop.root).out == "Nothing is recorded: no table was dropped, halted or maintained.\n"
+def test_history_of_a_root_without_any_says_so(sales, cli):
+    assert cli("history", "-C", sales.root).out == "Nothing is recorded: no table was dropped, halted or maintained.\n"
 
 
 def test_history_of_a_table_has_its_own_changes(synced, cli):

@@ -214,14 +214,14 @@ def test_every_result_has_an_exit_code():
 
 @pytest.mark.skipif(not FULL.exists(), reason="the system has no full device")
 @pytest.mark.parametrize(("words", "code"), [(("sync",), 0), (("sync", "--json"), 0), (("status",), 1)])
-def test_output_that_is_lost_is_said_and_what_was_done_keeps_its_code(shop, capsys, monkeypatch, words, code):
+def test_output_that_is_lost_is_said_and_what_was_done_keeps_its_code(sales, capsys, monkeypatch, words, code):
     with FULL.open("w") as full:
         monkeypatch.setattr(sys, "stdout", full)
-        assert main([*words, "-C", str(shop.root)]) == code
+        assert main([*words, "-C", str(sales.root)]) == code
     assert "stdout: No space left on device" in capsys.readouterr().err
     with FULL.open("w", buffering=1) as full:  # by lines, as stderr is
         monkeypatch.setattr(sys, "stderr", full)
-        assert main(["status", str(shop.root / "nowhere")]) == 2
+        assert main(["status", str(sales.root / "nowhere")]) == 2
 
 
 @pytest.mark.slow
@@ -331,8 +331,8 @@ def test_the_second_signal_ends_the_process(monkeypatch):
     ["click", "mirror_engine.cli.exits", "mirror_engine.cli.inspection", "mirror_engine.publisher.mirror", "rich"],
 )
 @pytest.mark.parametrize("words", [(), ("--json",)])
-def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(shop, module, words):
-    command = [sys.executable, "-c", INTERRUPTED_WHILE_IMPORTING, "status", str(shop.root), *words, module]
+def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(sales, module, words):
+    command = [sys.executable, "-c", INTERRUPTED_WHILE_IMPORTING, "status", str(sales.root), *words, module]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (130, "")
     if words:

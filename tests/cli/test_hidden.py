@@ -44,12 +44,6 @@ CASES = {
 }
 
 
-@pytest.fixture
-def synced(shop, cli):
-    assert cli("sync", shop.root).code == 0
-    return shop
-
-
 def test_nothing_is_made_where_files_was_renamed(synced, cli, monkeypatch):
     """A new `Files` would hide that the old one was renamed, and be in its way."""
     monkeypatch.setattr("mirror_engine.monitoring.fabric_files.HEARTBEAT_SECONDS", 0.01)

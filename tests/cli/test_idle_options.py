@@ -46,12 +46,12 @@ IDLE = {
 
 
 @pytest.mark.parametrize(("line", "said"), IDLE.items())
-def test_option_without_effect_ends_with_2(shop, cli, line, said):
-    printed = cli(*(word.format(root=shop.root) for word in line.split()))
+def test_option_without_effect_ends_with_2(sales, cli, line, said):
+    printed = cli(*(word.format(root=sales.root) for word in line.split()))
     assert (printed.code, printed.out) == (2, "")
     assert said in printed.err
-    assert not (shop.root / ENGINE).exists()
-    assert not (shop.root / "s").exists()
+    assert not (sales.root / ENGINE).exists()
+    assert not (sales.root / "s").exists()
 
 
 def test_token_and_its_file_are_one_too_many(tmp_path, cli):
@@ -74,63 +74,63 @@ OF_SPARK = {
 @pytest.mark.usefixtures("without_pyspark")
 @pytest.mark.parametrize("name", OF_SPARK)
 @pytest.mark.parametrize("work", ["sync", "run", "maintain"])
-def test_spark_option_without_pyspark_is_refused(shop, name, work):
-    with Mirror(shop.root, Config(**{name: OF_SPARK[name]})) as mirror:
+def test_spark_option_without_pyspark_is_refused(sales, name, work):
+    with Mirror(sales.root, Config(**{name: OF_SPARK[name]})) as mirror:
         mirror.status()  # needs none
         with pytest.raises(ConfigError, match="needs PySpark, which is not installed"):
             mirror.run(None) if work == "run" else getattr(mirror, work)()
-    assert not (shop.root / ENGINE).exists()
+    assert not (sales.root / ENGINE).exists()
 
 
 @pytest.mark.usefixtures("without_pyspark")
-def test_spark_option_without_pyspark_is_refused_where_it_is_given(shop, cli, monkeypatch):
-    for words in (["emulator", "start", shop.root / "s"], ["doctor", shop.root]):
+def test_spark_option_without_pyspark_is_refused_where_it_is_given(sales, cli, monkeypatch):
+    for words in (["emulator", "start", sales.root / "s"], ["doctor", sales.root]):
         printed = cli(*words, "--driver-memory", "4g")
         assert "--driver-memory: it needs PySpark" in printed.err
         assert printed.code == 2
     monkeypatch.setenv("MIRROR_ENGINE_SPARK_MASTER", "local[2]")
-    printed = cli("emulator", "start", shop.root / "s")
+    printed = cli("emulator", "start", sales.root / "s")
     assert "  MIRROR_ENGINE_SPARK_MASTER: it needs PySpark" in printed.err
     assert printed.code == 2
     monkeypatch.delenv("MIRROR_ENGINE_SPARK_MASTER")
     monkeypatch.delenv("MIRROR_ENGINE_SPARK_PROFILE", raising=False)
-    (shop.root / "mirror-engine.toml").write_text('spark_profile = "ci"\n')
-    printed = cli("doctor", shop.root)
+    (sales.root / "mirror-engine.toml").write_text('spark_profile = "ci"\n')
+    printed = cli("doctor", sales.root)
     assert "mirror-engine.toml: spark_profile: it needs PySpark" in printed.err
-    with Mirror(shop.root, Config(driver_memory="4g")) as mirror, pytest.raises(ConfigError) as refused:
+    with Mirror(sales.root, Config(driver_memory="4g")) as mirror, pytest.raises(ConfigError) as refused:
         mirror.sync()
     assert "  Config(driver_memory=…): it needs PySpark" in str(refused.value)
 
 
-def test_option_of_a_given_writer_is_not_judged(shop):
-    with Mirror(shop.root, Config(key_index_size=5), writer=MemoryDeltaWriter()) as mirror:
+def test_option_of_a_given_writer_is_not_judged(sales):
+    with Mirror(sales.root, Config(key_index_size=5), writer=MemoryDeltaWriter()) as mirror:
         mirror.sync()
 
 
 SESSION = SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]"))
 
 
-def test_option_beside_a_given_session_is_refused_at_once(shop):
+def test_option_beside_a_given_session_is_refused_at_once(sales):
     for options in ({"spark_master": "yarn"}, {"driver_memory": "4g"}, {"spark_profile": "ci"}):
         with pytest.raises(ConfigError, match="the given Spark session is used as it is"):
-            Mirror(shop.root, Config(**options), spark=SESSION)
+            Mirror(sales.root, Config(**options), spark=SESSION)
     with pytest.raises(ConfigError, match="Mirror\\(spark=…\\): the merge engine `arrow` does not use Spark"):
-        Mirror(shop.root, Config(merge_engine="arrow"), spark=SESSION)
-    Mirror(shop.root, Config(driver_batch_limit=5), spark=SESSION)
+        Mirror(sales.root, Config(merge_engine="arrow"), spark=SESSION)
+    Mirror(sales.root, Config(driver_batch_limit=5), spark=SESSION)
 
 
-def test_key_index_is_refused_where_spark_merges_because_it_is_installed(shop):
-    with Mirror(shop.root, Config(key_index_size=5)) as mirror, pytest.raises(ConfigError, match="uses no index"):
+def test_key_index_is_refused_where_spark_merges_because_it_is_installed(sales):
+    with Mirror(sales.root, Config(key_index_size=5)) as mirror, pytest.raises(ConfigError, match="uses no index"):
         mirror.sync()
 
 
 @pytest.mark.parametrize(("flags", "engine"), [([], "arrow"), (["--merge-engine", "spark"], "spark")])
-def test_maintain_takes_the_engine_that_root_had_last(shop, cli, monkeypatch, flags, engine):
-    (shop.root / ENGINE).mkdir()
-    write_effective(shop.root / OPTIONS, Config(merge_engine="arrow", workers=9))
+def test_maintain_takes_the_engine_that_root_had_last(sales, cli, monkeypatch, flags, engine):
+    (sales.root / ENGINE).mkdir()
+    write_effective(sales.root / OPTIONS, Config(merge_engine="arrow", workers=9))
     chosen = []
     monkeypatch.setattr("mirror_engine.mirror.Mirror.maintain", lambda self, *_: chosen.append(self.config) or {})
-    assert cli("maintain", "-C", shop.root, *flags).code == 0
+    assert cli("maintain", "-C", sales.root, *flags).code == 0
     assert [(config.merge_engine, config.workers) for config in chosen] == [(engine, 4)]
-    printed = cli("maintain", "-C", shop.root, "--driver-memory", "4g")
+    printed = cli("maintain", "-C", sales.root, "--driver-memory", "4g")
     assert (printed.code, "--driver-memory: the merge engine `arrow`" in printed.err) == (2, True)

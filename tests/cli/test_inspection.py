@@ -18,81 +18,81 @@ from mirror_engine.storage import stores
 from mirror_engine.storage.local import LocalStorage
 
 
-def test_status_shows_that_an_engine_is_running(shop, cli):
-    cli("sync", shop.root)
-    with FileLock(shop.root / LOCK):
-        assert "engine running" in cli("status", shop.root).out
-        assert json.loads(cli("status", shop.root, "--json").out)["engine_running"] is True
+def test_status_shows_that_an_engine_is_running(sales, cli):
+    cli("sync", sales.root)
+    with FileLock(sales.root / LOCK):
+        assert "engine running" in cli("status", sales.root).out
+        assert json.loads(cli("status", sales.root, "--json").out)["engine_running"] is True
 
 
-def test_a_folder_that_cannot_be_listed_is_not_calm(shop, cli, monkeypatch):
-    cli("sync", shop.root)
+def test_a_folder_that_cannot_be_listed_is_not_calm(sales, cli, monkeypatch):
+    cli("sync", sales.root)
     monkeypatch.setattr(stores, "LocalStorage", lambda root: faulty(LocalStorage(root), Failing("list .*Items")))
-    assert [cli("status", shop.root, *flags).code for flags in ([], ["--check"])] == [0, 4]
+    assert [cli("status", sales.root, *flags).code for flags in ([], ["--check"])] == [0, 4]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [("--json",), ()])
-def test_status_watch_prints_until_it_is_stopped(shop, cli, form):
+def test_status_watch_prints_until_it_is_stopped(sales, cli, form):
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-    printed = cli("status", shop.root, "--watch", "--interval", "100ms", *form)
+    printed = cli("status", sales.root, "--watch", "--interval", "100ms", *form)
     assert printed.code == 0
     assert len(re.findall(r"^\{|no engine is running$", printed.out, re.MULTILINE)) > 1
 
 
 @pytest.mark.slow
-def test_status_watch_takes_a_screen_of_its_own_on_a_terminal_with_problems_first(shop, cli, terminal):
-    shop.halt()
-    cli("sync", shop.root, "-q")
+def test_status_watch_takes_a_screen_of_its_own_on_a_terminal_with_problems_first(sales, cli, terminal):
+    sales.halt()
+    cli("sync", sales.root, "-q")
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-    assert cli("status", shop.root, "--watch", "--interval", "100ms").code == 0
+    assert cli("status", sales.root, "--watch", "--interval", "100ms").code == 0
     shown = terminal.file.getvalue()
     assert (shown.count("\x1b[?1049h"), shown.count("\x1b[?1049l")) == (1, 1)
     assert shown.index("ME023") < shown.index("Last commit") < shown.index("Sales.Orders")
-    cli("status", shop.root)
+    cli("status", sales.root)
     plain = terminal.file.getvalue().removeprefix(shown)
     assert plain.index("Sales.Orders") < plain.index("ME023")
 
 
-def test_status_of_one_table_has_its_columns_and_place(shop, cli):
-    before = json.loads(cli("status", shop.root, "--table", "items", "--json").out)
+def test_status_of_one_table_has_its_columns_and_place(sales, cli):
+    before = json.loads(cli("status", sales.root, "--table", "items", "--json").out)
     assert before["tables"][0]["columns"] is None
-    cli("sync", shop.root)
-    document = json.loads(cli("status", shop.root, "--table", "items", "--table", "sales.orders", "--json").out)
+    cli("sync", sales.root)
+    document = json.loads(cli("status", sales.root, "--table", "items", "--table", "sales.orders", "--json").out)
     orders, items = document["tables"]
     assert (orders["landing_folder"], orders["delta_path"]) == ("Sales.schema/Orders", "Tables/Sales/Orders")
     assert (items["landing_folder"], items["delta_path"]) == ("Items", "Tables/dbo/Items")
     assert [(column["name"], column["type"]) for column in items["columns"]] == [("Id", "long"), ("Name", "string")]
-    assert "  columns: Id long, Name string\n" in cli("status", shop.root, "--table", "Items").out
-    assert {each["columns"] for each in json.loads(cli("status", shop.root, "--json").out)["tables"]} == {None}
+    assert "  columns: Id long, Name string\n" in cli("status", sales.root, "--table", "Items").out
+    assert {each["columns"] for each in json.loads(cli("status", sales.root, "--json").out)["tables"]} == {None}
 
 
-def test_status_lists_a_delta_table_without_landing_folder(shop, cli):
-    cli("sync", shop.root)
-    shop.publisher.remove("Items")
-    (items,) = json.loads(cli("status", shop.root, "--table", "Items", "--json").out)["tables"]
+def test_status_lists_a_delta_table_without_landing_folder(sales, cli):
+    cli("sync", sales.root)
+    sales.publisher.remove("Items")
+    (items,) = json.loads(cli("status", sales.root, "--table", "Items", "--json").out)["tables"]
     assert (items["state"], items["row_count"], items["delta_version"]) == ("deleted", 2, 1)
     assert [column["name"] for column in items["columns"]] == ["Id", "Name"]
 
 
-def test_show_says_whether_there_are_more_rows_than_its_limit(shop, cli):
-    cli("sync", shop.root)
+def test_show_says_whether_there_are_more_rows_than_its_limit(sales, cli):
+    cli("sync", sales.root)
     for limit, has_more, rows in ((1, True, 1), (2, False, 2), (0, False, 2)):
-        document = json.loads(cli("show", "-C", shop.root, "Items", "--limit", limit, "--json").out)
+        document = json.loads(cli("show", "-C", sales.root, "Items", "--limit", limit, "--json").out)
         assert (document["has_more"], len(document["rows"])) == (has_more, rows)
 
 
-def test_a_difference_has_counts_and_cells(shop, cli, tmp_path):
-    cli("sync", shop.root)
+def test_a_difference_has_counts_and_cells(sales, cli, tmp_path):
+    cli("sync", sales.root)
     (tmp_path / "expected.csv").write_text("Id,Name\n7,a value that is never logged\n9,nine\n")
-    diff = ("diff", "-C", shop.root, "Items", tmp_path / "expected.csv", "--json")
+    diff = ("diff", "-C", sales.root, "Items", tmp_path / "expected.csv", "--json")
     document = json.loads(cli(*diff).out)
     assert document["counts"] == {"equal": 0, "missing": 1, "unexpected": 1, "different": 1}
     assert document["missing"] == [{"Id": 9, "Name": "nine"}]
     cell = {"column": "Name", "expected": "a value that is never logged", "actual": "[red]seven[/red]"}
     assert document["different"] == [{"key": {"Id": 7}, "cells": [cell]}]
     assert json.loads(cli(*diff, "--key", "Id,Name").out)["key"] == ["Id", "Name"]
-    logs = (shop.root / ".mirror-engine").rglob("*.log*")
+    logs = (sales.root / ".mirror-engine").rglob("*.log*")
     assert not any("a value that is never logged" in path.read_text() for path in logs if path.is_file())
 
 

@@ -27,32 +27,32 @@ def test_every_command_has_an_example():
     assert named == {name.replace(" ", "-") for name in ALL_COMMANDS if name not in WITHOUT_EXAMPLE}
 
 
-def test_every_command_prints_a_document_of_its_schema(shop, cli, tmp_path):
-    zone = shop.root / "Files/LandingZone"
-    at = ("-C", shop.root)
+def test_every_command_prints_a_document_of_its_schema(sales, cli, tmp_path):
+    zone = sales.root / "Files/LandingZone"
+    at = ("-C", sales.root)
     (tmp_path / "expected.csv").write_text("Id,Name\n7,x\n9,y\n")
-    shop.publisher.partner_events(partnerName="Acme.Sync")
-    cli("sync", shop.root)
-    shop.items.update({"Id": 7, "Name": "again"})
-    cli("sync", shop.root)
-    shop.halt()
-    shop.block()
+    sales.publisher.partner_events(partnerName="Acme.Sync")
+    cli("sync", sales.root)
+    sales.items.update({"Id": 7, "Name": "again"})
+    cli("sync", sales.root)
+    sales.halt()
+    sales.block()
     (zone / "Items/stray.txt").touch()
     (zone / "stray.parquet").touch()
     for words in (
-        ("sync", shop.root),
-        ("status", shop.root),
-        ("status", shop.root, "--table", "Items"),
-        ("plan", shop.root),
-        ("wait", shop.root, "--timeout", "0"),
+        ("sync", sales.root),
+        ("status", sales.root),
+        ("status", sales.root, "--table", "Items"),
+        ("plan", sales.root),
+        ("wait", sales.root, "--timeout", "0"),
         ("show", *at, "Items"),
         ("history", *at, "Items"),
         ("trace", "row", *at, "Items", "7"),
         ("trace", "file", *at, "Items", "2"),
         ("trace", "what-if", *at, "Items", "--skip", "2"),
         ("diff", *at, "Items", tmp_path / "expected.csv"),
-        ("compare", shop.root),
-        ("pull", shop.root, tmp_path / "copy"),
+        ("compare", sales.root),
+        ("pull", sales.root, tmp_path / "copy"),
         ("validate", zone / "Items"),
         ("explain", "ME014"),
         ("schema",),
@@ -60,7 +60,7 @@ def test_every_command_prints_a_document_of_its_schema(shop, cli, tmp_path):
         ("doctor",),
         ("init", tmp_path / "new"),
         ("maintain", *at, "Items"),
-        ("rebuild", shop.root, "--yes", "--lose-rows"),
+        ("rebuild", sales.root, "--yes", "--lose-rows"),
     ):
         printed = cli(*words, "--json")
         assert printed.out.count("\n") == 1, words

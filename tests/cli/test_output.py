@@ -108,20 +108,20 @@ def test_spans_are_short(seconds, text):
 
 
 @pytest.fixture
-def context():
+def click_context():
     with click.Context(click.Command("x")) as entered:
         yield entered
 
 
-def test_progress_is_off_with_none_and_with_q(context):
+def test_progress_is_off_with_none_and_with_q(click_context):
     with log.shown("none") as listener:
         assert listener is ignore
-    context.params["quiet"] = 1
+    click_context.params["quiet"] = 1
     with log.shown("plain") as listener:
         assert listener is ignore
 
 
-@pytest.mark.usefixtures("context")
+@pytest.mark.usefixtures("click_context")
 def test_progress_without_a_terminal_is_a_line_now_and_then(monkeypatch, capsys):
     monkeypatch.setattr(log, "PLAIN_SECONDS", 0.02)
     with log.shown() as listener:
@@ -171,7 +171,7 @@ def test_a_table_that_stops_has_no_bar(over):
     assert "waiting for change files; 0 commits so far" in str(listener.bars().columns[0]._cells[0])
 
 
-@pytest.mark.usefixtures("context")
+@pytest.mark.usefixtures("click_context")
 def test_a_terminal_shows_a_line_for_each_commit_above_the_bars(terminal):
     with log.shown() as listener:
         listener(BatchStarted(ORDERS, 2, "1", "2"))
@@ -182,7 +182,7 @@ def test_a_terminal_shows_a_line_for_each_commit_above_the_bars(terminal):
     assert "ME023" not in shown
 
 
-@pytest.mark.usefixtures("context")
+@pytest.mark.usefixtures("click_context")
 def test_what_goes_on_until_it_is_stopped_says_more(terminal):
     with log.shown(least="warning") as listener:
         for event in (

@@ -80,7 +80,7 @@ def test_validate_finds_in_a_store_what_it_finds_in_a_folder(store, name, tmp_pa
 
 
 @pytest.fixture
-def shop(tmp_path):
+def uploaded_root(tmp_path):
     """A ROOT on this machine; two tables, of which one has a rejected file."""
     root = tmp_path / "shop"
     publisher = LandingZoneWriter(root)
@@ -106,36 +106,36 @@ COMMANDS = (
 
 
 @pytest.mark.slow
-def test_commands_find_in_a_store_what_they_find_in_a_folder(store, shop, tmp_path, capsys):
+def test_commands_find_in_a_store_what_they_find_in_a_folder(store, uploaded_root, tmp_path, capsys):
     root = store.new_root()
-    upload(shop / "Files", root, "Files/")
-    for place in (shop, root):
+    upload(uploaded_root / "Files", root, "Files/")
+    for place in (uploaded_root, root):
         printed(capsys, "sync", "--merge-engine", "arrow", "-C", place)
     expected = tmp_path / "expected.csv"
     expected.write_text("Id,Name\n1,4\n2,one\n3,one\n4,two\n")
     before = versions(root)
     for words in (*COMMANDS, ("diff", "Sales.Orders", expected, "-C")):
-        assert printed(capsys, *words, root) == printed(capsys, *words, shop), words
+        assert printed(capsys, *words, root) == printed(capsys, *words, uploaded_root), words
     assert versions(root) == before
 
 
 @pytest.mark.slow
-def test_a_table_folder_and_a_file_are_checked_alone(store, shop, capsys):
+def test_a_table_folder_and_a_file_are_checked_alone(store, uploaded_root, capsys):
     root = store.new_root()
-    upload(shop / "Files", root, "Files/")
+    upload(uploaded_root / "Files", root, "Files/")
     for below in ("Items", "Sales.schema", "Sales.schema/Orders", "Sales.schema/Orders/00000000000000000003.parquet"):
         found = printed(capsys, "validate", root / f"{ZONE}/{below}")
-        assert found == printed(capsys, "validate", shop / f"{ZONE}/{below}"), below
+        assert found == printed(capsys, "validate", uploaded_root / f"{ZONE}/{below}"), below
     for below in ("Nothing", "Items/00000000000000000009.parquet"):
         code, document = printed(capsys, "validate", root / f"{ZONE}/{below}")
         assert (code, document["error"]["code"]) == (2, "usage_error")
 
 
 @pytest.mark.slow
-def test_what_was_read_is_not_read_again_and_more_than_allowed_is_refused(onelake_server, shop, capsys):
+def test_what_was_read_is_not_read_again_and_more_than_allowed_is_refused(onelake_server, uploaded_root, capsys):
     with onelake_server.in_use():
         root = onelake_server.new_root()
-        upload(shop / "Files", root, "Files/")
+        upload(uploaded_root / "Files", root, "Files/")
         code, document = printed(capsys, "validate", "--max-download", "2KiB", root)
         assert (code, document["error"]["code"]) == (2, "usage_error")
         assert "allow it with --max-download" in document["error"]["help"]
@@ -144,10 +144,10 @@ def test_what_was_read_is_not_read_again_and_more_than_allowed_is_refused(onelak
 
 
 @pytest.mark.slow
-def test_download_limit_counts_rows_and_status_reads_none(onelake_server, shop, tmp_path, capsys, monkeypatch):
+def test_download_limit_counts_rows_and_status_reads_none(onelake_server, uploaded_root, tmp_path, capsys, monkeypatch):
     with onelake_server.in_use():
         root, expected = onelake_server.new_root(), tmp_path / "expected.csv"
-        upload(shop / "Files", root, "Files/")
+        upload(uploaded_root / "Files", root, "Files/")
         printed(capsys, "sync", "--merge-engine", "arrow", "-C", root)
         expected.write_text("Id,Name\n1,4\n2,one\n3,one\n4,one\n")
         for limit, code in (("1B", 2), ("1MiB", 0)):

@@ -40,8 +40,8 @@ def comparable(text, root):
 
 @pytest.mark.slow  # whole commands
 @pytest.mark.parametrize("name", SESSIONS)
-def test_a_session_is_as_it_is_written_down(shop, cli, land_broken, monkeypatch, name):
-    monkeypatch.chdir(shop.root)
+def test_a_session_is_as_it_is_written_down(sales, cli, land_broken, monkeypatch, name):
+    monkeypatch.chdir(sales.root)
     names = {
         "monkeypatch": monkeypatch,
         "shutil": shutil,
@@ -49,15 +49,15 @@ def test_a_session_is_as_it_is_written_down(shop, cli, land_broken, monkeypatch,
         "Path": Path,
         "LandingZoneWriter": LandingZoneWriter,
     }
-    names |= {"broken": land_broken, "shop": shop, **vars(shop)}
+    names |= {"broken": land_broken, "shop": sales, **vars(sales)}
     for step in re.split(r"^(?=[$>] )", SESSIONS[name], flags=re.MULTILINE)[1:]:
         line, _, shown = step.partition("\n")
         if line.startswith("> "):
             exec(line[2:], names)  # noqa: S102 - our own steps
             continue
-        before = written(shop.root)
-        printed = cli(*shlex.split(line[2:].replace("ROOT", str(shop.root))))
+        before = written(sales.root)
+        printed = cli(*shlex.split(line[2:].replace("ROOT", str(sales.root))))
         found = f"{printed.out}{printed.err}[{printed.code}]"
-        assert comparable(found, shop.root) == comparable(shown, shop.root), line
+        assert comparable(found, sales.root) == comparable(shown, sales.root), line
         if printed.code == USAGE or (WRITING.isdisjoint(line.split()) and "--write-baseline" not in line):
-            assert written(shop.root) == before, line
+            assert written(sales.root) == before, line

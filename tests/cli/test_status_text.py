@@ -39,7 +39,7 @@ PATH = re.compile(r"--> (\S+)")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def stuck_root(tmp_path_factory):
     """A ROOT of 11 tables, of which 7 are stuck for as many reasons."""
     root = tmp_path_factory.mktemp("stuck") / "root"
     for path, content in chain.from_iterable(zone.items() for zone in (*GOOD, *STUCK)):
@@ -52,10 +52,10 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def stuck(made, monkeypatch):
+def stuck(stuck_root, monkeypatch):
     """The same, from its parent folder: paths are short."""
-    monkeypatch.chdir(made.parent)
-    return Path(made.name)
+    monkeypatch.chdir(stuck_root.parent)
+    return Path(stuck_root.name)
 
 
 @pytest.fixture

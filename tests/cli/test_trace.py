@@ -54,14 +54,14 @@ def rich_history(shop, cli):
     return table
 
 
-def test_the_page_about_trace_shows_real_output(shop, cli, wide):
-    rich_history(shop, cli)
+def test_the_page_about_trace_shows_real_output(sales, cli, wide):
+    rich_history(sales, cli)
     page = PAGE.read_text(encoding="utf-8")
     commands = re.findall(r"```text\n\$ mirror-engine -C \./shop (.*)\n((?:.*\n)*?)```", page)
     assert commands
     for words, printed in commands:
         shown = wide(WIDTH)
-        assert cli("-C", shop.root, *words.split()).code == 0
+        assert cli("-C", sales.root, *words.split()).code == 0
         assert printed.rstrip() == shown(), words
 
 
@@ -77,32 +77,32 @@ def wide_rows(shop, cli):
     return columns
 
 
-def test_rows_wider_than_the_terminal_are_listed_by_column(shop, cli, wide):
-    columns = wide_rows(shop, cli)
+def test_rows_wider_than_the_terminal_are_listed_by_column(sales, cli, wide):
+    columns = wide_rows(sales, cli)
     shown = wide(80)
-    cli("trace", "what-if", "-C", shop.root, "Wide", "--skip", "2")
+    cli("trace", "what-if", "-C", sales.root, "Wide", "--skip", "2")
     lines = [line.rstrip() for line in shown().splitlines()]
     at = lines.index("Only in actual")
     expected = ["Id: 2", f"{columns[0]}: x", *(f"{name}: NULL" for name in columns[1:])]
     assert lines[at + 1 : at + 14] == [*expected, ""]
 
 
-def test_two_rows_that_do_not_fit_have_an_empty_line_between_them(shop, cli, wide):
-    columns = wide_rows(shop, cli)
-    cli("sync", shop.root)
+def test_two_rows_that_do_not_fit_have_an_empty_line_between_them(sales, cli, wide):
+    columns = wide_rows(sales, cli)
+    cli("sync", sales.root)
     shown = wide(80)
-    cli("show", "-C", shop.root, "Wide")
+    cli("show", "-C", sales.root, "Wide")
     lines = [line.rstrip() for line in shown().splitlines()]
     assert (lines[0], lines[12:14], lines[24:]) == ("Id: 1", ["", "Id: 2"], [f"{columns[-1]}: NULL", "2 rows"])
     shown = wide(600)
-    cli("show", "-C", shop.root, "Wide")
+    cli("show", "-C", sales.root, "Wide")
     assert shown().startswith(f"Id  {columns[0]}")
 
 
-def test_values_wider_than_the_terminal_are_listed_by_column(shop, cli, wide):
-    columns = wide_rows(shop, cli)
+def test_values_wider_than_the_terminal_are_listed_by_column(sales, cli, wide):
+    columns = wide_rows(sales, cli)
     shown = wide(80)
-    cli("trace", "row", "-C", shop.root, "Wide", "1")
+    cli("trace", "row", "-C", sales.root, "Wide", "1")
     lines = [line.rstrip() for line in shown().splitlines()]
     at = lines.index("  row 1   0 insert  matched 0  inserted")
     values = ["Id 1", *(f"{name} {name[-1] * 20}" for name in columns)]
@@ -111,9 +111,9 @@ def test_values_wider_than_the_terminal_are_listed_by_column(shop, cli, wide):
     assert lines[end + 1 : end + 4] == ["  Id 1", f"  {columns[0]} new", f"  {columns[1]} NULL"]
 
 
-def test_a_change_in_json(shop, cli):
-    rich_history(shop, cli)
-    document = json.loads(cli("trace", "row", "-C", shop.root, "sales.shipments", "orderno=42", "--json").out)
+def test_a_change_in_json(sales, cli):
+    rich_history(sales, cli)
+    document = json.loads(cli("trace", "row", "-C", sales.root, "sales.shipments", "orderno=42", "--json").out)
     assert (document["command"], document["table"]) == ("trace row", "Sales.Shipments")
     assert document["changes"][1] == {
         "file": "00000000000000000002.parquet",
@@ -133,10 +133,10 @@ def test_a_change_in_json(shop, cli):
 
 
 @pytest.mark.parametrize(("delay", "step"), [("0s", "drop_table"), ("1h", "mark_folder_missing")])
-def test_plan_shows_what_becomes_of_a_table_whose_folder_is_gone(shop, cli, delay, step):
-    cli("sync", shop.root)
-    shutil.rmtree(shop.publisher.path / "Items")
+def test_plan_shows_what_becomes_of_a_table_whose_folder_is_gone(sales, cli, delay, step):
+    cli("sync", sales.root)
+    shutil.rmtree(sales.publisher.path / "Items")
     for words in ((), ("--table", "items")):
-        document = json.loads(cli("plan", shop.root, "--drop-delay", delay, "--json", *words).out)
+        document = json.loads(cli("plan", sales.root, "--drop-delay", delay, "--json", *words).out)
         assert [each["step"] for each in document["tables"][-1]["steps"]] == [step]
         assert (document["tables"][-1]["table"], len(document["tables"])) == ("Items", 1 if words else 2)

@@ -17,7 +17,7 @@ DAY = 86_400.0
 
 
 @pytest.fixture
-def shop(tmp_path):
+def three_applied(tmp_path):
     shop = Shop(tmp_path)
     for number in (1, 2, 3):
         shop.orders().insert(row(number), name=name(number))
@@ -80,59 +80,59 @@ STANDING = [damaged, of_another_type, with_broken_metadata, changed_by_another, 
 
 
 @pytest.mark.parametrize("begins", STANDING, ids=lambda begins: begins.__name__)
-def test_archive_expires_only_once_the_help_is_over(shop, monkeypatch, begins):
-    ends, needed = begins(shop, monkeypatch), archived(shop)
+def test_archive_expires_only_once_the_help_is_over(three_applied, monkeypatch, begins):
+    ends, needed = begins(three_applied, monkeypatch), archived(three_applied)
     assert needed == {name(1), name(2)}
     for _ in range(3):
-        shop.now += 8 * DAY
-        shop.sync()
-        assert archived(shop) >= needed
+        three_applied.now += 8 * DAY
+        three_applied.sync()
+        assert archived(three_applied) >= needed
     ends()
-    shop.sync()
-    shop.now += 8 * DAY
-    shop.sync()
-    assert archived(shop) == set()
+    three_applied.sync()
+    three_applied.now += 8 * DAY
+    three_applied.sync()
+    assert archived(three_applied) == set()
 
 
-def test_damaged_table_is_rebuilt_without_loss_after_weeks(shop, monkeypatch):
+def test_damaged_table_is_rebuilt_without_loss_after_weeks(three_applied, monkeypatch):
     """ME081: what its help says."""
-    before, ends = shop.ids(), damaged(shop, monkeypatch)
-    shop.now += 30 * DAY
-    shop.sync()
+    before, ends = three_applied.ids(), damaged(three_applied, monkeypatch)
+    three_applied.now += 30 * DAY
+    three_applied.sync()
     ends()  # the memory writer cannot drop what it does not see
-    shop.mirror().rebuild(["Orders"], replay=True)
-    shop.sync()
-    assert shop.ids() == before
+    three_applied.mirror().rebuild(["Orders"], replay=True)
+    three_applied.sync()
+    assert three_applied.ids() == before
 
 
-def test_removed_table_is_rebuilt_without_loss_after_weeks(shop):
+def test_removed_table_is_rebuilt_without_loss_after_weeks(three_applied):
     """ME069: its Delta table was removed by others."""
-    before = shop.ids()
-    shop.writer.drop("dbo/Orders", lambda: None)
-    shop.sync()
-    shop.now += 30 * DAY
-    shop.orders().insert(row(4), name=name(4))
-    shop.sync()
-    shop.mirror().rebuild(["Orders"], replay=True)
-    shop.sync()
-    assert shop.ids() == [*before, 4]
+    before = three_applied.ids()
+    three_applied.writer.drop("dbo/Orders", lambda: None)
+    three_applied.sync()
+    three_applied.now += 30 * DAY
+    three_applied.orders().insert(row(4), name=name(4))
+    three_applied.sync()
+    three_applied.mirror().rebuild(["Orders"], replay=True)
+    three_applied.sync()
+    assert three_applied.ids() == [*before, 4]
 
 
-def test_halt_in_the_same_cycle_keeps_what_has_just_expired(shop, monkeypatch):
+def test_halt_in_the_same_cycle_keeps_what_has_just_expired(three_applied, monkeypatch):
     """A file is rejected by the batch of the cycle in which others expire."""
-    of_another_type(shop, monkeypatch)
-    shop.now += 8 * DAY
-    with shop.engine() as running:
+    of_another_type(three_applied, monkeypatch)
+    three_applied.now += 8 * DAY
+    with three_applied.engine() as running:
         running.cycle(NO_STOP)
-    assert archived(shop) == {name(1), name(2)}
+    assert archived(three_applied) == {name(1), name(2)}
 
 
-def test_kept_archive_costs_no_cycle(shop, monkeypatch):
+def test_kept_archive_costs_no_cycle(three_applied, monkeypatch):
     """An expired file that is kept does not have its table cleaned in each cycle."""
-    with_broken_metadata(shop, monkeypatch)
-    shop.now += 8 * DAY
+    with_broken_metadata(three_applied, monkeypatch)
+    three_applied.now += 8 * DAY
     cleaned = []
-    with shop.engine() as running:
+    with three_applied.engine() as running:
         real = running._janitor.clean
         monkeypatch.setattr(running._janitor, "clean", lambda *given, **how: cleaned.append(1) or real(*given, **how))
         for _ in range(5):
@@ -146,38 +146,38 @@ def test_every_help_that_says_to_rebuild_keeps_the_archive():
     assert [code for code in says if Trait.REBUILD not in CATALOG[code].traits] == []
 
 
-def test_removed_table_is_said_before_and_after_the_sync(shop):
+def test_removed_table_is_said_before_and_after_the_sync(three_applied):
     """ME069: the missing number is an effect, whose own help would lose the rows."""
-    shop.writer.drop("dbo/Orders", lambda: None)
+    three_applied.writer.drop("dbo/Orders", lambda: None)
     for _ in range(2):
-        status = shop.status()
+        status = three_applied.status()
         assert [found.code for found, _ in status.diagnostics] == ["ME019", "ME069"]
         assert "rebuild --replay" in status.help(engine_running=False)
-        report = shop.sync()
-        (found,) = sync_json(report, 3, shop.config)["tables"]
+        report = three_applied.sync()
+        (found,) = sync_json(report, 3, three_applied.config)["tables"]
         assert "rebuild --replay" in found["help"]
         assert "land it" not in found["help"]
 
 
 @pytest.mark.parametrize("begins", [damaged, changed_by_another], ids=lambda begins: begins.__name__)
-def test_archive_of_a_table_whose_log_is_not_readable_just_now_stays(shop, monkeypatch, begins):
+def test_archive_of_a_table_whose_log_is_not_readable_just_now_stays(three_applied, monkeypatch, begins):
     """Of its log nothing is known for a while; whether it stands, the next look says."""
-    ends = begins(shop, monkeypatch)
-    shop.now += 8 * DAY
-    shop.sync()
+    ends = begins(three_applied, monkeypatch)
+    three_applied.now += 8 * DAY
+    three_applied.sync()
 
     def raises(*_):
         raise StorageUnavailable("the store is busy")
 
     with monkeypatch.context() as busy:
         for reads in ("snapshot", "latest_external_change"):
-            busy.setattr(shop.writer, reads, raises)
+            busy.setattr(three_applied.writer, reads, raises)
         for _ in range(2):
-            shop.now += DAY
-            shop.sync()
-    assert archived(shop) == {name(1), name(2)}
+            three_applied.now += DAY
+            three_applied.sync()
+    assert archived(three_applied) == {name(1), name(2)}
     ends()
-    shop.sync()
-    shop.now += 8 * DAY
-    shop.sync()
-    assert archived(shop) == set()
+    three_applied.sync()
+    three_applied.now += 8 * DAY
+    three_applied.sync()
+    assert archived(three_applied) == set()

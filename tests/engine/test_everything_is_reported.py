@@ -99,7 +99,7 @@ def waiting(shop):
 
 
 @pytest.fixture
-def shop(ram):
+def shop_in_memory(ram):
     shop = Shop(ram)
     shop.publisher.table("T", keys=["id"])
     return shop
@@ -107,35 +107,35 @@ def shop(ram):
 
 @pytest.mark.parametrize("case", list(PASSED_OVER))
 @pytest.mark.slow
-def test_whatever_is_passed_over_is_named_with_its_reason(shop, case):
+def test_whatever_is_passed_over_is_named_with_its_reason(shop_in_memory, case):
     present, expected = PASSED_OVER[case]
-    before = set(said(shop))
+    before = set(said(shop_in_memory))
     for path, content in present.items():
-        put(shop, path, content)
-    found = said(shop)
+        put(shop_in_memory, path, content)
+    found = said(shop_in_memory)
     assert sorted(each for each in found if each in expected) == sorted(expected)
     # nor is anything else hidden: each path is named itself, or by a folder it is in
-    named = {each.partition(" ")[2] for each in found if each not in before} | waiting(shop)
+    named = {each.partition(" ")[2] for each in found if each not in before} | waiting(shop_in_memory)
     for path in (path.strip("/") for path in present if not path.endswith("_metadata.json")):
         assert any(f"{path}/".startswith(f"{place}/") or place.startswith(f"{path}/") for place in named), path
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["file", "link"])
-def test_what_is_in_the_zones_place_is_named(shop, kind):
-    zone = shop.root / ZONE
-    zone.rename(shop.root / "away")
+def test_what_is_in_the_zones_place_is_named(shop_in_memory, kind):
+    zone = shop_in_memory.root / ZONE
+    zone.rename(shop_in_memory.root / "away")
     if kind == "file":
         zone.write_bytes(b"")
     else:
-        zone.symlink_to(shop.root / "away")
-    assert said(shop) == [f"{'ME002' if kind == 'file' else 'ME074'} {ZONE}"]
+        zone.symlink_to(shop_in_memory.root / "away")
+    assert said(shop_in_memory) == [f"{'ME002' if kind == 'file' else 'ME074'} {ZONE}"]
 
 
 @pytest.mark.slow
-def test_files_replaced_after_they_were_applied_are_named(shop):
-    table = shop.publisher.table("Items", keys=["id"])
+def test_files_replaced_after_they_were_applied_are_named(shop_in_memory):
+    table = shop_in_memory.publisher.table("Items", keys=["id"])
     table.insert(row(1))
-    shop.sync()
+    shop_in_memory.sync()
     table.insert(row(2), name=name(1))
-    assert f"ME026 Items/{name(1)}" in said(shop)
+    assert f"ME026 Items/{name(1)}" in said(shop_in_memory)

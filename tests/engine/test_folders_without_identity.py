@@ -12,7 +12,7 @@ from mirror_engine.events import TableDropped
 
 
 @pytest.fixture
-def shop(tmp_path):
+def three_in_store(tmp_path):
     """Three applied files, of which the newest is still in the folder."""
     shop = Shop(tmp_path)
     orders = shop.orders()
@@ -49,11 +49,11 @@ def drops(shop):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("numbers", [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]])
-def test_a_folder_that_begins_again_is_a_recreated_one(shop, numbers):
-    recreate(shop, *numbers)
-    sync(shop)
-    assert shop.ids() == [*range(8, 8 + len(numbers))]
-    assert len(drops(shop)) == 1
+def test_a_folder_that_begins_again_is_a_recreated_one(three_in_store, numbers):
+    recreate(three_in_store, *numbers)
+    sync(three_in_store)
+    assert three_in_store.ids() == [*range(8, 8 + len(numbers))]
+    assert len(drops(three_in_store)) == 1
 
 
 def test_one_file_alone_is_enough(tmp_path):
@@ -75,12 +75,12 @@ def test_numbers_that_begin_anywhere_may_begin_again_anywhere(tmp_path):
     assert shop.ids() == [8]
 
 
-def test_a_lost_ledger_knows_it_too(shop):
-    recreate(shop, 1, 2)
-    for file in (shop.root / ".mirror-engine").glob("ledger*"):
+def test_a_lost_ledger_knows_it_too(three_in_store):
+    recreate(three_in_store, 1, 2)
+    for file in (three_in_store.root / ".mirror-engine").glob("ledger*"):
         file.unlink()
-    sync(shop)
-    assert shop.ids() == [8, 9]
+    sync(three_in_store)
+    assert three_in_store.ids() == [8, 9]
 
 
 def land_again(shop, number, *ids):
@@ -103,32 +103,32 @@ def land_again(shop, number, *ids):
     }.items(),
     ids=lambda act: act[0],
 )
-def test_what_does_not_begin_again_is_the_same_folder(shop, act):
-    act[1](shop)
-    sync(shop)
-    assert drops(shop) == []
-    assert shop.ids()[:3] == [1, 2, 3]
+def test_what_does_not_begin_again_is_the_same_folder(three_in_store, act):
+    act[1](three_in_store)
+    sync(three_in_store)
+    assert drops(three_in_store) == []
+    assert three_in_store.ids()[:3] == [1, 2, 3]
 
 
-def test_a_first_file_with_the_bytes_of_the_former_begins_again_if_the_newest_is_gone(shop):
-    first = (folder(shop) / "_FilesReadyToDelete" / name(1)).read_bytes()
-    shutil.rmtree(folder(shop))
-    shop.orders().land(first, name=name(1))
-    sync(shop)
-    assert shop.ids() == [1]
+def test_a_first_file_with_the_bytes_of_the_former_begins_again_if_the_newest_is_gone(three_in_store):
+    first = (folder(three_in_store) / "_FilesReadyToDelete" / name(1)).read_bytes()
+    shutil.rmtree(folder(three_in_store))
+    three_in_store.orders().land(first, name=name(1))
+    sync(three_in_store)
+    assert three_in_store.ids() == [1]
 
 
-def test_files_that_are_back_with_the_bytes_that_were_applied_are_the_same_folder(shop):
-    archive = folder(shop) / "_FilesReadyToDelete"
+def test_files_that_are_back_with_the_bytes_that_were_applied_are_the_same_folder(three_in_store):
+    archive = folder(three_in_store) / "_FilesReadyToDelete"
     content = {number: (archive / name(number)).read_bytes() for number in (1, 2)}
-    content[3] = (folder(shop) / name(3)).read_bytes()
+    content[3] = (folder(three_in_store) / name(3)).read_bytes()
     for number, found in content.items():
-        (folder(shop) / name(number)).write_bytes(found)
-        (folder(shop) / name(number)).touch()
-    sync(shop)
-    assert drops(shop) == []
-    assert shop.ids() == [1, 2, 3]
-    assert shop.said() == []
+        (folder(three_in_store) / name(number)).write_bytes(found)
+        (folder(three_in_store) / name(number)).touch()
+    sync(three_in_store)
+    assert drops(three_in_store) == []
+    assert three_in_store.ids() == [1, 2, 3]
+    assert three_in_store.said() == []
 
 
 def test_files_ordered_by_time_have_no_number_to_begin_again_with(tmp_path):
@@ -142,16 +142,16 @@ def test_files_ordered_by_time_have_no_number_to_begin_again_with(tmp_path):
     assert (shop.ids(), drops(shop)) == ([1, 2, 3], [])
 
 
-def test_an_emptied_folder_is_a_missing_one(shop):
-    shutil.rmtree(folder(shop))
-    folder(shop).mkdir()
-    shop.orders("Other")
-    sync(shop)
-    assert len(drops(shop)) == 1
+def test_an_emptied_folder_is_a_missing_one(three_in_store):
+    shutil.rmtree(folder(three_in_store))
+    folder(three_in_store).mkdir()
+    three_in_store.orders("Other")
+    sync(three_in_store)
+    assert len(drops(three_in_store)) == 1
 
 
 @pytest.mark.usefixtures("one_attempt")
-def test_a_zone_without_any_file_proves_nothing(shop):
-    shutil.rmtree(folder(shop))
-    sync(shop)
-    assert drops(shop) == []
+def test_a_zone_without_any_file_proves_nothing(three_in_store):
+    shutil.rmtree(folder(three_in_store))
+    sync(three_in_store)
+    assert drops(three_in_store) == []

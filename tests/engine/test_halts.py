@@ -93,7 +93,7 @@ HALTS = [
 
 
 @pytest.fixture
-def shop(tmp_path, monkeypatch):
+def arrow_shop(tmp_path, monkeypatch):
     monkeypatch.setattr(planner, "MAX_FABRIC_TABLES", 1)
     return Shop(tmp_path / "shop", ArrowWriter(tmp_path / "shop/Tables", tmp_path / "scratch"))
 
@@ -119,27 +119,27 @@ def history(shop):
 
 
 @pytest.mark.parametrize(("kind", "table", "code", "end"), HALTS)
-def test_halt_and_its_end_are_reported_by_the_runs_that_find_them(shop, kind, table, code, end):
-    cause, begun, over = opened(shop, kind), ("halted", table, code), ("resumed", table, end)
+def test_halt_and_its_end_are_reported_by_the_runs_that_find_them(arrow_shop, kind, table, code, end):
+    cause, begun, over = opened(arrow_shop, kind), ("halted", table, code), ("resumed", table, end)
     cause.begin()
-    report = shop.sync()
+    report = arrow_shop.sync()
     assert report.result is RunResult.NEEDS_ATTENTION
     assert begun in [(each.kind, each.table.folder, each.reason) for each in report.changes]
-    assert history(shop) == [begun]
-    assert [each.kind for each in shop.sync().changes] == []  # it is known
+    assert history(arrow_shop) == [begun]
+    assert [each.kind for each in arrow_shop.sync().changes] == []  # it is known
     cause.end()
-    report = shop.sync()
+    report = arrow_shop.sync()
     assert report.result is RunResult.CAUGHT_UP
     assert over in [(each.kind, each.table.folder, each.reason) for each in report.changes]
-    assert history(shop) == [begun, over]
-    assert told(shop) == [(TableHalted, table), (TableResumed, table)]
-    assert [each.kind for each in shop.sync().changes] == []
+    assert history(arrow_shop) == [begun, over]
+    assert told(arrow_shop) == [(TableHalted, table), (TableResumed, table)]
+    assert [each.kind for each in arrow_shop.sync().changes] == []
 
 
 @pytest.mark.parametrize(("kind", "table", "code", "end"), HALTS)
-def test_halt_and_its_end_in_one_run_are_reported_once(shop, kind, table, code, end):
-    cause = opened(shop, kind)
-    with shop.engine() as running:
+def test_halt_and_its_end_in_one_run_are_reported_once(arrow_shop, kind, table, code, end):
+    cause = opened(arrow_shop, kind)
+    with arrow_shop.engine() as running:
         running.cycle(NO_STOP)
         cause.begin()
         for _ in range(3):
@@ -147,71 +147,71 @@ def test_halt_and_its_end_in_one_run_are_reported_once(shop, kind, table, code, 
         cause.end()
         for _ in range(3):
             running.cycle(NO_STOP)
-    assert told(shop) == [(TableHalted, table), (TableResumed, table)]
-    assert history(shop) == [("halted", table, code), ("resumed", table, end)]
+    assert told(arrow_shop) == [(TableHalted, table), (TableResumed, table)]
+    assert history(arrow_shop) == [("halted", table, code), ("resumed", table, end)]
 
 
-def test_halt_whose_run_was_killed_before_it_was_stored_is_not_lost(shop, monkeypatch):
+def test_halt_whose_run_was_killed_before_it_was_stored_is_not_lost(arrow_shop, monkeypatch):
     """It may be told twice, never not at all."""
-    cause = opened(shop, EmptyFile)
+    cause = opened(arrow_shop, EmptyFile)
     cause.begin()
     monkeypatch.setattr("mirror_engine.engine.halts.Halts.store", lambda _: None)
-    shop.sync()
+    arrow_shop.sync()
     monkeypatch.undo()
-    assert history(shop) == [("halted", "New", "ME023")]
-    shop.sync()
-    assert {*history(shop)} == {("halted", "New", "ME023")}
+    assert history(arrow_shop) == [("halted", "New", "ME023")]
+    arrow_shop.sync()
+    assert {*history(arrow_shop)} == {("halted", "New", "ME023")}
 
 
-def test_another_reason_is_another_halt(shop):
-    opened(shop, BrokenMetadata)
-    metadata = shop.root / ZONE / "Orders/_metadata.json"
+def test_another_reason_is_another_halt(arrow_shop):
+    opened(arrow_shop, BrokenMetadata)
+    metadata = arrow_shop.root / ZONE / "Orders/_metadata.json"
     whole = metadata.read_bytes()
     metadata.write_bytes(b"{")
-    shop.sync()
+    arrow_shop.sync()
     metadata.write_bytes(b"[")  # in other words, at the same place
-    assert [each.kind for each in shop.sync().changes] == []
+    assert [each.kind for each in arrow_shop.sync().changes] == []
     metadata.unlink()
-    shop.sync()
+    arrow_shop.sync()
     metadata.write_bytes(whole)
-    shop.sync()
-    assert [each for _, _, each in history(shop)] == ["ME010", "ME009", ""]
+    arrow_shop.sync()
+    assert [each for _, _, each in history(arrow_shop)] == ["ME010", "ME009", ""]
 
 
-def test_dropped_table_is_halted_no_more_without_a_word_of_its_own(shop):
-    cause = opened(shop, BrokenMetadata)
+def test_dropped_table_is_halted_no_more_without_a_word_of_its_own(arrow_shop):
+    cause = opened(arrow_shop, BrokenMetadata)
     cause.begin()
-    shop.sync()
-    shop.publisher.remove("Orders")
-    assert [each.kind for each in shop.sync().changes] == ["dropped"]
-    shop.orders().insert(row(1), name=name(1))
-    assert [each.kind for each in shop.sync().changes] == []
+    arrow_shop.sync()
+    arrow_shop.publisher.remove("Orders")
+    assert [each.kind for each in arrow_shop.sync().changes] == ["dropped"]
+    arrow_shop.orders().insert(row(1), name=name(1))
+    assert [each.kind for each in arrow_shop.sync().changes] == []
 
 
-def test_hidden_folder_ends_no_halt(shop):
-    cause = opened(shop, BrokenMetadata)
+def test_hidden_folder_ends_no_halt(arrow_shop):
+    cause = opened(arrow_shop, BrokenMetadata)
     cause.begin()
-    shop.sync()
-    folder, away = shop.root / ZONE / "Orders", shop.root.with_name("away")
+    arrow_shop.sync()
+    folder, away = arrow_shop.root / ZONE / "Orders", arrow_shop.root.with_name("away")
     folder.rename(away)
     folder.symlink_to(away)
-    shop.sync()
+    arrow_shop.sync()
     folder.unlink()
     away.rename(folder)
-    shop.sync()
-    assert history(shop) == [("halted", "Orders", "ME010")]
+    arrow_shop.sync()
+    assert history(arrow_shop) == [("halted", "Orders", "ME010")]
     cause.end()
-    shop.sync()
-    assert history(shop)[1:] == [("resumed", "Orders", "")]
+    arrow_shop.sync()
+    assert history(arrow_shop)[1:] == [("resumed", "Orders", "")]
 
 
-def test_lost_ledger_tells_a_halt_again(shop):
-    cause = opened(shop, BrokenMetadata)
+def test_lost_ledger_tells_a_halt_again(arrow_shop):
+    cause = opened(arrow_shop, BrokenMetadata)
     cause.begin()
-    shop.sync()
-    for file in shop.root.glob(f"{LEDGER}*"):
+    arrow_shop.sync()
+    for file in arrow_shop.root.glob(f"{LEDGER}*"):
         file.unlink()
-    shop.sync()
+    arrow_shop.sync()
     cause.end()
-    shop.sync()
-    assert history(shop) == [("halted", "Orders", "ME010")] * 2 + [("resumed", "Orders", "")]
+    arrow_shop.sync()
+    assert history(arrow_shop) == [("halted", "Orders", "ME010")] * 2 + [("resumed", "Orders", "")]

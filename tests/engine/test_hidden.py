@@ -131,7 +131,7 @@ HIDINGS = [
 
 
 @pytest.fixture
-def shop(tmp_path):
+def shop_of_tables(tmp_path):
     shop = Shop(tmp_path / "shop")
     for table in TABLES:
         for number in (1, 2):
@@ -152,38 +152,38 @@ def dropped(shop):
 
 
 @pytest.mark.parametrize(("hide", "path", "tables", "found"), HIDINGS)
-def test_hidden_folder_drops_nothing_and_goes_on_once_it_is_back(shop, hide, path, tables, found):
-    with hide(shop, path):
+def test_hidden_folder_drops_nothing_and_goes_on_once_it_is_back(shop_of_tables, hide, path, tables, found):
+    with hide(shop_of_tables, path):
         for _ in range(3):
-            report = shop.sync()
+            report = shop_of_tables.sync()
             assert report.result is RunResult.RETRY
             assert found in report.failures[None].message
             assert report.failures[None].help
-        assert {table for table, state in states(shop).items() if isinstance(state, Unlisted)} == {*tables}
-        with shop.mirror() as mirror:
+        assert {table for table, state in states(shop_of_tables).items() if isinstance(state, Unlisted)} == {*tables}
+        with shop_of_tables.mirror() as mirror:
             status = mirror.status()
             unmet = {each.table: each for each in tables_not_caught_up(status, (), "dbo")}
             assert all(found.partition(": ")[2] in unmet[table].message for table in tables)
             assert all(unmet[table].state == "unlisted" and unmet[table].help for table in tables)
-            assert all(isinstance(state, Unlisted) for state in map(states(shop).get, tables))
+            assert all(isinstance(state, Unlisted) for state in map(states(shop_of_tables).get, tables))
         assert found in " ".join(each.full_message for each in status.unlisted)
-    assert not {*TABLES} & {*dropped(shop)}
+    assert not {*TABLES} & {*dropped(shop_of_tables)}
     for table in TABLES:
-        shop.orders(table).insert(row(3), name=name(3))
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert [shop.ids(table) for table in TABLES] == [[1, 2, 3]] * 2
-    assert not {*TABLES} & {*dropped(shop)}
+        shop_of_tables.orders(table).insert(row(3), name=name(3))
+    assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
+    assert [shop_of_tables.ids(table) for table in TABLES] == [[1, 2, 3]] * 2
+    assert not {*TABLES} & {*dropped(shop_of_tables)}
 
 
 @pytest.mark.parametrize(("hide", "path", "tables", "found"), HIDINGS[:1] + HIDINGS[15:16] + HIDINGS[17:19])
-def test_hidden_folder_drops_nothing_without_a_ledger(shop, hide, path, tables, found):
-    with hide(shop, path):
-        shutil.rmtree(shop.root / ENGINE)
-        report = shop.sync()
+def test_hidden_folder_drops_nothing_without_a_ledger(shop_of_tables, hide, path, tables, found):
+    with hide(shop_of_tables, path):
+        shutil.rmtree(shop_of_tables.root / ENGINE)
+        report = shop_of_tables.sync()
         assert (report.result, found in report.failures[None].message) == (RunResult.RETRY, True)
         assert {each.normalized for each, state in report.states.items() if isinstance(state, Unlisted)} == {*tables}
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert not {*TABLES} & {*dropped(shop)}
+    assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
+    assert not {*TABLES} & {*dropped(shop_of_tables)}
 
 
 def test_unmounted_table_folder_drops_nothing(tmp_path):
@@ -229,29 +229,29 @@ def recorded(shop):
         (f"{ZONE}/Sales.schema/Items", "Sales.Items"),
     ],
 )
-def test_folder_mounted_again_with_the_same_content_goes_on(shop, path, table):
-    with copied_elsewhere(shop, path):
-        report = shop.sync()
+def test_folder_mounted_again_with_the_same_content_goes_on(shop_of_tables, path, table):
+    with copied_elsewhere(shop_of_tables, path):
+        report = shop_of_tables.sync()
         assert report.result is RunResult.CAUGHT_UP
         assert [(each.kind, each.table.normalized) for each in report.changes] == [("folder_moved", table)]
-        assert ("folder_moved", table) in recorded(shop)
-        shop.orders(table).insert(row(3), name=name(3))
-        report = shop.sync()
-        assert (report.result, shop.ids(table)) == (RunResult.CAUGHT_UP, [1, 2, 3])
+        assert ("folder_moved", table) in recorded(shop_of_tables)
+        shop_of_tables.orders(table).insert(row(3), name=name(3))
+        report = shop_of_tables.sync()
+        assert (report.result, shop_of_tables.ids(table)) == (RunResult.CAUGHT_UP, [1, 2, 3])
         assert "folder_moved" not in {each.kind for each in report.changes}
-    assert dropped(shop) == []
+    assert dropped(shop_of_tables) == []
 
 
-def test_folder_mounted_again_after_a_late_file_goes_on(shop):
+def test_folder_mounted_again_after_a_late_file_goes_on(shop_of_tables):
     """ME029: the file that was applied last is not the newest, so it was archived (LZ-8.1)."""
-    table, folder = shop.orders("ByTime", strategy=BY_TIME), shop.publisher.path / "ByTime"
+    table, folder = shop_of_tables.orders("ByTime", strategy=BY_TIME), shop_of_tables.publisher.path / "ByTime"
     for number, seconds in ((1, 2_000_000_000), (2, 1_000_000_000)):
         file = folder / table.insert(row(number), name=f"{number}.parquet").rpartition("/")[2]
         os.utime(file, (seconds, seconds))
-        shop.sync()
+        shop_of_tables.sync()
     assert [each.name for each in folder.glob("*.parquet")] == ["1.parquet"]
-    with copied_elsewhere(shop, f"{ZONE}/ByTime"):
-        report = shop.sync()
+    with copied_elsewhere(shop_of_tables, f"{ZONE}/ByTime"):
+        report = shop_of_tables.sync()
         assert report.result is RunResult.CAUGHT_UP
         assert [each.kind for each in report.changes] == ["folder_moved"]
 
@@ -283,16 +283,16 @@ def emptied(copy):
 
 @pytest.mark.parametrize("change", [older, other_bytes, other_size, emptied])
 @pytest.mark.parametrize("path", [f"{ZONE}/Orders", f"{ZONE}/Sales.schema"])
-def test_folder_mounted_again_with_other_content_waits(shop, path, change):
+def test_folder_mounted_again_with_other_content_waits(shop_of_tables, path, change):
     table = "Orders" if "Orders" in path else "Sales.Items"
-    with copied_elsewhere(shop, path, change):
+    with copied_elsewhere(shop_of_tables, path, change):
         for _ in range(2):
-            report = shop.sync()
+            report = shop_of_tables.sync()
             assert report.result is RunResult.RETRY
             assert "has another file system mounted at it" in report.failures[None].message
-        assert isinstance(states(shop)[table], Unlisted)
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert (shop.ids(table), dropped(shop)) == ([1, 2], [])
+        assert isinstance(states(shop_of_tables)[table], Unlisted)
+    assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
+    assert (shop_of_tables.ids(table), dropped(shop_of_tables)) == ([1, 2], [])
 
 
 def test_mount_that_stays_drops_what_is_deleted_in_it(tmp_path):
@@ -309,14 +309,14 @@ def test_mount_that_stays_drops_what_is_deleted_in_it(tmp_path):
         assert (dropped(shop), shop.ids("Sales.Orders")) == (["Sales.Items", "Sales.Orders"], [2])
 
 
-def test_all_folders_deleted_drop_all_tables(shop):
+def test_all_folders_deleted_drop_all_tables(shop_of_tables):
     """The zone itself is the known one: that is no lost mount."""
     for folder in ("Orders", "Sales.schema"):
-        shutil.rmtree(shop.publisher.path / folder)
-    assert {type(state) for state in states(shop).values()} == {Deleted}
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert dropped(shop) == [*TABLES]
-    assert shop.writer.tables() == []
+        shutil.rmtree(shop_of_tables.publisher.path / folder)
+    assert {type(state) for state in states(shop_of_tables).values()} == {Deleted}
+    assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
+    assert dropped(shop_of_tables) == [*TABLES]
+    assert shop_of_tables.writer.tables() == []
 
 
 def test_deleted_folder_has_not_caught_up_until_its_table_is_dropped(tmp_path):
@@ -337,46 +337,46 @@ def test_deleted_folder_has_not_caught_up_until_its_table_is_dropped(tmp_path):
     assert dropped(shop) == ["Orders"]
 
 
-def test_folder_deleted_and_made_in_another_case_is_a_new_table(shop):
+def test_folder_deleted_and_made_in_another_case_is_a_new_table(shop_of_tables):
     """LZ-7.6."""
-    shop.publisher.remove("Orders")
-    shop.orders("ORDERS").insert(row(7))
-    shop.sync()
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert (dropped(shop), shop.ids("ORDERS")) == (["Orders"], [7])
+    shop_of_tables.publisher.remove("Orders")
+    shop_of_tables.orders("ORDERS").insert(row(7))
+    shop_of_tables.sync()
+    assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
+    assert (dropped(shop_of_tables), shop_of_tables.ids("ORDERS")) == (["Orders"], [7])
 
 
-def test_renamed_in_case_halts_the_new_name_until_it_is_renamed_back(shop):
-    with in_other_case(shop, f"{ZONE}/Orders"):
-        assert isinstance(states(shop)["oRDERS"], Halted)
-        shop.sync()
-    assert shop.sync().result is RunResult.CAUGHT_UP
+def test_renamed_in_case_halts_the_new_name_until_it_is_renamed_back(shop_of_tables):
+    with in_other_case(shop_of_tables, f"{ZONE}/Orders"):
+        assert isinstance(states(shop_of_tables)["oRDERS"], Halted)
+        shop_of_tables.sync()
+    assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
 
 
-def test_table_in_another_zone_is_given_up_by_a_rebuild(shop):
-    with replaced_by_empty_folder(shop, ZONE):
-        shop.sync()
-        with shop.mirror() as mirror:
+def test_table_in_another_zone_is_given_up_by_a_rebuild(shop_of_tables):
+    with replaced_by_empty_folder(shop_of_tables, ZONE):
+        shop_of_tables.sync()
+        with shop_of_tables.mirror() as mirror:
             mirror.rebuild(lose_rows=True)
-        assert shop.sync().result is RunResult.CAUGHT_UP
-        assert shop.writer.tables() == []
-        shop.orders().insert(row(9))
-        assert shop.sync().result is RunResult.CAUGHT_UP
-        assert shop.ids() == [9]
+        assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
+        assert shop_of_tables.writer.tables() == []
+        shop_of_tables.orders().insert(row(9))
+        assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
+        assert shop_of_tables.ids() == [9]
 
 
-def test_zone_made_again_rebuilds_what_is_there_and_keeps_the_rest(shop):
-    with replaced_by_empty_folder(shop, ZONE):
-        shop.orders().insert(row(9))
+def test_zone_made_again_rebuilds_what_is_there_and_keeps_the_rest(shop_of_tables):
+    with replaced_by_empty_folder(shop_of_tables, ZONE):
+        shop_of_tables.orders().insert(row(9))
         for _ in range(2):
-            report = shop.sync()
+            report = shop_of_tables.sync()
             assert report.result is RunResult.RETRY
-        assert (shop.ids(), shop.ids("Sales.Items")) == ([9], [1, 2])
+        assert (shop_of_tables.ids(), shop_of_tables.ids("Sales.Items")) == ([9], [1, 2])
 
 
-def test_empty_prefix_of_a_store_drops_nothing(shop):
+def test_empty_prefix_of_a_store_drops_nothing(shop_of_tables):
     """Without folders, nothing tells a zone whose last file was deleted from one that is gone."""
-    store = Shop(shop.root.with_name("store"))
+    store = Shop(shop_of_tables.root.with_name("store"))
     for number in (1, 2):
         store.orders().insert(row(number), name=name(number))
     store.sync(storage=store.without_folders())
@@ -390,27 +390,27 @@ def test_empty_prefix_of_a_store_drops_nothing(shop):
 
 
 @pytest.mark.parametrize("call", [f"list {ZONE}/Orders$", f"list {ZONE}/Sales.schema$"])
-def test_unreadable_folder_is_no_table_that_has_caught_up(shop, call):
-    storage = faulty(LocalStorage(shop.root), Failing(call))
-    report = shop.sync(storage=storage)
+def test_unreadable_folder_is_no_table_that_has_caught_up(shop_of_tables, call):
+    storage = faulty(LocalStorage(shop_of_tables.root), Failing(call))
+    report = shop_of_tables.sync(storage=storage)
     unlisted = [table for table, state in report.states.items() if isinstance(state, Unlisted)]
     assert (report.result, len(unlisted), len(report.states)) == (RunResult.RETRY, 1, 2)
     assert "cannot be listed or read" in report.failures[None].message
 
 
-def test_link_that_never_was_a_table_is_only_ignored(shop):
-    (shop.publisher.path / "Latest").symlink_to(shop.publisher.path / "Orders")
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert isinstance(shop.status().state, CaughtUp)
+def test_link_that_never_was_a_table_is_only_ignored(shop_of_tables):
+    (shop_of_tables.publisher.path / "Latest").symlink_to(shop_of_tables.publisher.path / "Orders")
+    assert shop_of_tables.sync().result is RunResult.CAUGHT_UP
+    assert isinstance(shop_of_tables.status().state, CaughtUp)
 
 
-def test_scan_notes_where_a_file_system_is_mounted(shop):
-    zone = Poller(LocalStorage(shop.root), shop.config).scan()
+def test_scan_notes_where_a_file_system_is_mounted(shop_of_tables):
+    zone = Poller(LocalStorage(shop_of_tables.root), shop_of_tables.config).scan()
     assert zone.mounts == {}
-    with mounted_over(shop, f"{ZONE}/Sales.schema/Items"):
-        zone = Poller(LocalStorage(shop.root), shop.config).scan()
+    with mounted_over(shop_of_tables, f"{ZONE}/Sales.schema/Items"):
+        zone = Poller(LocalStorage(shop_of_tables.root), shop_of_tables.config).scan()
         assert list(zone.mounts) == ["Sales.schema/Items"]
-        entry = LocalStorage(shop.root).stat(f"{ZONE}/Sales.schema/Items")
+        entry = LocalStorage(shop_of_tables.root).stat(f"{ZONE}/Sales.schema/Items")
         assert (entry.kind, entry.is_mount) == (Kind.FOLDER, True)
         assert replace(entry, is_mount=False) != entry
 
@@ -616,8 +616,8 @@ def test_delta_table_removed_from_the_known_folder_is_read_again(log_shop):
     assert (dropped(log_shop), log_shop.ids(), log_shop.ids("Sales.Items")) == (["Orders"], [2], [1, 2])
 
 
-def test_store_without_folders_cannot_tell_a_removed_table_from_a_hidden_one(shop):
-    store = Shop(shop.root.with_name("store"))
+def test_store_without_folders_cannot_tell_a_removed_table_from_a_hidden_one(shop_of_tables):
+    store = Shop(shop_of_tables.root.with_name("store"))
     store.orders().insert(row(1))
     store.sync(storage=store.without_folders())
     store.writer.drop("dbo/Orders")

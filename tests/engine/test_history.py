@@ -46,116 +46,116 @@ class Recorded:
 
 
 @pytest.fixture
-def recorded(ram):
+def past(ram):
     return Recorded(ram / "history.jsonl")
 
 
 @pytest.mark.parametrize("limit", [4_096, 16_384])
-def test_file_a_second_for_30_days_leaves_drops_and_halts(recorded, monkeypatch, limit):
+def test_file_a_second_for_30_days_leaves_drops_and_halts(past, monkeypatch, limit):
     """In a fast form: 300 files in five minutes, in a history that is as much smaller."""
     monkeypatch.setattr(history, "MAX_HISTORY_BYTES", limit)
-    recorded.emit(TableDropped(ORDERS, "deleted"))
-    recorded.emit(TableHalted(ITEMS, EMPTY))
-    recorded.emit(TableResumed(ITEMS))
-    began, largest = recorded.clock.now, 0
+    past.emit(TableDropped(ORDERS, "deleted"))
+    past.emit(TableHalted(ITEMS, EMPTY))
+    past.emit(TableResumed(ITEMS))
+    began, largest = past.clock.now, 0
     for number in range(30 * 24 * 12):
-        recorded.clock.now = began + number * 300
-        recorded.emit(ArchivedFilesDeleted(ITEMS, 300))
+        past.clock.now = began + number * 300
+        past.emit(ArchivedFilesDeleted(ITEMS, 300))
         if number % 200 == 0:
-            recorded.emit(TableMaintained(ITEMS, {"files_removed": 3}, 0.1))
-            largest = max(largest, recorded.path.stat().st_size)
-    found = recorded_changes(recorded.path)
+            past.emit(TableMaintained(ITEMS, {"files_removed": 3}, 0.1))
+            largest = max(largest, past.path.stat().st_size)
+    found = recorded_changes(past.path)
     deleted = [each for each in found if each.kind == "archived_files_deleted"]
     assert [each.kind for each in reversed(found)][:3] == ["dropped", "halted", "resumed"]
     assert sum(each.files for each in deleted) == 30 * 86_400
     assert (len(deleted), {each.times for each in deleted}) == (30, {24 * 12})
     assert sum(each.times for each in found if each.kind == "maintained") == 44
     assert largest < 3 * limit
-    assert not [*recorded.path.parent.glob("*.*.*")]  # and no other file is left
+    assert not [*past.path.parent.glob("*.*.*")]  # and no other file is left
 
 
-def test_file_of_a_former_version_is_taken_over(recorded):
+def test_file_of_a_former_version_is_taken_over(past):
     """It had two files of 1 MiB."""
-    recorded.emit(TableDropped(ORDERS, "deleted"))
-    former = recorded.path.with_name("history.1.jsonl")
+    past.emit(TableDropped(ORDERS, "deleted"))
+    former = past.path.with_name("history.1.jsonl")
     former.write_text('[1.0, "Items", "halted", "ME023", 0]\n[2.0, "It', encoding="utf-8")
-    History(recorded.path).add(TableChange(ITEMS, "dropped", at=recorded.clock.now))
-    assert recorded.kinds() == ["dropped", "dropped", "halted"]
+    History(past.path).add(TableChange(ITEMS, "dropped", at=past.clock.now))
+    assert past.kinds() == ["dropped", "dropped", "halted"]
     assert not former.exists()
 
 
-def test_oldest_sums_go_before_any_drop(recorded, monkeypatch):
+def test_oldest_sums_go_before_any_drop(past, monkeypatch):
     monkeypatch.setattr(history, "MAX_HISTORY_BYTES", 2_000)
-    began = recorded.clock.now
-    recorded.emit(TableDropped(ORDERS, "deleted"))
+    began = past.clock.now
+    past.emit(TableDropped(ORDERS, "deleted"))
     for day in range(1_000):
-        recorded.clock.now = began + day * DAY
-        recorded.emit(ArchivedFilesDeleted(ITEMS, 1))
-    assert recorded.kinds()[-1] == "dropped"
-    newest = [each for each in recorded_changes(recorded.path) if each.kind != "dropped"]
+        past.clock.now = began + day * DAY
+        past.emit(ArchivedFilesDeleted(ITEMS, 1))
+    assert past.kinds()[-1] == "dropped"
+    newest = [each for each in recorded_changes(past.path) if each.kind != "dropped"]
     assert newest[0].at == began + 999 * DAY
     for _ in range(200):
-        recorded.emit(TableDropped(ITEMS, "deleted"))
-    assert recorded.path.stat().st_size < 6_000  # where nothing else can go, the oldest drops do
-    assert recorded.kinds()[0] == "dropped"
+        past.emit(TableDropped(ITEMS, "deleted"))
+    assert past.path.stat().st_size < 6_000  # where nothing else can go, the oldest drops do
+    assert past.kinds()[0] == "dropped"
 
 
-def test_changes_of_a_day_are_added_up_by_table_and_kind(recorded):
+def test_changes_of_a_day_are_added_up_by_table_and_kind(past):
     for table, files in ((ITEMS, 1), (ORDERS, 2), (ITEMS, 4)):
-        recorded.emit(ArchivedFilesDeleted(table, files))
-    recorded.clock.now += DAY
-    recorded.emit(ArchivedFilesDeleted(ITEMS, 8))
-    assert [(each.table, each.files, each.times) for each in recorded_changes(recorded.path)] == [
+        past.emit(ArchivedFilesDeleted(table, files))
+    past.clock.now += DAY
+    past.emit(ArchivedFilesDeleted(ITEMS, 8))
+    assert [(each.table, each.files, each.times) for each in recorded_changes(past.path)] == [
         (ITEMS, 8, 1),
         (ITEMS, 5, 2),
         (ORDERS, 2, 1),
     ]
-    assert [each.files for each in recorded_changes(recorded.path, limit=1)] == [8]
+    assert [each.files for each in recorded_changes(past.path, limit=1)] == [8]
 
 
-def test_halts_are_never_added_up(recorded):
+def test_halts_are_never_added_up(past):
     for _ in range(3):
-        recorded.emit(TableHalted(ITEMS, EMPTY))
-        recorded.emit(TableResumed(ITEMS))
-    assert recorded.kinds() == ["resumed", "halted"] * 3
+        past.emit(TableHalted(ITEMS, EMPTY))
+        past.emit(TableResumed(ITEMS))
+    assert past.kinds() == ["resumed", "halted"] * 3
 
 
-def test_sums_are_added_to_after_a_compaction(recorded, monkeypatch):
+def test_sums_are_added_to_after_a_compaction(past, monkeypatch):
     monkeypatch.setattr(history, "MAX_HISTORY_BYTES", 500)
     for _ in range(500):
-        recorded.emit(ArchivedFilesDeleted(ITEMS, 2))
-    (change,) = recorded_changes(recorded.path)
+        past.emit(ArchivedFilesDeleted(ITEMS, 2))
+    (change,) = recorded_changes(past.path)
     assert (change.files, change.times) == (1_000, 500)
 
 
-def test_cut_line_takes_no_other_with_it(recorded):
-    recorded.emit(TableDropped(ITEMS, "deleted"))
-    with recorded.path.open("a", encoding="utf-8") as file:
+def test_cut_line_takes_no_other_with_it(past):
+    past.emit(TableDropped(ITEMS, "deleted"))
+    with past.path.open("a", encoding="utf-8") as file:
         file.write('[2.0, "It')  # the machine failed
-    recorded.emit(TableDropped(ORDERS, "deleted"))
-    assert [each.table for each in recorded_changes(recorded.path)] == [ORDERS, ITEMS]
+    past.emit(TableDropped(ORDERS, "deleted"))
+    assert [each.table for each in recorded_changes(past.path)] == [ORDERS, ITEMS]
 
 
-def test_lines_from_before_there_were_sums_are_read(recorded):
-    recorded.path.write_text('[1.0, "Items", "halted", "ME023", 0]\n[2.0, "Items"]\n[]\n1\n', encoding="utf-8")
-    recorded.emit(TableDropped(ORDERS, "deleted"))
-    assert recorded.kinds() == ["dropped", "halted"]
+def test_lines_from_before_there_were_sums_are_read(past):
+    past.path.write_text('[1.0, "Items", "halted", "ME023", 0]\n[2.0, "Items"]\n[]\n1\n', encoding="utf-8")
+    past.emit(TableDropped(ORDERS, "deleted"))
+    assert past.kinds() == ["dropped", "halted"]
 
 
 @pytest.mark.parametrize("at", [float("inf"), -1e300, 1e300])
-def test_wild_times_stop_nothing(recorded, monkeypatch, at):
+def test_wild_times_stop_nothing(past, monkeypatch, at):
     monkeypatch.setattr(history, "MAX_HISTORY_BYTES", 200)
-    recorded.path.write_text(json.dumps([at, "Items", "archived_files_deleted", "", 1]) + "\n", encoding="utf-8")
+    past.path.write_text(json.dumps([at, "Items", "archived_files_deleted", "", 1]) + "\n", encoding="utf-8")
     for _ in range(9):
-        recorded.emit(TableDropped(ITEMS, "deleted"))
-    assert recorded.kinds()
+        past.emit(TableDropped(ITEMS, "deleted"))
+    assert past.kinds()
 
 
-def test_each_event_is_derived_once(recorded, monkeypatch):
+def test_each_event_is_derived_once(past, monkeypatch):
     derived = []
     real = TableChange.of
     monkeypatch.setattr(TableChange, "of", lambda *given: derived.append(given) or real(*given))
-    recorded.emit(TableDropped(ITEMS, "deleted"))
-    assert (len(derived), recorded.kinds()) == (1, ["dropped"])
-    recorded.emit(FilesArchived(ITEMS, 3))  # each commit has some
-    assert recorded.kinds() == ["dropped"]
+    past.emit(TableDropped(ITEMS, "deleted"))
+    assert (len(derived), past.kinds()) == (1, ["dropped"])
+    past.emit(FilesArchived(ITEMS, 3))  # each commit has some
+    assert past.kinds() == ["dropped"]

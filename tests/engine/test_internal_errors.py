@@ -75,7 +75,7 @@ BOMBS = {
 
 
 @pytest.fixture
-def outside(ram):
+def neighbour(ram):
     """A folder next to ROOT that nothing may touch."""
     folder = ram / "outside"
     folder.mkdir()
@@ -84,15 +84,15 @@ def outside(ram):
 
 
 @pytest.fixture
-def shop(ram, outside):
+def bombed(ram, neighbour):
     shop = Shop(ram / "root", max_row_size=ROW_BYTES, delete_processed_after_seconds=0)
     bad = shop.publisher.table("Bad", keys=["id"])
     bad.insert({"id": 1})
     shop.other = shop.orders("Other")
     shop.other.insert(row(1))
-    before = content_of(outside)
+    before = content_of(neighbour)
     yield shop
-    assert content_of(outside) == before
+    assert content_of(neighbour) == before
 
 
 def content_of(folder):
@@ -113,22 +113,22 @@ def check_the_other_is_level(shop):
 
 
 @pytest.mark.parametrize("bomb", list(BOMBS))
-def test_a_bomb_is_refused_alone(shop, bomb):
+def test_a_bomb_is_refused_alone(bombed, bomb):
     present, codes = BOMBS[bomb]
     for path, content in present.items():
-        shop.publisher.put(path, content)
-    check_the_other_is_level(shop)
-    assert said(shop) & codes
-    assert "dbo/Bad" not in shop.writer.tables() or shop.ids("Bad") in ([], [1])
+        bombed.publisher.put(path, content)
+    check_the_other_is_level(bombed)
+    assert said(bombed) & codes
+    assert "dbo/Bad" not in bombed.writer.tables() or bombed.ids("Bad") in ([], [1])
 
 
-def test_many_small_bombs_are_no_large_one(shop):
+def test_many_small_bombs_are_no_large_one(bombed):
     rows = ROW_BYTES // 32
-    shop.config = type(shop.config)(max_row_size=ROW_BYTES, max_batch_size=4 * rows * MIN_ACCOUNTED_ROW_BYTES)
+    bombed.config = type(bombed.config)(max_row_size=ROW_BYTES, max_batch_size=4 * rows * MIN_ACCOUNTED_ROW_BYTES)
     for number in range(1, 13):
-        shop.publisher.put(f"Bad/{name(number)}", keys_of_one_value(rows))
-    assert shop.sync().commits >= 12 // 5
-    with shop.mirror() as mirror:
+        bombed.publisher.put(f"Bad/{name(number)}", keys_of_one_value(rows))
+    assert bombed.sync().commits >= 12 // 5
+    with bombed.mirror() as mirror:
         most = max(entry.rows for entry in mirror.history("Bad"))
     assert most <= 5 * rows
 
@@ -144,27 +144,27 @@ NAMES = {
 
 
 @pytest.mark.parametrize("each", list(NAMES))
-def test_a_table_of_any_name_is_below_tables(shop, each):
+def test_a_table_of_any_name_is_below_tables(bombed, each):
     for folder in (NAMES[each], "S.schema/" + NAMES[each]):
-        table = shop.publisher.folder(folder)
+        table = bombed.publisher.folder(folder)
         table.write_metadata(keys=["id"])
         table.insert({"id": 1})
         table.insert({"id": 2}, name=f"{NAMES[each][:40]}.parquet")
-    check_the_other_is_level(shop)
-    for made in shop.writer.tables():
-        place = os.path.normpath(shop.root / "Tables" / made)
-        assert place.startswith(f"{shop.root}/Tables/")
+    check_the_other_is_level(bombed)
+    for made in bombed.writer.tables():
+        place = os.path.normpath(bombed.root / "Tables" / made)
+        assert place.startswith(f"{bombed.root}/Tables/")
 
 
 @pytest.mark.parametrize("value", ["..", "%2F..%2F..%2Fx", "a%2Fb", "%00", "%", "%FF", "x" * 200, "a=b", "%E2%80%AE"])
-def test_a_partition_of_any_value_is_a_value(shop, value):
-    table = shop.publisher.table("P", keys=["id"], partitioned=True)
+def test_a_partition_of_any_value_is_a_value(bombed, value):
+    table = bombed.publisher.table("P", keys=["id"], partitioned=True)
     table.insert({"id": 1}, partition=f"k={value}")
-    check_the_other_is_level(shop)
+    check_the_other_is_level(bombed)
     if refused := {"%FF": "ME003", "%00": "ME088"}.get(value):  # no text, and no name of a folder
-        assert refused in said(shop)
+        assert refused in said(bombed)
     else:
-        assert shop.ids("P") == [1]
+        assert bombed.ids("P") == [1]
 
 
 def pipes(zone, _):
@@ -226,27 +226,27 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("case", STRANGE)
-def test_what_is_no_plain_file_or_folder_is_named_and_left_alone(shop, outside, case):
+def test_what_is_no_plain_file_or_folder_is_named_and_left_alone(bombed, neighbour, case):
     code, make = STRANGE[case]
-    make(shop.publisher.path, outside)
-    check_the_other_is_level(shop)
-    assert code in said(shop)
+    make(bombed.publisher.path, neighbour)
+    check_the_other_is_level(bombed)
+    assert code in said(bombed)
 
 
-def test_a_hard_link_is_read_and_moved_away_without_harm_to_its_other_name(shop, outside):
-    (shop.publisher.path / "Bad" / name(2)).hardlink_to(outside / "secret")
-    shop.publisher.put(f"Bad/{name(3)}", parquet(pa.table({"id": [3]})))
-    check_the_other_is_level(shop)
-    assert shop.ids("Bad") == [1, 3, 7]
-    assert not (shop.publisher.path / "Bad" / name(2)).exists()
+def test_a_hard_link_is_read_and_moved_away_without_harm_to_its_other_name(bombed, neighbour):
+    (bombed.publisher.path / "Bad" / name(2)).hardlink_to(neighbour / "secret")
+    bombed.publisher.put(f"Bad/{name(3)}", parquet(pa.table({"id": [3]})))
+    check_the_other_is_level(bombed)
+    assert bombed.ids("Bad") == [1, 3, 7]
+    assert not (bombed.publisher.path / "Bad" / name(2)).exists()
 
 
-def test_fabrics_files_are_not_written_through_a_link(shop, outside):
-    (shop.root / MONITORING).symlink_to(outside)
-    with shop.engine(storage=LocalStorage(shop.root)) as running:
+def test_fabrics_files_are_not_written_through_a_link(bombed, neighbour):
+    (bombed.root / MONITORING).symlink_to(neighbour)
+    with bombed.engine(storage=LocalStorage(bombed.root)) as running:
         running.cycle(threading.Event())
         assert running.report().result is RunResult.RETRY
-    assert shop.ids("Other") == [1]
+    assert bombed.ids("Other") == [1]
 
 
 def test_traceback_of_an_error_that_is_its_own_cause_ends():

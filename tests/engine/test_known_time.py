@@ -167,11 +167,6 @@ def test_damaged_property_is_forgotten(text):
 JUMPS = [-HOUR, -YEAR, -990_000.0, 0.0, HOUR, 40 * DAY]
 
 
-@pytest.fixture
-def shop(tmp_path):
-    return Shop(tmp_path)
-
-
 def archived(shop):
     return sorted(each.name for each in Path(shop.publisher.path).glob("Orders/_FilesReadyToDelete/*.parquet"))
 

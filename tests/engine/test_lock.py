@@ -13,7 +13,7 @@ from mirror_engine.landing_zone.layout import LOCK
 
 
 @pytest.fixture
-def root(tmp_path):
+def lockable_root(tmp_path):
     (tmp_path / "shop/Files").mkdir(parents=True)
     return tmp_path / "shop"
 
@@ -27,44 +27,44 @@ def remove_folder(root):
 
 
 @pytest.mark.parametrize("remove", [remove_lock, remove_folder])
-def test_removed_lock_is_held_anew(root, remove):
-    with lock_root(root) as check:
+def test_removed_lock_is_held_anew(lockable_root, remove):
+    with lock_root(lockable_root) as check:
         check()
-        remove(root)
+        remove(lockable_root)
         check()
-        assert is_locked(root)
+        assert is_locked(lockable_root)
         check()
-        with pytest.raises(RootLocked, match="another engine is running here"), lock_root(root):
+        with pytest.raises(RootLocked, match="another engine is running here"), lock_root(lockable_root):
             pass
-    assert not is_locked(root)
+    assert not is_locked(lockable_root)
 
 
-def test_removed_lock_that_another_engine_took_ends_the_first(root):
-    with lock_root(root) as check:
-        remove_lock(root)
-        with lock_root(root) as other:
+def test_removed_lock_that_another_engine_took_ends_the_first(lockable_root):
+    with lock_root(lockable_root) as check:
+        remove_lock(lockable_root)
+        with lock_root(lockable_root) as other:
             with pytest.raises(RootLocked, match="another engine is running here"):
                 check()
             other()
         check()
-    assert not is_locked(root)
+    assert not is_locked(lockable_root)
 
 
-def test_removed_lock_is_held_anew_from_any_thread(root):
-    with lock_root(root) as check:
-        remove_lock(root)
+def test_removed_lock_is_held_anew_from_any_thread(lockable_root):
+    with lock_root(lockable_root) as check:
+        remove_lock(lockable_root)
         thread = threading.Thread(target=check)
         thread.start()
         thread.join()
-        assert is_locked(root)
-    assert not is_locked(root)
+        assert is_locked(lockable_root)
+    assert not is_locked(lockable_root)
 
 
-def test_moved_root_is_not_made_again(root):
-    with lock_root(root) as check:
-        root.rename(root.with_name("moved"))
+def test_moved_root_is_not_made_again(lockable_root):
+    with lock_root(lockable_root) as check:
+        lockable_root.rename(lockable_root.with_name("moved"))
         with pytest.raises(StorageUnavailable):
             check()
-        assert not root.exists()
-        root.with_name("moved").rename(root)
+        assert not lockable_root.exists()
+        lockable_root.with_name("moved").rename(lockable_root)
         check()

@@ -43,7 +43,7 @@ class Watched(MemoryDeltaWriter):
 
 
 @pytest.fixture
-def shop(tmp_path):
+def idle_shop(tmp_path):
     return Shop(tmp_path / "shop", Watched(), auto_maintain=3, max_batch_files=1, poll_interval_seconds=60.0)
 
 
@@ -94,117 +94,117 @@ def committed(shop):
     return [(event.table.table, event.files[0][:20]) for event in shop.events if isinstance(event, BatchCommitted)]
 
 
-def test_a_table_is_maintained_after_so_many_files_and_then_again(shop):
-    orders = shop.orders()
-    with kept(shop) as cycle:
+def test_a_table_is_maintained_after_so_many_files_and_then_again(idle_shop):
+    orders = idle_shop.orders()
+    with kept(idle_shop) as cycle:
         for expected in (0, 0, 1, 1, 1, 2, 2):
             orders.insert(row(1))
             cycle()
             cycle()
-            assert len(shop.writer.asked) == expected
-    assert set(shop.writer.asked) == {"dbo/Orders"}
-    assert sum(isinstance(event, TableMaintained) for event in shop.events) == 2
+            assert len(idle_shop.writer.asked) == expected
+    assert set(idle_shop.writer.asked) == {"dbo/Orders"}
+    assert sum(isinstance(event, TableMaintained) for event in idle_shop.events) == 2
 
 
-def test_memory_of_dropped_tables_is_freed(shop):
-    with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
+def test_memory_of_dropped_tables_is_freed(idle_shop):
+    with idle_shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
         for number in range(5):
-            shop.orders(f"Orders{number}").insert(row(1))
+            idle_shop.orders(f"Orders{number}").insert(row(1))
             settle(running)
             upkeep.start(running.idle_tables, is_busy=False)
-            shop.publisher.remove(f"Orders{number}")
+            idle_shop.publisher.remove(f"Orders{number}")
             settle(running)
         kept = upkeep._tables, running._turns._turns, running.context._looks
         assert [len(each) for each in kept] == [1, 1, 0]
-        shop.orders("Last").insert(row(1))
+        idle_shop.orders("Last").insert(row(1))
         settle(running)
         upkeep.start(running.idle_tables, is_busy=False)
         assert [name.table for name in upkeep._tables] == ["Last"]
 
 
-def test_an_engine_started_again_knows_when_a_table_was_maintained_last(shop):
-    orders = shop.orders()
+def test_an_engine_started_again_knows_when_a_table_was_maintained_last(idle_shop):
+    orders = idle_shop.orders()
     for expected in (0, 0, 1, 1, 1, 2):
         orders.insert(row(1))
-        with kept(shop) as cycle:
+        with kept(idle_shop) as cycle:
             cycle()
-        assert len(shop.writer.asked) == expected
+        assert len(idle_shop.writer.asked) == expected
 
 
-def test_start_reads_no_history_and_no_compaction_counts_as_maintenance(shop, monkeypatch):
+def test_start_reads_no_history_and_no_compaction_counts_as_maintenance(idle_shop, monkeypatch):
     """Small files are put together by OPTIMIZE commits of their own, without a VACUUM."""
-    orders = shop.orders()
+    orders = idle_shop.orders()
     for number in range(3):
         orders.insert(row(number))
-    shop.sync()
+    idle_shop.sync()
     folded = [HistoryEntry(version, 0, "OPTIMIZE") for version in (3, 2, 1)]
     asked = []
     monkeypatch.setattr(Watched, "history", lambda *_, **given: asked.append(given) or folded)
-    with kept(shop) as cycle:
+    with kept(idle_shop) as cycle:
         cycle()
-    assert shop.writer.asked == ["dbo/Orders"]
+    assert idle_shop.writer.asked == ["dbo/Orders"]
     assert asked == [{"limit": 1}], "once it is done: the version then"
 
 
-def test_maintenance_that_was_asked_for_counts(shop):
-    orders = shop.orders()
+def test_maintenance_that_was_asked_for_counts(idle_shop):
+    orders = idle_shop.orders()
     for number in range(3):
         orders.insert(row(number))
-    shop.sync()
-    with shop.mirror() as mirror:
+    idle_shop.sync()
+    with idle_shop.mirror() as mirror:
         mirror.maintain()
-    shop.writer.asked.clear()
-    with kept(shop) as cycle:
+    idle_shop.writer.asked.clear()
+    with kept(idle_shop) as cycle:
         cycle()
-    assert shop.writer.asked == []
+    assert idle_shop.writer.asked == []
 
 
-def test_commits_of_maintenance_are_not_missing_from_the_next_count(shop, monkeypatch):
-    orders = shop.orders()
+def test_commits_of_maintenance_are_not_missing_from_the_next_count(idle_shop, monkeypatch):
+    orders = idle_shop.orders()
     versions = [HistoryEntry(5, 0, "VACUUM END")]
     monkeypatch.setattr(Watched, "history", lambda *_, **__: versions)
     for expected in (0, 0, 1):
         orders.insert(row(1))
-        with kept(shop) as cycle:
+        with kept(idle_shop) as cycle:
             cycle()
-        assert len(shop.writer.asked) == expected
-    with shop.engine() as running:
+        assert len(idle_shop.writer.asked) == expected
+    with idle_shop.engine() as running:
         context = running.context
         (table,) = context.ledger.tables()
         assert (context.ledger.maintained(table), context.ledger.progress(table).delta_version) == (5, 3)
-    with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
+    with idle_shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
         settle(running)
         upkeep.start(running.idle_tables, is_busy=False)
         assert upkeep._tables[table].files == 0
 
 
-def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_after_the_other(shop):
+def test_a_table_that_is_blocked_is_let_be_and_tables_due_together_come_one_after_the_other(idle_shop):
     for name in ("Items", "Orders", "Stores"):
-        table = shop.orders(name)
+        table = idle_shop.orders(name)
         for number in range(3):
             table.insert(row(number))
     table.skip_numbers()
     table.insert(row(9))
-    with kept(shop) as cycle:
+    with kept(idle_shop) as cycle:
         for _ in range(4):
             cycle()
-    assert shop.writer.asked == ["dbo/Items", "dbo/Orders"]
+    assert idle_shop.writer.asked == ["dbo/Items", "dbo/Orders"]
 
 
-def test_the_table_that_is_due_longest_comes_first_whatever_the_others_gain(shop):
-    busy, calm = [shop.orders(name) for name in ("Busy1", "Busy2")], shop.orders("Calm")
+def test_the_table_that_is_due_longest_comes_first_whatever_the_others_gain(idle_shop):
+    busy, calm = [idle_shop.orders(name) for name in ("Busy1", "Busy2")], idle_shop.orders("Calm")
     for number in range(3):
         calm.insert(row(number))
-    with kept(shop) as cycle:
+    with kept(idle_shop) as cycle:
         for number in range(6):
             for table in busy:
                 for at in range(4):
                     table.insert(row(10 * number + at))
             cycle()
-    assert shop.writer.asked == [f"dbo/{name}" for name in ("Busy1", "Busy2", "Calm", "Busy1", "Busy2", "Busy1")]
+    assert idle_shop.writer.asked == [f"dbo/{name}" for name in ("Busy1", "Busy2", "Calm", "Busy1", "Busy2", "Busy1")]
 
 
-def test_files_are_counted_not_commits(shop, monkeypatch):
+def test_files_are_counted_not_commits(idle_shop, monkeypatch):
     """As Delta's own history reports them."""
     history = Watched.history
 
@@ -213,12 +213,12 @@ def test_files_are_counted_not_commits(shop, monkeypatch):
         return [replace(commit, files_added=2) if commit.files else commit for commit in commits]
 
     monkeypatch.setattr(Watched, "history", emitted)
-    orders = shop.orders()
-    with kept(shop) as cycle:
+    orders = idle_shop.orders()
+    with kept(idle_shop) as cycle:
         for expected in (0, 1, 1, 2):
             orders.insert(row(1))
             cycle()
-            assert len(shop.writer.asked) == expected
+            assert len(idle_shop.writer.asked) == expected
 
 
 @pytest.mark.parametrize(("policy", "seconds"), [("idle", 0.0), ("idle", 60.0), ("off", 0.0)])
@@ -237,9 +237,9 @@ def test_on_idle_a_table_is_maintained_once_nothing_has_happened_for_a_while(tmp
     assert shop.writer.asked == (["dbo/Orders"] if (policy, seconds) == ("idle", 0.0) else [])
 
 
-def test_a_table_made_again_is_counted_again(shop):
-    orders = shop.orders()
-    with kept(shop) as cycle:
+def test_a_table_made_again_is_counted_again(idle_shop):
+    orders = idle_shop.orders()
+    with kept(idle_shop) as cycle:
         for _ in range(2):
             orders.write_metadata(keys=["id"])
             for number in range(3):
@@ -247,34 +247,34 @@ def test_a_table_made_again_is_counted_again(shop):
             cycle()
             orders.drop()
             cycle()
-    assert shop.writer.asked == ["dbo/Orders"] * 2
+    assert idle_shop.writer.asked == ["dbo/Orders"] * 2
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, type("PanicException", (BaseException,), {})])
-def test_a_failure_is_reported_and_the_next_try_is_put_off(shop, error):
+def test_a_failure_is_reported_and_the_next_try_is_put_off(idle_shop, error):
     """A panic of deltalake is no `Exception`."""
-    shop.writer.error = CommitFailed("dbo/Orders: maintenance failed")
-    orders = shop.orders()
-    with kept(shop) as cycle:
+    idle_shop.writer.error = CommitFailed("dbo/Orders: maintenance failed")
+    orders = idle_shop.orders()
+    with kept(idle_shop) as cycle:
         for number in range(5):
             orders.insert(row(number))
             cycle()
-        emitted = [event for event in shop.events if isinstance(event, RetryScheduled)]
+        emitted = [event for event in idle_shop.events if isinstance(event, RetryScheduled)]
         assert [(each.table.table, each.message, each.retry_seconds) for each in emitted] == [
             ("Orders", "dbo/Orders: maintenance failed", 60.0)
         ]
-        shop.writer.error = error()
-        shop.clock.advance(seconds=61)
+        idle_shop.writer.error = error()
+        idle_shop.clock.advance(seconds=61)
         cycle()
-    emitted = [event for event in shop.events if isinstance(event, RetryScheduled)]
+    emitted = [event for event in idle_shop.events if isinstance(event, RetryScheduled)]
     assert [(each.message, each.retry_seconds) for each in emitted[1:]] == [
         (f"internal error: {error.__name__}\n  -> Please report it, with the log.", 120.0)
     ]
-    assert len(shop.writer.asked) == 2
-    assert shop.ids() == [0, 1, 2, 3, 4]
+    assert len(idle_shop.writer.asked) == 2
+    assert idle_shop.ids() == [0, 1, 2, 3, 4]
 
 
-def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(shop, monkeypatch):
+def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(idle_shop, monkeypatch):
 
     def damaged(_writer, table, **_):
         if table == "dbo/Items":
@@ -283,70 +283,70 @@ def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(shop, mon
 
     monkeypatch.setattr(Watched, "history", damaged)
     for name in ("Items", "Orders"):
-        table = shop.orders(name)
+        table = idle_shop.orders(name)
         for number in range(3):
             table.insert(row(number))
-    with kept(shop) as cycle:
+    with kept(idle_shop) as cycle:
         cycle()
         cycle()
-    assert shop.writer.asked == ["dbo/Items", "dbo/Orders"]
-    emitted = [event for event in shop.events if isinstance(event, RetryScheduled)]
+    assert idle_shop.writer.asked == ["dbo/Items", "dbo/Orders"]
+    emitted = [event for event in idle_shop.events if isinstance(event, RetryScheduled)]
     assert [(each.table.table, each.retry_seconds) for each in emitted] == [("Items", 60.0)]
 
 
-def test_others_go_on_meanwhile_and_a_change_that_waits_for_it_is_reported_to_it_and_taken_up_at_once(shop):
-    items, orders = shop.orders("Items"), shop.orders()
+def test_others_go_on_meanwhile_and_a_change_that_waits_for_it_is_reported_to_it_and_taken_up_at_once(idle_shop):
+    items, orders = idle_shop.orders("Items"), idle_shop.orders()
     for number in range(3):
         orders.insert(row(number))
-    shop.writer.is_let_go.clear()
-    with run(shop):
-        until(lambda: shop.writer.asked == ["dbo/Orders"])
+    idle_shop.writer.is_let_go.clear()
+    with run(idle_shop):
+        until(lambda: idle_shop.writer.asked == ["dbo/Orders"])
         items.insert(row(1))
-        until(lambda: ("Items", "0" * 19 + "1") in committed(shop))
-        assert not shop.writer.is_wanted()
+        until(lambda: ("Items", "0" * 19 + "1") in committed(idle_shop))
+        assert not idle_shop.writer.is_wanted()
         orders.insert(row(3))
-        until(shop.writer.is_wanted)
+        until(idle_shop.writer.is_wanted)
         items.insert(row(2))  # seen in a later cycle: that before it is over, and Orders was passed over
-        until(lambda: ("Items", "0" * 19 + "2") in committed(shop))
-        assert ("Orders", "0" * 19 + "4") not in committed(shop)
-        shop.writer.is_let_go.set()
-        until(lambda: ("Orders", "0" * 19 + "4") in committed(shop))
-    assert not [event for event in shop.events if isinstance(event, RetryScheduled)]
-    assert shop.writer.asked == ["dbo/Orders"]
-    assert len([event for event in shop.events if isinstance(event, TableMaintained)]) == 1
+        until(lambda: ("Items", "0" * 19 + "2") in committed(idle_shop))
+        assert ("Orders", "0" * 19 + "4") not in committed(idle_shop)
+        idle_shop.writer.is_let_go.set()
+        until(lambda: ("Orders", "0" * 19 + "4") in committed(idle_shop))
+    assert not [event for event in idle_shop.events if isinstance(event, RetryScheduled)]
+    assert idle_shop.writer.asked == ["dbo/Orders"]
+    assert len([event for event in idle_shop.events if isinstance(event, TableMaintained)]) == 1
 
 
-def test_a_busy_table_is_compacted_again_after_so_many_files_whatever_was_left_out(shop):
-    orders = shop.orders()
-    shop.writer.is_let_go.clear()
+def test_a_busy_table_is_compacted_again_after_so_many_files_whatever_was_left_out(idle_shop):
+    orders = idle_shop.orders()
+    idle_shop.writer.is_let_go.clear()
     number = 0
-    with run(shop):
+    with run(idle_shop):
         for round_ in range(1, 5):
             for _ in range(3):
                 orders.insert(row(number := number + 1))
-            until(lambda round_=round_: len(shop.writer.asked) == round_)
+            until(lambda round_=round_: len(idle_shop.writer.asked) == round_)
             orders.insert(row(number := number + 1))  # comes while it is maintained, so that VACUUM is left out
-            until(shop.writer.is_wanted)
-            shop.writer.is_let_go.set()
-            until(lambda number=number: ("Orders", f"{number:020d}") in committed(shop))
-            shop.writer.is_let_go.clear()
-        shop.writer.is_let_go.set()
-    assert len(shop.writer.asked) == 4
+            until(idle_shop.writer.is_wanted)
+            idle_shop.writer.is_let_go.set()
+            until(lambda number=number: ("Orders", f"{number:020d}") in committed(idle_shop))
+            idle_shop.writer.is_let_go.clear()
+        idle_shop.writer.is_let_go.set()
+    assert len(idle_shop.writer.asked) == 4
 
 
-def test_what_was_left_out_comes_once_the_table_was_let_be(shop):
-    orders = shop.orders()
+def test_what_was_left_out_comes_once_the_table_was_let_be(idle_shop):
+    orders = idle_shop.orders()
     for number in range(3):
         orders.insert(row(number))
-    with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
+    with idle_shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
         settle(running, upkeep.in_progress)
-        shop.writer.is_let_go.clear()
+        idle_shop.writer.is_let_go.clear()
         upkeep.start(running.idle_tables, is_busy=False)
         upkeep.start([], is_busy=True)  # a change waits
-        shop.writer.is_let_go.set()
+        idle_shop.writer.is_let_go.set()
         until(lambda: upkeep.in_progress is None)
         for seconds, times in ((0, 1), (61, 2), (0, 2)):
-            shop.clock.advance(seconds=seconds)
+            idle_shop.clock.advance(seconds=seconds)
             upkeep.start(running.idle_tables, is_busy=False)
             until(lambda: upkeep.in_progress is None)
-            assert len(shop.writer.asked) == times
+            assert len(idle_shop.writer.asked) == times

@@ -28,30 +28,30 @@ ORDERS, ITEMS = "dbo/Orders", "dbo/Items"
 
 
 @pytest.fixture
-def shop(ram):
+def crowd(ram):
     return HeldShop(ram, max_batch_files=1, poll_interval_seconds=60.0)
 
 
-def test_changes_of_other_tables_are_applied_while_one_commits(shop):
+def test_changes_of_other_tables_are_applied_while_one_commits(crowd):
     """LZ-3.14."""
-    orders, items = shop.orders(), shop.orders("Items")
-    shop.writer.hold(ORDERS)
+    orders, items = crowd.orders(), crowd.orders("Items")
+    crowd.writer.hold(ORDERS)
     orders.insert(row(1))
-    with shop.at_work() as cycle:
+    with crowd.at_work() as cycle:
         for number in range(3):
             items.insert(row(number))
             cycle()
             plans = cycle().plans
-            assert shop.ids("Items") == list(range(number + 1))
+            assert crowd.ids("Items") == list(range(number + 1))
             assert {table.table for table, plan in plans.items() if isinstance(plan.state, CaughtUp)} == {"Items"}
         orders.insert(row(2))
         cycle()
-        shop.writer.let_go(ORDERS)
+        crowd.writer.let_go(ORDERS)
         cycle()
         assert cycle().failures == {}
-    assert shop.ids() == [1, 2]
+    assert crowd.ids() == [1, 2]
     started = [
-        event.first for event in shop.events if isinstance(event, BatchStarted) and event.table.table == "Orders"
+        event.first for event in crowd.events if isinstance(event, BatchStarted) and event.table.table == "Orders"
     ]
     assert started == [name(1), name(2)]
 
@@ -77,50 +77,50 @@ def test_a_running_engine_sees_and_applies_other_tables_while_one_commits(tmp_pa
     assert shop.ids() == [1]
 
 
-def test_finish_reports_batches_in_progress_when_the_zone_is_away(shop, monkeypatch):
-    shop.orders().insert(row(1))
-    shop.writer.hold(ORDERS)
-    with shop.engine() as running:
-        running.cycle(NO_STOP, None, lambda: shop.writer.blocked == {ORDERS})
+def test_finish_reports_batches_in_progress_when_the_zone_is_away(crowd, monkeypatch):
+    crowd.orders().insert(row(1))
+    crowd.writer.hold(ORDERS)
+    with crowd.engine() as running:
+        running.cycle(NO_STOP, None, lambda: crowd.writer.blocked == {ORDERS})
         monkeypatch.setattr(Poller, "scan", refuse)
-        threading.Timer(0.05, shop.writer.let_go, [ORDERS]).start()
+        threading.Timer(0.05, crowd.writer.let_go, [ORDERS]).start()
         report = running.finish()
         assert (report.commits, report.rows_applied, report.result.value) == (1, 1, "retry")
         assert not running.in_progress
 
 
-def test_a_file_that_lands_while_its_table_ends_waits_for_no_other_table(shop):
-    orders, items = shop.orders(), shop.orders("Items")
+def test_a_file_that_lands_while_its_table_ends_waits_for_no_other_table(crowd):
+    orders, items = crowd.orders(), crowd.orders("Items")
     for publisher, table in ((orders, ORDERS), (items, ITEMS)):
         publisher.insert(row(1))
-        shop.writer.hold(table)
-    with shop.engine() as running:
-        running.cycle(NO_STOP, None, lambda: shop.writer.blocked == {ORDERS, ITEMS})
+        crowd.writer.hold(table)
+    with crowd.engine() as running:
+        running.cycle(NO_STOP, None, lambda: crowd.writer.blocked == {ORDERS, ITEMS})
         items.insert(row(2))
-        threading.Timer(0.1, shop.writer.let_go, [ITEMS]).start()  # after the next scan, which leaves the table alone
+        threading.Timer(0.1, crowd.writer.let_go, [ITEMS]).start()  # after the next scan, which leaves the table alone
         deadline = time.monotonic() + 10
         running.cycle(NO_STOP, None, lambda: time.monotonic() > deadline)
         assert time.monotonic() < deadline
-        running.cycle(NO_STOP, None, lambda: shop.ids("Items") == [1, 2])
-        assert shop.writer.blocked == {ORDERS}
+        running.cycle(NO_STOP, None, lambda: crowd.ids("Items") == [1, 2])
+        assert crowd.writer.blocked == {ORDERS}
 
 
-def test_files_of_a_table_in_progress_are_not_moved_away(shop, monkeypatch):
-    orders = shop.orders()
+def test_files_of_a_table_in_progress_are_not_moved_away(crowd, monkeypatch):
+    orders = crowd.orders()
     first, second = orders.insert(row(1)), orders.insert(row(2))
-    with shop.at_work(storage=LocalStorage(shop.root)) as cycle:
+    with crowd.at_work(storage=LocalStorage(crowd.root)) as cycle:
         with monkeypatch.context() as patch:
             patch.setattr(LocalStorage, "move", refuse)
             assert cycle().failures
         third = orders.insert(row(3))
-        shop.writer.hold(ORDERS)
+        crowd.writer.hold(ORDERS)
         for _ in range(2):
             cycle()
-        assert (shop.publisher.path / first).exists()
-        shop.writer.let_go(ORDERS)
+        assert (crowd.publisher.path / first).exists()
+        crowd.writer.let_go(ORDERS)
         cycle()
         cycle()
-    assert [path for path in (first, second, third) if (shop.publisher.path / path).exists()] == [third]
+    assert [path for path in (first, second, third) if (crowd.publisher.path / path).exists()] == [third]
 
 
 def refuse(*_):
@@ -128,26 +128,26 @@ def refuse(*_):
 
 
 @pytest.mark.parametrize("second", ["landed before", "lands later"])
-def test_files_that_land_behind_a_long_batch_are_applied_without_another_event(shop, second):
-    orders = shop.orders()
+def test_files_that_land_behind_a_long_batch_are_applied_without_another_event(crowd, second):
+    orders = crowd.orders()
     orders.insert(row(1))
     if second == "landed before":
         orders.insert(row(2))
-    shop.writer.hold(ORDERS)
-    with shop.engine() as running:
-        running.cycle(threading.Event(), None, lambda: bool(shop.writer.blocked))
+    crowd.writer.hold(ORDERS)
+    with crowd.engine() as running:
+        running.cycle(threading.Event(), None, lambda: bool(crowd.writer.blocked))
         if second == "lands later":
             orders.insert(row(2))
         running.cycle(threading.Event(), None, lambda: True)
-        shop.writer.let_go(ORDERS)
-        shop.settle(running)
-    assert shop.ids() == [1, 2]
+        crowd.writer.let_go(ORDERS)
+        crowd.settle(running)
+    assert crowd.ids() == [1, 2]
 
 
-def test_a_file_that_lands_while_its_table_is_cleaned_is_applied_at_once(shop, monkeypatch):
-    orders = shop.orders()
+def test_a_file_that_lands_while_its_table_is_cleaned_is_applied_at_once(crowd, monkeypatch):
+    orders = crowd.orders()
     orders.insert(row(1))
-    shop.sync()
+    crowd.sync()
     begun, gate, clean = threading.Event(), threading.Event(), Janitor.clean
 
     def held(*arguments, **options):
@@ -156,53 +156,53 @@ def test_a_file_that_lands_while_its_table_is_cleaned_is_applied_at_once(shop, m
         return clean(*arguments, **options)
 
     monkeypatch.setattr(Janitor, "clean", held)
-    with shop.engine() as running:
+    with crowd.engine() as running:
         running.cycle(threading.Event(), None, begun.is_set)
         orders.insert(row(2))
         threading.Timer(0.1, gate.set).start()  # the earlier batch ends in the middle of a cycle
         running.cycle(threading.Event(), None, lambda: False)
         assert running.next_cycle_seconds(60.0) == 0.0
         assert running.idle_tables == []
-        shop.settle(running)
-    assert shop.ids() == [1, 2]
+        crowd.settle(running)
+    assert crowd.ids() == [1, 2]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("until", ["dropping", "committing"])
-def test_a_folder_renamed_into_a_schema_waits_for_the_batch_of_the_old_one(shop, until):
-    orders = shop.orders()
+def test_a_folder_renamed_into_a_schema_waits_for_the_batch_of_the_old_one(crowd, until):
+    orders = crowd.orders()
     orders.initial_load(row(1))
-    with shop.at_work() as cycle:
+    with crowd.at_work() as cycle:
         if until == "dropping":
             cycle()
-        (shop.publisher.path / "dbo.schema").mkdir()
-        shop.writer.hold(ORDERS)
+        (crowd.publisher.path / "dbo.schema").mkdir()
+        crowd.writer.hold(ORDERS)
         if until == "committing":
             cycle()
-        (shop.publisher.path / "Orders").rename(shop.publisher.path / "dbo.schema/Orders")
+        (crowd.publisher.path / "Orders").rename(crowd.publisher.path / "dbo.schema/Orders")
         for _ in range(3):
             assert cycle().failures == {}
-            assert not [event for event in started(shop) if event.table.schema]
-        shop.writer.let_go(ORDERS)
+            assert not [event for event in started(crowd) if event.table.schema]
+        crowd.writer.let_go(ORDERS)
         for _ in range(3):
             cycle()
         assert [plan.state for plan in cycle().plans.values()] == [CaughtUp()]
-    assert shop.ids("dbo.Orders") == [1]
+    assert crowd.ids("dbo.Orders") == [1]
 
 
 def started(shop):
     return [event for event in shop.events if isinstance(event, BatchStarted)]
 
 
-def test_a_batch_that_ends_between_two_cycles_is_counted_when_the_engine_stops(shop):
-    shop.orders().insert(row(1))
-    shop.writer.hold(ORDERS)
+def test_a_batch_that_ends_between_two_cycles_is_counted_when_the_engine_stops(crowd):
+    crowd.orders().insert(row(1))
+    crowd.writer.hold(ORDERS)
     stop = threading.Event()
-    with shop.engine() as running:
+    with crowd.engine() as running:
         while not running.in_progress:
             running.cycle(stop, None, lambda: bool(running.in_progress))
         stop.set()
-        shop.writer.let_go(ORDERS)
+        crowd.writer.let_go(ORDERS)
         running.finish()
         assert running.report().files_applied == 1
 
@@ -268,17 +268,17 @@ def test_scans_slower_than_the_poll_interval_starve_no_table(tmp_path, monkeypat
     assert {table: shop.ids(table) for table in tables} == {key: [1] for key in tables}
 
 
-def test_a_due_retry_calls_for_no_cycle_while_its_table_is_maintained(shop, monkeypatch):
-    orders = shop.orders()
+def test_a_due_retry_calls_for_no_cycle_while_its_table_is_maintained(crowd, monkeypatch):
+    orders = crowd.orders()
     orders.insert(row(1))
-    with shop.engine() as running:
+    with crowd.engine() as running:
         running.cycle(threading.Event())
         second = orders.insert(row(2))
         with monkeypatch.context() as patch:
-            patch.setattr(shop.writer, "apply", refuse)
+            patch.setattr(crowd.writer, "apply", refuse)
             running.cycle(threading.Event())
         assert running.next_cycle_seconds(60.0) == 0.0
-        (shop.publisher.path / second).unlink()
+        (crowd.publisher.path / second).unlink()
         running.cycle(threading.Event(), next(iter(running.last.plans)))
         assert running.next_cycle_seconds(60.0) == 60.0
 

@@ -355,7 +355,7 @@ def test_a_missing_folder_drops_its_table_after_the_delay(delay, missing_since, 
 
 
 @pytest.fixture
-def context(tmp_path):
+def engine_context(tmp_path):
     with context_of(tmp_path) as context:
         yield context
 
@@ -379,11 +379,11 @@ def replayed(root):
     return shop
 
 
-def test_tables_are_planned_by_the_listing(context):
-    with_orders = scan(context)
+def test_tables_are_planned_by_the_listing(engine_context):
+    with_orders = scan(engine_context)
     without = replace(with_orders, tables=())
-    assert list(ZonePlanner(context, DeltaFolders(), without).plans()) == []
-    plans = ZonePlanner(context, DeltaFolders(), with_orders).plans()
+    assert list(ZonePlanner(engine_context, DeltaFolders(), without).plans()) == []
+    plans = ZonePlanner(engine_context, DeltaFolders(), with_orders).plans()
     assert kinds(plans[TOP_ORDERS])[0] == START
 
 

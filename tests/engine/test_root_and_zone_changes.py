@@ -140,7 +140,7 @@ def test_a_file_still_growing_under_its_final_name_is_never_half_in_the_table(tm
 
 
 @pytest.fixture(params=["disk", "memory"])
-def place(request, tmp_path):
+def each_disk(request, tmp_path):
     if request.param == "disk":
         yield tmp_path
     else:
@@ -149,9 +149,9 @@ def place(request, tmp_path):
 
 
 @pytest.fixture
-def elsewhere(place, tmp_path):
+def elsewhere(each_disk, tmp_path):
     """A folder of another file system, where the machine has two."""
-    if place is not tmp_path:
+    if each_disk is not tmp_path:
         yield tmp_path
     else:
         with quick_folder() as folder:
@@ -173,8 +173,8 @@ WAYS = {
 
 @pytest.mark.parametrize("ledger", ["with its ledger", "without"])
 @pytest.mark.parametrize("way", list(WAYS))
-def test_a_root_copied_moved_or_restored_drops_nothing_and_goes_on(place, elsewhere, way, ledger):
-    shop = Shop(place / "root")
+def test_a_root_copied_moved_or_restored_drops_nothing_and_goes_on(each_disk, elsewhere, way, ledger):
+    shop = Shop(each_disk / "root")
     for table, strategy in (("Orders", "SequentialFileName"), ("Sales.Log", "LastUpdateTimeFileDetection")):
         folder = shop.orders(table, strategy=strategy)
         for number in (1, 2):
@@ -183,8 +183,8 @@ def test_a_root_copied_moved_or_restored_drops_nothing_and_goes_on(place, elsewh
     shop.orders("Orders").insert(row(3), name=name(3))
     if ledger == "without":
         shutil.rmtree(shop.root / ENGINE)
-    WAYS[way](shop.root, place / "copy", elsewhere)
-    root = elsewhere / "copy" if "another disk" in way else place / "copy"
+    WAYS[way](shop.root, each_disk / "copy", elsewhere)
+    root = elsewhere / "copy" if "another disk" in way else each_disk / "copy"
     copy = Shop(root, shop.writer)
     for number in (4, 5):
         assert copy.sync().result is RunResult.CAUGHT_UP
@@ -215,22 +215,22 @@ def test_a_root_moved_while_a_table_is_halted_drops_nothing_once_the_halt_is_ove
     assert copy.ids() == [1, 2]
 
 
-def test_a_root_restored_in_its_own_place_drops_nothing(place):
-    shop = Shop(place / "root")
+def test_a_root_restored_in_its_own_place_drops_nothing(each_disk):
+    shop = Shop(each_disk / "root")
     for number in (1, 2):
         shop.orders().insert(row(number), name=name(number))
     shop.sync()
-    call("cp", "-a", shop.root, place / "backup")
+    call("cp", "-a", shop.root, each_disk / "backup")
     for _ in range(20):  # inodes are handed out again
         shutil.rmtree(shop.root)
-        call("cp", "-a", place / "backup", shop.root)
+        call("cp", "-a", each_disk / "backup", shop.root)
         assert shop.sync().result is RunResult.CAUGHT_UP
     assert not [event for event in shop.events if isinstance(event, TableDropped)]
     assert shop.ids() == [1, 2]
 
 
-def test_two_hundred_times_recreated_with_the_same_content_is_rebuilt_two_hundred_times(place):
-    shop = Shop(place / "root")
+def test_two_hundred_times_recreated_with_the_same_content_is_rebuilt_two_hundred_times(each_disk):
+    shop = Shop(each_disk / "root")
     content = content_of(1)
     with shop.engine() as running:
         for number in range(201):

@@ -78,7 +78,7 @@ def anywhere(store, tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def shop(s3_server, tmp_path, monkeypatch):
+def far_shop(s3_server, tmp_path, monkeypatch):
     with s3_server.in_use():
         yield StoreShop(s3_server, tmp_path, monkeypatch)
 
@@ -166,58 +166,60 @@ def test_of_two_engines_one_says_who_the_other_is(anywhere, monkeypatch):
     assert shop.sync().commits == 0  # the table says what is in it, not the ledger
 
 
-def test_an_engine_that_lost_the_lease_ends_before_its_next_commit(shop, monkeypatch):
-    shop.sync()
-    with shop.mirror()._engine() as running:
+def test_an_engine_that_lost_the_lease_ends_before_its_next_commit(far_shop, monkeypatch):
+    far_shop.sync()
+    with far_shop.mirror()._engine() as running:
         running.cycle(NO_STOP)
         monkeypatch.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look; the thread waits already
-        object_store(shop.root).put(
+        object_store(far_shop.root).put(
             LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time()), time.time())
         )
-        shop.orders.insert(row(3))
+        far_shop.orders.insert(row(3))
         with pytest.raises(RootLocked, match=r"the lease was lost to another engine: worker-2 \(process 7\)"):
             running.cycle(NO_STOP)
-    with shop.mirror() as mirror:
+    with far_shop.mirror() as mirror:
         assert mirror.read_table("Orders").num_rows == 2
 
 
-def test_a_wait_for_another_engine_ends_when_it_is_to_stop(shop, monkeypatch):
-    object_store(shop.root).put(LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time()), time.time()))
+def test_a_wait_for_another_engine_ends_when_it_is_to_stop(far_shop, monkeypatch):
+    object_store(far_shop.root).put(
+        LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time()), time.time())
+    )
     monkeypatch.setattr(lease.Holder, "age_seconds", lambda *_: 3600.0)
-    before = everything(shop.root)
+    before = everything(far_shop.root)
     for work in (Mirror.sync, Mirror.run):
         stop = threading.Event()
         threading.Timer(0.3, stop.set).start()
-        with shop.mirror() as mirror:
+        with far_shop.mirror() as mirror:
             assert (work(mirror, stop).result, stop.is_set()) == (RunResult.RETRY, True)
-    assert everything(shop.root) == before
+    assert everything(far_shop.root) == before
 
 
-def test_a_batch_that_two_engines_commit_is_in_the_table_once(shop, monkeypatch):
+def test_a_batch_that_two_engines_commit_is_in_the_table_once(far_shop, monkeypatch):
     """The lease may be lost between the last look at it and the commit: the log of the table refuses the second one."""
-    shop.sync()
-    shop.orders.insert(row(3))
-    with shop.mirror()._engine() as first:
-        apply = shop.writer.apply
+    far_shop.sync()
+    far_shop.orders.insert(row(3))
+    with far_shop.mirror()._engine() as first:
+        apply = far_shop.writer.apply
 
         def lose_the_lease_and_apply(*arguments):
-            monkeypatch.setattr(shop.writer, "apply", apply)
-            found = json.loads(lease_file(shop.root).read().content)
-            object_store(shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
-            shop.on("two")
-            assert shop.sync().commits == 1
+            monkeypatch.setattr(far_shop.writer, "apply", apply)
+            found = json.loads(lease_file(far_shop.root).read().content)
+            object_store(far_shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
+            far_shop.on("two")
+            assert far_shop.sync().commits == 1
             return apply(*arguments)
 
-        monkeypatch.setattr(shop.writer, "apply", lose_the_lease_and_apply)
+        monkeypatch.setattr(far_shop.writer, "apply", lose_the_lease_and_apply)
         first.cycle(NO_STOP)
         assert [str(error.message) for error in first.last.failures.values()] != []
         assert first.last.commits == []
-    assert [entry.files for entry in shop.writer.history("dbo/Orders") if entry.files] != []
-    files = [path for entry in shop.writer.history("dbo/Orders") for path in entry.files]
+    assert [entry.files for entry in far_shop.writer.history("dbo/Orders") if entry.files] != []
+    files = [path for entry in far_shop.writer.history("dbo/Orders") for path in entry.files]
     assert len(files) == len(set(files))
-    with shop.mirror() as mirror:
+    with far_shop.mirror() as mirror:
         assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [1, 2, 3]
-    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert far_shop.sync().result is RunResult.CAUGHT_UP
 
 
 def compact_all(writer, table, log, _):
@@ -228,24 +230,24 @@ def compact_all(writer, table, log, _):
 
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["made by the first", "made by the second"])
-def test_batch_of_a_new_table_is_committed_once_by_two_engines(shop, monkeypatch, is_first):
+def test_batch_of_a_new_table_is_committed_once_by_two_engines(far_shop, monkeypatch, is_first):
     """The first engine is stopped just after, or before, it makes the table; the second one commits the batch."""
     create = writer.create_table
 
     def stopped(*arguments, **options):
         monkeypatch.setattr(writer, "create_table", create)
         is_made = is_first and create(*arguments, **options)
-        found = json.loads(lease_file(shop.root).read().content)
-        object_store(shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
-        shop.on("two")
-        with Mirror(shop.root, Config(merge_engine="arrow")) as second:
+        found = json.loads(lease_file(far_shop.root).read().content)
+        object_store(far_shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
+        far_shop.on("two")
+        with Mirror(far_shop.root, Config(merge_engine="arrow")) as second:
             assert second.sync().commits == 1
         return is_made or create(*arguments, **options)
 
     monkeypatch.setattr(writer, "create_table", stopped)
-    with suppress(RootLocked), Mirror(shop.root, Config(merge_engine="arrow"))._engine() as first:
+    with suppress(RootLocked), Mirror(far_shop.root, Config(merge_engine="arrow"))._engine() as first:
         first.cycle(NO_STOP)
-    with Mirror(shop.root, Config(merge_engine="arrow")) as mirror:
+    with Mirror(far_shop.root, Config(merge_engine="arrow")) as mirror:
         assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [1, 2]
         files = [path for entry in mirror.history("Orders") for path in entry.files]
     assert len(files) == len(set(files))
@@ -269,7 +271,7 @@ def added(folder, actions):
 @pytest.mark.parametrize(
     ("late", "first_is_killed"), [("WRITE", False), ("WRITE", True), ("OPTIMIZE", False), ("unanswered", False)]
 )
-def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monkeypatch, late, first_is_killed):
+def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(far_shop, monkeypatch, late, first_is_killed):
     """LZ-4.18: the first engine is stopped between its last look at the lease and the commit.
 
     Meanwhile the second one drops the table, whose folder was recreated, and commits until one version is left.
@@ -277,8 +279,8 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monke
     config, put = Config(merge_engine="arrow"), commit.put_commit
 
     def on(machine):
-        shop.on(machine)
-        return Mirror(shop.root, config)
+        far_shop.on(machine)
+        return Mirror(far_shop.root, config)
 
     def synced(machine):
         with on(machine) as mirror:
@@ -292,11 +294,11 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monke
         monkeypatch.setattr(commit, "put_commit", put)
         monkeypatch.setattr(ArrowWriter, "tidy", tidy)
         data = added(folder, actions)
-        found = json.loads(lease_file(shop.root).read().content)
-        object_store(shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
-        shop.orders.drop()
+        found = json.loads(lease_file(far_shop.root).read().content)
+        object_store(far_shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
+        far_shop.orders.drop()
         synced("two")
-        again = StorePublisher(shop.root).table("Orders", keys=["id"], types=TYPES)
+        again = StorePublisher(far_shop.root).table("Orders", keys=["id"], types=TYPES)
         for _ in range(version - 1):
             again.upsert(row(30))
             synced("two")
@@ -307,12 +309,12 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monke
         patched.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look: the first engine was stopped for longer
         (unanswered(put) if late == "unanswered" else put)(folder, version, actions)
 
-    StorePublisher(shop.root).table("Other", keys=["id"], types=TYPES).upsert(row(1))  # the zone stays
+    StorePublisher(far_shop.root).table("Other", keys=["id"], types=TYPES).upsert(row(1))  # the zone stays
     synced("one")
     for _ in range(2):
-        shop.orders.upsert(row(3))
+        far_shop.orders.upsert(row(3))
         synced("one")
-    shop.orders.upsert(row(20))
+    far_shop.orders.upsert(row(20))
     tidy = ArrowWriter.tidy
     monkeypatch.setattr(commit, "put_commit", stopped)
     if late == "OPTIMIZE":
@@ -330,7 +332,9 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(shop, monke
 
 
 @pytest.mark.parametrize(("commits", "first_is_killed"), [(1, False), (4, False), (1, True)])
-def test_checkpoint_that_comes_after_its_table_was_dropped_is_taken_back(shop, monkeypatch, first_is_killed, commits):
+def test_checkpoint_that_comes_after_its_table_was_dropped_is_taken_back(
+    far_shop, monkeypatch, first_is_killed, commits
+):
     """LZ-4.18: the first engine is stopped while it writes a checkpoint, of version 3.
 
     The table that is made meanwhile has fewer commits, or as many.
@@ -339,102 +343,102 @@ def test_checkpoint_that_comes_after_its_table_was_dropped_is_taken_back(shop, m
     monkeypatch.setitem(commit._IN_STORE, commit._CHECKPOINT_INTERVAL, "4")
 
     def synced(machine):
-        shop.on(machine)
-        with Mirror(shop.root, config) as mirror:
+        far_shop.on(machine)
+        with Mirror(far_shop.root, config) as mirror:
             return mirror.sync()
 
     def rows():
-        shop.on("two")
-        with Mirror(shop.root, config) as mirror:
+        far_shop.on("two")
+        with Mirror(far_shop.root, config) as mirror:
             return sorted(mirror.read_table("Orders").column("id").to_pylist())
 
     def stopped(table):
         monkeypatch.setattr(DeltaTable, "create_checkpoint", write)
-        store, log = object_store(shop.root), "Tables/dbo/Orders/_delta_log/"
-        before = everything(shop.root)
+        store, log = object_store(far_shop.root), "Tables/dbo/Orders/_delta_log/"
+        before = everything(far_shop.root)
         table.create_checkpoint()
-        made = {path: store.get(path).bytes() for path in everything(shop.root).keys() - before.keys()}
+        made = {path: store.get(path).bytes() for path in everything(far_shop.root).keys() - before.keys()}
         assert {path.removeprefix(log) for path in made} == {"00000000000000000003.checkpoint.parquet", HINT}
-        found = json.loads(lease_file(shop.root).read().content)
+        found = json.loads(lease_file(far_shop.root).read().content)
         store.put(LEASE, json.dumps({**found, "is_over": True}).encode())
-        shop.orders.drop()
+        far_shop.orders.drop()
         synced("two")
-        shop.orders = StorePublisher(shop.root).table("Orders", keys=["id"], types=TYPES)
+        far_shop.orders = StorePublisher(far_shop.root).table("Orders", keys=["id"], types=TYPES)
         for _ in range(commits):
-            shop.orders.upsert(row(30))
+            far_shop.orders.upsert(row(30))
             synced("two")
         for path, content in made.items():
             store.put(path, content)
         patched.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look: the first engine was stopped for longer
 
-    StorePublisher(shop.root).table("Other", keys=["id"], types=TYPES).upsert(row(1))  # the zone stays
+    StorePublisher(far_shop.root).table("Other", keys=["id"], types=TYPES).upsert(row(1))  # the zone stays
     monkeypatch.setattr(DeltaTable, "create_checkpoint", stopped)
     with monkeypatch.context() as patched:
         if first_is_killed:
             patched.setattr(TablesFolder, "take_back", lambda *_: None)
         synced("one")
-        shop.orders.upsert(row(3))
+        far_shop.orders.upsert(row(3))
         synced("one")
-        shop.orders.upsert(row(3))
+        far_shop.orders.upsert(row(3))
         with pytest.raises(RootLocked, match="the lease was lost"):
             synced("one")
     assert first_is_killed or rows() == [30]
     assert synced("two").result is RunResult.CAUGHT_UP
-    shop.orders.upsert(row(31))
+    far_shop.orders.upsert(row(31))
     assert synced("two").result is RunResult.CAUGHT_UP
     assert rows() == [30, 31]
 
 
-def test_what_another_machine_did_meanwhile_is_read_from_the_tables(shop):
-    shop.sync()
-    shop.on("two")
-    shop.orders.delete({"id": 1})
-    assert shop.sync().commits == 1
-    shop.on("one")
-    shop.orders.insert(row(3))
-    assert shop.sync().commits == 1
-    with shop.mirror() as mirror:
+def test_what_another_machine_did_meanwhile_is_read_from_the_tables(far_shop):
+    far_shop.sync()
+    far_shop.on("two")
+    far_shop.orders.delete({"id": 1})
+    assert far_shop.sync().commits == 1
+    far_shop.on("one")
+    far_shop.orders.insert(row(3))
+    assert far_shop.sync().commits == 1
+    with far_shop.mirror() as mirror:
         assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [2, 3]
         assert mirror.status().tables[0].rows_processed == 4
 
 
-def test_a_url_within_a_landing_zone_is_no_root(shop):
+def test_a_url_within_a_landing_zone_is_no_root(far_shop):
     with pytest.raises(UsageError, match="is a part of a landing zone, not a ROOT") as error:
-        Mirror(f"{shop.root}/Files/LandingZone/Orders").sync()
-    assert error.value.help == f"its ROOT is {shop.root}"
+        Mirror(f"{far_shop.root}/Files/LandingZone/Orders").sync()
+    assert error.value.help == f"its ROOT is {far_shop.root}"
 
 
 @pytest.mark.parametrize("command", ["sync", "maintain", "rebuild"])
-def test_what_fabric_mirrors_is_refused_and_left_as_it_is(shop, command):
+def test_what_fabric_mirrors_is_refused_and_left_as_it_is(far_shop, command):
     """Fabric's monitoring files are there, and nothing of this engine."""
-    object_store(shop.root).put(REPLICATOR_FILE, b'{"status": "Running"}')
-    before = everything(shop.root)
-    with shop.mirror() as mirror:
+    object_store(far_shop.root).put(REPLICATOR_FILE, b'{"status": "Running"}')
+    before = everything(far_shop.root)
+    with far_shop.mirror() as mirror:
         with pytest.raises(UsageError, match="is mirrored by Fabric; nothing was written there") as error:
             getattr(mirror, command)()
         assert "pull" in error.value.help
         mirror.status()
-    assert everything(shop.root) == before
+    assert everything(far_shop.root) == before
 
 
-def test_an_engine_killed_at_its_start_leaves_no_ledger_older_than_the_last_engine(shop, monkeypatch):
-    shop.sync()
-    shop.on("two").sync()
-    shop.on("one")
+def test_an_engine_killed_at_its_start_leaves_no_ledger_older_than_the_last_engine(far_shop, monkeypatch):
+    far_shop.sync()
+    far_shop.on("two").sync()
+    far_shop.on("one")
 
     with monkeypatch.context() as patch:
         patch.delattr(lease, "Lease")  # the lease was just taken
         with pytest.raises(NameError):
-            shop.sync()
-    assert not (state_folder(shop.root) / LEDGER).exists()
-    assert shop.sync().result is RunResult.CAUGHT_UP
+            far_shop.sync()
+    assert not (state_folder(far_shop.root) / LEDGER).exists()
+    assert far_shop.sync().result is RunResult.CAUGHT_UP
 
 
-def test_a_scan_says_how_many_requests_it_took(shop):
-    shop.sync()
-    with shop.mirror() as mirror:
+def test_a_scan_says_how_many_requests_it_took(far_shop):
+    far_shop.sync()
+    with far_shop.mirror() as mirror:
         requests = mirror.status().scan_requests
     assert 1 <= sum(requests.values()) <= 12
-    with shop.running():
+    with far_shop.running():
         time.sleep(0.5)
-        assert sum(shop.mirror().status().scan_requests.values()) <= sum(requests.values())
+        assert sum(far_shop.mirror().status().scan_requests.values()) <= sum(requests.values())

@@ -35,7 +35,7 @@ def frequent(monkeypatch):
 
 
 @pytest.fixture(params=["memory", "arrow"])
-def shop(request, tmp_path):
+def each_shop(request, tmp_path):
     writers = {"arrow": ArrowWriter(tmp_path / "Tables", tmp_path / "scratch")}
     return Shop(tmp_path, writers.get(request.param), cleanup="off")
 
@@ -52,28 +52,28 @@ def land(shop, numbers, **options):
         assert shop.sync().result is RunResult.CAUGHT_UP
 
 
-def test_lost_ledger_knows_all_applied_files_again(shop):
-    land(shop, range(1, 24))
-    head, files, marks = known(shop)
+def test_lost_ledger_knows_all_applied_files_again(each_shop):
+    land(each_shop, range(1, 24))
+    head, files, marks = known(each_shop)
     assert len(files) == 23
     assert head.segments
-    shutil.rmtree(shop.root / ENGINE)
-    assert (shop.sync().commits, known(shop)) == (0, (head, files, marks))
-    assert shop.ids() == [*range(1, 24)]
+    shutil.rmtree(each_shop.root / ENGINE)
+    assert (each_shop.sync().commits, known(each_shop)) == (0, (head, files, marks))
+    assert each_shop.ids() == [*range(1, 24)]
 
 
-def test_older_ledger_gets_only_newer_commits(shop, monkeypatch):
-    land(shop, range(1, 9))
-    older = (shop.root / LEDGER).read_bytes()
-    land(shop, range(9, 16))
-    expected = known(shop)
-    (shop.root / LEDGER).write_bytes(older)
-    asked, writer = [], shop.writer
+def test_older_ledger_gets_only_newer_commits(each_shop, monkeypatch):
+    land(each_shop, range(1, 9))
+    older = (each_shop.root / LEDGER).read_bytes()
+    land(each_shop, range(9, 16))
+    expected = known(each_shop)
+    (each_shop.root / LEDGER).write_bytes(older)
+    asked, writer = [], each_shop.writer
     monkeypatch.setattr(
         writer, "applied_since", lambda *given, ask=writer.applied_since: asked.append(given[2]) or ask(*given)
     )
-    shop.sync()
-    assert (known(shop), asked) == (expected, [8])
+    each_shop.sync()
+    assert (known(each_shop), asked) == (expected, [8])
 
 
 def test_few_commits_are_read_however_many_there_are(tmp_path, monkeypatch):
@@ -323,14 +323,14 @@ def refuse():
     raise StorageUnavailable("scripted")
 
 
-def test_missing_segment_is_said_again_by_a_ledger_that_knows(shop):
-    land(shop, range(1, 10))
-    folder = shop.root / "Tables/dbo/Orders/_delta_log/_mirror_engine"
+def test_missing_segment_is_said_again_by_a_ledger_that_knows(each_shop):
+    land(each_shop, range(1, 10))
+    folder = each_shop.root / "Tables/dbo/Orders/_delta_log/_mirror_engine"
     for segment in folder.glob("*") if folder.exists() else ():
         segment.unlink()
-    shop.writer._segments = {}
-    land(shop, range(10, 16))
-    expected = known(shop)[1:]
-    shutil.rmtree(shop.root / ENGINE)
-    assert shop.sync().commits == 0
-    assert known(shop)[1:] == expected
+    each_shop.writer._segments = {}
+    land(each_shop, range(10, 16))
+    expected = known(each_shop)[1:]
+    shutil.rmtree(each_shop.root / ENGINE)
+    assert each_shop.sync().commits == 0
+    assert known(each_shop)[1:] == expected

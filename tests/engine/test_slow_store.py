@@ -23,7 +23,7 @@ FASTER = 3  # than one request after the other, at least, on a busy machine
 
 
 @pytest.fixture
-def shop(tmp_path):
+def slow(tmp_path):
     return Shop(tmp_path, SlowLogs())
 
 
@@ -40,11 +40,11 @@ def timed(shop, call):
     return time.monotonic() - began
 
 
-def test_small_files_of_a_batch_cost_few_requests_at_once(shop):
-    landed(shop)
-    storage, requests = slow_store(shop.root)
-    seconds = timed(shop, lambda: shop.sync(storage=storage))
-    assert len(shop.ids()) == FILES
+def test_small_files_of_a_batch_cost_few_requests_at_once(slow):
+    landed(slow)
+    storage, requests = slow_store(slow.root)
+    seconds = timed(slow, lambda: slow.sync(storage=storage))
+    assert len(slow.ids()) == FILES
     by_kind = requests.by_kind()
     assert by_kind["read"] <= FILES + 4
     assert by_kind["list"] <= 12  # of two scans, and one before the commit
@@ -54,85 +54,85 @@ def test_small_files_of_a_batch_cost_few_requests_at_once(shop):
     assert seconds / FILES < requests.total / FILES * REQUEST_SECONDS / FASTER
 
 
-def test_status_of_many_tables_reads_logs_at_once(shop):
+def test_status_of_many_tables_reads_logs_at_once(slow):
     for number in range(TABLES):
-        shop.publisher.table(f"T{number}", keys=["id"]).upsert(row(1))
-    shop.sync()
-    storage, requests = slow_store(shop.root)
-    logs = shop.writer.requests
+        slow.publisher.table(f"T{number}", keys=["id"]).upsert(row(1))
+    slow.sync()
+    storage, requests = slow_store(slow.root)
+    logs = slow.writer.requests
     before = logs.total
-    with shop.mirror(storage=storage) as mirror:
-        seconds = timed(shop, mirror.status)
+    with slow.mirror(storage=storage) as mirror:
+        seconds = timed(slow, mirror.status)
     asked = requests.total + logs.total - before
     assert asked >= 2 * TABLES  # the log and the metadata of each
     assert all(AT_ONCE / 2 <= most <= AT_ONCE for most in (requests.most, logs.most))
     assert seconds < asked * REQUEST_SECONDS / FASTER
 
 
-def test_a_start_reads_logs_and_metadata_at_once(shop):
+def test_a_start_reads_logs_and_metadata_at_once(slow):
     for number in range(TABLES):
-        shop.publisher.table(f"T{number}", keys=["id"]).upsert(row(1))
-    shop.sync()
-    storage, requests = slow_store(shop.root)
-    before = shop.writer.requests.total
-    seconds = timed(shop, lambda: shop.sync(storage=storage))
-    assert seconds < (requests.total + shop.writer.requests.total - before) * REQUEST_SECONDS / FASTER
+        slow.publisher.table(f"T{number}", keys=["id"]).upsert(row(1))
+    slow.sync()
+    storage, requests = slow_store(slow.root)
+    before = slow.writer.requests.total
+    seconds = timed(slow, lambda: slow.sync(storage=storage))
+    assert seconds < (requests.total + slow.writer.requests.total - before) * REQUEST_SECONDS / FASTER
 
 
-def test_a_start_without_work_looks_at_all_logs_at_once(shop):
+def test_a_start_without_work_looks_at_all_logs_at_once(slow):
     for number in range(TABLES):
-        shop.publisher.table(f"T{number}", keys=["id"]).upsert(row(1))
-    shop.sync()
-    storage, requests = slow_store(shop.root)
-    shop.sync(storage=storage)
-    before = requests.total + shop.writer.requests.total
-    logs = shop.writer.requests.by_kind()["read"]
-    seconds = timed(shop, lambda: shop.sync(storage=storage))
-    asked = requests.total + shop.writer.requests.total - before
-    assert shop.writer.requests.by_kind()["read"] == logs  # they are as they were
+        slow.publisher.table(f"T{number}", keys=["id"]).upsert(row(1))
+    slow.sync()
+    storage, requests = slow_store(slow.root)
+    slow.sync(storage=storage)
+    before = requests.total + slow.writer.requests.total
+    logs = slow.writer.requests.by_kind()["read"]
+    seconds = timed(slow, lambda: slow.sync(storage=storage))
+    asked = requests.total + slow.writer.requests.total - before
+    assert slow.writer.requests.by_kind()["read"] == logs  # they are as they were
     assert asked >= 3 * TABLES
     assert seconds < asked * REQUEST_SECONDS / FASTER
 
 
-def test_logs_are_read_at_once_to_learn_whether_fabric_mirrors(shop):
+def test_logs_are_read_at_once_to_learn_whether_fabric_mirrors(slow):
     for number in range(AT_ONCE):
-        shop.publisher.table(f"T{number}", keys=["id"]).upsert(row(1))
-    shop.sync()
-    store, _ = slow_store(shop.root)
+        slow.publisher.table(f"T{number}", keys=["id"]).upsert(row(1))
+    slow.sync()
+    store, _ = slow_store(slow.root)
     store.write(REPLICATOR_FILE, b'{"status": "Running"}')
-    shop.writer.requests.most = 0
-    shop.writer.requests.seconds = REQUEST_SECONDS
-    refuse_fabrics(shop.root, store, shop.writer)
-    assert AT_ONCE / 2 <= shop.writer.requests.most <= AT_ONCE
+    slow.writer.requests.most = 0
+    slow.writer.requests.seconds = REQUEST_SECONDS
+    refuse_fabrics(slow.root, store, slow.writer)
+    assert AT_ONCE / 2 <= slow.writer.requests.most <= AT_ONCE
 
 
-def test_store_that_fails_does_not_make_a_root_fabrics(shop, monkeypatch):
+def test_store_that_fails_does_not_make_a_root_fabrics(slow, monkeypatch):
     def failed(*_):
         raise StorageUnavailable("scripted")
 
-    shop.publisher.table("T", keys=["id"]).upsert(row(1))
-    shop.sync()
-    store, _ = slow_store(shop.root)
+    slow.publisher.table("T", keys=["id"]).upsert(row(1))
+    slow.sync()
+    store, _ = slow_store(slow.root)
     store.write(REPLICATOR_FILE, b'{"status": "Running"}')
     for method in ("snapshot", "is_mirrored"):
-        monkeypatch.setattr(type(shop.writer), method, failed)
+        monkeypatch.setattr(type(slow.writer), method, failed)
     with pytest.raises(StorageUnavailable, match="scripted"):
-        refuse_fabrics(shop.root, store, shop.writer)
+        refuse_fabrics(slow.root, store, slow.writer)
 
 
-def test_commit_looks_once_for_other_programs(shop):
+def test_commit_looks_once_for_other_programs(slow):
     """What was committed as the next version of the snapshot cannot have another's before it."""
-    orders = shop.orders()
+    orders = slow.orders()
     orders.upsert(row(1))
-    shop.sync()
+    slow.sync()
     looks = []
 
     def count(event):
         if isinstance(event, (CommitStarted, BatchCommitted)):
-            looks.append(shop.writer.requests.by_kind().get("list", 0))
+            looks.append(slow.writer.requests.by_kind().get("list", 0))
 
     orders.upsert(row(2))
-    with Mirror(shop.root, shop.config, writer=shop.writer, listeners=[count]) as mirror:
+    with Mirror(slow.root, slow.config, writer=slow.writer, listeners=[count]) as mirror:
         mirror.sync()
     before, after = looks
     assert after == before + 1
@@ -151,20 +151,20 @@ def test_no_file_is_read_ahead_of_its_batch(tmp_path, in_batch):
 @pytest.mark.usefixtures("one_attempt")
 @pytest.mark.parametrize("page", [PAGE, 10])
 @pytest.mark.parametrize("number", [1, FILES // 2, FILES])
-def test_a_file_replaced_after_it_was_read_is_not_committed(shop, monkeypatch, number, page):
+def test_a_file_replaced_after_it_was_read_is_not_committed(slow, monkeypatch, number, page):
     """Whether one list of the folder is asked for before the commit, or each file is looked up."""
-    landed(shop)
+    landed(slow)
     monkeypatch.setattr(base, "PAGE", page)
     replaced = []
 
     def replace(event):
         if isinstance(event, FileRead) and event.path == name(FILES) and not replaced:
-            replaced.append(shop.orders().upsert(row(1000), name=name(number)))
+            replaced.append(slow.orders().upsert(row(1000), name=name(number)))
 
-    store = shop.without_folders()
-    with Mirror(shop.root, shop.config, writer=shop.writer, listeners=[replace], storage=store) as mirror:
+    store = slow.without_folders()
+    with Mirror(slow.root, slow.config, writer=slow.writer, listeners=[replace], storage=store) as mirror:
         mirror.sync()
     assert replaced
-    assert shop.writer.snapshot("dbo/Orders") is None
-    shop.sync(storage=store)
-    assert shop.ids() == sorted({*range(FILES), 1000} - {number - 1})
+    assert slow.writer.snapshot("dbo/Orders") is None
+    slow.sync(storage=store)
+    assert slow.ids() == sorted({*range(FILES), 1000} - {number - 1})

@@ -17,35 +17,35 @@ from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 
 @pytest.fixture
-def mirror(shop):
+def mirror_in_test(shop):
     with MirrorInTest(shop.root, writer=MemoryDeltaWriter()) as mirror:
         yield mirror
 
 
-def test_archived_files_are_deleted_when_seven_days_have_passed(shop, mirror):
+def test_archived_files_are_deleted_when_seven_days_have_passed(shop, mirror_in_test):
     """LZ-8.3."""
     orders = shop.orders()
     for number in (1, 2):
         orders.insert(row(number))
-    mirror.sync_until_caught_up()
+    mirror_in_test.sync_until_caught_up()
     archived = shop.publisher.path / "Orders/_FilesReadyToDelete" / name(1)
     for days, is_there in ((0, True), (6.9, True), (0.1, False)):
-        mirror.advance(days=days)
-        mirror.sync_until_caught_up()
+        mirror_in_test.advance(days=days)
+        mirror_in_test.sync_until_caught_up()
         assert archived.exists() == is_there
 
 
-def test_an_empty_table_fails_when_fourteen_days_have_passed_and_a_file_ends_it(shop, mirror):
+def test_an_empty_table_fails_when_fourteen_days_have_passed_and_a_file_ends_it(shop, mirror_in_test):
     """LZ-7.1."""
     orders = shop.orders()
-    mirror.sync_until_caught_up()
-    mirror.advance(days=14)
+    mirror_in_test.sync_until_caught_up()
+    mirror_in_test.advance(days=14)
     with pytest.raises(AssertionError, match="Orders"):
-        mirror.sync_until_caught_up()
-    (table,) = mirror.status().tables
+        mirror_in_test.sync_until_caught_up()
+    (table,) = mirror_in_test.status().tables
     assert table.state == Empty(expired=True)
     orders.insert(row(1))
-    mirror.sync_until_caught_up()
+    mirror_in_test.sync_until_caught_up()
 
 
 def test_a_dropped_table_goes_when_its_delay_has_passed_also_by_a_clock_that_lost_its_lead(tmp_path):

@@ -23,7 +23,7 @@ MARKER = "__rowMarker__"
 
 
 @pytest.fixture(params=["memory", "arrow"])
-def shop(request, tmp_path):
+def untyped_shop(request, tmp_path):
     writer = ArrowWriter(tmp_path / TABLES, tmp_path / SCRATCH) if request.param == "arrow" else None
     return Shop(tmp_path, writer, all_null_columns="untyped")
 
@@ -43,52 +43,52 @@ def rows(shop):
     return sorted(shop.writer.rows("dbo/Orders").to_pylist(), key=str)
 
 
-def test_files_without_rows_and_types_are_done_but_make_no_table(shop):
-    shop.publisher.table("Orders", keys=["id"])
+def test_files_without_rows_and_types_are_done_but_make_no_table(untyped_shop):
+    untyped_shop.publisher.table("Orders", keys=["id"])
     for number in (1, 2, 3):
-        land(shop, number, **nothing("id", "city"))
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert (list(shop.writer.tables()), shop.said()) == ([], [])
-    shop.now += 30 * 86_400  # never `Failed` (LZ-7.1): it has files
-    status = shop.status()
+        land(untyped_shop, number, **nothing("id", "city"))
+    assert untyped_shop.sync().result is RunResult.CAUGHT_UP
+    assert (list(untyped_shop.writer.tables()), untyped_shop.said()) == ([], [])
+    untyped_shop.now += 30 * 86_400  # never `Failed` (LZ-7.1): it has files
+    status = untyped_shop.status()
     assert (status.state, status.fabric_status, status.delta_version) == (CaughtUp(), "Replicating", None)
     assert status.message == "Orders has caught up; no table yet: no file gives a column a type"
     assert [(file.path, file.state, file.rows) for file in status.files] == [(name(n), "applied", 0) for n in (1, 2, 3)]
-    assert all((shop.publisher.path / "Orders" / name(number)).exists() for number in (1, 2, 3))
+    assert all((untyped_shop.publisher.path / "Orders" / name(number)).exists() for number in (1, 2, 3))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_the_first_file_with_a_type_makes_the_table(shop, is_lost):
-    shop.publisher.table("Orders", keys=["id"])
-    land(shop, 1, **nothing("id", "city"))
-    shop.sync()
+def test_the_first_file_with_a_type_makes_the_table(untyped_shop, is_lost):
+    untyped_shop.publisher.table("Orders", keys=["id"])
+    land(untyped_shop, 1, **nothing("id", "city"))
+    untyped_shop.sync()
     if is_lost:
-        (shop.root / LEDGER).unlink()
-    land(shop, 2, id=(["A1"], TEXT), city=([None], VOID), **{MARKER: ([4], pa.int32())})
-    assert shop.status().state == Loading(2 if is_lost else 1)
-    shop.sync()
-    land(shop, 3, id=(["A1", "B7"], TEXT), city=(["Linz", "Graz"], TEXT), **{MARKER: ([4, 4], pa.int32())})
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert rows(shop) == [{"id": "A1", "city": "Linz"}, {"id": "B7", "city": "Graz"}]
-    (shop.root / LEDGER).unlink()  # the table now says that all three are in it
-    assert shop.sync().files_applied == 0
-    assert shop.status().watermarks == {"": 3}
+        (untyped_shop.root / LEDGER).unlink()
+    land(untyped_shop, 2, id=(["A1"], TEXT), city=([None], VOID), **{MARKER: ([4], pa.int32())})
+    assert untyped_shop.status().state == Loading(2 if is_lost else 1)
+    untyped_shop.sync()
+    land(untyped_shop, 3, id=(["A1", "B7"], TEXT), city=(["Linz", "Graz"], TEXT), **{MARKER: ([4, 4], pa.int32())})
+    assert untyped_shop.sync().result is RunResult.CAUGHT_UP
+    assert rows(untyped_shop) == [{"id": "A1", "city": "Linz"}, {"id": "B7", "city": "Graz"}]
+    (untyped_shop.root / LEDGER).unlink()  # the table now says that all three are in it
+    assert untyped_shop.sync().files_applied == 0
+    assert untyped_shop.status().watermarks == {"": 3}
 
 
 @pytest.mark.slow
-def test_the_first_commit_names_the_files_before_it_so_that_all_can_be_replayed_without_the_ledger(shop):
-    shop.publisher.table("Orders", keys=["id"])
-    land(shop, 1, **nothing("id", "city"))
-    shop.sync()
+def test_the_first_commit_names_the_files_before_it_so_that_all_can_be_replayed_without_the_ledger(untyped_shop):
+    untyped_shop.publisher.table("Orders", keys=["id"])
+    land(untyped_shop, 1, **nothing("id", "city"))
+    untyped_shop.sync()
     for number in (2, 3):
-        land(shop, number, id=([str(number)], TEXT))
-        assert shop.sync().files_applied == 1
-    (shop.root / LEDGER).unlink()
-    with shop.mirror() as mirror:
+        land(untyped_shop, number, id=([str(number)], TEXT))
+        assert untyped_shop.sync().files_applied == 1
+    (untyped_shop.root / LEDGER).unlink()
+    with untyped_shop.mirror() as mirror:
         mirror.rebuild(replay=True)
-    shop.sync()
-    assert rows(shop) == [{"id": "2"}, {"id": "3"}]
+    untyped_shop.sync()
+    assert rows(untyped_shop) == [{"id": "2"}, {"id": "3"}]
 
 
 @pytest.mark.slow
@@ -109,14 +109,14 @@ def test_a_table_may_be_there_before_its_key_is(tmp_path, batch):
     assert shop.sync().result is RunResult.NEEDS_ATTENTION  # the whole key is on record
 
 
-def test_a_partition_column_alone_is_no_table(shop):
-    shop.publisher.table("Orders", keys=["id"], partitioned=True)
-    land(shop, 1, "Orders/day=1", **nothing("id"))
-    assert shop.sync().result is RunResult.CAUGHT_UP
-    assert list(shop.writer.tables()) == []
-    land(shop, 1, "Orders/day=2", id=(["A1"], TEXT))
-    shop.sync()
-    assert rows(shop) == [{"id": "A1", "day": "2"}]
+def test_a_partition_column_alone_is_no_table(untyped_shop):
+    untyped_shop.publisher.table("Orders", keys=["id"], partitioned=True)
+    land(untyped_shop, 1, "Orders/day=1", **nothing("id"))
+    assert untyped_shop.sync().result is RunResult.CAUGHT_UP
+    assert list(untyped_shop.writer.tables()) == []
+    land(untyped_shop, 1, "Orders/day=2", id=(["A1"], TEXT))
+    untyped_shop.sync()
+    assert rows(untyped_shop) == [{"id": "A1", "day": "2"}]
 
 
 def test_what_the_test_kit_and_validate_say(tmp_path):

@@ -35,7 +35,7 @@ def _short_bursts(monkeypatch):
 
 
 @pytest.fixture
-def zone(tmp_path):
+def watched_zone(tmp_path):
     folder = tmp_path / "Files" / "LandingZone"
     (folder / "Items" / "_FilesReadyToDelete").mkdir(parents=True)
     (folder / "Items" / "_writing.parquet").write_bytes(b"x")
@@ -49,8 +49,8 @@ def stop():
 
 
 @pytest.fixture
-def waker(tmp_path, zone, stop):
-    assert zone.is_dir()
+def waker(tmp_path, watched_zone, stop):
+    assert watched_zone.is_dir()
     with ZoneWatcher(tmp_path, stop, Clock()) as made:
         yield made
 
@@ -101,34 +101,34 @@ ENGINES_OWN = {
 
 
 @pytest.mark.parametrize("act", PUBLISHING)
-def test_what_a_publisher_does_ends_the_wait(waker, zone, act):
-    threading.Timer(0.01, PUBLISHING[act], [zone]).start()
+def test_what_a_publisher_does_ends_the_wait(waker, watched_zone, act):
+    threading.Timer(0.01, PUBLISHING[act], [watched_zone]).start()
     assert takes(lambda: waker.wait(LONG)) < LONG / 2
 
 
 @pytest.mark.parametrize("act", ENGINES_OWN)
-def test_what_the_engine_does_itself_ends_no_wait(waker, zone, act):
-    ENGINES_OWN[act](zone)
+def test_what_the_engine_does_itself_ends_no_wait(waker, watched_zone, act):
+    ENGINES_OWN[act](watched_zone)
     assert not waker.wait(SHORT)
 
 
-def test_events_name_the_tables_that_they_touch(waker, zone):
-    (zone / "S.schema" / "Orders").mkdir(parents=True)
+def test_events_name_the_tables_that_they_touch(waker, watched_zone):
+    (watched_zone / "S.schema" / "Orders").mkdir(parents=True)
     waker.wait(SHORT)
     waker.wait(SHORT)
     waker.touched()
-    (zone / "Items" / "_writing.parquet").rename(zone / "Items" / FIRST)
-    (zone / "S.schema" / "Orders" / FIRST).write_bytes(b"x")
+    (watched_zone / "Items" / "_writing.parquet").rename(watched_zone / "Items" / FIRST)
+    (watched_zone / "S.schema" / "Orders" / FIRST).write_bytes(b"x")
     while waker.wait(SHORT):
         pass
     assert waker.touched() == {TableName("", "Items"), TableName("S", "Orders")}
     assert waker.touched() == set()
 
 
-def test_file_renamed_away_touches_its_table_and_ends_no_wait(waker, zone):
+def test_file_renamed_away_touches_its_table_and_ends_no_wait(waker, watched_zone):
     waker.wait(0)
     waker.touched()
-    (zone / "Items" / "old.parquet").rename(zone / "Items" / "_withdrawn.parquet")
+    (watched_zone / "Items" / "old.parquet").rename(watched_zone / "Items" / "_withdrawn.parquet")
     assert not waker.wait(SHORT)
     assert waker.touched() == {TableName("", "Items")}
 
@@ -140,16 +140,16 @@ def test_nothing_heard_may_be_in_any_table(stop):
 
 
 @pytest.mark.parametrize("act", ["a new table", "a schema gone", "a wake", "a start"])
-def test_events_beside_tables_may_touch_all(waker, zone, act):
-    (zone / "S.schema" / "Orders").mkdir(parents=True)
+def test_events_beside_tables_may_touch_all(waker, watched_zone, act):
+    (watched_zone / "S.schema" / "Orders").mkdir(parents=True)
     while waker.wait(SHORT):
         pass
     if act != "a start":
         waker.touched()
     if act == "a new table":
-        (zone / "Other").mkdir()
+        (watched_zone / "Other").mkdir()
     elif act == "a schema gone":
-        shutil.rmtree(zone / "S.schema")
+        shutil.rmtree(watched_zone / "S.schema")
     elif act == "a wake":
         waker.wake()
     while waker.wait(SHORT):
@@ -157,21 +157,21 @@ def test_events_beside_tables_may_touch_all(waker, zone, act):
     assert waker.touched() is None
 
 
-def test_a_burst_ends_one_wait_only(waker, zone):
+def test_a_burst_ends_one_wait_only(waker, watched_zone):
     for number in range(50):
-        (zone / "Items" / f"{number}.parquet").write_bytes(b"x")
+        (watched_zone / "Items" / f"{number}.parquet").write_bytes(b"x")
     assert waker.wait(LONG)
     assert not waker.wait(SHORT)
 
 
-def test_a_file_renamed_into_place_ends_the_wait_at_once_and_those_after_it_together(waker, zone, monkeypatch):
+def test_a_file_renamed_into_place_ends_the_wait_at_once_and_those_after_it_together(waker, watched_zone, monkeypatch):
     monkeypatch.setattr(waking, "PAUSE_SECONDS", SHORT)
     waker._scanned = time.monotonic() - SHORT
     for number in range(3):
-        (zone / "Items" / f"_{number}").write_bytes(b"x")
+        (watched_zone / "Items" / f"_{number}").write_bytes(b"x")
 
     def publish(number):
-        return (zone / "Items" / f"_{number}").rename(zone / "Items" / f"{number:020d}.parquet")
+        return (watched_zone / "Items" / f"_{number}").rename(watched_zone / "Items" / f"{number:020d}.parquet")
 
     threading.Timer(0.01, publish, [0]).start()
     assert takes(lambda: waker.wait(2 * LONG)) < LONG / 2
@@ -196,7 +196,7 @@ def test_event_ends_a_wait_of_no_time_once_it_is_due(waker):
     assert not waker.wait(0)
 
 
-def test_renamed_files_end_waits_while_others_keep_coming(waker, zone, monkeypatch):
+def test_renamed_files_end_waits_while_others_keep_coming(waker, watched_zone, monkeypatch):
     """Each second a file for each of many tables: no quiet ever comes, and what was written once is long over."""
     monkeypatch.setattr(waking, "SETTLING_SECONDS", LONG)
     monkeypatch.setattr(waking, "MAX_BURST_SECONDS", 1.5 * SHORT)
@@ -204,20 +204,20 @@ def test_renamed_files_end_waits_while_others_keep_coming(waker, zone, monkeypat
     assert waker.wait(LONG)
     waits = 0
     for number in range(9):
-        passing = zone / "Items" / f"_{number}"
+        passing = watched_zone / "Items" / f"_{number}"
         passing.write_bytes(b"x")
-        passing.rename(zone / "Items" / f"{number + 1:020d}.parquet")
+        passing.rename(watched_zone / "Items" / f"{number + 1:020d}.parquet")
         waits += waker.wait(SHORT)
     assert waits >= 4
 
 
-def test_a_file_that_is_renamed_while_another_is_written_waits_for_it(waker, zone, monkeypatch):
+def test_a_file_that_is_renamed_while_another_is_written_waits_for_it(waker, watched_zone, monkeypatch):
     monkeypatch.setattr(waking, "SETTLING_SECONDS", LONG)
-    (zone / "Items" / "_1").write_bytes(b"x")
-    with (zone / "Items" / f"{2:020d}.parquet").open("wb") as file:
+    (watched_zone / "Items" / "_1").write_bytes(b"x")
+    with (watched_zone / "Items" / f"{2:020d}.parquet").open("wb") as file:
         file.write(b"half")
         file.flush()
-        (zone / "Items" / "_1").rename(zone / "Items" / FIRST)
+        (watched_zone / "Items" / "_1").rename(watched_zone / "Items" / FIRST)
         time.sleep(SHORT)
         assert not waker.is_due()
 
@@ -230,13 +230,13 @@ def test_a_burst_is_over_when_it_has_been_quiet_and_no_later(waker, monkeypatch)
     assert 1.0 < takes(lambda: waker.wait(LONG)) < 1.7
 
 
-def test_an_endless_burst_does_not_hold_the_poller_up(waker, zone, monkeypatch):
+def test_an_endless_burst_does_not_hold_the_poller_up(waker, watched_zone, monkeypatch):
     monkeypatch.setattr(waking, "MAX_BURST_SECONDS", 0.2)
     done = threading.Event()
 
     def write_on():
         while not done.wait(0.01):
-            append(zone)
+            append(watched_zone)
 
     writer = threading.Thread(target=write_on)
     writer.start()
@@ -266,19 +266,19 @@ def test_a_zone_made_later_is_watched(tmp_path, stop):
         assert waker.wait(LONG)
 
 
-def test_a_zone_dropped_and_made_again_is_watched(waker, zone):
-    shutil.rmtree(zone)
-    (zone / "Items").mkdir(parents=True)
+def test_a_zone_dropped_and_made_again_is_watched(waker, watched_zone):
+    shutil.rmtree(watched_zone)
+    (watched_zone / "Items").mkdir(parents=True)
     while waker.wait(SHORT):
         pass
-    land(zone)
+    land(watched_zone)
     assert waker.wait(LONG)
 
 
-def test_no_thread_outlives_the_waker(tmp_path, zone, stop):
+def test_no_thread_outlives_the_waker(tmp_path, watched_zone, stop):
     before = set(threading.enumerate())
     with ZoneWatcher(tmp_path, stop, Clock()) as waker:
-        land(zone)
+        land(watched_zone)
         waker.wait(LONG)
         assert set(threading.enumerate()) - before
     deadline = time.monotonic() + LONG
@@ -290,11 +290,11 @@ def test_no_thread_outlives_the_waker(tmp_path, zone, stop):
 @pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
 @pytest.mark.parametrize("watches", [0, 5])
 def test_too_few_watches_for_all_folders_are_reported_once_and_the_wait_ends_by_itself(
-    tmp_path, zone, monkeypatch, caplog, watches
+    tmp_path, watched_zone, monkeypatch, caplog, watches
 ):
     inotify_c = pytest.importorskip("watchdog.observers.inotify_c")
     for number in range(10):
-        (zone / f"T{number}").mkdir()
+        (watched_zone / f"T{number}").mkdir()
     left = iter(range(watches))
 
     def limited(*arguments):
@@ -308,7 +308,7 @@ def test_too_few_watches_for_all_folders_are_reported_once_and_the_wait_ends_by_
     caplog.set_level(logging.INFO, "mirror_engine.engine.watcher")
     with ZoneWatcher(tmp_path, threading.Event(), Clock()) as waker:
         assert not waker.wait(0.05)
-        (zone / "new.parquet").write_bytes(b"x")
+        (watched_zone / "new.parquet").write_bytes(b"x")
         assert waker.wait(LONG if watches else SHORT) is bool(watches), "what is watched is heard of all the same"
         assert not waker.wait(SHORT)
     assert [record.message for record in caplog.records] == [POLLED]
@@ -321,9 +321,9 @@ def test_a_wait_ends_when_the_clock_is_moved_past_its_end(tmp_path, stop):
         assert takes(lambda: waker.wait(LONG)) < LONG / 2
 
 
-def test_without_events_a_change_ends_no_wait(zone, stop):
+def test_without_events_a_change_ends_no_wait(watched_zone, stop):
     with ZoneWatcher(None, stop, Clock()) as waker:
-        land(zone)
+        land(watched_zone)
         assert not waker.wait(2 * SHORT)
         waker.wake()
         assert waker.wait(LONG)

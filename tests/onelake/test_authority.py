@@ -27,7 +27,7 @@ Names = x509.SubjectAlternativeName
 
 
 @pytest.fixture
-def made(tmp_path):
+def authority(tmp_path):
     return create_authority(tmp_path / "tls", now=NOW)
 
 
@@ -39,26 +39,26 @@ def mode(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_no_certificate_lives_longer_than_thirty_days(made):
-    for path in (made.ca, made.leaf):
+def test_no_certificate_lives_longer_than_thirty_days(authority):
+    for path in (authority.ca, authority.leaf):
         found = certificate(path)
         assert found.not_valid_after_utc - found.not_valid_before_utc <= timedelta(days=30)
         assert found.not_valid_before_utc <= NOW <= found.not_valid_after_utc
 
 
-def test_a_key_is_readable_by_its_owner_alone_and_the_authority_s_is_nowhere(made):
-    folder = made.leaf.parent
+def test_a_key_is_readable_by_its_owner_alone_and_the_authority_s_is_nowhere(authority):
+    folder = authority.leaf.parent
     assert mode(folder) == 0o700
-    assert mode(made.leaf) == 0o600
+    assert mode(authority.leaf) == 0o600
     keys = [path for path in folder.iterdir() if b"PRIVATE KEY" in path.read_bytes()]
-    assert keys == [made.leaf]
-    assert made.leaf.read_bytes().count(b"PRIVATE KEY") == 2  # one key: its begin and its end
-    own = load_pem_private_key(made.leaf.read_bytes(), password=None).public_key()
-    assert own == certificate(made.leaf).public_key() != certificate(made.ca).public_key()
+    assert keys == [authority.leaf]
+    assert authority.leaf.read_bytes().count(b"PRIVATE KEY") == 2  # one key: its begin and its end
+    own = load_pem_private_key(authority.leaf.read_bytes(), password=None).public_key()
+    assert own == certificate(authority.leaf).public_key() != certificate(authority.ca).public_key()
 
 
-def test_the_authority_is_good_for_the_endpoint_s_names_alone(made):
-    constraints = certificate(made.ca).extensions.get_extension_for_class(x509.NameConstraints)
+def test_the_authority_is_good_for_the_endpoint_s_names_alone(authority):
+    constraints = certificate(authority.ca).extensions.get_extension_for_class(x509.NameConstraints)
     assert constraints.critical
     assert [str(each.value) for each in constraints.value.permitted_subtrees] == [
         "localhost",
@@ -105,14 +105,14 @@ def test_old_tls_is_refused():
     assert done.returncode != 0
 
 
-def test_every_start_has_a_new_authority(made):
-    first = made.leaf.read_bytes()
-    made.leaf.chmod(0o644)
-    made.leaf.parent.chmod(0o755)
-    again = create_authority(made.leaf.parent)
-    assert again == made
-    assert made.leaf.read_bytes() != first
-    assert (mode(made.leaf), mode(made.leaf.parent)) == (0o600, 0o700)
+def test_every_start_has_a_new_authority(authority):
+    first = authority.leaf.read_bytes()
+    authority.leaf.chmod(0o644)
+    authority.leaf.parent.chmod(0o755)
+    again = create_authority(authority.leaf.parent)
+    assert again == authority
+    assert authority.leaf.read_bytes() != first
+    assert (mode(authority.leaf), mode(authority.leaf.parent)) == (0o600, 0o700)
 
 
 def test_the_certificate_names_the_listening_address(tmp_path):
@@ -126,12 +126,12 @@ def test_the_certificate_names_the_listening_address(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")  # an old root
-def test_the_bundle_holds_the_usual_roots_and_no_other_store_s_authority(made, tmp_path, monkeypatch):
-    monkeypatch.setenv("SSL_CERT_FILE", str(made.bundle))  # as in a shell of another STORE
+def test_the_bundle_holds_the_usual_roots_and_no_other_store_s_authority(authority, tmp_path, monkeypatch):
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.bundle))  # as in a shell of another STORE
     inner = create_authority(tmp_path / "inner")
     ours = sum(root.count(b"mirror-engine local authority") // 2 for root in roots(inner.bundle))  # issuer and subject
     assert ours == 1
-    assert len(roots(inner.bundle)) == len(roots(made.bundle)) > 1
+    assert len(roots(inner.bundle)) == len(roots(authority.bundle)) > 1
     javas = {each.certificate for each in pkcs12.load_pkcs12(inner.java.read_bytes(), None).additional_certs}
     assert len(javas) == len(roots(inner.bundle))
     assert certificate(inner.ca) in javas

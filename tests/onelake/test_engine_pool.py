@@ -82,208 +82,208 @@ class Store:
 
 
 @pytest.fixture
-def store(tmp_path):
+def pooled(tmp_path):
     store = Store(tmp_path)
     yield store
     store.pool.end()
 
 
-def test_items_are_replicated_from_the_start_and_the_page_shows_it(store):
+def test_items_are_replicated_from_the_start_and_the_page_shows_it(pooled):
     """LZ-7.11."""
-    store.items.ensure("shop", "customers")
-    store.publish((0, {"id": 4711, "n": 1}))
-    store.pool.start_all()
-    page = TestClient(Web(store.pool.shown).app)
-    store.until(lambda: store.rows() == [{"id": 4711, "n": 1}])
-    store.until(lambda: [table["status"] for table in store.pool.tables(store.item)] == ["Replicating"])
-    assert store.status() is DatabaseStatus.RUNNING
-    store.until(lambda: page.get("/readyz").text == "ready\n")
-    store.until(lambda: ">caught up<" in page.get("/").text)
-    assert "4711" in page.get(f"/tables/{store.item.id}/Orders").text
+    pooled.items.ensure("shop", "customers")
+    pooled.publish((0, {"id": 4711, "n": 1}))
+    pooled.pool.start_all()
+    page = TestClient(Web(pooled.pool.shown).app)
+    pooled.until(lambda: pooled.rows() == [{"id": 4711, "n": 1}])
+    pooled.until(lambda: [table["status"] for table in pooled.pool.tables(pooled.item)] == ["Replicating"])
+    assert pooled.status() is DatabaseStatus.RUNNING
+    pooled.until(lambda: page.get("/readyz").text == "ready\n")
+    pooled.until(lambda: ">caught up<" in page.get("/").text)
+    assert "4711" in page.get(f"/tables/{pooled.item.id}/Orders").text
     assert page.get("/").text.count("engine is running") == 2
     assert 'mirror_engine_up{item="orders",workspace="shop"} 1.0' in page.get("/metrics").text
-    store.pool.stop(store.item)
-    store.until(lambda: page.get("/").text.count("no engine is running") == 1)
-    store.until(lambda: "Stopped" in page.get("/").text)
+    pooled.pool.stop(pooled.item)
+    pooled.until(lambda: page.get("/").text.count("no engine is running") == 1)
+    pooled.until(lambda: "Stopped" in page.get("/").text)
     assert page.get("/readyz").status_code == 200
 
 
-def test_time_moved_forward_reaches_engines_that_wait_and_the_page(store):
-    store.pool.plan = replace(store.pool.plan, config=Config(poll_interval_seconds=3600.0))
-    page = TestClient(Web(store.pool.shown, store.pool.clock).app)
+def test_time_moved_forward_reaches_engines_that_wait_and_the_page(pooled):
+    pooled.pool.plan = replace(pooled.pool.plan, config=Config(poll_interval_seconds=3600.0))
+    page = TestClient(Web(pooled.pool.shown, pooled.pool.clock).app)
     for number in (1, 2):
-        store.publish((0, {"id": number, "n": 1}))
-    store.pool.start_all()
-    archive = store.root / "Files/LandingZone/Orders/_FilesReadyToDelete"
-    store.until(lambda: list(archive.glob("*.parquet")))
-    store.until(lambda: page.get("/readyz").text == "ready\n")
-    store.pool.clock.advance(days=7)
-    store.until(lambda: not list(archive.glob("*.parquet")))
-    store.until(lambda: page.get("/readyz").text == "ready\n")
+        pooled.publish((0, {"id": number, "n": 1}))
+    pooled.pool.start_all()
+    archive = pooled.root / "Files/LandingZone/Orders/_FilesReadyToDelete"
+    pooled.until(lambda: list(archive.glob("*.parquet")))
+    pooled.until(lambda: page.get("/readyz").text == "ready\n")
+    pooled.pool.clock.advance(days=7)
+    pooled.until(lambda: not list(archive.glob("*.parquet")))
+    pooled.until(lambda: page.get("/readyz").text == "ready\n")
 
 
-def test_a_stopped_item_is_rebuilt_at_its_next_start(store):
+def test_a_stopped_item_is_rebuilt_at_its_next_start(pooled):
     """LZ-7.7."""
-    store.publish((0, ROW))
-    store.pool.start_all()
-    store.until(lambda: store.pool.tables(store.item))
-    store.pool.stop(store.item)
-    store.until_status(DatabaseStatus.STOPPED)
-    assert [each["status"] for each in store.pool.tables(store.item)] == ["Stopped"]
-    assert store.reported()["status"] == "Stopped"
-    store.writer_of(store.item).drop("dbo/Orders")
-    store.pool.start(store.item)
-    store.until(lambda: store.rows() == [ROW])
-    assert store.status() is DatabaseStatus.RUNNING
+    pooled.publish((0, ROW))
+    pooled.pool.start_all()
+    pooled.until(lambda: pooled.pool.tables(pooled.item))
+    pooled.pool.stop(pooled.item)
+    pooled.until_status(DatabaseStatus.STOPPED)
+    assert [each["status"] for each in pooled.pool.tables(pooled.item)] == ["Stopped"]
+    assert pooled.reported()["status"] == "Stopped"
+    pooled.writer_of(pooled.item).drop("dbo/Orders")
+    pooled.pool.start(pooled.item)
+    pooled.until(lambda: pooled.rows() == [ROW])
+    assert pooled.status() is DatabaseStatus.RUNNING
 
 
 @pytest.mark.parametrize("has_engines", [True, False])
-def test_stopped_items_and_those_that_never_started_stay_so_after_a_restart(store, has_engines):
-    store.open(has_engines=has_engines)
-    created = store.items.create(store.item.workspace, "sales")
-    store.pool.add(created)
-    store.pool.start(store.item)
-    store.pool.stop(store.item)
-    store.restart()
-    assert (store.status(), store.status(created)) == (DatabaseStatus.STOPPED, DatabaseStatus.INITIALIZED)
-    store.pool.forget(store.item)
-    renamed = store.items.change(replace(store.item, name="sold"))
-    assert store.status(renamed) is DatabaseStatus.STOPPED
-    store.pool.start(renamed)
-    store.until_status(DatabaseStatus.RUNNING, renamed)
+def test_stopped_items_and_those_that_never_started_stay_so_after_a_restart(pooled, has_engines):
+    pooled.open(has_engines=has_engines)
+    created = pooled.items.create(pooled.item.workspace, "sales")
+    pooled.pool.add(created)
+    pooled.pool.start(pooled.item)
+    pooled.pool.stop(pooled.item)
+    pooled.restart()
+    assert (pooled.status(), pooled.status(created)) == (DatabaseStatus.STOPPED, DatabaseStatus.INITIALIZED)
+    pooled.pool.forget(pooled.item)
+    renamed = pooled.items.change(replace(pooled.item, name="sold"))
+    assert pooled.status(renamed) is DatabaseStatus.STOPPED
+    pooled.pool.start(renamed)
+    pooled.until_status(DatabaseStatus.RUNNING, renamed)
 
 
-def test_running_items_continue_after_an_emulator_restart(store):
-    store.publish((0, ROW))
-    store.pool.start_all()
-    store.until(store.rows)
-    store.pool.end()
-    store.publish((1, {"id": 1, "n": 2}))
-    store.restart()
-    store.until(lambda: store.rows() == [{"id": 1, "n": 2}])
-    commits = [entry.files for entry in store.writer_of(store.item).history("dbo/Orders") if entry.files]
+def test_running_items_continue_after_an_emulator_restart(pooled):
+    pooled.publish((0, ROW))
+    pooled.pool.start_all()
+    pooled.until(pooled.rows)
+    pooled.pool.end()
+    pooled.publish((1, {"id": 1, "n": 2}))
+    pooled.restart()
+    pooled.until(lambda: pooled.rows() == [{"id": 1, "n": 2}])
+    commits = [entry.files for entry in pooled.writer_of(pooled.item).history("dbo/Orders") if entry.files]
     assert len(commits) == 2
 
 
-def test_start_and_stop_may_be_repeated(store):
+def test_start_and_stop_may_be_repeated(pooled):
     for _ in range(3):
-        store.pool.start(store.item)
-        store.pool.start(store.item)
-        store.pool.stop(store.item)
-        store.pool.stop(store.item)
-    store.until_status(DatabaseStatus.STOPPED)
+        pooled.pool.start(pooled.item)
+        pooled.pool.start(pooled.item)
+        pooled.pool.stop(pooled.item)
+        pooled.pool.stop(pooled.item)
+    pooled.until_status(DatabaseStatus.STOPPED)
 
 
-def test_a_new_item_waits_to_be_started_and_its_folder_can_be_released(store):
+def test_a_new_item_waits_to_be_started_and_its_folder_can_be_released(pooled):
     now = [0.0]
-    store.open(options=EmulatorOptions(clock=Clock(monotonic=lambda: now[0])))
-    item = store.items.create(store.item.workspace, "sales")
-    store.pool.add(item)
-    assert store.status(item) is DatabaseStatus.INITIALIZING
+    pooled.open(options=EmulatorOptions(clock=Clock(monotonic=lambda: now[0])))
+    item = pooled.items.create(pooled.item.workspace, "sales")
+    pooled.pool.add(item)
+    assert pooled.status(item) is DatabaseStatus.INITIALIZING
     now[0] += INITIALIZING_SECONDS.get()
-    assert store.status(item) is DatabaseStatus.INITIALIZED
-    store.pool.start(item)
-    store.until_status(DatabaseStatus.RUNNING, item)
-    store.pool.forget(item)
-    store.items.remove(item)
-    assert not (store.root.parent / "sales").exists()
+    assert pooled.status(item) is DatabaseStatus.INITIALIZED
+    pooled.pool.start(item)
+    pooled.until_status(DatabaseStatus.RUNNING, item)
+    pooled.pool.forget(item)
+    pooled.items.remove(item)
+    assert not (pooled.root.parent / "sales").exists()
 
 
-def test_a_start_that_comes_too_late_leaves_no_engine_behind(store):
+def test_a_start_that_comes_too_late_leaves_no_engine_behind(pooled):
     """It waited while the item was let go of; were it started, an engine would write into a removed folder."""
-    engine = store.pool._engine(store.item)
+    engine = pooled.pool._engine(pooled.item)
     with engine.change:
-        late = threading.Thread(target=store.pool.start, args=(store.item,))
+        late = threading.Thread(target=pooled.pool.start, args=(pooled.item,))
         late.start()
-        del store.pool._engines[store.item.id]
+        del pooled.pool._engines[pooled.item.id]
     late.join()
     assert engine.thread is None
 
 
-def test_an_engine_that_cannot_run_says_why(store, monkeypatch):
+def test_an_engine_that_cannot_run_says_why(pooled, monkeypatch):
     def refuse(*_):
         raise SetupError("no Java 17 was found", "Install one.")
 
     monkeypatch.setattr("mirror_engine.mirror.Mirror.run", refuse)
-    store.pool.start(store.item)
-    store.until_status(DatabaseStatus.STOPPED)
-    assert store.failures == ["replication of shop/orders ended: no Java 17 was found\n  -> Install one."]
-    assert store.pool.status(store.item)[1].startswith("no Java 17 was found")
+    pooled.pool.start(pooled.item)
+    pooled.until_status(DatabaseStatus.STOPPED)
+    assert pooled.failures == ["replication of shop/orders ended: no Java 17 was found\n  -> Install one."]
+    assert pooled.pool.status(pooled.item)[1].startswith("no Java 17 was found")
 
 
-def test_a_stopped_item_says_so_though_its_files_cannot(store, monkeypatch):
+def test_a_stopped_item_says_so_though_its_files_cannot(pooled, monkeypatch):
     def refuse(*_, **__):
         raise StorageUnavailable("Files/Monitoring: the disk is full")
 
     monkeypatch.setattr("mirror_engine.onelake.engine_pool.fabric_files.write_stopped", refuse)
-    store.pool.start(store.item)
-    store.pool.stop(store.item)
-    store.until_status(DatabaseStatus.STOPPED)
-    assert "the disk is full" in store.pool.status(store.item)[1]
+    pooled.pool.start(pooled.item)
+    pooled.pool.stop(pooled.item)
+    pooled.until_status(DatabaseStatus.STOPPED)
+    assert "the disk is full" in pooled.pool.status(pooled.item)[1]
 
 
-def test_a_schema_that_changes_while_stopped_leaves_no_table_under_the_old_one(store):
-    store.publish((0, ROW))
-    store.pool.start_all()
-    store.until(store.rows)
-    store.pool.stop(store.item)
-    store.until_status(DatabaseStatus.STOPPED)
+def test_a_schema_that_changes_while_stopped_leaves_no_table_under_the_old_one(pooled):
+    pooled.publish((0, ROW))
+    pooled.pool.start_all()
+    pooled.until(pooled.rows)
+    pooled.pool.stop(pooled.item)
+    pooled.until_status(DatabaseStatus.STOPPED)
     target = {"type": "MountedRelationalDatabase", "typeProperties": {"defaultSchema": "raw"}}
     content = {"properties": {"source": {"type": "GenericMirror"}, "target": target}}
-    changed = store.items.change(replace(store.item, definition=json.dumps(content).encode()))
-    store.pool.start(changed)
-    store.until(lambda: store.writer_of(changed).tables() == ["raw/Orders"])
+    changed = pooled.items.change(replace(pooled.item, definition=json.dumps(content).encode()))
+    pooled.pool.start(changed)
+    pooled.until(lambda: pooled.writer_of(changed).tables() == ["raw/Orders"])
 
 
-def test_a_throttled_engine_says_so_and_goes_on_by_itself(store):
-    store.publish((0, ROW))
-    store.pool.start_all()
-    store.until(lambda: store.rows() == [ROW])
+def test_a_throttled_engine_says_so_and_goes_on_by_itself(pooled):
+    pooled.publish((0, ROW))
+    pooled.pool.start_all()
+    pooled.until(lambda: pooled.rows() == [ROW])
     begun = time.monotonic()
-    store.pool.throttle(store.item, 1.5)
-    store.publish((0, OTHER))
-    store.until(lambda: store.reported()["errorCode"])
-    status, message = store.pool.status(store.item)
-    assert (status, store.reported()["status"], store.reported()["errorMessage"]) == (
+    pooled.pool.throttle(pooled.item, 1.5)
+    pooled.publish((0, OTHER))
+    pooled.until(lambda: pooled.reported()["errorCode"])
+    status, message = pooled.pool.status(pooled.item)
+    assert (status, pooled.reported()["status"], pooled.reported()["errorMessage"]) == (
         status.RUNNING,
         "Running",
         message,
     )
     assert message.startswith("The replication is being throttled and expected to continue at 2")
-    [unmet] = store.pool.unmet_conditions(store.item)
+    [unmet] = pooled.pool.unmet_conditions(pooled.item)
     assert (unmet.message, unmet.needs_attention) == (message, False)
-    assert store.rows() == [ROW]
-    store.until(lambda: store.rows() == [ROW, OTHER])
+    assert pooled.rows() == [ROW]
+    pooled.until(lambda: pooled.rows() == [ROW, OTHER])
     assert time.monotonic() - begun >= 1.5
-    store.until(lambda: not store.reported()["errorCode"])
-    assert store.pool.status(store.item) == (DatabaseStatus.RUNNING, "")
-    store.pool.throttle(store.item, 60)
-    store.until(lambda: store.reported()["errorCode"])
-    store.pool.stop(store.item)
-    store.until(lambda: store.pool.status(store.item) == (DatabaseStatus.STOPPED, ""))
+    pooled.until(lambda: not pooled.reported()["errorCode"])
+    assert pooled.pool.status(pooled.item) == (DatabaseStatus.RUNNING, "")
+    pooled.pool.throttle(pooled.item, 60)
+    pooled.until(lambda: pooled.reported()["errorCode"])
+    pooled.pool.stop(pooled.item)
+    pooled.until(lambda: pooled.pool.status(pooled.item) == (DatabaseStatus.STOPPED, ""))
 
 
 @pytest.mark.parametrize("reseeds", [False, True])
-def test_a_paused_database_resumes_where_it_was_or_from_the_beginning(store, reseeds):
+def test_a_paused_database_resumes_where_it_was_or_from_the_beginning(pooled, reseeds):
     """LZ-7.8."""
-    first = store.publish((0, ROW))
-    store.pool.start_all()
-    store.until(lambda: store.rows() == [ROW])
-    store.pool.pause(store.item, reseeds=reseeds)
-    store.until(lambda: store.reported()["status"] == "Paused")
-    assert store.pool.status(store.item) == (DatabaseStatus.PAUSED, "")
-    assert [unmet.needs_attention for unmet in store.pool.unmet_conditions(store.item)] == [True]
-    (store.root / "Files/LandingZone" / first).unlink()  # what a new start cannot read again
-    store.publish((0, OTHER), name=f"{1 if reseeds else 2:020}.parquet")
-    store.restart()
-    assert (store.status(), store.rows()) == (DatabaseStatus.PAUSED, [ROW])
-    store.pool.start(store.item)
-    store.until(lambda: store.rows() == ([OTHER] if reseeds else [ROW, OTHER]))
-    store.until(lambda: store.reported()["status"] == "Running")
-    store.pool.pause(store.item, reseeds=False)
-    store.until(lambda: not store.pool._engine(store.item).thread)
-    store.pool.stop(store.item)
-    assert (store.status(), store.reported()["status"]) == (DatabaseStatus.STOPPED, "Stopped")
+    first = pooled.publish((0, ROW))
+    pooled.pool.start_all()
+    pooled.until(lambda: pooled.rows() == [ROW])
+    pooled.pool.pause(pooled.item, reseeds=reseeds)
+    pooled.until(lambda: pooled.reported()["status"] == "Paused")
+    assert pooled.pool.status(pooled.item) == (DatabaseStatus.PAUSED, "")
+    assert [unmet.needs_attention for unmet in pooled.pool.unmet_conditions(pooled.item)] == [True]
+    (pooled.root / "Files/LandingZone" / first).unlink()  # what a new start cannot read again
+    pooled.publish((0, OTHER), name=f"{1 if reseeds else 2:020}.parquet")
+    pooled.restart()
+    assert (pooled.status(), pooled.rows()) == (DatabaseStatus.PAUSED, [ROW])
+    pooled.pool.start(pooled.item)
+    pooled.until(lambda: pooled.rows() == ([OTHER] if reseeds else [ROW, OTHER]))
+    pooled.until(lambda: pooled.reported()["status"] == "Running")
+    pooled.pool.pause(pooled.item, reseeds=False)
+    pooled.until(lambda: not pooled.pool._engine(pooled.item).thread)
+    pooled.pool.stop(pooled.item)
+    assert (pooled.status(), pooled.reported()["status"]) == (DatabaseStatus.STOPPED, "Stopped")
 
 
 @pytest.mark.parametrize("is_given_first", [True, False])

@@ -54,7 +54,7 @@ def client_of(pool, long_running):
 
 
 @pytest.fixture
-def client(pool):
+def rest(pool):
     return client_of(pool, "never")
 
 
@@ -70,33 +70,36 @@ def refused(answer):
     return answer.status_code, answer.json()["errorCode"]
 
 
-def test_an_item_is_made_found_changed_and_deleted(client):
+def test_an_item_is_made_found_changed_and_deleted(rest):
     """LZ-9.4."""
-    made = create(client, description="all of it")
+    made = create(rest, description="all of it")
     assert made["type"] == "MirroredDatabase"
-    found = client.get(f"{client.items}/{made['id']}").json()
+    found = rest.get(f"{rest.items}/{made['id']}").json()
     properties = found.pop("properties")  # which no answer to a create has
     assert found == made
     assert properties["defaultSchema"] == "raw"
     assert properties["oneLakeTablesPath"].endswith(f"/{made['workspaceId']}/{made['id']}/Tables")
-    assert [each["displayName"] for each in client.get(client.items).json()["value"]] == ["orders", "sales"]
-    changed = client.patch(f"{client.items}/{made['id']}", json={"displayName": "sold"}).json()
+    assert [each["displayName"] for each in rest.get(rest.items).json()["value"]] == ["orders", "sales"]
+    changed = rest.patch(f"{rest.items}/{made['id']}", json={"displayName": "sold"}).json()
     assert changed == made | {"displayName": "sold", "properties": properties}
-    in_use = client.patch(f"{client.items}/{made['id']}", json={"displayName": "orders"})
+    in_use = rest.patch(f"{rest.items}/{made['id']}", json={"displayName": "orders"})
     assert refused(in_use) == (409, "ItemDisplayNameAlreadyInUse")
-    assert refused(client.post(client.items, json={"displayName": "orders"})) == (409, "ItemDisplayNameAlreadyInUse")
-    deleted = client.delete(f"{client.items}/{made['id']}?hardDelete=true")
+    assert refused(rest.post(rest.items, json={"displayName": "orders"})) == (
+        409,
+        "ItemDisplayNameAlreadyInUse",
+    )
+    deleted = rest.delete(f"{rest.items}/{made['id']}?hardDelete=true")
     assert (deleted.status_code, deleted.content) == (200, b"")
     assert deleted.headers["content-type"] == "application/octet-stream"
-    assert refused(client.get(f"{client.items}/{made['id']}")) == (404, "ItemNotFound")
+    assert refused(rest.get(f"{rest.items}/{made['id']}")) == (404, "ItemNotFound")
 
 
-def test_workspaces_are_found_by_guid(client):
-    found = client.get("/v1/workspaces").json()["value"][0]
+def test_workspaces_are_found_by_guid(rest):
+    found = rest.get("/v1/workspaces").json()["value"][0]
     endpoints = {f"{name}Endpoint": f"https://onelake.{name}.fabric.microsoft.com" for name in ("blob", "dfs")}
     alone = {"capacityAssignmentProgress": "Completed", "oneLakeEndpoints": endpoints}
-    assert client.get(f"/v1/workspaces/{found['id']}").json() == found | alone
-    assert refused(client.get("/v1/workspaces/6e335e92-a2a2-4b5a-970a-bd6a89fbb765")) == (404, "WorkspaceNotFound")
+    assert rest.get(f"/v1/workspaces/{found['id']}").json() == found | alone
+    assert refused(rest.get("/v1/workspaces/6e335e92-a2a2-4b5a-970a-bd6a89fbb765")) == (404, "WorkspaceNotFound")
 
 
 def with_payload(payload):
@@ -132,110 +135,110 @@ def with_payload(payload):
         ),
     ],
 )
-def test_what_is_no_item_is_refused(client, expected, body):
-    assert refused(client.post(client.items, json=body)) == (400, expected)
+def test_what_is_no_item_is_refused(rest, expected, body):
+    assert refused(rest.post(rest.items, json=body)) == (400, expected)
 
 
-def test_a_body_must_be_json(client):
+def test_a_body_must_be_json(rest):
     for body in (b"{", b"[" * 100_000, b""):
-        assert refused(client.post(client.items, content=body)) == (400, "InvalidRequest")
-    assert refused(client.post(client.items, content=b" " * (5 << 20))) == (413, "RequestBodyTooLarge")
+        assert refused(rest.post(rest.items, content=body)) == (400, "InvalidRequest")
+    assert refused(rest.post(rest.items, content=b" " * (5 << 20))) == (413, "RequestBodyTooLarge")
 
 
-def test_the_life_of_a_database(client):
+def test_the_life_of_a_database(rest):
     """LZ-9.5."""
-    at = f"{client.items}/{create(client)['id']}"
-    assert refused(client.post(f"{at}/startMirroring")) == (400, "MirroredDatabaseNotReady")
+    at = f"{rest.items}/{create(rest)['id']}"
+    assert refused(rest.post(f"{at}/startMirroring")) == (400, "MirroredDatabaseNotReady")
     seen = []
     for act in (None, "startMirroring", "startMirroring", "stopMirroring"):
         if act:
-            done = client.post(f"{at}/{act}")
+            done = rest.post(f"{at}/{act}")
             assert (done.status_code, done.content) == (200, b"")
-        seen.append(client.post(f"{at}/getMirroringStatus").json())
+        seen.append(rest.post(f"{at}/getMirroringStatus").json())
     assert seen == [{"status": each} for each in ("Initialized", "Running", "Running", "Stopped")]
 
 
 @pytest.mark.parametrize(("said", "feed"), [({"enableDeltaChangeDataFeed": True}, "on"), ({}, "keep")])
-def test_a_running_database_takes_over_the_options_of_a_new_definition(client, pool, monkeypatch, said, feed):
+def test_a_running_database_takes_over_the_options_of_a_new_definition(rest, pool, monkeypatch, said, feed):
     """LZ-8.6, LZ-9.10: its engine starts again, if they are others, and no table is rebuilt."""
-    at = f"{client.items}/{create(client)['id']}"
-    client.post(f"{at}/getMirroringStatus")
-    client.post(f"{at}/startMirroring")
+    at = f"{rest.items}/{create(rest)['id']}"
+    rest.post(f"{at}/getMirroringStatus")
+    rest.post(f"{at}/startMirroring")
     ended, forget = [], pool.forget
     monkeypatch.setattr(pool, "forget", lambda item: (ended.append(item.name), forget(item)))
-    client.post(f"{at}/updateDefinition", json={"definition": definition(**OPTIONS, **said)})
+    rest.post(f"{at}/updateDefinition", json={"definition": definition(**OPTIONS, **said)})
     assert ended == (["sales"] if said else [])
-    assert client.post(f"{at}/getMirroringStatus").json() == {"status": "Running"}
+    assert rest.post(f"{at}/getMirroringStatus").json() == {"status": "Running"}
     [item] = [item for item in pool.items.all() if item.name == "sales"]
     assert pool._config_of(item).change_data_feed == feed
     assert pool._marker(item) is None
 
 
-def test_a_renamed_database_is_mirrored_on_under_its_new_name(client, pool):
-    at = f"{client.items}/{create(client)['id']}"
-    client.post(f"{at}/getMirroringStatus")
-    client.post(f"{at}/startMirroring")
+def test_a_renamed_database_is_mirrored_on_under_its_new_name(rest, pool):
+    at = f"{rest.items}/{create(rest)['id']}"
+    rest.post(f"{at}/getMirroringStatus")
+    rest.post(f"{at}/startMirroring")
     [item] = [item for item in pool.items.all() if item.name == "sales"]
     engine = pool._engine(item)
-    client.patch(at, json={"displayName": "sold"})
+    rest.patch(at, json={"displayName": "sold"})
     assert pool._engine(item) is not engine  # its folder is another
-    assert client.post(f"{at}/getMirroringStatus").json() == {"status": "Running"}
+    assert rest.post(f"{at}/getMirroringStatus").json() == {"status": "Running"}
 
 
-def test_without_a_definition_nothing_starts(client):
-    at = f"{client.items}/{create(client, definition=None)['id']}"
-    client.post(f"{at}/getMirroringStatus")
-    assert refused(client.post(f"{at}/startMirroring")) == (400, "MirroringDefinitionMissing")
-    assert refused(client.post(f"{at}/getDefinition")) == (400, "MirroringDefinitionMissing")
+def test_without_a_definition_nothing_starts(rest):
+    at = f"{rest.items}/{create(rest, definition=None)['id']}"
+    rest.post(f"{at}/getMirroringStatus")
+    assert refused(rest.post(f"{at}/startMirroring")) == (400, "MirroringDefinitionMissing")
+    assert refused(rest.post(f"{at}/getDefinition")) == (400, "MirroringDefinitionMissing")
 
 
-def test_a_definition_comes_back_as_it_was_given(client):
-    at = f"{client.items}/{create(client)['id']}"
-    [part, platform] = client.post(f"{at}/getDefinition?format=Default").json()["definition"]["parts"]
+def test_a_definition_comes_back_as_it_was_given(rest):
+    at = f"{rest.items}/{create(rest)['id']}"
+    [part, platform] = rest.post(f"{at}/getDefinition?format=Default").json()["definition"]["parts"]
     assert [part] == definition()["parts"]
     assert json.loads(base64.b64decode(platform["payload"]))["metadata"]["displayName"] == "sales"
-    client.post(f"{at}/getMirroringStatus")
-    changed = client.post(f"{at}/updateDefinition", json={"definition": definition(defaultSchema="else")})
+    rest.post(f"{at}/getMirroringStatus")
+    changed = rest.post(f"{at}/updateDefinition", json={"definition": definition(defaultSchema="else")})
     assert (changed.status_code, changed.content) == (200, b"")
-    assert client.get(at).json()["properties"]["defaultSchema"] == "else"
-    client.post(f"{at}/startMirroring")
-    while_running = client.post(f"{at}/updateDefinition", json={"definition": definition()})
+    assert rest.get(at).json()["properties"]["defaultSchema"] == "else"
+    rest.post(f"{at}/startMirroring")
+    while_running = rest.post(f"{at}/updateDefinition", json={"definition": definition()})
     assert refused(while_running) == (400, "OperationNotAllowed")
 
 
-def test_connection_changes_only_while_nothing_runs(client):
+def test_connection_changes_only_while_nothing_runs(rest):
     def connected(to):
         source = {"type": "GenericMirror", "typeProperties": {"connection": to}}
         target = {"type": "MountedRelationalDatabase", "typeProperties": OPTIONS}
         return {"definition": definition({"properties": {"source": source, "target": target}})}
 
-    at = f"{client.items}/{create(client)['id']}"
-    client.post(f"{at}/getMirroringStatus")
-    assert client.post(f"{at}/updateDefinition", json=connected("a")).status_code == 200
-    client.post(f"{at}/startMirroring")
-    assert refused(client.post(f"{at}/updateDefinition", json=connected("b"))) == (400, "OperationNotAllowed")
-    assert client.post(f"{at}/updateDefinition", json=connected("a")).status_code == 200
-    client.post(f"{at}/stopMirroring")
-    assert client.post(f"{at}/updateDefinition", json=connected("b")).status_code == 200
+    at = f"{rest.items}/{create(rest)['id']}"
+    rest.post(f"{at}/getMirroringStatus")
+    assert rest.post(f"{at}/updateDefinition", json=connected("a")).status_code == 200
+    rest.post(f"{at}/startMirroring")
+    assert refused(rest.post(f"{at}/updateDefinition", json=connected("b"))) == (400, "OperationNotAllowed")
+    assert rest.post(f"{at}/updateDefinition", json=connected("a")).status_code == 200
+    rest.post(f"{at}/stopMirroring")
+    assert rest.post(f"{at}/updateDefinition", json=connected("b")).status_code == 200
 
 
-def test_database_that_is_starting_is_not_started_again(client, pool):
-    at = f"{client.items}/{create(client)['id']}"
-    client.post(f"{at}/getMirroringStatus")
+def test_database_that_is_starting_is_not_started_again(rest, pool):
+    at = f"{rest.items}/{create(rest)['id']}"
+    rest.post(f"{at}/getMirroringStatus")
     [item] = [item for item in pool.items.all() if item.name == "sales"]
     pool._engine(item).status = DatabaseStatus.STARTING
-    assert refused(client.post(f"{at}/startMirroring")) == (400, "MirroredDatabaseNotReady")
+    assert refused(rest.post(f"{at}/startMirroring")) == (400, "MirroredDatabaseNotReady")
     pool._engine(item).status = DatabaseStatus.RUNNING
-    assert client.post(f"{at}/startMirroring").status_code == 200
+    assert rest.post(f"{at}/startMirroring").status_code == 200
 
 
-def test_items_not_created_by_rest_can_be_started(client):
-    [found] = client.get(client.items).json()["value"]
-    at = f"{client.items}/{found['id']}"
-    assert client.post(f"{at}/startMirroring").status_code == 200
-    assert client.post(f"{at}/getDefinition").json()["definition"]["parts"]
+def test_items_not_created_by_rest_can_be_started(rest):
+    [found] = rest.get(rest.items).json()["value"]
+    at = f"{rest.items}/{found['id']}"
+    assert rest.post(f"{at}/startMirroring").status_code == 200
+    assert rest.post(f"{at}/getDefinition").json()["definition"]["parts"]
     for same in (definition(format="Delta"), definition(defaultSchema="dbo")):  # the same schema, reported or not
-        assert client.post(f"{at}/updateDefinition", json={"definition": same}).status_code == 200
+        assert rest.post(f"{at}/updateDefinition", json={"definition": same}).status_code == 200
 
 
 def entry(table, rows, synced, **more):
@@ -244,15 +247,15 @@ def entry(table, rows, synced, **more):
     return {"sourceSchemaName": "", "sourceTableName": table, "status": "Replicating", "metrics": metrics, **more}
 
 
-def test_tables_come_in_pages(client, tmp_path):
+def test_tables_come_in_pages(rest, tmp_path):
     none = "0001-01-01T00:00:00"
     many = [entry(f"T{number:03}", 1, none) for number in range(TABLES_PER_PAGE)]
     many.append(entry("T", 4, "2026-11-02T08:15:29.5Z", errorCode="SchemaMergeFailure", errorMessage="x"))
     (tmp_path / "shop/orders/Files/Monitoring").mkdir()
     (tmp_path / "shop/orders/Files/Monitoring/tables.json").write_text(json.dumps({"tables": many}))
-    [item] = client.get(client.items).json()["value"]
-    at = f"{client.items}/{item['id']}/getTablesMirroringStatus"
-    first = client.post(at).json()
+    [item] = rest.get(rest.items).json()["value"]
+    at = f"{rest.items}/{item['id']}/getTablesMirroringStatus"
+    first = rest.post(at).json()
     assert first["data"][0] == {
         "sourceObjectType": "Table",
         "sourceSchemaName": "",
@@ -261,51 +264,54 @@ def test_tables_come_in_pages(client, tmp_path):
         "metrics": {"processedBytes": 40, "processedRows": 4, "lastSyncDateTime": "2026-11-02T08:15:29.5Z"},
         "error": {"errorCode": "SchemaMergeFailure", "message": "x"},
     }
-    second = client.post(first["continuationUri"]).json()
+    second = rest.post(first["continuationUri"]).json()
     assert [each["sourceTableName"] for each in second["data"]] == [f"T{TABLES_PER_PAGE - 1:03}"]
     assert second["data"][0]["metrics"]["lastSyncDateTime"] is None
     assert second.keys() == {"data"}
-    assert refused(client.post(f"{at}?continuationToken=x")) == (400, "InvalidRequest")
+    assert refused(rest.post(f"{at}?continuationToken=x")) == (400, "InvalidRequest")
 
 
-def test_an_error_comes_with_the_status(client, pool, monkeypatch):
-    at = f"{client.items}/{create(client)['id']}"
+def test_an_error_comes_with_the_status(rest, pool, monkeypatch):
+    at = f"{rest.items}/{create(rest)['id']}"
     monkeypatch.setattr(pool, "status", lambda _: (DatabaseStatus.RUNNING, "too many tables"))
-    status = client.post(f"{at}/getMirroringStatus").json()
+    status = rest.post(f"{at}/getMirroringStatus").json()
     assert status == {"status": "Running", "error": {"errorCode": "InternalError", "message": "too many tables"}}
 
 
-def test_a_disk_that_fails_is_a_busy_service(client, pool, monkeypatch):
+def test_a_disk_that_fails_is_a_busy_service(rest, pool, monkeypatch):
     def fail(*_):
         raise StorageUnavailable("the disk is full")
 
     monkeypatch.setattr(pool.items, "create", fail)
-    answer = client.post(client.items, json={"displayName": "x"})
+    answer = rest.post(rest.items, json={"displayName": "x"})
     assert (refused(answer), answer.headers["retry-after"]) == ((503, "ServiceUnavailable"), "1")
 
 
-def test_other_paths_and_methods_are_refused_in_the_same_form(client):
-    assert refused(client.get("/v1/nothing")) == (404, "EndpointNotFound")
-    assert refused(client.put(client.items)) == (405, "MethodNotAllowed")
+def test_other_paths_and_methods_are_refused_in_the_same_form(rest):
+    assert refused(rest.get("/v1/nothing")) == (404, "EndpointNotFound")
+    assert refused(rest.put(rest.items)) == (405, "MethodNotAllowed")
 
 
-def test_items_of_all_types_are_listed_and_changed_like_mirrored_databases(client):
+def test_items_of_all_types_are_listed_and_changed_like_mirrored_databases(rest):
     body = {"displayName": "sales", "type": "MirroredDatabase", "folderId": None, "definition": definition()}
-    made = client.post(f"{client.workspace}/items", json={**body, "sensitivityLabelSettings": {"labelId": "x"}}).json()
-    at = f"{client.workspace}/items/{made['id']}"
-    assert client.get(at).json() == made
+    made = rest.post(f"{rest.workspace}/items", json={**body, "sensitivityLabelSettings": {"labelId": "x"}}).json()
+    at = f"{rest.workspace}/items/{made['id']}"
+    assert rest.get(at).json() == made
     assert "properties" not in made
-    listed = client.get(f"{client.workspace}/items?recursive=true").json()["value"]
+    listed = rest.get(f"{rest.workspace}/items?recursive=true").json()["value"]
     assert [(each["type"], each["displayName"]) for each in listed] == [
         (kind, name) for name in ("orders", "sales") for kind in ("SQLEndpoint", "MirroredDatabase")
     ]
-    assert client.get(f"{client.workspace}/items?type=MirroredDatabase").json()["value"] == listed[1::2]
-    assert client.patch(at, json={"description": "x"}).json() == made | {"description": "x"}
-    assert client.post(f"{at}/getDefinition").json()["definition"]["parts"][0] == definition()["parts"][0]
-    assert client.delete(at).status_code == 200
-    assert refused(client.get(at)) == (404, "ItemNotFound")
-    assert refused(client.post(f"{client.workspace}/items", json={"displayName": "x"})) == (400, "InvalidItemType")
-    assert client.get(f"{client.workspace}/folders?recursive=True").json() == {"value": []}
+    assert rest.get(f"{rest.workspace}/items?type=MirroredDatabase").json()["value"] == listed[1::2]
+    assert rest.patch(at, json={"description": "x"}).json() == made | {"description": "x"}
+    assert rest.post(f"{at}/getDefinition").json()["definition"]["parts"][0] == definition()["parts"][0]
+    assert rest.delete(at).status_code == 200
+    assert refused(rest.get(at)) == (404, "ItemNotFound")
+    assert refused(rest.post(f"{rest.workspace}/items", json={"displayName": "x"})) == (
+        400,
+        "InvalidItemType",
+    )
+    assert rest.get(f"{rest.workspace}/folders?recursive=True").json() == {"value": []}
 
 
 def until_ended(client, answer):
@@ -369,23 +375,23 @@ def test_by_default_every_other_call_is_long_running_but_a_mirrored_database_is_
     assert (made, [answer.status_code for answer in generic]) == ([201, 201], [202, 201])
 
 
-def test_a_sql_endpoint_is_refreshed_for_all_tables_or_some(client, tmp_path):
-    [item] = client.get(client.items).json()["value"]
+def test_a_sql_endpoint_is_refreshed_for_all_tables_or_some(rest, tmp_path):
+    [item] = rest.get(rest.items).json()["value"]
     endpoint = item["properties"]["sqlEndpointProperties"]["id"]
-    at = f"{client.workspace}/sqlEndpoints/{endpoint}/refreshMetadata"
-    assert client.post(at).json() == {"value": []}
+    at = f"{rest.workspace}/sqlEndpoints/{endpoint}/refreshMetadata"
+    assert rest.post(at).json() == {"value": []}
     tables = [entry("T", 4, "2026-11-02T08:15:29.5Z"), entry("U", 0, "0001-01-01T00:00:00")]
     (tmp_path / "shop/orders/Files/Monitoring").mkdir()
     (tmp_path / "shop/orders/Files/Monitoring/tables.json").write_text(json.dumps({"tables": tables}))
-    [synced] = client.post(at).json()["value"]
+    [synced] = rest.post(at).json()["value"]
     assert (synced["tableName"], synced["status"]) == ("dbo.T", "Success")
     some = {"tables": [{"schema": "dbo", "tableNames": ["T", "U"]}]}
     states = [
-        (each["status"], each.get("error", {}).get("errorCode")) for each in client.post(at, json=some).json()["value"]
+        (each["status"], each.get("error", {}).get("errorCode")) for each in rest.post(at, json=some).json()["value"]
     ]
     assert states == [("Success", None), ("Failure", "DeltaTableNotFound")]
-    assert refused(client.post(at, json={"tables": [1]})) == (400, "InvalidRequest")
-    assert refused(client.post(at.replace(endpoint, item["id"]))) == (404, "ItemNotFound")
+    assert refused(rest.post(at, json={"tables": [1]})) == (400, "InvalidRequest")
+    assert refused(rest.post(at.replace(endpoint, item["id"]))) == (404, "ItemNotFound")
 
 
 @pytest.fixture(scope="module")

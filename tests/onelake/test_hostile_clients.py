@@ -153,7 +153,7 @@ class Emulator:
 
 
 @pytest.fixture(scope="module")
-def emulator(tmp_path_factory):
+def hostile_emulator(tmp_path_factory):
     with Emulator(tmp_path_factory.mktemp("store")) as emulator:
         yield emulator
 
@@ -201,11 +201,11 @@ def attacker():
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind in BY_DAY else pytest.mark.nightly) for kind in KINDS]
 )
-def test_hostile_clients_cost_others_nothing(emulator, attacker, kind):
+def test_hostile_clients_cost_others_nothing(hostile_emulator, attacker, kind):
     ends = time.monotonic() + SECONDS
-    attack = attacker.apply_async(attack_with, (emulator.port, [kind], ends))
+    attack = attacker.apply_async(attack_with, (hostile_emulator.port, [kind], ends))
     try:
-        judged(emulator, kind, ends, most=2.0)
+        judged(hostile_emulator, kind, ends, most=2.0)
     finally:
         attack.get()
 

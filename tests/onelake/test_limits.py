@@ -30,7 +30,7 @@ async def counting(scope, receive, send):
 
 
 @pytest.fixture(scope="module")
-def emulator():
+def limited_server():
     with running(counting) as started:
         yield started
 
@@ -48,18 +48,18 @@ def body_of(answer):
     return answer.partition(b"\r\n\r\n")[2]
 
 
-def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(emulator):
+def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(limited_server):
     others = (("host", "localhost"), ("connection", "close"), ("x", ""))
     room = server.MAX_HEAD_BYTES - len("/") - sum(len(name) + len(value) + 4 for name, value in others)
     for length, statuses in ((room, {200}), (room + 1, {0, 400})):
-        answer = exchange(emulator.http_port, request("GET", "/", "localhost", f"X: {'a' * length}"))
+        answer = exchange(limited_server.http_port, request("GET", "/", "localhost", f"X: {'a' * length}"))
         assert status_of(answer) in statuses
 
 
 @pytest.mark.parametrize("count", [90, 101])
-def test_headers_are_counted(emulator, count):
+def test_headers_are_counted(limited_server, count):
     many = request("GET", "/", "localhost", *[f"X-{number}: a" for number in range(count)])
-    assert status_of(exchange(emulator.http_port, many)) == (200 if count < 100 else 400)
+    assert status_of(exchange(limited_server.http_port, many)) == (200 if count < 100 else 400)
 
 
 @pytest.mark.parametrize(
@@ -70,18 +70,18 @@ def test_headers_are_counted(emulator, count):
         b"GET /" + b"a" * 1_000_000,
     ],
 )
-def test_a_head_without_an_end_is_cut(emulator, flood):
+def test_a_head_without_an_end_is_cut(limited_server, flood):
     started = time.monotonic()
-    answer = exchange(emulator.http_port, flood)
+    answer = exchange(limited_server.http_port, flood)
     assert time.monotonic() - started < server.HEAD_SECONDS / 2  # for its length, not for its slowness
     assert status_of(answer) in {0, 400}  # 0: the answer was lost with what was still on its way
     assert len(answer) < 1000
 
 
-def test_a_head_that_dribbles_is_cut(emulator, monkeypatch):
+def test_a_head_that_dribbles_is_cut(limited_server, monkeypatch):
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
     started = time.monotonic()
-    with connected(emulator.http_port) as silent, connected(emulator.http_port) as slow:
+    with connected(limited_server.http_port) as silent, connected(limited_server.http_port) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHo")
         assert rest_of(slow) == rest_of(silent) == b""
     assert time.monotonic() - started < 5
@@ -105,8 +105,8 @@ def test_silence_instead_of_tls_is_cut(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [4 * 1024**3 + 1, 10**30])
-def test_an_announced_length_over_the_limit_is_rejected_before_the_body(emulator, size):
-    answer = exchange(emulator.http_port, request("PUT", "/", "localhost", f"Content-Length: {size}"))
+def test_an_announced_length_over_the_limit_is_rejected_before_the_body(limited_server, size):
+    answer = exchange(limited_server.http_port, request("PUT", "/", "localhost", f"Content-Length: {size}"))
     assert status_of(answer) in {400, 413}
     assert size > 2**64 or b"x-ms-error-code: RequestBodyTooLarge\r\n" in answer
 
@@ -217,8 +217,8 @@ def test_early_answer_reaches_a_client_that_sends_its_body(refused_early, is_sec
 @pytest.mark.parametrize(
     ("host", "length", "status"), [("evil.example", 20_000_000, 421), ("localhost", 4 * 1024**3 + 1, 413)]
 )
-def test_early_refusal_reaches_a_client_that_sends_its_body(emulator, host, length, status):
-    with connected(emulator.http_port) as connection:
+def test_early_refusal_reaches_a_client_that_sends_its_body(limited_server, host, length, status):
+    with connected(limited_server.http_port) as connection:
         connection.sendall(request("PUT", "/", host, f"Content-Length: {length}"))
         for _ in range(20):
             connection.sendall(b"x" * 1_000_000)
@@ -256,8 +256,8 @@ def test_answer_instead_of_100_continue_ends_the_connection(refused_early):
     assert b"100 Continue" not in answer
 
 
-def test_malformed_request_is_answered_though_more_comes(emulator):
-    with connected(emulator.http_port) as connection:
+def test_malformed_request_is_answered_though_more_comes(limited_server):
+    with connected(limited_server.http_port) as connection:
         connection.sendall(request("PUT", "/", "localhost", *[f"X-{number}: a" for number in range(101)]))
         for _ in range(50):
             connection.sendall(b"x" * 100_000)
@@ -268,8 +268,8 @@ def test_malformed_request_is_answered_though_more_comes(emulator):
 CHUNKED = request("PUT", "/", "localhost", "Transfer-Encoding: chunked")
 
 
-def test_trailers_are_read_and_forgotten(emulator):
-    assert status_of(exchange(emulator.http_port, CHUNKED, b"3\r\nabc\r\n0\r\nExpires: never\r\n\r\n")) == 200
+def test_trailers_are_read_and_forgotten(limited_server):
+    assert status_of(exchange(limited_server.http_port, CHUNKED, b"3\r\nabc\r\n0\r\nExpires: never\r\n\r\n")) == 200
 
 
 @pytest.mark.parametrize(
@@ -285,15 +285,15 @@ def test_trailers_are_read_and_forgotten(emulator):
     ],
 )
 @pytest.mark.parametrize("method", ["PUT", "GET"])
-def test_trailers_and_framing_are_bounded(emulator, method, flood):
+def test_trailers_and_framing_are_bounded(limited_server, method, flood):
     started = time.monotonic()
-    answer = exchange(emulator.http_port, CHUNKED.replace(b"PUT", method.encode()), flood)
+    answer = exchange(limited_server.http_port, CHUNKED.replace(b"PUT", method.encode()), flood)
     assert time.monotonic() - started < server.HEAD_SECONDS / 2
     assert status_of(answer) in {0, 400}
 
 
-def test_small_chunks_without_number_are_a_body(emulator):
-    answer = exchange(emulator.http_port, CHUNKED, b"1\r\na\r\n" * 50_000, b"0\r\n\r\n")
+def test_small_chunks_without_number_are_a_body(limited_server):
+    answer = exchange(limited_server.http_port, CHUNKED, b"1\r\na\r\n" * 50_000, b"0\r\n\r\n")
     assert body_of(answer) == b"5\r\n50000\r\n0\r\n\r\n"
 
 
@@ -311,13 +311,13 @@ def test_rest_of_a_body_that_nobody_reads_is_cut(monkeypatch):
         assert time.monotonic() - started < 5
 
 
-def test_requests_that_wait_for_an_answer_are_counted(emulator):
+def test_requests_that_wait_for_an_answer_are_counted(limited_server):
     ask = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with connected(emulator.http_port) as connection:
+    with connected(limited_server.http_port) as connection:
         connection.sendall(ask * (server.MAX_PIPELINED // 2))
         connection.sendall(request())
         assert rest_of(connection).count(b"HTTP/1.1 200") == 1  # this application closes after its first answer
-    assert exchange(emulator.http_port, ask * 10_000) == b""
+    assert exchange(limited_server.http_port, ask * 10_000) == b""
 
 
 def size_of_rest(connection):

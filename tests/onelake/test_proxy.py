@@ -27,7 +27,7 @@ async def named(scope, receive, send):
 
 
 @pytest.fixture(scope="module")
-def emulator():
+def proxied_server():
     with running(named) as started:
         yield started
 
@@ -37,8 +37,8 @@ def connect(target):
 
 
 @pytest.mark.parametrize("host", [ONELAKE, f"westus-{ONELAKE}", "onelake.blob.fabric.microsoft.com", FABRIC, *LOGINS])
-def test_a_name_of_the_closed_list_ends_in_the_endpoint(emulator, host):
-    with tunnel(emulator.proxy_port, host) as secure:
+def test_a_name_of_the_closed_list_ends_in_the_endpoint(proxied_server, host):
+    with tunnel(proxied_server.proxy_port, host) as secure:
         secure.sendall(request(host=host))
         answer = rest_of(secure)
     assert status_of(answer) == 200
@@ -56,8 +56,8 @@ PORTS = [f"{ONELAKE}{port}" for port in (":80", ":4433", ":0443", ":", "")]
 
 
 @pytest.mark.parametrize("target", [*(f"{host}:443" for host in NOT_SERVED.split()), *PORTS])
-def test_every_other_target_is_refused_and_the_connection_closed(emulator, target):
-    answer = exchange(emulator.proxy_port, connect(target))
+def test_every_other_target_is_refused_and_the_connection_closed(proxied_server, target):
+    answer = exchange(proxied_server.proxy_port, connect(target))
     assert status_of(answer) in {400, 403}
     assert b"HTTPS_PROXY" in answer  # what the proxy is for
 
@@ -66,15 +66,15 @@ def test_every_other_target_is_refused_and_the_connection_closed(emulator, targe
 @pytest.mark.parametrize(
     "target", [f"http://{ONELAKE}/", f"{ONELAKE}:443", "http://example.com/", "http://127.0.0.1:22/", "/"]
 )
-def test_nothing_is_fetched_for_anybody(emulator, method, target):
-    assert status_of(exchange(emulator.proxy_port, request(method, target, ONELAKE))) in {400, 403}
+def test_nothing_is_fetched_for_anybody(proxied_server, method, target):
+    assert status_of(exchange(proxied_server.proxy_port, request(method, target, ONELAKE))) in {400, 403}
 
 
-def test_no_name_is_resolved_and_no_connection_made(emulator, monkeypatch):
+def test_no_name_is_resolved_and_no_connection_made(proxied_server, monkeypatch):
     def forbidden(*_, **__):
         raise AssertionError("the proxy went out")
 
-    with connected(emulator.proxy_port) as refused, connected(emulator.proxy_port) as agreed:
+    with connected(proxied_server.proxy_port) as refused, connected(proxied_server.proxy_port) as agreed:
         for name in ("getaddrinfo", "gethostbyname", "create_connection"):
             monkeypatch.setattr(socket, name, forbidden)
         monkeypatch.setattr(socket.socket, "connect", forbidden)
@@ -97,36 +97,36 @@ def test_no_name_is_resolved_and_no_connection_made(emulator, monkeypatch):
         b"SSH-2.0-x\r\n",
     ],
 )
-def test_what_is_no_http_is_refused(emulator, rubbish):
-    with connected(emulator.proxy_port) as connection:
+def test_what_is_no_http_is_refused(proxied_server, rubbish):
+    with connected(proxied_server.proxy_port) as connection:
         connection.sendall(rubbish)  # and waits, as a client does
         assert status_of(rest_of(connection)) in {400, 403}
 
 
-def test_data_before_the_tunnel_is_granted_is_rejected(emulator):
-    answer = exchange(emulator.proxy_port, connect(f"{ONELAKE}:443") + b"GET / HTTP/1.1\r\n\r\n")
+def test_data_before_the_tunnel_is_granted_is_rejected(proxied_server):
+    answer = exchange(proxied_server.proxy_port, connect(f"{ONELAKE}:443") + b"GET / HTTP/1.1\r\n\r\n")
     assert status_of(answer) == 400
 
 
 @pytest.mark.parametrize("flood", [b"X-A: b\r\n" * 4000, b"X-A: " + b"b" * 40_000, b"A" * 40_000])
-def test_a_flood_of_headers_is_refused(emulator, flood):
-    answer = exchange(emulator.proxy_port, connect(f"{ONELAKE}:443")[:-2], flood)
+def test_a_flood_of_headers_is_refused(proxied_server, flood):
+    answer = exchange(proxied_server.proxy_port, connect(f"{ONELAKE}:443")[:-2], flood)
     assert status_of(answer) in {0, 431}  # 0: the answer was lost with what was still on its way
     assert len(answer) < 1000
 
 
-def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(emulator, monkeypatch):
+def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(proxied_server, monkeypatch):
     monkeypatch.setattr(network, "CONNECT_SECONDS", 0.2)
     started = time.monotonic()
     for begun in (b"", b"CONNECT one", b"\r\n\r\n" + connect(f"{ONELAKE}:443")[:-2]):
-        with connected(emulator.proxy_port) as slow:
+        with connected(proxied_server.proxy_port) as slow:
             slow.sendall(begun)
             assert rest_of(slow) == b""
     assert time.monotonic() - started < 5
 
 
-def test_a_tunnel_in_which_no_tls_begins_is_answered_nothing(emulator):
-    with connected(emulator.proxy_port) as connection:
+def test_a_tunnel_in_which_no_tls_begins_is_answered_nothing(proxied_server):
+    with connected(proxied_server.proxy_port) as connection:
         connection.sendall(connect(f"{ONELAKE}:443"))
         assert status_of(connection.recv(65536)) == 200
         connection.sendall(request(host=ONELAKE))

@@ -212,68 +212,68 @@ def one_port(folder, **listening):
 
 
 @pytest.fixture(scope="module")
-def emulator(tmp_path_factory):
+def shared_port(tmp_path_factory):
     with one_port(tmp_path_factory.mktemp("one"), names=("emulator", "ci.example.org")) as server:
         yield At(server)
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory):
+def locked_port(tmp_path_factory):
     folder = tmp_path_factory.mktemp("locked")
     with one_port(folder, address="0.0.0.0", allow_remote=True, token=TOKEN) as server:  # noqa: S104 - what is tested
         yield At(server)
 
 
 @pytest.fixture(scope="module")
-def credential(emulator):
+def credential(shared_port):
     return ClientSecretCredential(
         TENANT,
         CLIENT,
         "x",
-        authority=emulator.https,
+        authority=shared_port.https,
         disable_instance_discovery=True,
-        connection_verify=emulator.ca,
+        connection_verify=shared_port.ca,
     )
 
 
-def test_a_storage_client_takes_the_address_and_entra_s(emulator, credential):
-    lake = DataLakeServiceClient(emulator.https, credential, connection_verify=emulator.ca)
+def test_a_storage_client_takes_the_address_and_entra_s(shared_port, credential):
+    lake = DataLakeServiceClient(shared_port.https, credential, connection_verify=shared_port.ca)
     file = lake.get_file_system_client("Workspace").get_file_client(f"{ITEM}/Files/LandingZone/T/1.csv")
     file.upload_data(b"a,b\r\n", overwrite=True)
     assert file.download_file().readall() == b"a,b\r\n"
 
 
-def test_fabric_s_api_takes_the_address_and_its_operations_stay_there(emulator, credential):
+def test_fabric_s_api_takes_the_address_and_its_operations_stay_there(shared_port, credential):
     bearer = {"Authorization": f"Bearer {credential.get_token('https://api.fabric.microsoft.com/.default').token}"}
-    base = f"{emulator.https}/v1/workspaces"
+    base = f"{shared_port.https}/v1/workspaces"
     session = requests.Session()
-    session.verify, session.trust_env = emulator.ca, False
+    session.verify, session.trust_env = shared_port.ca, False
     workspace = session.get(base, headers=bearer, timeout=10).json()["value"][0]["id"]
     created = {"displayName": "Other", "type": "MirroredDatabase"}
     begun = session.post(f"{base}/{workspace}/items", json=created, headers=bearer, timeout=10)
     assert begun.status_code == 202
-    assert begun.headers["Location"].startswith(f"{emulator.https}/v1/operations/")
+    assert begun.headers["Location"].startswith(f"{shared_port.https}/v1/operations/")
     assert session.get(begun.headers["Location"], headers=bearer, timeout=10).json()["status"] == "Running"
 
 
-def test_entra_names_its_own_address(emulator):
-    answer = emulator.asks("/t/v2.0/.well-known/openid-configuration")
+def test_entra_names_its_own_address(shared_port):
+    answer = shared_port.asks("/t/v2.0/.well-known/openid-configuration")
     document = json.loads(answer.partition(b"\r\n\r\n")[2])
     assert document["token_endpoint"] == "http://localhost/t/oauth2/v2.0/token"  # noqa: S105 - a URL
-    answer = emulator.asks("/t/v2.0/.well-known/openid-configuration", host="login.microsoftonline.com")
+    answer = shared_port.asks("/t/v2.0/.well-known/openid-configuration", host="login.microsoftonline.com")
     assert b"https://login.microsoftonline.com/t/oauth2/v2.0/token" in answer
 
 
 @pytest.mark.parametrize(
     ("target", "marker"), [("/", b"<html"), ("/metrics", b"mirror_engine_"), ("/readyz", b"ready")]
 )
-def test_the_page_is_there(emulator, target, marker):
-    answer = emulator.asks(target)
+def test_the_page_is_there(shared_port, target, marker):
+    answer = shared_port.asks(target)
     assert status_of(answer) == 200
     assert marker in answer
 
 
-def test_production_s_names_are_theirs_alone_whatever_the_path(emulator):
+def test_production_s_names_are_theirs_alone_whatever_the_path(shared_port):
     token = urlencode({"grant_type": "client_credentials"}).encode()
     for host, target, body, status in (
         ("api.fabric.microsoft.com", "/v1/workspaces", b"", 200),
@@ -284,7 +284,7 @@ def test_production_s_names_are_theirs_alone_whatever_the_path(emulator):
         (ONELAKE, "/v1/workspaces", b"", 404),
         (ONELAKE, "/t/oauth2/v2.0/token", token, 405),
     ):
-        answer = emulator.asks(target, method="POST" if body else "GET", host=host, body=body)
+        answer = shared_port.asks(target, method="POST" if body else "GET", host=host, body=body)
         assert status_of(answer) == status, (host, target)
 
 
@@ -297,25 +297,25 @@ def test_production_s_names_are_theirs_alone_whatever_the_path(emulator):
         ("/assets?restype=container", ()),
     ],
 )
-def test_storage_requests_are_no_page_s(emulator, target, headers):
-    assert b"x-ms-request-id" in emulator.asks(target, *headers)
-    assert b"x-ms-request-id" in emulator.asks(target.partition("?")[0], method="DELETE")  # the page is for reading
+def test_storage_requests_are_no_page_s(shared_port, target, headers):
+    assert b"x-ms-request-id" in shared_port.asks(target, *headers)
+    assert b"x-ms-request-id" in shared_port.asks(target.partition("?")[0], method="DELETE")  # the page is for reading
 
 
-def test_the_proxy_is_there(emulator):
-    plain = connected(emulator.port)
+def test_the_proxy_is_there(shared_port):
+    plain = connected(shared_port.port)
     plain.sendall(f"CONNECT {ONELAKE}:443 HTTP/1.1\r\nHost: {ONELAKE}:443\r\n\r\n".encode())
     assert status_of(plain.recv(65536)) == 200
-    with emulator.secure(plain, ONELAKE) as secure:
+    with shared_port.secure(plain, ONELAKE) as secure:
         secure.sendall(request("HEAD", f"/Workspace/{ITEM}/Files/LandingZone", ONELAKE))
         assert status_of(rest_of(secure)) == 200
-    refused = exchange(emulator.port, b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n")
+    refused = exchange(shared_port.port, b"CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n")
     assert status_of(refused) == 403
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "emulator", "ci.example.org", ONELAKE])
-def test_the_certificate_has_the_names_that_were_given(emulator, name):
-    with emulator.secure(connected(emulator.port), name) as secure:
+def test_the_certificate_has_the_names_that_were_given(shared_port, name):
+    with shared_port.secure(connected(shared_port.port), name) as secure:
         assert secure.version()
 
 
@@ -325,28 +325,28 @@ def test_what_is_no_host_name_is_refused(name):
         Listening(names=(name,))
 
 
-def test_a_connection_that_says_nothing_is_closed_and_one_that_dribbles_is_understood(emulator, monkeypatch):
-    with connected(emulator.port) as slow:
+def test_a_connection_that_says_nothing_is_closed_and_one_that_dribbles_is_understood(shared_port, monkeypatch):
+    with connected(shared_port.port) as slow:
         for byte in request("GET", "/healthz"):
             slow.sendall(bytes([byte]))
         assert status_of(rest_of(slow)) == 200
     monkeypatch.setattr(network, "HEAD_SECONDS", 0.2)
     started = time.monotonic()
-    with connected(emulator.port) as silent:
+    with connected(shared_port.port) as silent:
         assert rest_of(silent) == b""
     assert time.monotonic() - started < 5
-    with connected(emulator.port):
+    with connected(shared_port.port):
         pass  # and one that says nothing at all
-    assert status_of(emulator.asks("/healthz")) == 200
+    assert status_of(shared_port.asks("/healthz")) == 200
 
 
-def test_a_token_is_asked_for_by_all_but_entra(locked):
+def test_a_token_is_asked_for_by_all_but_entra(locked_port):
     for target in ("/", "/metrics", "/readyz", "/v1/workspaces", f"/Workspace/{ITEM}/Files", "/t/oauth2/v2.0"):
-        assert status_of(locked.asks(target)) == 401, target
-        assert status_of(locked.asks(target, AUTHORIZED)) in {200, 400, 404}, target
+        assert status_of(locked_port.asks(target)) == 401, target
+        assert status_of(locked_port.asks(target, AUTHORIZED)) in {200, 400, 404}, target
     for secret, status in ((TOKEN, 200), ("x", 401)):
         body = urlencode({"grant_type": "client_credentials", "client_secret": secret}).encode()
-        answer = locked.asks("/t/oauth2/v2.0/token", method="POST", body=body)
+        answer = locked_port.asks("/t/oauth2/v2.0/token", method="POST", body=body)
         assert status_of(answer) == status
 
 
@@ -361,16 +361,16 @@ def test_a_token_is_asked_for_by_all_but_entra(locked):
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "PUT", "POST", "DELETE"])
-def test_entra_s_paths_open_nothing_but_entra(locked, target, method):
-    answer = locked.asks(target, method=method)
+def test_entra_s_paths_open_nothing_but_entra(locked_port, target, method):
+    answer = locked_port.asks(target, method=method)
     assert status_of(answer) in {400, 401, 404, 405, 307}
     assert b"x-ms-request-id" not in answer or status_of(answer) == 401
 
 
-def test_http_leaves_the_loopback_with_the_token_only(locked):
+def test_http_leaves_the_loopback_with_the_token_only(locked_port):
     """Linux takes all of 127/8 for its own."""
     for header, status in (("X: nothing", 401), (AUTHORIZED, 200)):
-        with connected(locked.port, "127.0.0.2") as connection:
+        with connected(locked_port.port, "127.0.0.2") as connection:
             connection.sendall(request("GET", "/metrics", "builder:1", header))
             assert status_of(rest_of(connection)) == status
 

@@ -16,7 +16,7 @@ URL = f"{DFS}/{LANDING}"
 
 
 @pytest.fixture
-def client(tmp_path):
+def onelake_api(tmp_path):
     return onelake(tmp_path)
 
 
@@ -35,28 +35,28 @@ def upload(client, path, content):
     return client.patch(f"{path}?action=flush&position={len(content)}")
 
 
-def test_a_file_shows_at_once_and_its_data_after_the_flush(client):
-    made = client.put(f"{URL}/T/1.csv?resource=file")
+def test_a_file_shows_at_once_and_its_data_after_the_flush(onelake_api):
+    made = onelake_api.put(f"{URL}/T/1.csv?resource=file")
     assert (made.status_code, made.content) == (201, b"")
-    seen = client.head(f"{URL}/T/1.csv").headers
+    seen = onelake_api.head(f"{URL}/T/1.csv").headers
     assert (seen["content-length"], seen["etag"], seen["x-ms-resource-type"]) == ("0", made.headers["etag"], "file")
-    assert client.patch(f"{URL}/T/1.csv?action=append&position=3", content=b"def").status_code == 202
-    assert client.patch(f"{URL}/T/1.csv?action=append&position=0", content=b"abc").status_code == 202
-    assert client.get(f"{URL}/T/1.csv").content == b""
-    flushed = client.patch(f"{URL}/T/1.csv?action=flush&position=6&close=true", headers={"If-Match": seen["etag"]})
+    assert onelake_api.patch(f"{URL}/T/1.csv?action=append&position=3", content=b"def").status_code == 202
+    assert onelake_api.patch(f"{URL}/T/1.csv?action=append&position=0", content=b"abc").status_code == 202
+    assert onelake_api.get(f"{URL}/T/1.csv").content == b""
+    flushed = onelake_api.patch(f"{URL}/T/1.csv?action=flush&position=6&close=true", headers={"If-Match": seen["etag"]})
     assert flushed.status_code == 200
-    assert client.get(f"{URL}/T/1.csv").content == b"abcdef"
-    assert flushed.headers["etag"] == client.head(f"{URL}/T/1.csv").headers["etag"] != seen["etag"]
+    assert onelake_api.get(f"{URL}/T/1.csv").content == b"abcdef"
+    assert flushed.headers["etag"] == onelake_api.head(f"{URL}/T/1.csv").headers["etag"] != seen["etag"]
 
 
 @pytest.mark.parametrize("method", ["PATCH", "PUT", "POST"])
-def test_an_append_may_flush_and_hadoop_sends_patches_under_another_method(client, method):
-    client.put(f"{URL}/T/1.csv?resource=file")
+def test_an_append_may_flush_and_hadoop_sends_patches_under_another_method(onelake_api, method):
+    onelake_api.put(f"{URL}/T/1.csv?resource=file")
     override = {"X-HTTP-Method-Override": "PATCH"}
     query = "action=append&position=0&flush=true"
-    assert client.request(method, f"{URL}/T/1.csv?{query}", content=b"abc", headers=override).status_code == 202
-    assert client.put(f"{URL}/T/1.csv?action=flush&position=3").status_code == 200
-    assert client.get(f"{URL}/T/1.csv").content == b"abc"
+    assert onelake_api.request(method, f"{URL}/T/1.csv?{query}", content=b"abc", headers=override).status_code == 202
+    assert onelake_api.put(f"{URL}/T/1.csv?action=flush&position=3").status_code == 200
+    assert onelake_api.get(f"{URL}/T/1.csv").content == b"abc"
 
 
 MD5 = base64.b64encode(hashlib.md5(b"y").digest()).decode()  # noqa: S324 - as Azure has it
@@ -117,28 +117,28 @@ def renaming(source, **headers):
         ("PUT", f"{LANDING}/no/x", renaming(f"/{OLD}"), "RenameDestinationParentPathNotFound"),
     ],
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(client, method, target, sent, expected):
-    upload(client, f"{DFS}/{OLD}", b"abc")
-    answer = client.request(method, f"{DFS}/{target}", **sent)
+def test_what_cannot_be_is_refused_and_changes_nothing(onelake_api, method, target, sent, expected):
+    upload(onelake_api, f"{DFS}/{OLD}", b"abc")
+    answer = onelake_api.request(method, f"{DFS}/{target}", **sent)
     assert code(answer) == (StorageErrorCode[expected].status, expected)
-    assert client.get(f"{DFS}/{OLD}").content == b"abc"
-    assert client.head(f"{DFS}/{NEW}").status_code == 404
+    assert onelake_api.get(f"{DFS}/{OLD}").content == b"abc"
+    assert onelake_api.head(f"{DFS}/{NEW}").status_code == 404
 
 
 @pytest.mark.parametrize(
     ("method", "target"),
     [("PUT", "new?resource=filesystem"), ("DELETE", "shop?recursive=true"), ("PUT", "shop?resource=directory")],
 )
-def test_a_workspace_is_not_changed_here(client, method, target):
-    answer = client.request(method, f"{DFS}/{target}")
+def test_a_workspace_is_not_changed_here(onelake_api, method, target):
+    answer = onelake_api.request(method, f"{DFS}/{target}")
     assert code(answer) == (400, "BadRequest")
     message = answer.json()["error"]["message"]
     assert message.startswith("Either WorkspaceId or ArtifactId are missing in the request")
 
 
-def test_a_current_copy_is_not_sent_again(client):
-    etag = upload(client, f"{DFS}/{OLD}", b"abc").headers["etag"]
-    known = client.get(f"{DFS}/{OLD}", headers={"If-None-Match": etag})
+def test_a_current_copy_is_not_sent_again(onelake_api):
+    etag = upload(onelake_api, f"{DFS}/{OLD}", b"abc").headers["etag"]
+    known = onelake_api.get(f"{DFS}/{OLD}", headers={"If-None-Match": etag})
     assert (known.status_code, known.content) == (304, b"")
 
 
@@ -157,13 +157,13 @@ def test_a_current_copy_is_not_sent_again(client):
         f"https://127.0.0.1:1/onelake/{LANDING}/T/%C3%BC?sig=x",
     ],
 )
-def test_a_file_is_renamed_in_all_the_ways_that_clients_write(client, source):
-    upload(client, f"{URL}/T/%C3%BC", b"abc")
-    before = client.head(f"{URL}/T/%C3%BC").headers
-    assert client.put(f"{URL}/T/y?mode=legacy", headers={"x-ms-rename-source": source}).status_code == 201
-    after = client.head(f"{URL}/T/y").headers
+def test_a_file_is_renamed_in_all_the_ways_that_clients_write(onelake_api, source):
+    upload(onelake_api, f"{URL}/T/%C3%BC", b"abc")
+    before = onelake_api.head(f"{URL}/T/%C3%BC").headers
+    assert onelake_api.put(f"{URL}/T/y?mode=legacy", headers={"x-ms-rename-source": source}).status_code == 201
+    after = onelake_api.head(f"{URL}/T/y").headers
     assert (after["etag"], after["last-modified"]) == (before["etag"], before["last-modified"])
-    assert client.head(f"{URL}/T/%C3%BC").status_code == 404
+    assert onelake_api.head(f"{URL}/T/%C3%BC").status_code == 404
 
 
 @pytest.mark.slow
@@ -184,10 +184,10 @@ def test_a_file_is_renamed_in_all_the_ways_that_clients_write(client, source):
     ],
 )
 @pytest.mark.parametrize("header", ["x-ms-rename-source", "x-ms-copy-source"])
-def test_ways_out_keys_and_other_hosts_are_no_source(client, source, header):
-    client.put(f"{URL}?resource=directory")
-    assert client.put(f"{URL}/stolen", headers={header: source}).status_code in {400, 404}
-    assert client.head(f"{URL}/stolen").status_code == 404
+def test_ways_out_keys_and_other_hosts_are_no_source(onelake_api, source, header):
+    onelake_api.put(f"{URL}?resource=directory")
+    assert onelake_api.put(f"{URL}/stolen", headers={header: source}).status_code in {400, 404}
+    assert onelake_api.head(f"{URL}/stolen").status_code == 404
 
 
 @pytest.mark.slow
@@ -204,9 +204,9 @@ def test_ways_out_keys_and_other_hosts_are_no_source(client, source, header):
         ({"Range": "bytes=10-"}, 416, "bytes */10", None),
     ],
 )
-def test_a_range_is_read(client, headers, status, shown, content):
-    upload(client, f"{URL}/T/x", b"0123456789")
-    answer = client.get(f"{URL}/T/x", headers=headers)
+def test_a_range_is_read(onelake_api, headers, status, shown, content):
+    upload(onelake_api, f"{URL}/T/x", b"0123456789")
+    answer = onelake_api.get(f"{URL}/T/x", headers=headers)
     assert (answer.status_code, answer.headers.get("content-range")) == (status, shown)
     assert code(answer) == (416, "InvalidRange") if content is None else answer.content == content
 
@@ -216,20 +216,20 @@ def names(response):
     return [path["name"] for path in response.json()["paths"]]
 
 
-def test_listings_at_any_depth(client):
+def test_listings_at_any_depth(onelake_api):
     for path in ("A.schema/T/1.csv", "A.schema/T/2.csv", "B/1.csv"):
-        upload(client, f"{URL}/{path}", b"abc")
+        upload(onelake_api, f"{URL}/{path}", b"abc")
     below = f"{ITEM}/Files/LandingZone"
-    assert names(client.get(f"{URL}?resource=filesystem")) == [f"{below}/A.schema", f"{below}/B"]
+    assert names(onelake_api.get(f"{URL}?resource=filesystem")) == [f"{below}/A.schema", f"{below}/B"]
     for where in ("directory=/A.schema/T/", "directory=A.schema%2FT"):
-        found = client.get(f"{URL}?resource=filesystem&recursive=true&{where}")
+        found = onelake_api.get(f"{URL}?resource=filesystem&recursive=true&{where}")
         assert names(found) == [f"{below}/A.schema/T/1.csv", f"{below}/A.schema/T/2.csv"]
-    deep = client.get(f"{DFS}/shop?resource=filesystem&recursive=false&directory={below}").json()["paths"]
+    deep = onelake_api.get(f"{DFS}/shop?resource=filesystem&recursive=false&directory={below}").json()["paths"]
     assert [path.get("isDirectory") for path in deep] == ["true", "true"]
-    file = client.get(f"{URL}/B?resource=filesystem").json()["paths"][0]
+    file = onelake_api.get(f"{URL}/B?resource=filesystem").json()["paths"][0]
     for where in (f"{URL}?directory=B/1.csv", f"{DFS}/shop?recursive=true&directory={below}/B/1.csv"):
-        assert client.get(f"{where}&resource=filesystem").json() == {"paths": [file]}
-    seen = client.head(f"{URL}/B/1.csv").headers
+        assert onelake_api.get(f"{where}&resource=filesystem").json() == {"paths": [file]}
+    seen = onelake_api.head(f"{URL}/B/1.csv").headers
     assert file == {
         "name": f"{below}/B/1.csv",
         "contentLength": "3",
@@ -241,13 +241,13 @@ def test_listings_at_any_depth(client):
     }
 
 
-def test_a_long_listing_comes_in_pages_and_may_begin_at_a_path(client):
+def test_a_long_listing_comes_in_pages_and_may_begin_at_a_path(onelake_api):
     for path in ("A/1", "A/2 ü+%25", "A/3", "B/1", "B/2"):
-        client.put(f"{URL}/{path}?resource=file")
+        onelake_api.put(f"{URL}/{path}?resource=file")
     query = {"resource": "filesystem", "recursive": "true", "beginFrom": "A/2", "maxResults": 2}
     pages, token = [], ""
     while not pages or token:
-        page = client.get(URL, params={**query, "continuation": token})
+        page = onelake_api.get(URL, params={**query, "continuation": token})
         pages.append([name.rpartition("Zone/")[2] for name in names(page)])
         token = page.headers.get("x-ms-continuation", "")
     assert pages == [["A/2 ü+%", "A/3"], ["B", "B/1"], ["B/2"]]
@@ -271,91 +271,91 @@ def pages_of(client, dialect):
 
 
 @pytest.mark.parametrize("dialect", ["dfs", "blob"])
-def test_listing_in_pages_loses_and_repeats_nothing_while_files_change(client, dialect):
+def test_listing_in_pages_loses_and_repeats_nothing_while_files_change(onelake_api, dialect):
     stays = [f"{number:02}-stays" for number in range(0, 20, 2)]
     for name in (*stays, *(f"{number:02}-goes" for number in range(1, 20, 2))):
-        client.put(f"{URL}/T/{name}?resource=file")
+        onelake_api.put(f"{URL}/T/{name}?resource=file")
     seen = []
-    for number, page in enumerate(pages_of(client, dialect)):
+    for number, page in enumerate(pages_of(onelake_api, dialect)):
         seen += page
         for each in range(1, 20, 2):
-            client.delete(f"{URL}/T/{each:02}-goes")
-        client.put(f"{URL}/T/{number:02}-new?resource=file")
-        client.put(f"{URL}/T/zz-{number}?resource=file")
+            onelake_api.delete(f"{URL}/T/{each:02}-goes")
+        onelake_api.put(f"{URL}/T/{number:02}-new?resource=file")
+        onelake_api.put(f"{URL}/T/zz-{number}?resource=file")
         assert number < 50
         if number > 5:
             break
     assert len(seen) == len(set(seen))
     assert [name for name in seen if name.endswith("stays")] == stays
-    client.delete(f"{URL}/T?recursive=true")
+    onelake_api.delete(f"{URL}/T?recursive=true")
     token = base64.urlsafe_b64encode(f"{BELOW}/T/05-goes".encode()).decode()
-    gone = client.get(f"{URL}/T", params={"resource": "filesystem", "recursive": "true", "continuation": token})
+    gone = onelake_api.get(f"{URL}/T", params={"resource": "filesystem", "recursive": "true", "continuation": token})
     assert code(gone) == (404, "PathNotFound")
 
 
-def test_folders_are_made_and_deleted(client):
-    made = client.put(f"{URL}/T?resource=directory")
-    assert (made.status_code, made.headers["etag"]) == (201, client.head(f"{URL}/T").headers["etag"])
-    assert client.head(f"{URL}/T").headers["x-ms-meta-hdi_isfolder"] == "true"
-    upload(client, f"{URL}/T/x", b"abc")
-    assert client.delete(f"{URL}/T?recursive=true&paginated=true").status_code == 200
-    assert client.head(f"{URL}/T").status_code == 404
+def test_folders_are_made_and_deleted(onelake_api):
+    made = onelake_api.put(f"{URL}/T?resource=directory")
+    assert (made.status_code, made.headers["etag"]) == (201, onelake_api.head(f"{URL}/T").headers["etag"])
+    assert onelake_api.head(f"{URL}/T").headers["x-ms-meta-hdi_isfolder"] == "true"
+    upload(onelake_api, f"{URL}/T/x", b"abc")
+    assert onelake_api.delete(f"{URL}/T?recursive=true&paginated=true").status_code == 200
+    assert onelake_api.head(f"{URL}/T").status_code == 404
 
 
-def test_a_workspace_answers_head(client):
+def test_a_workspace_answers_head(onelake_api):
     for query in ("", "?resource=filesystem", "?restype=container"):
-        assert client.head(f"{DFS}/shop{query}").status_code == 200
-    assert client.head(f"{DFS}/no").status_code == 404
+        assert onelake_api.head(f"{DFS}/shop{query}").status_code == 200
+    assert onelake_api.head(f"{DFS}/no").status_code == 404
 
 
-def test_every_answer_says_what_it_answers(client):
+def test_every_answer_says_what_it_answers(onelake_api):
     sent = {"x-ms-version": "2023-11-03", "x-ms-client-request-id": "mine", "x-ms-owner": "me", "x-ms-acl": "x"}
-    answer = client.head(f"{URL}", headers=sent)
+    answer = onelake_api.head(f"{URL}", headers=sent)
     assert answer.headers["x-ms-version"] == "2023-11-03"
     assert answer.headers["x-ms-client-request-id"] == "mine"
     assert answer.headers["x-ms-rejected-headers"] == "x-ms-owner,x-ms-acl"
-    plain = client.get(f"{URL}/no")
+    plain = onelake_api.get(f"{URL}/no")
     assert plain.headers["x-ms-version"] == "2021-06-08"
     assert plain.headers["x-ms-request-id"] != answer.headers["x-ms-request-id"]
-    assert client.head(f"{URL}/no").content == b""
+    assert onelake_api.head(f"{URL}/no").content == b""
 
 
-def test_no_browser_takes_a_file_for_a_script_of_the_page_at_the_same_address(client):
-    client.put(f"{URL}/x.js?resource=file")
-    found, absent = client.get(f"{URL}/x.js"), client.get(f"{URL}/no.js")
+def test_no_browser_takes_a_file_for_a_script_of_the_page_at_the_same_address(onelake_api):
+    onelake_api.put(f"{URL}/x.js?resource=file")
+    found, absent = onelake_api.get(f"{URL}/x.js"), onelake_api.get(f"{URL}/no.js")
     assert found.headers["Content-Type"] == "application/octet-stream"
     assert found.headers["X-Content-Type-Options"] == absent.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_what_azure_s_libraries_for_other_languages_cannot_do_without_is_said(client):
-    upload(client, f"{URL}/T/x", b"abc")
-    assert client.patch(f"{URL}/T/x?action=setProperties").status_code == 200
-    looked_at = client.head(f"{URL}/T/x").headers
+def test_what_azure_s_libraries_for_other_languages_cannot_do_without_is_said(onelake_api):
+    upload(onelake_api, f"{URL}/T/x", b"abc")
+    assert onelake_api.patch(f"{URL}/T/x?action=setProperties").status_code == 200
+    looked_at = onelake_api.head(f"{URL}/T/x").headers
     for action, status in (("acquire", 201), ("break", 202), ("release", 200)):
-        leased = client.post(f"{URL}/T/x", headers={"x-ms-lease-action": action})
+        leased = onelake_api.post(f"{URL}/T/x", headers={"x-ms-lease-action": action})
         assert (leased.status_code, len(leased.headers["x-ms-lease-id"])) == (status, 36)
         assert (leased.headers["etag"], leased.headers["x-ms-lease-time"]) == (looked_at["etag"], "0")
     assert (looked_at["x-ms-creation-time"], looked_at["x-ms-acl"][:9]) == (looked_at["last-modified"], "user::---")
-    container = client.get("https://onelake.blob.fabric.microsoft.com/shop?restype=container").headers
+    container = onelake_api.get("https://onelake.blob.fabric.microsoft.com/shop?restype=container").headers
     said = {"has-immutability-policy", "immutable-storage-with-versioning-enabled", "deny-encryption-scope-override"}
     assert {container[f"x-ms-{name}"] for name in said} == {"false"}
     assert "x-ms-default-encryption-scope" in container
 
 
-def test_a_method_is_overridden_by_none_that_is_answered_otherwise_on_the_wire(client):
-    upload(client, f"{URL}/T/x", b"abc")
+def test_a_method_is_overridden_by_none_that_is_answered_otherwise_on_the_wire(onelake_api):
+    upload(onelake_api, f"{URL}/T/x", b"abc")
     for method, meant in (("POST", "HEAD"), ("POST", "GET"), ("GET", "DELETE"), ("HEAD", "DELETE")):
-        answer = client.request(method, f"{URL}/T/x", headers={"X-HTTP-Method-Override": meant})
+        answer = onelake_api.request(method, f"{URL}/T/x", headers={"X-HTTP-Method-Override": meant})
         assert answer.status_code == (405 if method == "POST" else 200)
-    assert client.get(f"{URL}/T/x").content == b"abc"
+    assert onelake_api.get(f"{URL}/T/x").content == b"abc"
 
 
-def test_a_disk_that_fails_is_a_busy_server(client, monkeypatch):
+def test_a_disk_that_fails_is_a_busy_server(onelake_api, monkeypatch):
     def fail(*_):
         raise StorageUnavailable("the disk is full")
 
-    monkeypatch.setattr(client.lake, "create_file", fail)
-    assert code(client.put(f"{URL}/T/1.csv?resource=file")) == (503, "ServerBusy")
+    monkeypatch.setattr(onelake_api.lake, "create_file", fail)
+    assert code(onelake_api.put(f"{URL}/T/1.csv?resource=file")) == (503, "ServerBusy")
 
 
 BLOBS = f"{BLOB}/{LANDING}"
@@ -376,33 +376,33 @@ def listed(client, **params):
     return [each.findtext("Name") for each in root.iter("Blob")], prefixes, root.findtext("NextMarker")
 
 
-def test_a_blob_is_put_read_and_deleted(client):
-    made = put(client, "T/x", **{"If-None-Match": "*"})
+def test_a_blob_is_put_read_and_deleted(onelake_api):
+    made = put(onelake_api, "T/x", **{"If-None-Match": "*"})
     assert made.status_code == 201
-    assert code(put(client, "T/x", **{"If-None-Match": "*"})) == (409, "BlobAlreadyExists")
-    assert code(client.put(f"{BLOBS}/T/y", content=b"", headers={"x-ms-blob-type": "AppendBlob"}))[0] == 400
-    read = client.get(f"{BLOBS}/T/x")
+    assert code(put(onelake_api, "T/x", **{"If-None-Match": "*"})) == (409, "BlobAlreadyExists")
+    assert code(onelake_api.put(f"{BLOBS}/T/y", content=b"", headers={"x-ms-blob-type": "AppendBlob"}))[0] == 400
+    read = onelake_api.get(f"{BLOBS}/T/x")
     assert (read.content, read.headers["etag"]) == (b"abc", made.headers["etag"])
     assert read.headers["x-ms-blob-type"] == "BlockBlob"
-    assert code(client.delete(f"{BLOBS}/T")) == (409, "DirectoryIsNotEmpty")
-    assert client.delete(f"{BLOBS}/T/x").status_code == 202
-    assert code(client.get(f"{BLOBS}/T/x")) == (404, "BlobNotFound")
-    assert code(client.get(f"{BLOB}/no/{ITEM}/Files/x")) == (404, "ContainerNotFound")
+    assert code(onelake_api.delete(f"{BLOBS}/T")) == (409, "DirectoryIsNotEmpty")
+    assert onelake_api.delete(f"{BLOBS}/T/x").status_code == 202
+    assert code(onelake_api.get(f"{BLOBS}/T/x")) == (404, "BlobNotFound")
+    assert code(onelake_api.get(f"{BLOB}/no/{ITEM}/Files/x")) == (404, "ContainerNotFound")
 
 
-def test_blocks_show_when_their_list_is_put(client):
+def test_blocks_show_when_their_list_is_put(onelake_api):
     ids = [base64.b64encode(f"{number:04}".encode()).decode() for number in range(3)]
     for number, each in enumerate(ids):
         params = {"comp": "block", "blockid": each}
-        assert client.put(f"{BLOBS}/T/x", params=params, content=b"%d" % number).status_code == 201
-    assert client.head(f"{BLOBS}/T/x").status_code == 404
+        assert onelake_api.put(f"{BLOBS}/T/x", params=params, content=b"%d" % number).status_code == 201
+    assert onelake_api.head(f"{BLOBS}/T/x").status_code == 404
     wanted = "".join(f"<Latest>{each}</Latest>" for each in (ids[2], ids[0]))
-    made = client.put(
+    made = onelake_api.put(
         f"{BLOBS}/T/x?comp=blocklist", content=f'<?xml version="1.0" encoding="utf-8"?><BlockList>{wanted}</BlockList>'
     )
     assert made.status_code == 201
-    assert client.get(f"{BLOBS}/T/x").content == b"20"
-    again = client.put(f"{BLOBS}/T/y?comp=blocklist", content=f"<BlockList><Latest>{ids[1]}</Latest></BlockList>")
+    assert onelake_api.get(f"{BLOBS}/T/x").content == b"20"
+    again = onelake_api.put(f"{BLOBS}/T/y?comp=blocklist", content=f"<BlockList><Latest>{ids[1]}</Latest></BlockList>")
     assert code(again) == (400, "InvalidBlockList")
 
 
@@ -428,108 +428,111 @@ LAUGHS = """<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a "aaaaaaaaaa"><!ENTITY b
         b"\x00\xff",
     ],
 )
-def test_what_is_no_block_list_or_unfolds_is_refused(client, document):
-    assert code(client.put(f"{BLOBS}/T/x?comp=blocklist", content=document)) == (400, "InvalidXmlDocument")
+def test_what_is_no_block_list_or_unfolds_is_refused(onelake_api, document):
+    assert code(onelake_api.put(f"{BLOBS}/T/x?comp=blocklist", content=document)) == (400, "InvalidXmlDocument")
 
 
-def test_block_list_has_as_many_blocks_as_in_azure(client):
-    assert client.put(f"{BLOBS}/T/x?comp=block&blockid=QQ==", content=b"a").status_code == 201
+def test_block_list_has_as_many_blocks_as_in_azure(onelake_api):
+    assert onelake_api.put(f"{BLOBS}/T/x?comp=block&blockid=QQ==", content=b"a").status_code == 201
     content = b"<BlockList xmlns='x'>" + b"<Latest>QQ==</Latest>" * 50_000 + b"</BlockList>"
-    assert code(client.put(f"{BLOBS}/T/x?comp=blocklist", content=content)) == (400, "InvalidXmlDocument")  # its name
+    assert code(onelake_api.put(f"{BLOBS}/T/x?comp=blocklist", content=content)) == (
+        400,
+        "InvalidXmlDocument",
+    )  # its name
     content = content.replace(b" xmlns='x'", b"")
-    assert client.put(f"{BLOBS}/T/x?comp=blocklist", content=content).status_code == 201
-    assert client.put(f"{BLOBS}/T/x?comp=blocklist", content=content).status_code == 201  # its answer was lost
-    assert client.head(f"{BLOBS}/T/x").headers["content-length"] == "50000"
+    assert onelake_api.put(f"{BLOBS}/T/x?comp=blocklist", content=content).status_code == 201
+    assert onelake_api.put(f"{BLOBS}/T/x?comp=blocklist", content=content).status_code == 201  # its answer was lost
+    assert onelake_api.head(f"{BLOBS}/T/x").headers["content-length"] == "50000"
 
 
 @pytest.mark.parametrize(("first", "second"), [("9", "10"), ("block-9", "block-10"), ("aaaa", "aaa"), ("a", "aaaa")])
-def test_block_ids_of_different_lengths_are_rejected(client, first, second):
+def test_block_ids_of_different_lengths_are_rejected(onelake_api, first, second):
     """As in Azure, which compares what was encoded (Azurite #401, stowage #11, azure-storage-java #584)."""
     blocks = [base64.b64encode(each.encode()).decode() for each in (first, second)]
     at = f"{BLOBS}/T/x"
-    assert client.put(at, params={"comp": "block", "blockid": blocks[0]}, content=b"a").status_code == 201
-    refused = client.put(at, params={"comp": "block", "blockid": blocks[1]}, content=b"b")
+    assert onelake_api.put(at, params={"comp": "block", "blockid": blocks[0]}, content=b"a").status_code == 201
+    refused = onelake_api.put(at, params={"comp": "block", "blockid": blocks[1]}, content=b"b")
     assert code(refused) == (400, "InvalidBlobOrBlock")
-    other = client.put(f"{BLOBS}/T/y", params={"comp": "block", "blockid": blocks[1]}, content=b"b")
+    other = onelake_api.put(f"{BLOBS}/T/y", params={"comp": "block", "blockid": blocks[1]}, content=b"b")
     assert other.status_code == 201
     listed = f"<BlockList><Latest>{blocks[0]}</Latest></BlockList>"
-    assert client.put(f"{at}?comp=blocklist", content=listed).status_code == 201
-    assert client.put(at, params={"comp": "block", "blockid": blocks[1]}, content=b"b").status_code == 201
+    assert onelake_api.put(f"{at}?comp=blocklist", content=listed).status_code == 201
+    assert onelake_api.put(at, params={"comp": "block", "blockid": blocks[1]}, content=b"b").status_code == 201
 
 
-def test_body_with_its_md5_is_kept(client):
+def test_body_with_its_md5_is_kept(onelake_api):
     digest = base64.b64encode(hashlib.md5(b"abc").digest()).decode()  # noqa: S324 - as Azure has it
-    assert put(client, "T/x", **{"Content-MD5": digest}).status_code == 201
-    client.put(f"{URL}/T/y?resource=file")
+    assert put(onelake_api, "T/x", **{"Content-MD5": digest}).status_code == 201
+    onelake_api.put(f"{URL}/T/y?resource=file")
     query = "action=append&position=0&flush=true"
-    assert client.patch(f"{URL}/T/y?{query}", content=b"abc", headers={"Content-MD5": digest}).status_code == 202
-    assert client.get(f"{URL}/T/y").content == client.get(f"{URL}/T/x").content == b"abc"
+    assert onelake_api.patch(f"{URL}/T/y?{query}", content=b"abc", headers={"Content-MD5": digest}).status_code == 202
+    assert onelake_api.get(f"{URL}/T/y").content == onelake_api.get(f"{URL}/T/x").content == b"abc"
 
 
-def test_flush_may_retain_what_was_sent_beyond_its_position(client):
+def test_flush_may_retain_what_was_sent_beyond_its_position(onelake_api):
     """As Hadoop's driver flushes while later appends are on their way."""
-    client.put(f"{URL}/T/x?resource=file")
+    onelake_api.put(f"{URL}/T/x?resource=file")
     for position, content in ((0, b"ab"), (2, b"cd"), (4, b"ef"), (4, b"EF")):
-        client.patch(f"{URL}/T/x?action=append&position={position}", content=content)
+        onelake_api.patch(f"{URL}/T/x?action=append&position={position}", content=content)
     flush = f"{URL}/T/x?action=flush"
-    assert client.patch(f"{flush}&position=2&retainUncommittedData=true").status_code == 200
-    assert client.get(f"{URL}/T/x").content == b"ab"
-    assert client.patch(f"{flush}&position=2&retainUncommittedData=True&close=false").status_code == 200
-    assert client.patch(f"{flush}&position=4&retainUncommittedData=true").status_code == 200
-    assert client.patch(f"{flush}&position=6&close=true").status_code == 200
-    assert client.get(f"{URL}/T/x").content == b"abcdEF"
-    assert client.lake._uploads.part_count == client.lake._uploads.used_bytes == 0
+    assert onelake_api.patch(f"{flush}&position=2&retainUncommittedData=true").status_code == 200
+    assert onelake_api.get(f"{URL}/T/x").content == b"ab"
+    assert onelake_api.patch(f"{flush}&position=2&retainUncommittedData=True&close=false").status_code == 200
+    assert onelake_api.patch(f"{flush}&position=4&retainUncommittedData=true").status_code == 200
+    assert onelake_api.patch(f"{flush}&position=6&close=true").status_code == 200
+    assert onelake_api.get(f"{URL}/T/x").content == b"abcdEF"
+    assert onelake_api.lake._uploads.part_count == onelake_api.lake._uploads.used_bytes == 0
 
 
-def test_flush_that_would_write_nothing_of_what_was_sent_is_rejected(client):
+def test_flush_that_would_write_nothing_of_what_was_sent_is_rejected(onelake_api):
     """A publisher that means to replace a file appends at 0, and creates it not anew."""
-    upload(client, f"{URL}/T/x", b"old")
-    assert client.patch(f"{URL}/T/x?action=append&position=0", content=b"new").status_code == 202
-    assert code(client.patch(f"{URL}/T/x?action=flush&position=3")) == (400, "InvalidFlushPosition")
-    assert client.get(f"{URL}/T/x").content == b"old"
-    whole = client.patch(f"{URL}/T/x?action=append&position=0&flush=true", content=b"new")
+    upload(onelake_api, f"{URL}/T/x", b"old")
+    assert onelake_api.patch(f"{URL}/T/x?action=append&position=0", content=b"new").status_code == 202
+    assert code(onelake_api.patch(f"{URL}/T/x?action=flush&position=3")) == (400, "InvalidFlushPosition")
+    assert onelake_api.get(f"{URL}/T/x").content == b"old"
+    whole = onelake_api.patch(f"{URL}/T/x?action=append&position=0&flush=true", content=b"new")
     assert code(whole) == (400, "InvalidFlushPosition")
 
 
-def test_block_without_its_id_is_rejected(client):
-    answer = client.put(f"{BLOBS}/T/x?comp=block", content=b"a")
+def test_block_without_its_id_is_rejected(onelake_api):
+    answer = onelake_api.put(f"{BLOBS}/T/x?comp=block", content=b"a")
     assert code(answer) == (400, "MissingRequiredQueryParameter")
 
 
 @pytest.mark.parametrize("block", ["", "no base64", "QQ", base64.b64encode(b"a" * 65).decode()])
-def test_block_id_is_base64_of_at_most_64_bytes(client, block):
-    answer = client.put(f"{BLOBS}/T/x", params={"comp": "block", "blockid": block}, content=b"a")
+def test_block_id_is_base64_of_at_most_64_bytes(onelake_api, block):
+    answer = onelake_api.put(f"{BLOBS}/T/x", params={"comp": "block", "blockid": block}, content=b"a")
     assert code(answer) == (400, "InvalidQueryParameterValue")
 
 
-def test_a_block_list_is_read_up_to_a_limit(client):
+def test_a_block_list_is_read_up_to_a_limit(onelake_api):
     document = b"<BlockList><Latest>QQ==</Latest></BlockList>" + b" " * (4 << 20)
-    assert code(client.put(f"{BLOBS}/T/x?comp=blocklist", content=document)) == (413, "RequestBodyTooLarge")
+    assert code(onelake_api.put(f"{BLOBS}/T/x?comp=blocklist", content=document)) == (413, "RequestBodyTooLarge")
 
 
-def test_a_copy_is_done_when_it_is_answered(client):
-    put(client, "T/x")
+def test_a_copy_is_done_when_it_is_answered(onelake_api):
+    put(onelake_api, "T/x")
     for source in (f"{BLOBS}/T/x", f"/{LANDING}/T/x?sig=secret"):
-        copied = client.put(f"{BLOBS}/U/y", headers={"x-ms-copy-source": source})
+        copied = onelake_api.put(f"{BLOBS}/U/y", headers={"x-ms-copy-source": source})
         assert (copied.status_code, copied.headers["x-ms-copy-status"]) == (202, "success")
-        whole = client.put(f"{BLOBS}/U/y", headers={"x-ms-copy-source": source, "x-ms-blob-type": "BlockBlob"})
+        whole = onelake_api.put(f"{BLOBS}/U/y", headers={"x-ms-copy-source": source, "x-ms-blob-type": "BlockBlob"})
         assert whole.status_code == 201  # Put Blob From BLOBS
-        assert client.get(f"{BLOBS}/U/y").content == b"abc"
-    elsewhere = client.put(f"{BLOBS}/U/z", headers={"x-ms-copy-source": f"https://else.example/{LANDING}/T/x"})
+        assert onelake_api.get(f"{BLOBS}/U/y").content == b"abc"
+    elsewhere = onelake_api.put(f"{BLOBS}/U/z", headers={"x-ms-copy-source": f"https://else.example/{LANDING}/T/x"})
     assert code(elsewhere) == (400, "InvalidSourceUri")
 
 
-def test_blocks_are_put_from_urls_and_ranges(client):
+def test_blocks_are_put_from_urls_and_ranges(onelake_api):
     """As rclone and azcopy copy beyond one block."""
-    put(client, "T/x", b"abcdefgh")
+    put(onelake_api, "T/x", b"abcdefgh")
     source = {"x-ms-copy-source": f"{BLOBS}/T/x?sig=secret"}
     for block, bounds in (("QQ==", "bytes=0-4"), ("Qg==", "bytes=5-7"), ("Qw==", None)):
         headers = source | ({"x-ms-source-range": bounds} if bounds else {})
-        assert client.put(f"{BLOBS}/U/y?comp=block&blockid={block}", headers=headers).status_code == 201
+        assert onelake_api.put(f"{BLOBS}/U/y?comp=block&blockid={block}", headers=headers).status_code == 201
     listed = "".join(f"<Latest>{block}</Latest>" for block in ("Qw==", "Qg==", "QQ=="))
-    done = client.put(f"{BLOBS}/U/y?comp=blocklist", content=f"<BlockList>{listed}</BlockList>")
+    done = onelake_api.put(f"{BLOBS}/U/y?comp=blocklist", content=f"<BlockList>{listed}</BlockList>")
     assert done.status_code == 201
-    assert client.get(f"{BLOBS}/U/y").content == b"abcdefghfghabcde"
+    assert onelake_api.get(f"{BLOBS}/U/y").content == b"abcdefghfghabcde"
 
 
 @pytest.mark.parametrize(
@@ -546,102 +549,104 @@ def test_blocks_are_put_from_urls_and_ranges(client):
         ({"x-ms-copy-source": f"{BLOBS}/T/empty"}, (400, "InvalidHeaderValue")),
     ],
 )
-def test_block_from_url_is_rejected(client, headers, expected):
-    put(client, "T/x", b"abcdefgh")
-    put(client, "T/empty", b"")
+def test_block_from_url_is_rejected(onelake_api, headers, expected):
+    put(onelake_api, "T/x", b"abcdefgh")
+    put(onelake_api, "T/empty", b"")
     source = {"x-ms-copy-source": f"{BLOBS}/T/x"}
-    assert code(client.put(f"{BLOBS}/U/y?comp=block&blockid=QQ==", headers=source | headers)) == expected
+    assert code(onelake_api.put(f"{BLOBS}/U/y?comp=block&blockid=QQ==", headers=source | headers)) == expected
 
 
-def test_block_from_url_has_no_body(client):
-    put(client, "T/x", b"abcdefgh")
+def test_block_from_url_has_no_body(onelake_api):
+    put(onelake_api, "T/x", b"abcdefgh")
     headers = {"x-ms-copy-source": f"{BLOBS}/T/x"}
-    answer = client.put(f"{BLOBS}/U/y?comp=block&blockid=QQ==", headers=headers, content=b"x")
+    answer = onelake_api.put(f"{BLOBS}/U/y?comp=block&blockid=QQ==", headers=headers, content=b"x")
     assert code(answer) == (400, "ContentLengthMustBeZero")
 
 
 @pytest.mark.parametrize("at", [URL, BLOBS])
 @pytest.mark.parametrize("end", ["/", "%2F", "%2f", "//"])
-def test_properties_of_a_path_with_a_slash_at_its_end_are_rejected(client, at, end):
+def test_properties_of_a_path_with_a_slash_at_its_end_are_rejected(onelake_api, at, end):
     """As OneLake does, though the path without it is there: dlt #3866, #4301; duckdb-azure #174."""
-    client.put(f"{URL}/T?resource=directory")
+    onelake_api.put(f"{URL}/T?resource=directory")
     for place in (f"{at}/T", at, f"{at}/none"):
-        answer = client.head(f"{place}{end}")
+        answer = onelake_api.head(f"{place}{end}")
         assert (answer.status_code, answer.headers["x-ms-error-code"]) == (403, "AuthenticationFailed")
-    assert client.head(f"{at}/T").status_code == 200
-    assert client.get(f"{URL}/T{end}?resource=filesystem&recursive=false").status_code == 200
-    assert client.head(f"{DFS}/shop/?resource=filesystem").status_code == 200
-    assert client.head(f"{BLOB}/shop/?restype=container").status_code == 200
+    assert onelake_api.head(f"{at}/T").status_code == 200
+    assert onelake_api.get(f"{URL}/T{end}?resource=filesystem&recursive=false").status_code == 200
+    assert onelake_api.head(f"{DFS}/shop/?resource=filesystem").status_code == 200
+    assert onelake_api.head(f"{BLOB}/shop/?restype=container").status_code == 200
 
 
-def test_rename_that_may_not_replace_is_rejected(client):
+def test_rename_that_may_not_replace_is_rejected(onelake_api):
     for name in ("_1", "1"):
-        upload(client, f"{URL}/T/{name}", name.encode())
+        upload(onelake_api, f"{URL}/T/{name}", name.encode())
     headers = {"x-ms-rename-source": f"/{LANDING}/T/_1", "If-None-Match": "*"}
-    assert code(client.put(f"{URL}/T/1", headers=headers)) == (409, "PathAlreadyExists")
-    assert client.get(f"{URL}/T/1").content == b"1"
-    assert client.put(f"{URL}/T/2", headers=headers).status_code == 201
+    assert code(onelake_api.put(f"{URL}/T/1", headers=headers)) == (409, "PathAlreadyExists")
+    assert onelake_api.get(f"{URL}/T/1").content == b"1"
+    assert onelake_api.put(f"{URL}/T/2", headers=headers).status_code == 201
 
 
-def test_a_user_delegation_key_is_given(client):
-    client.lake.options.add([FaultRule("throttle", path="shop/*")])  # paths of the account itself are no reason to fail
+def test_a_user_delegation_key_is_given(onelake_api):
+    onelake_api.lake.options.add(
+        [FaultRule("throttle", path="shop/*")]
+    )  # paths of the account itself are no reason to fail
     url = f"{BLOB}/?restype=service&comp=userdelegationkey"
     times = "<Start>2026-11-23T00:00:00Z</Start><Expiry>2026-11-23T01:00:00Z</Expiry>"
-    key = parsed(client.post(url, content=f"<?xml version='1.0'?><KeyInfo>{times}</KeyInfo>").content)
+    key = parsed(onelake_api.post(url, content=f"<?xml version='1.0'?><KeyInfo>{times}</KeyInfo>").content)
     assert (key.findtext("SignedStart"), key.findtext("SignedExpiry")) == (
         "2026-11-23T00:00:00Z",
         "2026-11-23T01:00:00Z",
     )
     assert len(base64.b64decode(key.findtext("Value"), validate=True)) == 32
     for document in ("", "<KeyInfo/>", "<!DOCTYPE x><KeyInfo><Expiry>x</Expiry></KeyInfo>"):
-        assert code(client.post(url, content=document)) == (400, "InvalidXmlDocument")
+        assert code(onelake_api.post(url, content=document)) == (400, "InvalidXmlDocument")
 
 
-def test_lists_in_byte_order(client):
+def test_lists_in_byte_order(onelake_api):
     for path in ("T/1", "T/2", "T.x", "T/sub/3"):
-        put(client, path)
+        put(onelake_api, path)
     all_below = [f"{BELOW}/{path}" for path in ("T", "T.x", "T/1", "T/2", "T/sub", "T/sub/3")]
-    assert listed(client, prefix=f"{BELOW}/") == (all_below, [], "")
-    assert listed(client, prefix=f"{BELOW}/T/", delimiter="/") == (all_below[2:4], [f"{BELOW}/T/sub/"], "")
-    assert listed(client, prefix=f"{BELOW}/T", delimiter="/") == ([all_below[1]], [f"{BELOW}/T/"], "")
-    assert listed(client, prefix=f"{BELOW}/T/", startFrom=f"{BELOW}/T/2")[0] == all_below[3:]
-    assert listed(client, prefix=f"{BELOW}/none/") == ([], [], "")
+    assert listed(onelake_api, prefix=f"{BELOW}/") == (all_below, [], "")
+    assert listed(onelake_api, prefix=f"{BELOW}/T/", delimiter="/") == (all_below[2:4], [f"{BELOW}/T/sub/"], "")
+    assert listed(onelake_api, prefix=f"{BELOW}/T", delimiter="/") == ([all_below[1]], [f"{BELOW}/T/"], "")
+    assert listed(onelake_api, prefix=f"{BELOW}/T/", startFrom=f"{BELOW}/T/2")[0] == all_below[3:]
+    assert listed(onelake_api, prefix=f"{BELOW}/none/") == ([], [], "")
     marker, seen = "", []
     while True:
-        names, _, marker = listed(client, prefix=f"{BELOW}/", maxresults=2, marker=marker)
+        names, _, marker = listed(onelake_api, prefix=f"{BELOW}/", maxresults=2, marker=marker)
         seen += names
         if not marker:
             break
     assert seen == all_below
 
 
-def test_a_name_that_xml_cannot_hold_is_encoded(client):
-    put(client, "T/%01x")
-    answer = client.get(f"{BLOB}/shop", params={"restype": "container", "comp": "list", "prefix": f"{BELOW}/T/"})
+def test_a_name_that_xml_cannot_hold_is_encoded(onelake_api):
+    put(onelake_api, "T/%01x")
+    answer = onelake_api.get(f"{BLOB}/shop", params={"restype": "container", "comp": "list", "prefix": f"{BELOW}/T/"})
     name = parsed(answer.content).find("./Blobs/Blob/Name")
     assert (name.get("Encoded"), name.text) == ("true", f"{BELOW}/T/%01x")
 
 
-def test_a_folder_is_a_blob_that_says_so(client):
-    assert put(client, "T", b"", **{"x-ms-meta-hdi_isfolder": "true"}).status_code == 201
-    assert client.head(f"{BLOBS}/T").headers["x-ms-resource-type"] == "directory"
-    put(client, "T/x")
-    answer = client.get(f"{BLOB}/shop", params={"restype": "container", "comp": "list", "prefix": f"{BELOW}/"})
+def test_a_folder_is_a_blob_that_says_so(onelake_api):
+    assert put(onelake_api, "T", b"", **{"x-ms-meta-hdi_isfolder": "true"}).status_code == 201
+    assert onelake_api.head(f"{BLOBS}/T").headers["x-ms-resource-type"] == "directory"
+    put(onelake_api, "T/x")
+    answer = onelake_api.get(f"{BLOB}/shop", params={"restype": "container", "comp": "list", "prefix": f"{BELOW}/"})
     folder, file = parsed(answer.content).iter("Blob")
     assert folder.findtext("Metadata/hdi_isfolder") == "true"
     assert file.findtext("Properties/Content-Length") == "3"
-    assert f'"{file.findtext("Properties/Etag")}"' == client.head(f"{BLOBS}/T/x").headers["etag"]
+    assert f'"{file.findtext("Properties/Etag")}"' == onelake_api.head(f"{BLOBS}/T/x").headers["etag"]
 
 
-def test_containers_and_accounts(client):
-    assert client.get(f"{BLOB}/shop?restype=container").status_code == 200
-    assert client.head(f"{BLOB}/shop?restype=container").status_code == 200
-    assert client.get(f"{BLOB}/?restype=account&comp=properties").headers["x-ms-is-hns-enabled"] == "true"
-    assert code(client.put(f"{BLOB}/new?restype=container")) == (400, "BadRequest")
-    assert code(client.delete(f"{BLOB}/shop?restype=container")) == (400, "BadRequest")
-    put(client, "T/x")
-    assert client.put(f"{BLOBS}/T/x?comp=metadata").status_code == 200
-    assert client.put(f"{BLOBS}/T/x?comp=lease", headers={"x-ms-lease-action": "acquire"}).status_code == 201
+def test_containers_and_accounts(onelake_api):
+    assert onelake_api.get(f"{BLOB}/shop?restype=container").status_code == 200
+    assert onelake_api.head(f"{BLOB}/shop?restype=container").status_code == 200
+    assert onelake_api.get(f"{BLOB}/?restype=account&comp=properties").headers["x-ms-is-hns-enabled"] == "true"
+    assert code(onelake_api.put(f"{BLOB}/new?restype=container")) == (400, "BadRequest")
+    assert code(onelake_api.delete(f"{BLOB}/shop?restype=container")) == (400, "BadRequest")
+    put(onelake_api, "T/x")
+    assert onelake_api.put(f"{BLOBS}/T/x?comp=metadata").status_code == 200
+    assert onelake_api.put(f"{BLOBS}/T/x?comp=lease", headers={"x-ms-lease-action": "acquire"}).status_code == 201
 
 
 BATCH = (
@@ -660,26 +665,26 @@ def delete_both(client, boundary="b", shown="b"):
     return client.post(f"{BLOB}/shop?restype=container&comp=batch", content=body, headers=kind)
 
 
-def test_batches_are_refused_as_onelake_does_unless_a_switch_lets_them_delete(client):
-    refused = delete_both(client)
+def test_batches_are_refused_as_onelake_does_unless_a_switch_lets_them_delete(onelake_api):
+    refused = delete_both(onelake_api)
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "BadRequest")
-    assert client.head(f"{BLOBS}/T/x").status_code == 200
-    client.lake.options.blob_batch = "accept"
-    answer = delete_both(client)
+    assert onelake_api.head(f"{BLOBS}/T/x").status_code == 200
+    onelake_api.lake.options.blob_batch = "accept"
+    answer = delete_both(onelake_api)
     assert answer.status_code == 202
     assert answer.headers["content-type"].startswith("multipart/mixed; boundary=")
     first, second, escaping = answer.text.split("Content-Type: application/http")[1:]
     assert "Content-ID: 0" in first
     assert ("HTTP/1.1 202" in first, "HTTP/1.1 404" in second, "HTTP/1.1 400" in escaping) == (True, True, True)
-    assert client.head(f"{BLOBS}/T/x").status_code == 404
+    assert onelake_api.head(f"{BLOBS}/T/x").status_code == 404
 
 
 @pytest.mark.parametrize("shown", ["batch_G/x+B", '"batch_G/x+B"'])
-def test_a_batch_s_boundary_may_hold_any_letter_of_base64(client, shown):
+def test_a_batch_s_boundary_may_hold_any_letter_of_base64(onelake_api, shown):
     """Rust's clients write such boundaries without quotes, though a slash would need them."""
-    client.lake.options.blob_batch = "accept"
-    assert delete_both(client, "batch_G/x+B", shown).status_code == 202
-    assert client.head(f"{BLOBS}/T/x").status_code == 404
+    onelake_api.lake.options.blob_batch = "accept"
+    assert delete_both(onelake_api, "batch_G/x+B", shown).status_code == 202
+    assert onelake_api.head(f"{BLOBS}/T/x").status_code == 404
 
 
 PART = b"--b\r\nContent-Type: application/http\r\n\r\nDELETE %s HTTP/1.1\r\n\r\n"
@@ -697,15 +702,18 @@ NESTED = [b"--b%d\r\nContent-Type: multipart/mixed; boundary=b%d\r\n\r\n" % (n, 
         (b"".join(NESTED).replace(b"--b0\r\n", b"--b\r\n", 1), {202, 400}),
     ],
 )
-def test_a_batch_that_unfolds_without_end_is_refused(client, body, statuses):
-    client.lake.options.blob_batch = "accept"
+def test_a_batch_that_unfolds_without_end_is_refused(onelake_api, body, statuses):
+    onelake_api.lake.options.blob_batch = "accept"
     kind = {"Content-Type": "multipart/mixed; boundary=b"}
-    assert client.post(f"{BLOB}/shop?restype=container&comp=batch", content=body, headers=kind).status_code in statuses
+    assert (
+        onelake_api.post(f"{BLOB}/shop?restype=container&comp=batch", content=body, headers=kind).status_code
+        in statuses
+    )
 
 
-def test_a_plus_is_a_blank_in_a_query_and_a_plus_in_a_path(client):
+def test_a_plus_is_a_blank_in_a_query_and_a_plus_in_a_path(onelake_api):
     for name in ("A%20B", "A+B"):
-        put(client, f"{name}/1")
+        put(onelake_api, f"{name}/1")
     for prefix, found in (("A+B", "A B"), ("A%20B", "A B"), ("A%2BB", "A+B")):
-        answer = client.get(f"{BLOB}/shop?restype=container&comp=list&prefix={BELOW}/{prefix}/")
+        answer = onelake_api.get(f"{BLOB}/shop?restype=container&comp=list&prefix={BELOW}/{prefix}/")
         assert [each.findtext("Name") for each in parsed(answer.content).iter("Blob")] == [f"{BELOW}/{found}/1"]

@@ -27,15 +27,7 @@ FILLED = {"a": None, "a/f": b"abc", "empty": None, "f": b"x"}
 
 
 @pytest.fixture
-def outside(tmp_path):
-    folder = tmp_path / "outside"
-    folder.mkdir()
-    (folder / "secret").write_bytes(b"secret")
-    return folder
-
-
-@pytest.fixture
-def root(tmp_path, outside):
+def full_root(tmp_path, outside):
     """Holds what `FILLED` says, and the links `folder` and `file` that lead out of it."""
     root = tmp_path / "root"
     storage = LocalStore(root)
@@ -49,8 +41,8 @@ def root(tmp_path, outside):
 
 
 @pytest.fixture
-def storage(root):
-    return LocalStore(root)
+def full_store(full_root):
+    return LocalStore(full_root)
 
 
 def staged(storage, content=b"x"):
@@ -91,17 +83,17 @@ REJECTED = [
 
 
 @pytest.mark.parametrize(("code", "attempt", "paths"), REJECTED)
-def test_calls_that_fail_change_nothing_inside_or_behind_a_link(storage, outside, code, attempt, paths):
+def test_calls_that_fail_change_nothing_inside_or_behind_a_link(full_store, outside, code, attempt, paths):
     before = (outside / "secret").stat()
     for path in paths:
         with refused(code):
-            attempt(storage, path)
-    assert tree(storage) == FILLED
+            attempt(full_store, path)
+    assert tree(full_store) == FILLED
     assert ([path.name for path in outside.iterdir()], (outside / "secret").stat()) == (["secret"], before)
 
 
-def test_a_staged_file_is_read_once_it_is_sealed_even_after_it_is_discarded(storage):
-    with staged(storage, b"abc") as file:
+def test_a_staged_file_is_read_once_it_is_sealed_even_after_it_is_discarded(full_store):
+    with staged(full_store, b"abc") as file:
         file.write(memoryview(b"def"))
         file.seal()
         file.seal()
@@ -109,112 +101,112 @@ def test_a_staged_file_is_read_once_it_is_sealed_even_after_it_is_discarded(stor
     file.discard()
     with reader:
         assert (reader.read(), file.size) == (b"abcdef", 6)
-    assert storage.list(STAGING) == []
+    assert full_store.list(STAGING) == []
 
 
-def test_a_published_file_has_the_given_time_and_outlives_its_staged_file(storage):
-    with staged(storage, b"new") as file:
-        entry = storage.publish(file, "a/g", NOW)
+def test_a_published_file_has_the_given_time_and_outlives_its_staged_file(full_store):
+    with staged(full_store, b"new") as file:
+        entry = full_store.publish(file, "a/g", NOW)
     assert (entry.name, entry.kind, entry.size, entry.modified_ns) == ("g", Kind.FILE, 3, NOW)
-    assert storage.stat("a/g") == entry
-    assert tree(storage) == {**FILLED, "a/g": b"new"}
+    assert full_store.stat("a/g") == entry
+    assert tree(full_store) == {**FILLED, "a/g": b"new"}
 
 
-def test_publishing_and_renaming_over_a_link_replace_the_link(storage, outside):
-    storage.publish(staged(storage, b"new"), "file", 0)
-    storage.rename("f", "folder")
-    assert tree(storage) == {"a": None, "a/f": b"abc", "empty": None, "file": b"new", "folder": b"x"}
+def test_publishing_and_renaming_over_a_link_replace_the_link(full_store, outside):
+    full_store.publish(staged(full_store, b"new"), "file", 0)
+    full_store.rename("f", "folder")
+    assert tree(full_store) == {"a": None, "a/f": b"abc", "empty": None, "file": b"new", "folder": b"x"}
     assert (outside / "secret").read_bytes() == b"secret"
 
 
-def test_trash_disappears_at_once_and_is_removed_later_but_for_what_its_links_lead_to(root, storage, outside):
-    (root / "a/link").symlink_to(outside)
+def test_trash_disappears_at_once_and_is_removed_later_but_for_what_its_links_lead_to(full_root, full_store, outside):
+    (full_root / "a/link").symlink_to(outside)
     for path in ("a", "f"):
-        discard = storage.move_to_trash(path)
-        assert storage.stat(path) is None
+        discard = full_store.move_to_trash(path)
+        assert full_store.stat(path) is None
         discard()
         discard()
-    staged(storage, b"of a process that died").seal()
-    storage.move_to_trash("empty")
-    storage.remove_stale()
-    assert tree(storage) == {}
-    assert storage.list(STAGING) is None
+    staged(full_store, b"of a process that died").seal()
+    full_store.move_to_trash("empty")
+    full_store.remove_stale()
+    assert tree(full_store) == {}
+    assert full_store.list(STAGING) is None
     assert (outside / "secret").exists()
 
 
-def test_only_its_owner_may_look_at_what_is_staged(root):
-    modes = [stat.S_IMODE((root / path).stat().st_mode) for path in [".mirror-engine", STAGING]]
+def test_only_its_owner_may_look_at_what_is_staged(full_root):
+    modes = [stat.S_IMODE((full_root / path).stat().st_mode) for path in [".mirror-engine", STAGING]]
     assert modes == [0o700, 0o700]
 
 
-def test_a_staging_folder_that_is_a_link_is_not_followed(root, storage, outside):
-    storage.remove_stale()
-    (root / STAGING).symlink_to(outside)
+def test_a_staging_folder_that_is_a_link_is_not_followed(full_root, full_store, outside):
+    full_store.remove_stale()
+    (full_root / STAGING).symlink_to(outside)
     with pytest.raises(StorageUnavailable):
-        staged(storage)
+        staged(full_store)
     assert [path.name for path in outside.iterdir()] == ["secret"]
 
 
-def test_content_is_on_the_disk_before_its_name_is_shown(root, storage, monkeypatch):
+def test_content_is_on_the_disk_before_its_name_is_shown(full_root, full_store, monkeypatch):
     synced = []
     fsync = os.fsync
 
     def spied(opened):
-        synced.append((stat.S_ISREG(os.fstat(opened).st_mode), (root / "new").exists()))
+        synced.append((stat.S_ISREG(os.fstat(opened).st_mode), (full_root / "new").exists()))
         fsync(opened)
 
     monkeypatch.setattr(os, "fsync", spied)
-    storage.publish(staged(storage), "new", 0)
+    full_store.publish(staged(full_store), "new", 0)
     assert synced == [(True, False)]
 
 
-def test_a_failing_disk_is_unavailable_and_shows_nothing(root, storage, monkeypatch):
+def test_a_failing_disk_is_unavailable_and_shows_nothing(full_root, full_store, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     calls = {
-        "fsync": [lambda: storage.publish(file, "f", 0), lambda: storage.make_folder("new")],
-        "replace": [lambda: storage.publish(file, "f", 0)],
-        "rename": [partial(storage.rename, "f", "g"), partial(storage.move_to_trash, "a")],
-        "utime": [partial(storage.touch, "f", 1), lambda: storage.publish(file, "f", 0)],
-        "open": [partial(storage.make_folder, "a"), lambda: staged(storage)],
+        "fsync": [lambda: full_store.publish(file, "f", 0), lambda: full_store.make_folder("new")],
+        "replace": [lambda: full_store.publish(file, "f", 0)],
+        "rename": [partial(full_store.rename, "f", "g"), partial(full_store.move_to_trash, "a")],
+        "utime": [partial(full_store.touch, "f", 1), lambda: full_store.publish(file, "f", 0)],
+        "open": [partial(full_store.make_folder, "a"), lambda: staged(full_store)],
     }
     for name, attempts in calls.items():
         for attempt in attempts:
-            file = staged(storage, b"new")
+            file = staged(full_store, b"new")
             with monkeypatch.context() as patched:
                 patched.setattr(os, name, full)
                 with pytest.raises(StorageUnavailable, match="No space") as problem:
                     attempt()
             assert problem.value.help == "Free space on the disk."
             file.discard()
-    assert (root / "f").read_bytes() == b"x"
-    assert list((root / STAGING).iterdir()) == []
+    assert (full_root / "f").read_bytes() == b"x"
+    assert list((full_root / STAGING).iterdir()) == []
 
 
-def test_a_folders_inode_is_kept_until_the_clock_of_births_has_moved_on(root, storage, monkeypatch):
+def test_a_folders_inode_is_kept_until_the_clock_of_births_has_moved_on(full_root, full_store, monkeypatch):
     waited = []
     monkeypatch.setattr(
-        store.time, "sleep", lambda seconds: waited.append((seconds, len(list((root / STAGING).iterdir()))))
+        store.time, "sleep", lambda seconds: waited.append((seconds, len(list((full_root / STAGING).iterdir()))))
     )
-    storage.move_to_trash("a")()
+    full_store.move_to_trash("a")()
     assert waited == [(store.TICK_SECONDS, 1)]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="a Linux interface")
-def test_no_call_leaves_anything_open(storage):
+def test_no_call_leaves_anything_open(full_store):
     def everything():
-        with staged(storage) as file:
+        with staged(full_store) as file:
             file.seal()
             file.open().close()
-            storage.publish(file, "a/f", 0)
-        storage.touch("a/f", 1)
+            full_store.publish(file, "a/f", 0)
+        full_store.touch("a/f", 1)
         for _, attempt, paths in REJECTED:
             for path in paths:
                 with suppress(StorageApiError):
-                    attempt(storage, path)
-        storage.move_to_trash("a")()
-        storage.make_folder("a")
+                    attempt(full_store, path)
+        full_store.move_to_trash("a")()
+        full_store.make_folder("a")
 
     def opened():
         return len(list(Path("/proc/self/fd").iterdir()))
@@ -225,13 +217,13 @@ def test_no_call_leaves_anything_open(storage):
     assert opened() == before
 
 
-def test_one_more_block_is_compared_with_one_other(storage, monkeypatch):
+def test_one_more_block_is_compared_with_one_other(full_store, monkeypatch):
     """A file may have 50,000 blocks: each compared with all would take hours."""
     compared = []
     monkeypatch.setattr(store, "_length", lambda block_id: compared.append(block_id) or len(block_id))
-    uploads = Uploads(storage, Clock())
+    uploads = Uploads(full_store, Clock())
     for number in range(50):
-        body = staged(storage)
+        body = staged(full_store)
         body.seal()
         uploads.keep("Items/f", f"{number:04}", body)
     assert len(compared) <= 2 * 50

@@ -106,63 +106,63 @@ class Emulator:
 
 
 @pytest.fixture
-def emulator(tmp_path):
+def upload_lake(tmp_path):
     emulator = Emulator(tmp_path)
     yield emulator
     emulator.pool.end()
 
 
-def test_uploads_seen_between_create_and_flush_lose_nothing(emulator):
-    emulator.upload("T/_metadata.json", METADATA)
+def test_uploads_seen_between_create_and_flush_lose_nothing(upload_lake):
+    upload_lake.upload("T/_metadata.json", METADATA)
     for number in (2, 1):  # the first is pending, as 1 is missing
         path = f"T/{numbered_name(number)}"
-        emulator.lake.create_file(emulator.at(path))
-        emulator.poll()
-        emulator.append(path, 0, content_of(number))
-        emulator.poll()
-        emulator.flush(path, content_of(number))
-        emulator.poll()
-    emulator.until_applied("T", count=2)
+        upload_lake.lake.create_file(upload_lake.at(path))
+        upload_lake.poll()
+        upload_lake.append(path, 0, content_of(number))
+        upload_lake.poll()
+        upload_lake.flush(path, content_of(number))
+        upload_lake.poll()
+    upload_lake.until_applied("T", count=2)
 
 
-def test_flush_that_adds_to_a_pending_file_is_told_as_growth(emulator):
-    emulator.upload("T/_metadata.json", METADATA)
+def test_flush_that_adds_to_a_pending_file_is_told_as_growth(upload_lake):
+    upload_lake.upload("T/_metadata.json", METADATA)
     path, content = f"T/{numbered_name(2)}", content_of(2)
-    emulator.upload(path, content[:50])
-    emulator.poll()
-    emulator.flush(path, content[50:], 50)
-    emulator.poll()
-    emulator.upload(f"T/{numbered_name(1)}", content_of(1))
-    until(lambda: emulator.rows("T") == [1, 2], emulator.said)
-    assert emulator.said() == (["ME071"], [])
+    upload_lake.upload(path, content[:50])
+    upload_lake.poll()
+    upload_lake.flush(path, content[50:], 50)
+    upload_lake.poll()
+    upload_lake.upload(f"T/{numbered_name(1)}", content_of(1))
+    until(lambda: upload_lake.rows("T") == [1, 2], upload_lake.said)
+    assert upload_lake.said() == (["ME071"], [])
 
 
-def test_rejected_file_that_a_flush_completes_stays_rejected(emulator):
+def test_rejected_file_that_a_flush_completes_stays_rejected(upload_lake):
     """LZ-3.11; a file that is created anew goes on."""
-    emulator.upload("T/_metadata.json", METADATA)
+    upload_lake.upload("T/_metadata.json", METADATA)
     path, content = f"T/{numbered_name(1)}", content_of(1)
-    emulator.upload(path, content[:50])
-    until(lambda: emulator.said()[0] == ["ME024"], emulator.said)
-    emulator.flush(path, content[50:], 50)
-    until(lambda: emulator.said()[0] == ["ME024", "ME027"], emulator.said)
-    assert len(emulator.said()[1]) == 1
-    emulator.upload(path, content)
-    emulator.until_applied("T", count=1)
+    upload_lake.upload(path, content[:50])
+    until(lambda: upload_lake.said()[0] == ["ME024"], upload_lake.said)
+    upload_lake.flush(path, content[50:], 50)
+    until(lambda: upload_lake.said()[0] == ["ME024", "ME027"], upload_lake.said)
+    assert len(upload_lake.said()[1]) == 1
+    upload_lake.upload(path, content)
+    upload_lake.until_applied("T", count=1)
 
 
-def test_flush_that_fails_keeps_the_history_of_its_file(emulator, monkeypatch):
+def test_flush_that_fails_keeps_the_history_of_its_file(upload_lake, monkeypatch):
     path, content = f"T/{numbered_name(1)}", content_of(1)
-    emulator.upload(path, content[:50])
-    history, item = emulator.lake.options.history, emulator.item.path
-    view = EngineView(LocalStorage(emulator.zone.parents[1]), history, item)
+    upload_lake.upload(path, content[:50])
+    history, item = upload_lake.lake.options.history, upload_lake.item.path
+    view = EngineView(LocalStorage(upload_lake.zone.parents[1]), history, item)
     before = view.stat(f"Files/LandingZone/{path}")
     assert before.continues
     with monkeypatch.context() as patched:
-        patched.setattr(emulator.lake.storage, "publish", refuse)
+        patched.setattr(upload_lake.lake.storage, "publish", refuse)
         with pytest.raises(OSError, match="full"):
-            emulator.flush(path, content[50:], 50)
+            upload_lake.flush(path, content[50:], 50)
     assert view.stat(f"Files/LandingZone/{path}") == before
-    emulator.flush(path, content[50:], 50)
+    upload_lake.flush(path, content[50:], 50)
     after = view.stat(f"Files/LandingZone/{path}")
     assert after.continues == (*before.continues, before.identity)
     assert history.of("", replace(before, continues=())).continues == ()
@@ -172,74 +172,74 @@ def refuse(*_):
     raise OSError("full")
 
 
-def test_file_that_stays_empty_for_a_minute_halts(emulator):
+def test_file_that_stays_empty_for_a_minute_halts(upload_lake):
     """LZ-3.10."""
-    emulator.upload("T/_metadata.json", METADATA)
-    emulator.lake.create_file(emulator.at(f"T/{numbered_name(1)}"))
-    emulator.poll()
-    assert emulator.said()[0] == []
-    os.utime(emulator.zone / "T" / numbered_name(1), (0, 0))
-    until(lambda: "ME023" in emulator.said()[0], emulator.said)
+    upload_lake.upload("T/_metadata.json", METADATA)
+    upload_lake.lake.create_file(upload_lake.at(f"T/{numbered_name(1)}"))
+    upload_lake.poll()
+    assert upload_lake.said()[0] == []
+    os.utime(upload_lake.zone / "T" / numbered_name(1), (0, 0))
+    until(lambda: "ME023" in upload_lake.said()[0], upload_lake.said)
 
 
-def test_upload_of_more_than_a_minute_is_applied_after_its_flush(emulator):
+def test_upload_of_more_than_a_minute_is_applied_after_its_flush(upload_lake):
     """LZ-3.11: the flush continues an empty file, of which nothing was read."""
-    emulator.upload("T/_metadata.json", METADATA)
+    upload_lake.upload("T/_metadata.json", METADATA)
     path, content = f"T/{numbered_name(1)}", content_of(1)
-    emulator.lake.create_file(emulator.at(path))
-    emulator.append(path, 0, content[:50])
-    os.utime(emulator.zone / path, (0, 0))
-    until(lambda: emulator.said()[0] == ["ME023"], emulator.said)
-    emulator.flush(path, content[50:], 50)
-    emulator.upload(f"T/{numbered_name(2)}", content_of(2))
-    emulator.until_applied("T", count=2)
+    upload_lake.lake.create_file(upload_lake.at(path))
+    upload_lake.append(path, 0, content[:50])
+    os.utime(upload_lake.zone / path, (0, 0))
+    until(lambda: upload_lake.said()[0] == ["ME023"], upload_lake.said)
+    upload_lake.flush(path, content[50:], 50)
+    upload_lake.upload(f"T/{numbered_name(2)}", content_of(2))
+    upload_lake.until_applied("T", count=2)
 
 
-def test_empty_file_that_a_flush_fills_in_part_is_rejected_for_good(emulator):
-    emulator.upload("T/_metadata.json", METADATA)
+def test_empty_file_that_a_flush_fills_in_part_is_rejected_for_good(upload_lake):
+    upload_lake.upload("T/_metadata.json", METADATA)
     path, content = f"T/{numbered_name(1)}", content_of(1)
-    emulator.lake.create_file(emulator.at(path))
-    os.utime(emulator.zone / path, (0, 0))
+    upload_lake.lake.create_file(upload_lake.at(path))
+    os.utime(upload_lake.zone / path, (0, 0))
     for position, found in enumerate((["ME023"], ["ME024"], ["ME024", "ME027"])):
         if position:
-            emulator.flush(path, content[50 * position - 50 : 50 * position], 50 * position - 50)
-        until(lambda found=found: emulator.said()[0] == found, emulator.said)
+            upload_lake.flush(path, content[50 * position - 50 : 50 * position], 50 * position - 50)
+        until(lambda found=found: upload_lake.said()[0] == found, upload_lake.said)
 
 
-def test_metadata_uploaded_again_never_halts_its_table(emulator):
+def test_metadata_uploaded_again_never_halts_its_table(upload_lake):
     """LZ-2.6: readers see between create and flush what the engine sees."""
-    emulator.publish("T", 1)
-    emulator.until_applied("T", count=1)
-    emulator.lake.create_file(emulator.at("T/_metadata.json"))
-    emulator.poll()
-    codes, unmet = emulator.said()
+    upload_lake.publish("T", 1)
+    upload_lake.until_applied("T", count=1)
+    upload_lake.lake.create_file(upload_lake.at("T/_metadata.json"))
+    upload_lake.poll()
+    codes, unmet = upload_lake.said()
     assert (codes, [each for each in unmet if "halted" in each]) == ([], [])
-    with Mirror(emulator.zone.parents[1], writer=emulator.writer) as other:
+    with Mirror(upload_lake.zone.parents[1], writer=upload_lake.writer) as other:
         assert [each.state.code for each in other.status().tables] == ["behind"]
-    emulator.pool.end()
-    with Mirror(emulator.zone.parents[1], writer=emulator.writer) as other:
+    upload_lake.pool.end()
+    with Mirror(upload_lake.zone.parents[1], writer=upload_lake.writer) as other:
         assert [each.state.code for each in other.status().tables] == ["halted"]
 
 
-def test_rename_over_a_file_without_content_loses_nothing(emulator):
-    emulator.lake.on_lost_file = pytest.fail
-    emulator.upload("T/_metadata.json", METADATA)
+def test_rename_over_a_file_without_content_loses_nothing(upload_lake):
+    upload_lake.lake.on_lost_file = pytest.fail
+    upload_lake.upload("T/_metadata.json", METADATA)
     path = f"T/{numbered_name(1)}"
-    emulator.lake.create_file(emulator.at(path))
-    emulator.upload("T/_1", content_of(1))
+    upload_lake.lake.create_file(upload_lake.at(path))
+    upload_lake.upload("T/_1", content_of(1))
     with refused(StorageErrorCode.PathAlreadyExists):
-        emulator.lake.rename(emulator.at("T/_1"), emulator.at(path), Conditions.of({"if-none-match": "*"}))
-    emulator.lake.rename(emulator.at("T/_1"), emulator.at(path))
-    until(lambda: emulator.rows("T") == [1], emulator.said)
+        upload_lake.lake.rename(upload_lake.at("T/_1"), upload_lake.at(path), Conditions.of({"if-none-match": "*"}))
+    upload_lake.lake.rename(upload_lake.at("T/_1"), upload_lake.at(path))
+    until(lambda: upload_lake.rows("T") == [1], upload_lake.said)
 
 
 @pytest.mark.parametrize("publishers", [1, 20])
-def test_200_uploads_of_healthy_publishers_say_nothing(emulator, publishers):
+def test_200_uploads_of_healthy_publishers_say_nothing(upload_lake, publishers):
     tables = [f"T{number}" for number in range(publishers)]
     with ThreadPoolExecutor(publishers) as pool:
-        for published in [pool.submit(emulator.publish, table, 200 // publishers) for table in tables]:
+        for published in [pool.submit(upload_lake.publish, table, 200 // publishers) for table in tables]:
             published.result()
-    emulator.until_applied(*tables, count=200 // publishers)
+    upload_lake.until_applied(*tables, count=200 // publishers)
 
 
 class Publisher:

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from oracle_text import read_text
 
 from mirror_engine.landing_zone.csv_dialect import TextDialect
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, encoded_rows
-
-
-@pytest.fixture
-def publisher(tmp_path):
-    return LandingZoneWriter(tmp_path)
+from mirror_engine.publisher.landing_zone_writer import encoded_rows
 
 
 def names(publisher):

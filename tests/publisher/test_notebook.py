@@ -38,7 +38,7 @@ class Cells(HTMLParser):
 
 
 @pytest.fixture
-def mirror(tmp_path):
+def viewed(tmp_path):
     shop = Shop(tmp_path)
     orders = shop.orders()
     orders.insert(row(10), row(2))
@@ -55,53 +55,56 @@ def test_the_package_shows_its_public_names_only():
     assert all(getattr(mirror_engine, name) for name in dir(mirror_engine))
 
 
-def test_a_mirror_shows_its_place_and_as_html_its_status(mirror):
-    assert repr(mirror) == f"Mirror({str(mirror.root)!r})"
-    shown = Cells(mirror._repr_html_()).rows
-    assert shown[:2] == [[str(mirror.root)], ["Table", "State", "Pending files", "Rows", "Version", "Message"]]
+def test_a_mirror_shows_its_place_and_as_html_its_status(viewed):
+    assert repr(viewed) == f"Mirror({str(viewed.root)!r})"
+    shown = Cells(viewed._repr_html_()).rows
+    assert shown[:2] == [[str(viewed.root)], ["Table", "State", "Pending files", "Rows", "Version", "Message"]]
     assert shown[2:] == [
         ["Empty", "empty", "0", "NULL", "NULL", "Empty has metadata but no change files"],
         ["Orders", "caught up", "0", "3", "1", "Orders has caught up"],
     ]
 
 
-def test_rows_are_shown_sorted_by_key_and_escaped(mirror):
-    rows = mirror.show("orders")
+def test_rows_are_shown_sorted_by_key_and_escaped(viewed):
+    rows = viewed.show("orders")
     assert [each["id"] for each in rows] == [1, 2, 10]
     shown = Cells(rows._repr_html_())
     assert shown.rows == [["3 rows"], ["id", "city"], ["1", "<b>Graz</b> & more"], ["2", "NULL"], ["10", "Linz"]]
     assert "b" not in shown.tags
-    assert [each["id"] for each in mirror.show("orders", limit=2)] == [1, 2]  # the lowest keys, whatever file has them
-    assert [each["id"] for each in mirror.show("orders", limit=1)] == [1]
-    assert Cells(mirror.show("orders", limit=2)._repr_html_()).rows[0] == ["2 rows; there are more"]
-    assert Cells(mirror.show("orders", version=0)._repr_html_()).rows == [["0 rows"], ["id", "city"]]
+    assert [each["id"] for each in viewed.show("orders", limit=2)] == [
+        1,
+        2,
+    ]  # the lowest keys, whatever file has them
+    assert [each["id"] for each in viewed.show("orders", limit=1)] == [1]
+    assert Cells(viewed.show("orders", limit=2)._repr_html_()).rows[0] == ["2 rows; there are more"]
+    assert Cells(viewed.show("orders", version=0)._repr_html_()).rows == [["0 rows"], ["id", "city"]]
     with pytest.raises(UnknownTable):
-        mirror.show("nothing")
+        viewed.show("nothing")
 
 
 @pytest.mark.slow
-def test_validate_trace_and_diff_are_at_hand(mirror):
-    report = mirror.validate()
+def test_validate_trace_and_diff_are_at_hand(viewed):
+    report = viewed.validate()
     assert (report.is_failing, [table.name for table in report.tables]) == (False, ["Empty", "Orders"])
     for key in (2, "2", {"ID": 2}):
-        assert [(change.marker, change.effect) for change in mirror.trace("orders", key).changes] == [
+        assert [(change.marker, change.effect) for change in viewed.trace("orders", key).changes] == [
             *((0, "inserted"), (1, "updated"))
         ]
     expected = [{"id": 1, "city": "<b>Graz</b> & more"}, {"id": 2}, {"ID": 10, "city": "Linz"}]
-    assert not mirror.diff("orders", [row(1)]).is_equal
+    assert not viewed.diff("orders", [row(1)]).is_equal
     with pytest.raises(UsageError, match="twice"):
-        mirror.diff("orders", expected)
+        viewed.diff("orders", expected)
     expected[2] = row(10)
     for wanted in (expected, tuple(expected), pa.Table.from_pylist(expected[::-1])):
-        assert mirror.diff("orders", wanted).is_equal
-    (mirror.root / "expected.csv").write_text("city,id\nLinz,10\n,2\nVienna,1\n", "utf-8")
-    difference = mirror.diff("orders", str(mirror.root / "expected.csv"))
+        assert viewed.diff("orders", wanted).is_equal
+    (viewed.root / "expected.csv").write_text("city,id\nLinz,10\n,2\nVienna,1\n", "utf-8")
+    difference = viewed.diff("orders", str(viewed.root / "expected.csv"))
     assert [(each.key, each.cells) for each in difference.different] == [
         ({"id": 1}, {"city": ("Vienna", "<b>Graz</b> & more")})
     ]
     for wrong in ([{"id": "one"}], [1], 7, [{"id": 1}, {"id": "one"}]):
         with pytest.raises(UsageError, match="expected"):
-            mirror.diff("orders", wrong)
+            viewed.diff("orders", wrong)
 
 
 def test_a_key_of_several_columns_and_times_is_traced(tmp_path):

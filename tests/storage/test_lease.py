@@ -53,13 +53,13 @@ def quick(monkeypatch):
 
 
 @pytest.fixture
-def store():
+def lease_store():
     return MemoryStore()
 
 
 @pytest.fixture
-def machines(tmp_path, store):
-    return [Machine(tmp_path / name, store) for name in ("one", "two")]
+def machines(tmp_path, lease_store):
+    return [Machine(tmp_path / name, lease_store) for name in ("one", "two")]
 
 
 def written(store, **changes):
@@ -271,15 +271,15 @@ def test_two_that_start_at_once_are_one(machines):
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"[1]", b"\xff", b'{"id": "", "host": "h", "process": "x"}', b"[" * 9999]
 )
-def test_a_lease_that_cannot_be_read_is_a_strangers(machines, store, content):
-    store.put("lease", content)
+def test_a_lease_that_cannot_be_read_is_a_strangers(machines, lease_store, content):
+    lease_store.put("lease", content)
     with pytest.raises(RootLocked, match="an unknown engine"), machines[0].hold():
         pytest.fail("it may be held")
 
 
 @pytest.mark.slow
-def test_a_lease_that_cannot_be_read_expires(machines, store):
-    store.put("lease", b"{}")
+def test_a_lease_that_cannot_be_read_expires(machines, lease_store):
+    lease_store.put("lease", b"{}")
     machines[0].memory.write_text("")  # of a machine that failed
     with pytest.raises(RootLocked, match="an unknown engine"), machines[0].hold():
         pytest.fail("it may be held")
@@ -288,10 +288,10 @@ def test_a_lease_that_cannot_be_read_expires(machines, store):
         assert not machines[0].is_continued
 
 
-def test_a_holder_is_shown_without_its_id_and_without_control_characters(store):
+def test_a_holder_is_shown_without_its_id_and_without_control_characters(lease_store):
     me = leases.Holder("secret", "worker\x1b[31m", 7, 0.0)
-    ConditionalFile(store, "lease", ROOT).write(leases._content(me, time.time()), None)
-    found = holder_of(ConditionalFile(store, "lease", ROOT).read())
+    ConditionalFile(lease_store, "lease", ROOT).write(leases._content(me, time.time()), None)
+    found = holder_of(ConditionalFile(lease_store, "lease", ROOT).read())
     assert str(found) == "worker\\x1b[31m (process 7), since 1970-01-01T00:00:00Z"
     assert replace(found, is_over=True).is_live(Clock()) is False
     assert found.is_live(Clock())

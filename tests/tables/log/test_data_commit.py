@@ -89,7 +89,7 @@ SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.fixture
-def table(without_spark):
+def added_table(without_spark):
     return Scenario(without_spark, SIMPLE, ["Id"])
 
 
@@ -104,34 +104,34 @@ def add_a_part(table, log, schema=SIMPLE):
 
 
 @pytest.mark.slow
-def test_checkpoints_come_with_rows_and_without(table, monkeypatch):
+def test_checkpoints_come_with_rows_and_without(added_table, monkeypatch):
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "2")
-    table.change((0, 1, "Linz"))
+    added_table.change((0, 1, "Linz"))
     for _ in range(2):
-        table.change((2, 9, None))
-    log = opened(table)
+        added_table.change((2, 9, None))
+    log = opened(added_table)
     found = sorted(path.name for path in (log.folder / "_delta_log").glob("*.checkpoint.parquet"))
     assert found == [f"{version:020}.checkpoint.parquet" for version in (1, 3)]
     assert protocol_faults(log.folder) == []
-    assert table.found() == [(1, "Linz")]
+    assert added_table.found() == [(1, "Linz")]
 
 
 @pytest.mark.parametrize(
     "other", [schema_of("Id:long", "City:string"), schema_of("id", "City:string"), schema_of("Id")]
 )
-def test_files_of_other_columns_or_types_are_not_added(table, other):
+def test_files_of_other_columns_or_types_are_not_added(added_table, other):
     """deltalake adds them without a word."""
-    table.create()
-    table.batch = 1
+    added_table.create()
+    added_table.batch = 1
     with pytest.raises(CommitConflict, match="columns"):
-        add_a_part(table, opened(table), other)
-    assert opened(table).version == 0
+        add_a_part(added_table, opened(added_table), other)
+    assert opened(added_table).version == 0
 
 
-def test_who_appends_at_the_last_moment_is_a_conflict(table, monkeypatch):
+def test_who_appends_at_the_last_moment_is_a_conflict(added_table, monkeypatch):
     """Else the key that was counted as absent would come twice."""
-    table.change((0, 1, "Linz"))
-    folder, commit = opened(table).folder, evolution.put_commit
+    added_table.change((0, 1, "Linz"))
+    folder, commit = opened(added_table).folder, evolution.put_commit
 
     def late(*arguments):
         write_deltalake(folder, pa.table({"Id": pa.array([2], pa.int32()), "City": ["theirs"]}), mode="append")
@@ -139,20 +139,20 @@ def test_who_appends_at_the_last_moment_is_a_conflict(table, monkeypatch):
 
     monkeypatch.setattr(evolution, "put_commit", late)
     with pytest.raises(CommitConflict):
-        table.change((0, 2, "ours"))
-    assert table.found() == [(1, "Linz"), (2, "theirs")]
+        added_table.change((0, 2, "ours"))
+    assert added_table.found() == [(1, "Linz"), (2, "theirs")]
     assert len(list(folder.glob("*.parquet"))) == 2
 
 
-def test_an_append_that_fails_leaves_no_file(table, monkeypatch):
+def test_an_append_that_fails_leaves_no_file(added_table, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    table.change((0, 1, "Linz"))
+    added_table.change((0, 1, "Linz"))
     monkeypatch.setattr(evolution, "create_file", fail)
     with pytest.raises(StorageUnavailable, match="No space left"):
-        table.change((0, 2, "Wels"))
-    assert len(list(opened(table).folder.glob("*.parquet"))) == 1
+        added_table.change((0, 2, "Wels"))
+    assert len(list(opened(added_table).folder.glob("*.parquet"))) == 1
 
 
 def test_appends_to_any_table_but_odd_ones_need_no_spark(without_spark):
@@ -191,11 +191,11 @@ def test_no_data_file_bounds_floating_point_or_keeps_it_in_a_dictionary(without_
         ),
     ],
 )
-def test_features_that_ask_more_of_a_writer_are_known_by_name(table, protocol, *, takes_files):
-    table.create()
-    folder = opened(table).folder
+def test_features_that_ask_more_of_a_writer_are_known_by_name(added_table, protocol, *, takes_files):
+    added_table.create()
+    folder = opened(added_table).folder
     put_commit(folder, 1, [{"protocol": protocol}])
-    log = opened(table)
+    log = opened(added_table)
     assert log.can_add_files(log.schema) is takes_files
     assert not log.can_add_files(schema_of("Id", "City:string", partitions=["City"]))
     assert not log.can_add_files(schema_of("Id", "my City:string"))
@@ -211,10 +211,10 @@ def test_features_that_ask_more_of_a_writer_are_known_by_name(table, protocol, *
         (None, "CURRENT_DEFAULT", "allowColumnDefaults"),
     ],
 )
-def test_what_a_table_asks_of_its_rows_is_left_to_spark(table, setting, of_column, feature):
+def test_what_a_table_asks_of_its_rows_is_left_to_spark(added_table, setting, of_column, feature):
     """Versions without a list of features have these, too: what counts is their use."""
-    table.create()
-    folder = opened(table).folder
+    added_table.create()
+    folder = opened(added_table).folder
     lines = (folder / f"_delta_log/{0:020}.json").read_text().splitlines()
     (described,) = [action["metaData"] for action in map(json.loads, lines) if "metaData" in action]
     schema = json.loads(described["schemaString"])
@@ -224,16 +224,16 @@ def test_what_a_table_asks_of_its_rows_is_left_to_spark(table, setting, of_colum
         schema["fields"][1]["metadata"][of_column] = "1"
     described["schemaString"] = json.dumps(schema)
     put_commit(folder, 1, [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 6}}, {"metaData": described}])
-    log = opened(table)
+    log = opened(added_table)
     assert log.unknown_features == {feature}
     assert not log.can_add_files(log.schema)
     with pytest.raises(pytest.fail.Exception, match="Spark started"):
-        table.change((0, 5, "x"))
+        added_table.change((0, 5, "x"))
 
 
-def test_who_commits_between_evolution_and_commit_is_a_conflict(table, monkeypatch):
-    table.change((0, 1, "Linz"))
-    folder = opened(table).folder
+def test_who_commits_between_evolution_and_commit_is_a_conflict(added_table, monkeypatch):
+    added_table.change((0, 1, "Linz"))
+    folder = opened(added_table).folder
     add_columns = merge_module.evolve
 
     def evolve_then_lose(*arguments):
@@ -242,9 +242,9 @@ def test_who_commits_between_evolution_and_commit_is_a_conflict(table, monkeypat
         return version
 
     monkeypatch.setattr(merge_module, "evolve", evolve_then_lose)
-    table.schema = schema_of("Id", "City:string", "Zip:string")
+    added_table.schema = schema_of("Id", "City:string", "Zip:string")
     with pytest.raises(CommitConflict):
-        table.change((1, 1, "Wels", "4600"))  # a MERGE of Spark comes after a commit of its own
+        added_table.change((1, 1, "Wels", "4600"))  # a MERGE of Spark comes after a commit of its own
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.fixture
-def synced(monkeypatch):
+def synced_paths(monkeypatch):
     """Every file and folder that is brought to the disk, in order."""
     found: list[Path] = []
     fsync = os.fsync
@@ -56,58 +56,58 @@ def names(folder, paths):
 
 
 @needs_proc
-def test_data_goes_before_the_log_and_both_before_the_folders_that_name_them(tmp_path, synced):
+def test_data_goes_before_the_log_and_both_before_the_folders_that_name_them(tmp_path, synced_paths):
     folder = tmp_path / "Tables" / "dbo" / "T"
     append(folder, "mon", "tue")
     DeltaTable(str(folder)).create_checkpoint()
     make_durable(folder, -1)
-    kinds = [path.suffix if path.is_file() else "folder" for path in synced]
+    kinds = [path.suffix if path.is_file() else "folder" for path in synced_paths]
     assert kinds == [".parquet", ".parquet", ".json", ".parquet", "", *["folder"] * 6]
-    assert set((tmp_path / "Tables").rglob("*")) | {tmp_path / "Tables"} == set(synced)
-    assert names(tmp_path, synced[-3:]) == ["Tables/dbo/T", "Tables/dbo", "Tables"]
+    assert set((tmp_path / "Tables").rglob("*")) | {tmp_path / "Tables"} == set(synced_paths)
+    assert names(tmp_path, synced_paths[-3:]) == ["Tables/dbo/T", "Tables/dbo", "Tables"]
 
 
 @needs_proc
-def test_only_what_came_since_is_brought_to_the_disk(tmp_path, synced):
+def test_only_what_came_since_is_brought_to_the_disk(tmp_path, synced_paths):
     append(tmp_path, "mon")
     before = set(tmp_path.rglob("*"))
     append(tmp_path, "tue")
     make_durable(tmp_path, 0)
     new = set(tmp_path.rglob("*")) - before
-    assert new < set(synced)
-    assert set(names(tmp_path, list(set(synced) - new))) == {".", "_delta_log"}
+    assert new < set(synced_paths)
+    assert set(names(tmp_path, list(set(synced_paths) - new))) == {".", "_delta_log"}
 
 
 @needs_proc
-def test_a_file_that_no_commit_named_is_fsynced_when_it_comes_again(tmp_path, synced):
+def test_a_file_that_no_commit_named_is_fsynced_when_it_comes_again(tmp_path, synced_paths):
     """What was written to it last is another content than what was fsynced."""
     append(tmp_path, "mon")
     stray = tmp_path / "stray.parquet"
     stray.write_bytes(b"a commit that was not made")
     sync_new(tmp_path, [stray.name])
     make_durable(tmp_path, -1)
-    synced.clear()
+    synced_paths.clear()
     stray.write_bytes(b"another file")
     added = {"path": stray.name, "size": stray.stat().st_size, "modificationTime": 0, "dataChange": True}
     put_commit(tmp_path, 1, [{"add": {**added, "partitionValues": {"day": "mon"}}}])
     make_durable(tmp_path, 0)
-    assert stray in synced
+    assert stray in synced_paths
 
 
 @needs_proc
-def test_a_file_of_a_refused_commit_is_fsynced_when_it_comes_again(tmp_path, synced):
+def test_a_file_of_a_refused_commit_is_fsynced_when_it_comes_again(tmp_path, synced_paths):
     part, file = tmp_path / "part.parquet", tmp_path / "T" / "new.parquet"
     pq.write_table(pa.table({"n": [1]}), part)
     with pytest.raises(CommitConflict), moved("T", file.parent, [written_file(part, file.name)]):
         raise CommitConflict("another writer was first")
     assert not file.exists()
-    synced.clear()
+    synced_paths.clear()
     append(file.parent, "mon")
     file.write_bytes(b"another file")
     added = {"path": file.name, "size": file.stat().st_size, "modificationTime": 0, "dataChange": True}
     put_commit(file.parent, 1, [{"add": {**added, "partitionValues": {"day": "mon"}}}])
     make_durable(file.parent, 0)
-    assert file in synced
+    assert file in synced_paths
 
 
 def test_drop_whose_fsync_failed_leaves_the_table(tmp_path, monkeypatch):
@@ -135,7 +135,7 @@ OF_A_UUID = f"{0:020}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json"
 @pytest.mark.parametrize(
     ("hint", "checkpoint"), [({"parts": 2}, PARTS), ({"v2Checkpoint": {"path": OF_A_UUID}}, [OF_A_UUID])]
 )
-def test_what_spark_leaves_beside_its_files_comes_with_them(tmp_path, synced, hint, checkpoint):
+def test_what_spark_leaves_beside_its_files_comes_with_them(tmp_path, synced_paths, hint, checkpoint):
     append(tmp_path, "mon")
     (data,) = tmp_path.glob("*/*.parquet")
     beside = [data.with_name(f".{data.name}.crc"), tmp_path / "_delta_log" / f".{0:020}.json.crc"]
@@ -148,11 +148,11 @@ def test_what_spark_leaves_beside_its_files_comes_with_them(tmp_path, synced, hi
     beside.append(tmp_path / "_delta_log/_last_checkpoint")
     beside[-1].write_text(json.dumps({"version": 0, "size": 1, **hint}))
     make_durable(tmp_path, -1)
-    assert {*beside, sidecars} < set(synced)
+    assert {*beside, sidecars} < set(synced_paths)
 
 
 @needs_proc
-def test_deletion_vectors_of_new_commits_alone_are_fsynced(tmp_path, synced):
+def test_deletion_vectors_of_new_commits_alone_are_fsynced(tmp_path, synced_paths):
     """Their names are those of the example in Delta's protocol."""
     append(tmp_path, "mon")
     old, new = "deletion_vector_old.bin", "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
@@ -165,8 +165,8 @@ def test_deletion_vectors_of_new_commits_alone_are_fsynced(tmp_path, synced):
     add = {"path": f"day=mon/{data.name}", "size": data.stat().st_size, "deletionVector": vector}
     put_commit(tmp_path, 1, [{"commitInfo": {}}, {"add": add}])
     make_durable(tmp_path, 0)
-    assert {new, new.parent} < set(synced)
-    assert of_old not in synced
+    assert {new, new.parent} < set(synced_paths)
+    assert of_old not in synced_paths
 
 
 def test_a_file_that_could_not_be_fsynced_is_written_anew(tmp_path, monkeypatch):
@@ -224,23 +224,23 @@ def test_a_disk_that_refuses_is_told_and_a_file_system_without_folder_sync_is_no
 
 
 @needs_proc
-def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(tmp_path, without_spark, synced):
+def test_a_commit_of_our_own_has_its_content_on_the_disk_before_its_name(tmp_path, without_spark, synced_paths):
     table = Scenario(without_spark, SIMPLE, ["Id"])
     table.change()
     log = tmp_path / "Tables/dbo/T/_delta_log"
-    made = names(tmp_path, synced)
+    made = names(tmp_path, synced_paths)
     assert made[1] == f"Tables/dbo/T/_delta_log/{0:020}.json"
     top = made.index("Tables")
     assert made[top - 3 : top] == ["Tables/dbo/T/_delta_log", "Tables/dbo/T", "Tables/dbo"]
-    synced.clear()
+    synced_paths.clear()
     table.change()
-    entry, last = synced[-2:]
+    entry, last = synced_paths[-2:]
     assert (entry, last) == (log / f"{2:020}.json", log)
-    assert synced.count(log / f"{2:020}.json") == 1
+    assert synced_paths.count(log / f"{2:020}.json") == 1
 
 
 @needs_proc
-def test_what_others_committed_meanwhile_comes_with_a_commit_of_ours(tmp_path, without_spark, synced):
+def test_what_others_committed_meanwhile_comes_with_a_commit_of_ours(tmp_path, without_spark, synced_paths):
     """Were theirs torn by a power cut, nothing after it could be read either."""
     table = Scenario(without_spark, SIMPLE, ["Id"])
     table.create()
@@ -249,23 +249,23 @@ def test_what_others_committed_meanwhile_comes_with_a_commit_of_ours(tmp_path, w
     rows = pa.table({"Id": pa.array([1], pa.int32()), "City": ["x"]})
     before = set(folder.rglob("*"))
     write_deltalake(str(folder), rows, mode="append")
-    synced.clear()
+    synced_paths.clear()
     table.change()
-    assert set(folder.rglob("*")) - before <= set(synced)
+    assert set(folder.rglob("*")) - before <= set(synced_paths)
 
 
 @needs_proc
-def test_a_commit_is_brought_to_the_disk_where_log_cleanup_took_those_before_it(tmp_path, synced):
+def test_a_commit_is_brought_to_the_disk_where_log_cleanup_took_those_before_it(tmp_path, synced_paths):
     for day in ("mon", "tue", "wed"):
         append(tmp_path, day)
     DeltaTable(str(tmp_path)).create_checkpoint()
     (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
     make_durable(tmp_path, 0)
-    assert tmp_path / "_delta_log" / f"{2:020}.json" in synced
+    assert tmp_path / "_delta_log" / f"{2:020}.json" in synced_paths
 
 
 @needs_proc
-def test_all_that_maintenance_commits_is_on_the_disk(tmp_path, synced):
+def test_all_that_maintenance_commits_is_on_the_disk(tmp_path, synced_paths):
     folder = tmp_path / "Tables" / "T"
     append(folder, "mon")
     append(folder, "mon")
@@ -274,18 +274,18 @@ def test_all_that_maintenance_commits_is_on_the_disk(tmp_path, synced):
     assert done["files_deleted"] == 2
     new = set(folder.rglob("*")) - before
     assert len(new) == 3  # a data file, and the commits of OPTIMIZE and VACUUM
-    assert new <= set(synced)
+    assert new <= set(synced_paths)
 
 
 @needs_proc
-def test_change_data_is_on_the_disk_with_its_commit_and_must_be_there_in_full(tmp_path, synced):
+def test_change_data_is_on_the_disk_with_its_commit_and_must_be_there_in_full(tmp_path, synced_paths):
     """But where VACUUM deleted it, which no commit says."""
     table = Scenario(ArrowWriter(tmp_path / "Tables", tmp_path / "scratch", "on"), SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     table.change((1, 1, "Wels"))
     folder = tmp_path / "Tables" / "dbo" / "T"
     [change_data] = folder.glob("_change_data/*")
-    assert {change_data, change_data.parent} <= set(synced)
+    assert {change_data, change_data.parent} <= set(synced_paths)
     change_data.write_bytes(b"")
     with pytest.raises(TableDamaged, match=change_data.name):
         make_durable(folder, 1)
@@ -295,17 +295,17 @@ def test_change_data_is_on_the_disk_with_its_commit_and_must_be_there_in_full(tm
 
 @needs_proc
 @pytest.mark.spark
-def test_all_that_spark_wrote_is_on_the_disk_when_a_commit_returns(spark_writer, synced):
+def test_all_that_spark_wrote_is_on_the_disk_when_a_commit_returns(spark_writer, synced_paths):
     table = Scenario(spark_writer, schema_of("Id", "day:string", partitions=["day"]), ["Id"], "dbo/Durable")
     folder = spark_writer.path("dbo/Durable")
     seen: set[Path] = set()
     appended = [(0, 1, "mon"), (0, 2, "tue")]  # by this process, which writes no checksums of Hadoop's
     merged = [(1, 1, "wed"), (2, 2, None), (0, 3, "mon")]
     for changes, checksums in ((appended, set()), (merged, {".crc"})):
-        synced.clear()
+        synced_paths.clear()
         table.change(*changes)
         now = set(folder.rglob("*")) | {folder}
-        assert now - seen <= set(synced)
+        assert now - seen <= set(synced_paths)
         assert {path.suffix for path in now - seen} == {".parquet", ".json", ""} | checksums
         seen = now
     spark_writer.drop("dbo/Durable")

@@ -22,7 +22,7 @@ SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.fixture
-def opened(monkeypatch):
+def opened_logs(monkeypatch):
     """Folders of the logs that were opened anew."""
     folders, open_delta = [], module.open_delta
 
@@ -49,13 +49,13 @@ def batch(table, *rows):
     table.version = table.writer.apply(table.table, changes, table.record(file)).version
 
 
-def test_next_batches_open_no_log(local, opened, monkeypatch):
+def test_next_batches_open_no_log(local, opened_logs, monkeypatch):
     table = begun(local)
-    opened.clear()
+    opened_logs.clear()
     monkeypatch.setattr(DeltaTable, "transaction_version", lambda *_: pytest.fail("all commits are read"))
     for number in range(2, 15):
         batch(table, (number % 3 and 4, number, "Wien"))
-    assert opened == []
+    assert opened_logs == []
     assert len(table.found()) == len(range(2, 15)) + 1
 
 
@@ -148,7 +148,7 @@ def test_kept_log_equals_one_opened_anew_after_any_commits(local, seed):
         batch(table, (4, number, "Wien"))
 
 
-def test_rebuilt_table_of_same_version_is_opened_anew(local, opened):
+def test_rebuilt_table_of_same_version_is_opened_anew(local, opened_logs):
     batch(begun(local), (4, 2, "Wien"))
     shutil.rmtree(local.path("dbo/T"))
     other = Scenario(local, SIMPLE, ["Id"])
@@ -157,9 +157,9 @@ def test_rebuilt_table_of_same_version_is_opened_anew(local, opened):
     for number in range(3):
         batch(other, (0, number, "Bonn"))
     local._logs = kept
-    opened.clear()
+    opened_logs.clear()
     assert local.snapshot("dbo/T").record.progress.generation == "g2"
-    assert opened == ["T"]
+    assert opened_logs == ["T"]
 
 
 def test_deleted_or_dropped_table_is_none(local):
@@ -186,25 +186,25 @@ def test_damage_that_comes_before_new_columns_is_told(local):
         table.apply(table.file(table.schema.names, (0, 3, "Linz", 4020)), snapshot=snapshot)
 
 
-def test_few_logs_are_kept_and_one_user_has_each(local, opened, monkeypatch):
+def test_few_logs_are_kept_and_one_user_has_each(local, opened_logs, monkeypatch):
     monkeypatch.setattr(module, "_KEPT_LOGS", 2)
     for name in "ABC":
         begun(local, f"dbo/{name}")
-    opened.clear()
+    opened_logs.clear()
     for name in "CCBA":
         local.snapshot(f"dbo/{name}")
-    assert opened == ["C", "A"]
+    assert opened_logs == ["C", "A"]
 
 
 @pytest.mark.slow
-def test_log_in_a_store_is_opened_anew_before_its_token_expires(onelake_server, tmp_path, opened, monkeypatch):
+def test_log_in_a_store_is_opened_anew_before_its_token_expires(onelake_server, tmp_path, opened_logs, monkeypatch):
     with onelake_server.in_use() as server:
         writer = ArrowWriter(server.new_root() / TABLES, tmp_path)
         table = begun(writer)
-        opened.clear()
+        opened_logs.clear()
         batch(table, (4, 2, "Wien"))
-        assert opened == []
+        assert opened_logs == []
         now = module.time.monotonic() + module._KEPT_SECONDS
         monkeypatch.setattr(module.time, "monotonic", lambda: now)
         batch(table, (4, 3, "Wien"))
-        assert opened == ["T"]
+        assert opened_logs == ["T"]

@@ -25,11 +25,6 @@ def refuse():
     raise LogRead
 
 
-@pytest.fixture
-def lake(tmp_path):
-    return Lake(tmp_path / "lake", files=2)
-
-
 def start(lake):
     """A sync of another process, which cannot read a log."""
     lake.writer = DeferredWriter(lake.root / TABLES, refuse)

@@ -24,7 +24,7 @@ NO_CHANGE = {"commitInfo": {"operation": "SET TBLPROPERTIES", "engineInfo": "ano
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory):
+def long_log(tmp_path_factory):
     """A table whose log has 5,000 commits before its newest checkpoint."""
     root = tmp_path_factory.mktemp("shop")
     writer = ArrowWriter(root / TABLES, root / SCRATCH)
@@ -73,11 +73,11 @@ def listed(monkeypatch):
         yield names
 
 
-def test_commit_and_cycle_list_no_log(shop, monkeypatch):
-    with shop.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
+def test_commit_and_cycle_list_no_log(long_log, monkeypatch):
+    with long_log.engine() as running, MaintenanceScheduler(running.context, lambda: None) as upkeep:
         running.cycle(NO_STOP)
         for number in range(2, 4):
-            shop.table.upsert(row(number))
+            long_log.table.upsert(row(number))
             with listed(monkeypatch) as names:
                 running.cycle(NO_STOP)
                 committed = running.last.commits
@@ -87,23 +87,23 @@ def test_commit_and_cycle_list_no_log(shop, monkeypatch):
             assert len(names) <= 1  # whether it is a table
 
 
-def test_history_with_limit_lists_no_log(shop, monkeypatch):
+def test_history_with_limit_lists_no_log(long_log, monkeypatch):
     with listed(monkeypatch) as names:
-        entries = shop.writer.history("dbo/Orders", limit=3)
-    newest = shop.writer.snapshot("dbo/Orders").version
+        entries = long_log.writer.history("dbo/Orders", limit=3)
+    newest = long_log.writer.snapshot("dbo/Orders").version
     assert [entry.version for entry in entries] == [newest, newest - 1, newest - 2]
     assert len(names) <= 1
 
 
-def test_history_until_a_version_begins_there(shop):
-    assert [entry.version for entry in shop.writer.history("dbo/Orders", limit=2, until=1)] == [1, 0]
-    assert shop.writer.history("dbo/Orders", limit=2, until=1)[0].files
+def test_history_until_a_version_begins_there(long_log):
+    assert [entry.version for entry in long_log.writer.history("dbo/Orders", limit=2, until=1)] == [1, 0]
+    assert long_log.writer.history("dbo/Orders", limit=2, until=1)[0].files
 
 
-def test_fsync_of_no_new_commit_lists_no_log(shop, monkeypatch):
-    newest = shop.writer.snapshot("dbo/Orders").version
+def test_fsync_of_no_new_commit_lists_no_log(long_log, monkeypatch):
+    newest = long_log.writer.snapshot("dbo/Orders").version
     with listed(monkeypatch) as names:
-        make_durable(shop.folder, newest)
+        make_durable(long_log.folder, newest)
     assert names == []
 
 

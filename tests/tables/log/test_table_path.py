@@ -62,21 +62,21 @@ class Faulty:
 
 
 @pytest.fixture
-def store(tmp_path):
+def lossy(tmp_path):
     (tmp_path / "store").mkdir()
     return Faulty(LocalStore(tmp_path / "store"))
 
 
 @pytest.fixture
-def disk(tmp_path, store):  # noqa: ARG001 - it makes the folder
+def far_disk(tmp_path, lossy):  # noqa: ARG001 - it makes the folder
     return tmp_path / "store"
 
 
 @pytest.fixture
-def tables(store, monkeypatch, tmp_path):
+def tables(lossy, monkeypatch, tmp_path):
     """`ROOT/Tables` in a store; deltalake reaches the same files on disk."""
-    monkeypatch.setattr(table_path, "object_store", lambda _: store)
-    monkeypatch.setattr(table_path, "open_storage", lambda _: ObjectStorage(URL, store, Requests()))
+    monkeypatch.setattr(table_path, "object_store", lambda _: lossy)
+    monkeypatch.setattr(table_path, "open_storage", lambda _: ObjectStorage(URL, lossy, Requests()))
     return TablesFolder(URL, tmp_path / "scratch")
 
 
@@ -107,20 +107,20 @@ def test_what_is_not_there(tables):
     tables.drop("dbo/T")
 
 
-def test_a_folder_without_a_log_is_no_table(tables, disk):
+def test_a_folder_without_a_log_is_no_table(tables, far_disk):
     for name in ("Plain", "dbo/T"):
-        append(disk / name, 1)
-    (disk / "dbo/none").mkdir()
-    (disk / "dbo/none/part.parquet").touch()
+        append(far_disk / name, 1)
+    (far_disk / "dbo/none").mkdir()
+    (far_disk / "dbo/none/part.parquet").touch()
     assert tables.tables() == ["Plain", "dbo/T"]
 
 
-def test_look_for_a_table_takes_one_request_behind_all_commits(tables, store, disk):
-    append(disk / "dbo/T", 1)
-    DeltaTable(str(disk / "dbo/T")).create_checkpoint()
-    store.calls.clear()
+def test_look_for_a_table_takes_one_request_behind_all_commits(tables, lossy, far_disk):
+    append(far_disk / "dbo/T", 1)
+    DeltaTable(str(far_disk / "dbo/T")).create_checkpoint()
+    lossy.calls.clear()
     assert is_table(tables.path("dbo/T"))
-    assert store.calls == [("list", "dbo/T/_delta_log")]
+    assert lossy.calls == [("list", "dbo/T/_delta_log")]
 
 
 def test_a_version_is_written_by_one_writer_only(tables):
@@ -133,34 +133,34 @@ def test_a_version_is_written_by_one_writer_only(tables):
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["refused", "answer lost"])
-def test_a_commit_that_failed_is_made_where_only_its_answer_was_lost(tables, store, is_done):
-    store.fails_at, store.is_done = {1}, is_done
+def test_a_commit_that_failed_is_made_where_only_its_answer_was_lost(tables, lossy, is_done):
+    lossy.fails_at, lossy.is_done = {1}, is_done
     with nullcontext() if is_done else pytest.raises(StorageUnavailable):
         put_commit(tables.path("dbo/T"), 0, [{"commitInfo": {}}])
-    assert [name for name, _ in store.calls] == ["put", "get"]
+    assert [name for name, _ in lossy.calls] == ["put", "get"]
     assert is_table(tables.path("dbo/T")) == is_done
 
 
-def test_a_stamp_of_a_log_that_cannot_be_looked_through_is_none(tables, store, disk):
+def test_a_stamp_of_a_log_that_cannot_be_looked_through_is_none(tables, lossy, far_disk):
     for number in range(3):
-        append(disk / "dbo/T", number)
+        append(far_disk / "dbo/T", number)
     assert tables.log_stamp("dbo/T", 0).startswith("2 ")
-    store.fails_at = {len(store.calls) + 1}
+    lossy.fails_at = {len(lossy.calls) + 1}
     assert tables.log_stamp("dbo/T", 0) == ""
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["refused", "answer lost"])
 def test_data_files_stay_where_it_is_not_known_whether_their_table_was_created(
-    tables, store, disk, monkeypatch, is_done
+    tables, lossy, far_disk, monkeypatch, is_done
 ):
-    part = disk.parent / "part.parquet"
+    part = far_disk.parent / "part.parquet"
     pq.write_table(pa.table({"n": [1]}), part)
     batch = SimpleNamespace(schema=schema_of("n:long"), key_columns=(), passthrough=[part])
     create = StorePath.create
 
     def put(path, content):
-        store.calls.clear()
-        store.fails_at, store.is_done = {1, 2}, is_done
+        lossy.calls.clear()
+        lossy.fails_at, lossy.is_done = {1, 2}, is_done
         create(path, content)
 
     monkeypatch.setattr(StorePath, "create", put)
@@ -168,24 +168,24 @@ def test_data_files_stay_where_it_is_not_known_whether_their_table_was_created(
         create_with_files(
             "dbo/T", tables.path("dbo/T"), batch, BatchRecord("mirror", "", Progress("g", "1:1"), "", Applied()), {}
         )
-    assert [name for name, _ in store.calls] == ["put", "get"]
-    assert seen(disk / "dbo/T") == ([1] if is_done else None)
-    assert len(list((disk / "dbo/T").glob("part-*"))) == 1
+    assert [name for name, _ in lossy.calls] == ["put", "get"]
+    assert seen(far_disk / "dbo/T") == ([1] if is_done else None)
+    assert len(list((far_disk / "dbo/T").glob("part-*"))) == 1
 
 
-def test_listings_know_sizes_and_times(tables, disk, store):
-    append(disk / "dbo/T", 1)
+def test_listings_know_sizes_and_times(tables, far_disk, lossy):
+    append(far_disk / "dbo/T", 1)
     (file,) = tables.path("dbo/T").rglob("*.parquet")
-    store.calls.clear()
-    on_disk = (disk / file.path).stat()
+    lossy.calls.clear()
+    on_disk = (far_disk / file.path).stat()
     assert file.stat()[:2] == (on_disk.st_size, pytest.approx(on_disk.st_mtime_ns, abs=1e6))
-    assert store.calls == []
+    assert lossy.calls == []
     assert file.exists()
-    assert [name for name, _ in store.calls] == ["head"]
+    assert [name for name, _ in lossy.calls] == ["head"]
 
 
-def test_data_files_that_a_log_names_are_looked_for(tables, disk):
-    append(disk / "dbo/T", 1)
+def test_data_files_that_a_log_names_are_looked_for(tables, far_disk):
+    append(far_disk / "dbo/T", 1)
     folder = tables.path("dbo/T")
     make_durable(folder, -1)
     (file,) = folder.rglob("*.parquet")
@@ -248,8 +248,8 @@ def commits_of(disk, generations):
     return log
 
 
-def test_who_holds_the_lease_keeps_its_commit_after_a_late_one(tables, disk):
-    log = commits_of(disk, ["new", "old", "new"])
+def test_who_holds_the_lease_keeps_its_commit_after_a_late_one(tables, far_disk):
+    log = commits_of(far_disk, ["new", "old", "new"])
     tables.finish_drop("dbo/T")
     assert len([*log.glob("*.json")]) == 3
 
@@ -265,8 +265,8 @@ def test_who_holds_the_lease_keeps_its_commit_after_a_late_one(tables, disk):
         (["new", "old", ""], 3),  # another program's
     ],
 )
-def test_who_lost_the_lease_takes_back_its_own_commit_alone(tables, disk, generations, left):
-    log = commits_of(disk, generations)
+def test_who_lost_the_lease_takes_back_its_own_commit_alone(tables, far_disk, generations, left):
+    log = commits_of(far_disk, generations)
     checkpoint = [log / f"{len(generations) - 1:020d}.checkpoint.parquet", log / "_last_checkpoint"]
     for file in checkpoint:
         file.touch()
@@ -280,48 +280,50 @@ def test_who_lost_the_lease_takes_back_its_own_commit_alone(tables, disk, genera
 @pytest.mark.parametrize("is_done", [False, True], ids=["refused", "answer lost"])
 @pytest.mark.parametrize("checkpoint", [None, 3])
 @pytest.mark.slow
-def test_a_drop_shows_the_table_whole_or_not_at_all_wherever_it_ends(tables, store, disk, checkpoint, is_done):
+def test_a_drop_shows_the_table_whole_or_not_at_all_wherever_it_ends(tables, lossy, far_disk, checkpoint, is_done):
     whole, ended, steps = list(range(6)), False, 0
     while not ended:
         steps += 1
-        folder = log_of(disk, checkpoint=checkpoint)
-        store.calls.clear()
-        store.fails_at, store.is_done = {steps}, is_done
+        folder = log_of(far_disk, checkpoint=checkpoint)
+        lossy.calls.clear()
+        lossy.fails_at, lossy.is_done = {steps}, is_done
         try:
             tables.drop("dbo/T")
-            ended = len(store.calls) < steps
+            ended = len(lossy.calls) < steps
         except StorageUnavailable:
             assert seen(folder) in (whole, None)
-            store.fails_at = ()
+            lossy.fails_at = ()
             if is_table(tables.path("dbo/T")):
                 assert seen(folder) == whole
                 tables.drop("dbo/T")
             else:
                 assert "dbo/T" not in tables.tables()
                 tables.finish_drop("dbo/T")
-        store.fails_at = ()
+        lossy.fails_at = ()
         assert not list(tables.path("dbo/T").rglob("*"))
     assert steps > 15
 
 
 @pytest.mark.parametrize("version", [1, 5])
-def test_a_commit_of_a_drop_that_comes_after_the_next_table_was_made_is_taken_back(tables, disk, monkeypatch, version):
-    append(disk / "dbo/T", 1)
+def test_a_commit_of_a_drop_that_comes_after_the_next_table_was_made_is_taken_back(
+    tables, far_disk, monkeypatch, version
+):
+    append(far_disk / "dbo/T", 1)
     tables_folder._commit_unreadable(tables.path(f"dbo/T/_delta_log/{version:020}.json"), lambda: None)
-    assert seen(disk / "dbo/T") is None
+    assert seen(far_disk / "dbo/T") is None
     tables.finish_drop("dbo/T")
-    assert seen(disk / "dbo/T") == [1]
-    named = disk / f"dbo/T/_delta_log/{1:020}.json"
+    assert seen(far_disk / "dbo/T") == [1]
+    named = far_disk / f"dbo/T/_delta_log/{1:020}.json"
     named.write_text('{"commitInfo": {"note": "mirrorEngineDropped"}}\n')
     tables.finish_drop("dbo/T")
     assert named.exists()
-    monkeypatch.setattr(StorePath, "read_bytes", lambda commit: (disk / "dbo/T" / commit.path).read_bytes())
+    monkeypatch.setattr(StorePath, "read_bytes", lambda commit: (far_disk / "dbo/T" / commit.path).read_bytes())
     tables.finish_drop("dbo/T")  # it is removed while it is looked at
 
 
 @pytest.mark.usefixtures("in_order")
-def test_from_the_first_commit_of_a_drop_on_no_reader_opens_the_table(tables, disk, monkeypatch):
-    folder, states = log_of(disk, checkpoint=3), []
+def test_from_the_first_commit_of_a_drop_on_no_reader_opens_the_table(tables, far_disk, monkeypatch):
+    folder, states = log_of(far_disk, checkpoint=3), []
     remove = StorePath.remove
 
     def watched(path):
@@ -358,9 +360,9 @@ class Stalled:
 @pytest.mark.parametrize("commits", [1, 9], ids=["fewer versions", "more versions"])
 @pytest.mark.parametrize("checkpoint", [None, 3])
 @pytest.mark.slow
-def test_a_drop_that_was_overtaken_leaves_the_next_engines_table_whole(tables, disk, checkpoint, commits):
+def test_a_drop_that_was_overtaken_leaves_the_next_engines_table_whole(tables, far_disk, checkpoint, commits):
     for at in itertools.count(1):
-        folder = log_of(disk, checkpoint=checkpoint)
+        folder = log_of(far_disk, checkpoint=checkpoint)
         stalled = Stalled(tables, at, folder, commits)
         try:
             tables.drop("dbo/T", stalled)
@@ -377,8 +379,8 @@ def test_a_drop_that_was_overtaken_leaves_the_next_engines_table_whole(tables, d
 
 
 @pytest.mark.parametrize("wrong", [slice(4, -4), slice(4, -4000)], ids=["all", "pages"])
-def test_a_damaged_checkpoint_is_left_to_readers(tables, disk, wrong):
-    folder = log_of(disk, checkpoint=3)
+def test_a_damaged_checkpoint_is_left_to_readers(tables, far_disk, wrong):
+    folder = log_of(far_disk, checkpoint=3)
     (checkpoint,) = folder.rglob("*.checkpoint.parquet")
     content = bytearray(checkpoint.read_bytes())
     content[wrong] = bytes(len(content[wrong]))
@@ -390,26 +392,26 @@ def test_a_damaged_checkpoint_is_left_to_readers(tables, disk, wrong):
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_order")
 @pytest.mark.parametrize("commits", [1, 9], ids=["fewer versions", "more versions"])
-def test_a_step_that_comes_after_the_drop_it_is_of_is_taken_back(tables, disk, store, commits):
+def test_a_step_that_comes_after_the_drop_it_is_of_is_taken_back(tables, far_disk, lossy, commits):
     """The mark and the commit of a drop are written into the next engine's table: between the look and the write."""
 
     class Overtaken(Stalled):
         def __getattr__(self, name):
-            return getattr(store, name)
+            return getattr(lossy, name)
 
         def put(self, *arguments, **options):
             self.puts = getattr(self, "puts", 0) + 1
             if self.puts == self._at:
                 self._at = 0
                 self.work()
-            return store.put(*arguments, **options)
+            return lossy.put(*arguments, **options)
 
         def __call__(self):
             if self._at == 0:
                 raise RootLocked("lost")
 
     for at in (1, 2):
-        folder = log_of(disk, checkpoint=None)
+        folder = log_of(far_disk, checkpoint=None)
         overtaken = Overtaken(tables, at, folder, commits)
         taken = replace(tables.path("dbo/T"), store=overtaken)
         with pytest.raises(RootLocked):
@@ -420,7 +422,7 @@ def test_a_step_that_comes_after_the_drop_it_is_of_is_taken_back(tables, disk, s
         assert not list(tables.path("dbo/T").rglob("*"))
 
 
-def test_what_the_driver_staged_is_uploaded_for_executors_and_removed_again(tables, tmp_path, store):
+def test_what_the_driver_staged_is_uploaded_for_executors_and_removed_again(tables, tmp_path, lossy):
     shared = tables.path("scratch")
     writer = SparkDeltaWriter(tmp_path / "Tables", tmp_path, lambda: pytest.fail("Spark started"), shared=shared)
     (tmp_path / "batch-1").mkdir()
@@ -433,7 +435,7 @@ def test_what_the_driver_staged_is_uploaded_for_executors_and_removed_again(tabl
             assert pq.read_table(source).to_pydict() == {"c0": [1]}
     assert list(shared.rglob("*")) == []
     assert [path.name for path in staged.folder.iterdir()] == ["part-00000.parquet"]
-    assert {name for name, _ in store.calls} >= {"put", "delete"}
+    assert {name for name, _ in lossy.calls} >= {"put", "delete"}
 
 
 def test_executors_open_the_store_with_credentials_of_their_own(tables, monkeypatch):

@@ -24,7 +24,7 @@ SIMPLE = schema_of("Id", "City:string")
 
 
 @pytest.fixture
-def marked(local, marking):  # noqa: ARG001 - small files are marked
+def marked_twice(local, marking):  # noqa: ARG001 - small files are marked
     """A table: two files of rows, of one of which rows are marked twice."""
     table = Scenario(local, SIMPLE, ["Id"])
     table.change(*((0, key, "Linz") for key in range(20)))
@@ -114,11 +114,11 @@ def test_damaged_vector_is_damage(tmp_path, broken):
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
-def test_vectors_in_use_are_those_of_the_version(marked, has_checkpoint):
-    folder = folder_of(marked)
+def test_vectors_in_use_are_those_of_the_version(marked_twice, has_checkpoint):
+    folder = folder_of(marked_twice)
     if has_checkpoint:
         known_log(folder).table.create_checkpoint()
-        marked.change((2, 9, None))
+        marked_twice.change((2, 9, None))
     history = read_history(folder)
     kept = VectorsInUse()
     for state in history.states:
@@ -128,11 +128,11 @@ def test_vectors_in_use_are_those_of_the_version(marked, has_checkpoint):
     assert dict(kept.at(folder, 2)) != wanted, "an older version is read anew"
 
 
-def test_marked_table_conforms(marked):
-    assert protocol_faults(folder_of(marked)) == []
-    assert len(list(folder_of(marked).glob("deletion_vector_*.bin"))) == 2
+def test_marked_table_conforms(marked_twice):
+    assert protocol_faults(folder_of(marked_twice)) == []
+    assert len(list(folder_of(marked_twice).glob("deletion_vector_*.bin"))) == 2
     left = [(key, "Linz") for key in range(20) if key not in {3, 5, 7}]
-    assert sorted(marked.found()) == sorted([*left, (5, "Wels"), (30, "Enns")])
+    assert sorted(marked_twice.found()) == sorted([*left, (5, "Wels"), (30, "Enns")])
 
 
 def first(kind, change, actions):
@@ -207,8 +207,8 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_fault_of_a_vector_is_caught(marked, tmp_path, fault):
+def test_planted_fault_of_a_vector_is_caught(marked_twice, tmp_path, fault):
     broken = tmp_path / "broken"
-    shutil.copytree(folder_of(marked), broken)
+    shutil.copytree(folder_of(marked_twice), broken)
     FAULTS[fault](broken)
     assert protocol_faults(broken)

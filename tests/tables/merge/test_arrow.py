@@ -26,23 +26,18 @@ SIMPLE = schema_of("Id", "City:string")
 LONG_DECIMALS = tuple(Decimal(f"123456789012345678901234567{digit}.5") for digit in range(3))
 
 
-@pytest.fixture
-def writer(local):
-    return local
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["d", "my d"], ids=["unmapped", "mapped"])
 @pytest.mark.parametrize(("kind", "values"), [("double", (math.nan, 1.0, 2.0)), ("decimal(38,10)", LONG_DECIMALS)])
-def test_no_bounds_are_stated_where_they_mislead_readers(writer, name, kind, values):
+def test_no_bounds_are_stated_where_they_mislead_readers(local, name, kind, values):
     """Floating point (NaN) and long decimals: readers would skip the file. Mapped columns have names of their own."""
-    table = Scenario(writer, schema_of("Id", f"{name}:{kind}"), ["Id"])
+    table = Scenario(local, schema_of("Id", f"{name}:{kind}"), ["Id"])
     table.change((0, 1, values[0]), (0, 2, values[1]))
     table.change((1, 2, values[2]))
-    [data_file] = files_of(writer, table)
+    [data_file] = files_of(local, table)
     column = pq.read_metadata(data_file).row_group(0).column(1)
     assert kind != "double" or column.statistics is None or not column.statistics.has_min_max
-    actions = pa.table(DeltaTable(str(writer.path(table.table))).get_add_actions(flatten=True))
+    actions = pa.table(DeltaTable(str(local.path(table.table))).get_add_actions(flatten=True))
     maxima = [found for found in actions.column_names if found.startswith("max.")]
     assert sum(actions[found].null_count < actions.num_rows for found in maxima) <= 1  # that of Id
 
@@ -66,11 +61,11 @@ def files_of(writer, table):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("feature", ["inCommitTimestamp", "rowTracking", "clustering", "icebergCompatV2"])
-def test_tables_with_features_of_spark_are_refused_by_name(writer, feature):
-    table = Scenario(writer, SIMPLE, ["Id"])
+def test_tables_with_features_of_spark_are_refused_by_name(local, feature):
+    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["domainMetadata", feature]}
-    put_commit(writer.path(table.table), 2, [{"protocol": protocol}])
+    put_commit(local.path(table.table), 2, [{"protocol": protocol}])
     table.version = 2
     with pytest.raises(CommitFailed, match=feature) as refused:
         table.change((1, 1, "Wels"))
@@ -86,10 +81,10 @@ def test_tables_with_features_of_spark_are_refused_by_name(writer, feature):
         ({"CURRENT_DEFAULT": "1"}, "allowColumnDefaults"),
     ],
 )
-def test_columns_that_need_spark_are_refused_by_name(writer, said, feature):
-    table = Scenario(writer, SIMPLE, ["Id"])
+def test_columns_that_need_spark_are_refused_by_name(local, said, feature):
+    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    log = known_log(writer.path(table.table))
+    log = known_log(local.path(table.table))
     fields = [{**field, "metadata": said} for field in log.fields.values()]
     put_commit(log.folder, 2, evolution._described(log, fields, log.configuration))
     table.version = 2
@@ -98,39 +93,39 @@ def test_columns_that_need_spark_are_refused_by_name(writer, said, feature):
     assert "Spark" in refused.value.help
 
 
-def test_mapped_table_is_compacted(writer):
-    table = Scenario(writer, schema_of("Id", "Unit Price"), ["Id"])
+def test_mapped_table_is_compacted(local):
+    table = Scenario(local, schema_of("Id", "Unit Price"), ["Id"])
     for key in range(3):
         table.change((0, key, 2))
-    assert writer.maintain(table.table, 0.0)["files_deleted"] == 3
+    assert local.maintain(table.table, 0.0)["files_deleted"] == 3
     assert table.found() == [(key, 2) for key in range(3)]
-    assert protocol_faults(writer.path(table.table)) == []
+    assert protocol_faults(local.path(table.table)) == []
 
 
-def test_int96_timestamps_are_rewritten_as_they_are(writer):
+def test_int96_timestamps_are_rewritten_as_they_are(local):
     """Other engines rewrite the year 1 as 1754."""
-    table = Scenario(writer, schema_of("Id", "At:timestamp"), ["Id"])
+    table = Scenario(local, schema_of("Id", "At:timestamp"), ["Id"])
     moments = datetime(1, 1, 1, tzinfo=timezone.utc), datetime(9999, 12, 31, tzinfo=timezone.utc)
     table.change((0, 1, moments[0]), (0, 2, moments[1]), (0, 3, None))
-    [data_file] = files_of(writer, table)
+    [data_file] = files_of(local, table)
     rows = pq.read_table(data_file)
     pq.write_table(rows, data_file, use_deprecated_int96_timestamps=True)
     table.change((2, 3, None))
     assert table.found() == [(1, moments[0]), (2, moments[1])]
-    [data_file] = files_of(writer, table)
+    [data_file] = files_of(local, table)
     assert pq.ParquetFile(data_file).schema.column(1).physical_type == "INT64"
 
 
-def test_rows_added_since_the_snapshot_are_a_conflict(writer, monkeypatch):
+def test_rows_added_since_the_snapshot_are_a_conflict(local, monkeypatch):
     """Be they merged or added."""
-    table = Scenario(writer, SIMPLE, ["Id"])
+    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     version = table.version
     check = table_writer.evolution
 
     def check_then_lose(*arguments, **options):
         rows = pa.table({"Id": pa.array([1], pa.int32()), "City": ["Graz"]})
-        write_deltalake(writer.path(table.table), rows, mode="append")
+        write_deltalake(local.path(table.table), rows, mode="append")
         return check(*arguments, **options)
 
     monkeypatch.setattr(table_writer, "evolution", check_then_lose)
@@ -144,31 +139,31 @@ def test_rows_added_since_the_snapshot_are_a_conflict(writer, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [(1, 1, "Wels"), (0, 2, "Wels"), (2, 9, None)], ids=["merge", "append", "no rows"])
-def test_a_commit_whose_checkpoint_failed_is_a_commit(writer, monkeypatch, change):
+def test_a_commit_whose_checkpoint_failed_is_a_commit(local, monkeypatch, change):
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "3")
-    table = Scenario(writer, SIMPLE, ["Id"])
+    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    (writer.path(table.table) / "_delta_log" / f"{2:020}.checkpoint.parquet" / "in the way").mkdir(parents=True)
+    (local.path(table.table) / "_delta_log" / f"{2:020}.checkpoint.parquet" / "in the way").mkdir(parents=True)
     assert table.change(change).version == 2
-    assert writer.snapshot(table.table).record_version == 2  # type: ignore[union-attr]
+    assert local.snapshot(table.table).record_version == 2  # type: ignore[union-attr]
 
 
-def test_missing_data_file_is_damage_where_it_is_needed(writer):
-    table = Scenario(writer, schema_of("Id", "At:timestamp"), ["Id"])
+def test_missing_data_file_is_damage_where_it_is_needed(local):
+    table = Scenario(local, schema_of("Id", "At:timestamp"), ["Id"])
     table.change((0, 1, None))
     table.change((0, 9, None))
-    gone = next(file for file in files_of(writer, table) if pq.read_table(file)["Id"].to_pylist() == [9])
+    gone = next(file for file in files_of(local, table) if pq.read_table(file)["Id"].to_pylist() == [9])
     gone.unlink()
     with pytest.raises(TableDamaged, match=gone.name):
         table.change((1, 9, None))
     with pytest.raises(TableDamaged, match=gone.name):
-        writer.maintain(table.table, 0.0)
+        local.maintain(table.table, 0.0)
 
 
-def test_constraint_is_refused_by_name(writer):
-    table = Scenario(writer, SIMPLE, ["Id"])
+def test_constraint_is_refused_by_name(local):
+    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    DeltaTable(str(writer.path(table.table))).alter.add_constraint({"short": "City <> 'Wels'"})
+    DeltaTable(str(local.path(table.table))).alter.add_constraint({"short": "City <> 'Wels'"})
     table.version += 1
     with pytest.raises(CommitFailed, match="checkConstraints") as refused:
         table.change((1, 1, "Wels"))
@@ -179,13 +174,13 @@ def test_constraint_is_refused_by_name(writer):
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [("Id", "City:string"), ("Id", "my City:string")], ids=["plain", "mapped"])
 @pytest.mark.parametrize("is_partitioned", [False, True])
-def test_vacuum_takes_what_no_version_needs_once_it_is_old(writer, columns, is_partitioned):
-    writer._feed = "on"
+def test_vacuum_takes_what_no_version_needs_once_it_is_old(local, columns, is_partitioned):
+    local._feed = "on"
     schema = schema_of(*columns, partitions=[columns[1].partition(":")[0]] if is_partitioned else [])
-    table = Scenario(writer, schema, ["Id"])
+    table = Scenario(local, schema, ["Id"])
     table.change((0, 1, "St. Pölten %20"), (0, 2, "Wels"))
     table.change((1, 2, "Enns/Lorch"))
-    folder = writer.path(table.table)
+    folder = local.path(table.table)
     changes = set((folder / "_change_data").rglob("*.parquet"))
     used = sorted(set(folder.rglob("*.parquet")) - changes)
     vector = folder / "deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin"
@@ -198,17 +193,17 @@ def test_vacuum_takes_what_no_version_needs_once_it_is_old(writer, columns, is_p
     vacuum("dbo/T", known_log(folder), 168.0)
     assert not any(path.exists() for path in orphans)
     assert all(path.exists() for path in (*used, *young, *changes))
-    assert sorted(row["Id"] for row in writer.rows(table.table).to_pylist()) == [1, 2]
+    assert sorted(row["Id"] for row in local.rows(table.table).to_pylist()) == [1, 2]
 
 
-def test_what_a_killed_deltalake_left_goes_once_it_is_old(writer):
-    table = Scenario(writer, SIMPLE, ["Id"])
+def test_what_a_killed_deltalake_left_goes_once_it_is_old(local):
+    table = Scenario(local, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
-    folder = writer.path(table.table)
+    folder = local.path(table.table)
     left = [folder / "part-1.parquet#1", folder / "_delta_log" / f"{9:020}.json#1"]
     for path in left:
         path.touch()
-    writer.maintain(table.table, 1.0)
+    local.maintain(table.table, 1.0)
     assert all(path.exists() for path in left)
-    writer.maintain(table.table, 0.0)
+    local.maintain(table.table, 0.0)
     assert not any(path.exists() for path in left)

@@ -33,7 +33,7 @@ DAY = 86_400
 
 
 @pytest.fixture
-def table(local):
+def arrow_table(local):
     return Scenario(local, SIMPLE, ["Id"])
 
 
@@ -42,55 +42,55 @@ def folder_of(table):
 
 
 @pytest.mark.parametrize("interval", ["0", "-5", "abc", ""])
-def test_odd_checkpoint_interval_of_others_costs_no_commit(table, interval):
-    table.change((0, 1, "Linz"))
-    log = known_log(folder_of(table))
+def test_odd_checkpoint_interval_of_others_costs_no_commit(arrow_table, interval):
+    arrow_table.change((0, 1, "Linz"))
+    log = known_log(folder_of(arrow_table))
     described = log_commit._described(log, list(log.fields.values()), {"delta.checkpointInterval": interval})
     put_commit(log.folder, 2, described)
-    table.version = 2
-    table.change((1, 1, "Wels"))
-    assert table.found() == [(1, "Wels")]
+    arrow_table.version = 2
+    arrow_table.change((1, 1, "Wels"))
+    assert arrow_table.found() == [(1, "Wels")]
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), MemoryError(), type("PanicException", (BaseException,), {})("x")])
-def test_failing_checkpoint_leaves_the_commit(table, monkeypatch, error):
+def test_failing_checkpoint_leaves_the_commit(arrow_table, monkeypatch, error):
     def fail(_):
         raise error
 
     monkeypatch.setitem(log_commit._PROPERTIES, "delta.checkpointInterval", "3")
     monkeypatch.setattr(DeltaTable, "create_checkpoint", fail)
-    table.change((0, 1, "Linz"))
-    table.change((1, 1, "Wels"))
-    assert table.found() == [(1, "Wels")]
+    arrow_table.change((0, 1, "Linz"))
+    arrow_table.change((1, 1, "Wels"))
+    assert arrow_table.found() == [(1, "Wels")]
 
 
 @pytest.mark.parametrize("size", ["x", ""])
-def test_odd_count_of_indexed_columns_is_the_default(table, size):
-    table.change((0, 1, "Linz"))
-    log = known_log(folder_of(table))
+def test_odd_count_of_indexed_columns_is_the_default(arrow_table, size):
+    arrow_table.change((0, 1, "Linz"))
+    log = known_log(folder_of(arrow_table))
     put_commit(log.folder, 2, log_commit._described(log, list(log.fields.values()), {log_commit._INDEXED: size}))
-    table.version = 2
-    table.change((1, 1, "Wels"))
-    assert table.found() == [(1, "Wels")]
+    arrow_table.version = 2
+    arrow_table.change((1, 1, "Wels"))
+    assert arrow_table.found() == [(1, "Wels")]
 
 
-def test_append_only_table_takes_inserts_and_compaction(table):
-    table.change((0, 1, "Linz"))
-    log = known_log(folder_of(table))
+def test_append_only_table_takes_inserts_and_compaction(arrow_table):
+    arrow_table.change((0, 1, "Linz"))
+    log = known_log(folder_of(arrow_table))
     put_commit(log.folder, 2, log_commit._described(log, list(log.fields.values()), {"delta.appendOnly": "true"}))
-    table.version = 2
-    table.change((0, 2, "Wels"))
+    arrow_table.version = 2
+    arrow_table.change((0, 2, "Wels"))
     with pytest.raises(CommitFailed, match="append-only"):
-        table.change((1, 1, "Wels"))
-    table.writer.maintain("dbo/T", 168.0)
-    assert table.found() == [(1, "Linz"), (2, "Wels")]
+        arrow_table.change((1, 1, "Wels"))
+    arrow_table.writer.maintain("dbo/T", 168.0)
+    assert arrow_table.found() == [(1, "Linz"), (2, "Wels")]
 
 
 # ---- the index of keys
 
 
 @pytest.fixture
-def index(tmp_path, monkeypatch):
+def eager_index(tmp_path, monkeypatch):
     monkeypatch.setattr(key_index, "_LEAST_ROWS", 1)
     monkeypatch.setattr(key_index, "_ROWS_PER_KEY", 0)
     return KeyIndex(tmp_path / "keys", 1 << 20)
@@ -103,42 +103,42 @@ def looked_up(index, table, *keys):
 
 
 @pytest.mark.parametrize("damage", [lambda _: b"", lambda c: c[:-1], lambda c: c[:-120], lambda c: c + b"\0" * 12])
-def test_torn_index_is_made_anew(table, index, damage):
-    table.change(*((0, key, "Linz") for key in range(50)))
-    assert looked_up(index, table, 30)[1].tolist() == [30]
-    (path,) = index._folder.iterdir()
+def test_torn_index_is_made_anew(arrow_table, eager_index, damage):
+    arrow_table.change(*((0, key, "Linz") for key in range(50)))
+    assert looked_up(eager_index, arrow_table, 30)[1].tolist() == [30]
+    (path,) = eager_index._folder.iterdir()
     path.write_bytes(damage(path.read_bytes()))
-    assert looked_up(index, table, 30)[1].tolist() == [30]
+    assert looked_up(eager_index, arrow_table, 30)[1].tolist() == [30]
 
 
-def test_index_of_a_full_disk_is_none(table, index, monkeypatch):
+def test_index_of_a_full_disk_is_none(arrow_table, eager_index, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    table.change(*((0, key, "Linz") for key in range(50)))
+    arrow_table.change(*((0, key, "Linz") for key in range(50)))
     monkeypatch.setattr(os, "fsync", full)
-    assert looked_up(index, table, 30) is None
-    assert list(index._folder.iterdir()) == []
+    assert looked_up(eager_index, arrow_table, 30) is None
+    assert list(eager_index._folder.iterdir()) == []
 
 
-def test_index_of_keys_that_are_all_null_finds_nothing(table, index):
-    table.change((0, None, "Linz"), (0, None, "Wels"))
+def test_index_of_keys_that_are_all_null_finds_nothing(arrow_table, eager_index):
+    arrow_table.change((0, None, "Linz"), (0, None, "Wels"))
     for _ in range(2):
-        places, rows = looked_up(index, table, 30)
+        places, rows = looked_up(eager_index, arrow_table, 30)
         assert (places.tolist(), rows.tolist()) == ([], [])
 
 
-def test_index_is_of_the_column_in_the_file(local, index):
+def test_index_is_of_the_column_in_the_file(local, eager_index):
     """Another program may swap the names of two mapped columns."""
     table = Scenario(local, schema_of("a b:long", "c d:long"), ["a b"])
     table.change(*((0, key, 100 - key) for key in range(50)))
-    assert looked_up(index, table, 30)[1].tolist() == [30]
+    assert looked_up(eager_index, table, 30)[1].tolist() == [30]
     log = known_log(folder_of(table))
     first, second = log.fields.values()
     swapped = [{**first, "name": "c d"}, {**second, "name": "a b"}]
     put_commit(log.folder, log.version + 1, log_commit._described(log, swapped, log.configuration))
-    assert looked_up(index, table, 30) is not None
-    assert looked_up(index, table, 70)[1].tolist() == [30]
+    assert looked_up(eager_index, table, 30) is not None
+    assert looked_up(eager_index, table, 70)[1].tolist() == [30]
 
 
 # ---- maintenance and folds

@@ -68,7 +68,7 @@ def _rows_of(key, table, keys):
 
 
 @pytest.fixture
-def local(tmp_path):
+def feeding_writer(tmp_path):
     return ArrowWriter(tmp_path / "Tables", tmp_path / "scratch", "on")
 
 
@@ -123,10 +123,10 @@ def read_by_spark(spark, folder):
 @pytest.mark.parametrize("kind", KEYS)
 @pytest.mark.parametrize("form", ["rewritten", "marked"])
 @pytest.mark.slow
-def test_arrow_feeds_random_changes_of_every_type(local, request, form, kind):
+def test_arrow_feeds_random_changes_of_every_type(feeding_writer, request, form, kind):
     if form == "marked":
         request.getfixturevalue("marking")
-    table = Scenario(local, schema_of(f"k:{kind}", f"c:{kind}", "v:long"), ["k"])
+    table = Scenario(feeding_writer, schema_of(f"k:{kind}", f"c:{kind}", "v:long"), ["k"])
     cells = [*KEYS[kind], None]
     expected = replayed(table, *random_batches(random.Random(kind), [cells, cells, range(3)], 4))
     assert read_by_deltalake(folder_of(table)) == expected
@@ -146,10 +146,10 @@ LOG = [
 @pytest.mark.spark
 @pytest.mark.parametrize("form", ["rewritten", "marked"])
 @pytest.mark.parametrize("parts", [[], ["in City"]], ids=["whole", "partitioned"])
-def test_spark_reads_the_feed_of_mapped_tables_of_arrow(local, spark, request, form, parts):
+def test_spark_reads_the_feed_of_mapped_tables_of_arrow(feeding_writer, spark, request, form, parts):
     if form == "marked":
         request.getfixturevalue("marking")
-    table = Scenario(local, schema_of("my Id", "in City:string", partitions=parts), ["my Id"])
+    table = Scenario(feeding_writer, schema_of("my Id", "in City:string", partitions=parts), ["my Id"])
     expected = replayed(table, *LOG)
     assert len(expected) == 4
     assert read_by_spark(spark, folder_of(table)) == expected
@@ -199,31 +199,31 @@ def no_spark():
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-def test_files_added_unchanged_are_inserts_of_the_feed(local, tmp_path, is_known):
-    table = Scenario(local, SIMPLE, ["Id"])
+def test_files_added_unchanged_are_inserts_of_the_feed(feeding_writer, tmp_path, is_known):
+    table = Scenario(feeding_writer, SIMPLE, ["Id"])
     if is_known:
         table.apply()
     table.batch += 1
     added = passthrough_rows(tmp_path, table.file(SIMPLE.names, (0, 1, "Linz"), (0, 2, "Wels")))
-    outcome = local.apply("dbo/T", ChangeBatch((added,), SIMPLE, ("Id",)), table.record(added))
+    outcome = feeding_writer.apply("dbo/T", ChangeBatch((added,), SIMPLE, ("Id",)), table.record(added))
     assert outcome.applied_by == "passthrough"
     said, _ = net_changes([], [(0, 1, "Linz"), (0, 2, "Wels")], SIMPLE.names, ["Id"])
     assert read_by_deltalake(folder_of(table)) == {outcome.version: said}
 
 
 @pytest.mark.slow
-def test_change_data_stays_as_long_as_old_data_files_do(local):
-    table = Scenario(local, SIMPLE, ["Id"])
+def test_change_data_stays_as_long_as_old_data_files_do(feeding_writer):
+    table = Scenario(feeding_writer, SIMPLE, ["Id"])
     table.change((0, 1, "Linz"))
     table.change((1, 1, "Wels"))
     table.change((1, 1, "Enns"))
     folder = folder_of(table)
     older, newer = sorted((folder / "_change_data").rglob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
     os.utime(older, (time.time() - 2 * 86_400,) * 2)
-    local.maintain("dbo/T", 24.0)
+    feeding_writer.maintain("dbo/T", 24.0)
     assert not older.exists()
     assert newer.exists()
-    local.make_durable("dbo/T", -1)  # what was vacuumed is no damage
+    feeding_writer.make_durable("dbo/T", -1)  # what was vacuumed is no damage
     assert table.found() == [(1, "Enns")]
 
 
@@ -244,14 +244,14 @@ def test_a_feed_that_somebody_else_turned_on_ends_only_where_that_is_asked_for(t
     assert (folder / "_change_data").exists() is has_feed
 
 
-def test_feed_begins_with_the_next_change(local):
-    table = Scenario(local, SIMPLE, ["Id"])
-    local._feed = "keep"
+def test_feed_begins_with_the_next_change(feeding_writer):
+    table = Scenario(feeding_writer, SIMPLE, ["Id"])
+    feeding_writer._feed = "keep"
     table.change((0, 1, "Linz"))
-    local._feed = "on"
+    feeding_writer._feed = "on"
     rows = [{"Id": 1, "City": "Linz"}]
     expected = replayed(table, [(1, 1, "Wels"), (0, 2, "Enns")], rows=rows)
-    assert [entry.operation for entry in local.history("dbo/T")] == [
+    assert [entry.operation for entry in feeding_writer.history("dbo/T")] == [
         "MERGE",
         "WRITE",
         "CREATE TABLE",
@@ -259,7 +259,7 @@ def test_feed_begins_with_the_next_change(local):
     found = pa.table(DeltaTable(str(folder_of(table))).load_cdf(starting_version=2))
     assert fed(found) == expected
     table.change((1, 1, "Graz"))
-    assert local.history("dbo/T", limit=1)[0].version == 3
+    assert feeding_writer.history("dbo/T", limit=1)[0].version == 3
 
 
 @pytest.mark.parametrize(("names", "reader", "writer"), [(("Id",), 1, 7), (("my Id",), 2, 5)])

@@ -84,7 +84,7 @@ class Zone:
 
 
 @pytest.fixture
-def zone(tmp_path):
+def landed(tmp_path):
     return Zone(tmp_path / "scratch")
 
 
@@ -101,9 +101,9 @@ def codes(read):
     return [diagnostic.code for diagnostic in read.diagnostics]
 
 
-def test_a_file_with_markers_comes_typed_with_the_marker_last(zone):
+def test_a_file_with_markers_comes_typed_with_the_marker_last(landed):
     content = parquet(**{MARKER_COLUMN: ["0", "4", "2"], "Id": [1, 2, 3], "City": ["Linz", None, "Wels"]})
-    read = zone.reads(content)
+    read = landed.reads(content)
     assert rows(read) == [
         {"Id": 1, "City": "Linz", MARKER_COLUMN: 0},
         {"Id": 2, "City": None, MARKER_COLUMN: 4},
@@ -117,8 +117,8 @@ def test_a_file_with_markers_comes_typed_with_the_marker_last(zone):
 
 
 @pytest.mark.parametrize(("upsert", "marker"), [(False, 0), (True, 4)])
-def test_rows_without_marker_are_inserts_or_upserts_by_default(zone, upsert, marker):
-    read = zone.reads(parquet(Id=[1, 2]), replace(KEYED, upsert_default=upsert))
+def test_rows_without_marker_are_inserts_or_upserts_by_default(landed, upsert, marker):
+    read = landed.reads(parquet(Id=[1, 2]), replace(KEYED, upsert_default=upsert))
     assert read.markers == {marker: 2}
     assert not read.has_marker
     assert not read.context.markers_seen
@@ -134,50 +134,50 @@ def test_rows_without_marker_are_inserts_or_upserts_by_default(zone, upsert, mar
         ({"upsert_default": True}, FILLED, []),
     ],
 )
-def test_text_without_markers_is_a_warning_after_the_first_file_of_a_table_with_a_key(zone, changed, context, noted):
+def test_text_without_markers_is_a_warning_after_the_first_file_of_a_table_with_a_key(landed, changed, context, noted):
     metadata = replace(TEXT, declared_columns=(ID, CITY), **changed)
-    assert codes(zone.reads(b"Id,City\r\n1,Linz\r\n", metadata, context, path="a.csv")) == noted
-    assert codes(zone.reads(b"Id,City,__rowMarker__\r\n1,Linz,0\r\n", metadata, context, path="b.csv")) == []
+    assert codes(landed.reads(b"Id,City\r\n1,Linz\r\n", metadata, context, path="a.csv")) == noted
+    assert codes(landed.reads(b"Id,City,__rowMarker__\r\n1,Linz,0\r\n", metadata, context, path="b.csv")) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
-def test_a_column_with_a_value_that_sql_readers_do_not_see_whole_is_named_once(zone, kind):
+def test_a_column_with_a_value_that_sql_readers_do_not_see_whole_is_named_once(landed, kind):
     """LZ-5.14."""
     long, longest = b"x" * 16_000_001, b"x" * 16_000_000
     table = pa.table(
         {"Id": [1, 2, 3], "Scan": pa.array([long, long, None], kind), "Text": pa.array([longest] * 3, kind)}
     )
-    (said,) = zone.reads(parquet_table(table)).diagnostics
+    (said,) = landed.reads(parquet_table(table)).diagnostics
     assert (said.code, said.column) == ("ME091", "Scan")
 
 
-def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(zone):
+def test_deletes_alone_leave_an_empty_table_empty_and_a_full_one_full(landed):
     content = parquet(**{"Id": [1], MARKER_COLUMN: [2]})
-    assert zone.reads(content).context.is_empty
-    assert not zone.reads(content, context=FILLED).context.is_empty
+    assert landed.reads(content).context.is_empty
+    assert not landed.reads(content, context=FILLED).context.is_empty
 
 
 # --- markers and keys
 
 
-def test_a_keyless_table_takes_inserts_only(zone):
-    assert zone.reads(parquet(**{"V": [1], MARKER_COLUMN: [0]}), KEYLESS).markers == {0: 1}
-    error = zone.rejects(parquet(**{"V": [1, 2], MARKER_COLUMN: [0, 4]}), KEYLESS)
+def test_a_keyless_table_takes_inserts_only(landed):
+    assert landed.reads(parquet(**{"V": [1], MARKER_COLUMN: [0]}), KEYLESS).markers == {0: 1}
+    error = landed.rejects(parquet(**{"V": [1, 2], MARKER_COLUMN: [0, 4]}), KEYLESS)
     assert error.message == f"Sales.schema/Orders/{FIRST}, row 2: row marker 4 requires `keyColumns` [ME038]"
-    assert zone.rejects(parquet(V=[1]), replace(KEYLESS, upsert_default=True)).diagnostic.code == "ME038"
+    assert landed.rejects(parquet(V=[1]), replace(KEYLESS, upsert_default=True)).diagnostic.code == "ME038"
 
 
-def test_rows_are_numbered_through_all_row_groups(zone):
+def test_rows_are_numbered_through_all_row_groups(landed):
     sink = io.BytesIO()
     pq.write_table(pa.table({"V": range(5), MARKER_COLUMN: [0, 0, 0, 0, 1]}), sink, row_group_size=2)
-    assert zone.rejects(sink.getvalue(), KEYLESS).diagnostic.row == 5
+    assert landed.rejects(sink.getvalue(), KEYLESS).diagnostic.row == 5
 
 
-def test_null_keys_are_counted_per_key_and_rejected_under_strict(zone, strict):
+def test_null_keys_are_counted_per_key_and_rejected_under_strict(landed, strict):
     metadata = Metadata(key_columns=("b", "A"))
     content = parquet(a=[1, None, None], b=[None, 2, 3], v=[1, 1, 1])
-    diagnostics = zone.reads(content, metadata).diagnostics
+    diagnostics = landed.reads(content, metadata).diagnostics
     assert [diagnostic.message for diagnostic in diagnostics if diagnostic.code == "ME040"] == [
         "1 row with NULL in key column `b`; NULL matches nothing",
         "2 rows with NULL in key column `a`; NULL matches nothing",
@@ -191,18 +191,18 @@ def test_null_keys_are_counted_per_key_and_rejected_under_strict(zone, strict):
 NOT_NULL = ReadContext(TableSchema((replace(ID, nullable=False), replace(CITY, nullable=False))), is_empty=False)
 
 
-def test_null_in_a_not_null_column_is_rejected_outside_delete_rows(zone):
+def test_null_in_a_not_null_column_is_rejected_outside_delete_rows(landed):
     fine = parquet(**{"Id": [1, 2], "City": ["Linz", None], MARKER_COLUMN: [0, 2]})
-    assert zone.reads(fine, context=NOT_NULL).row_count == 2
-    error = zone.rejects(
+    assert landed.reads(fine, context=NOT_NULL).row_count == 2
+    error = landed.rejects(
         parquet(**{"Id": [1, 2, 3], "City": [None, None, "Wels"], MARKER_COLUMN: [2, 4, 0]}), context=NOT_NULL
     )
     assert (error.diagnostic.code, error.diagnostic.row, error.diagnostic.column) == ("ME048", 2, "City")
 
 
-def test_rows_without_any_column_are_rejected(zone):
-    assert "no data column" in zone.rejects(parquet(**{MARKER_COLUMN: [0]}), KEYLESS).message
-    assert zone.rejects(parquet(), KEYLESS, FILLED).diagnostic.code == "ME024"
+def test_rows_without_any_column_are_rejected(landed):
+    assert "no data column" in landed.rejects(parquet(**{MARKER_COLUMN: [0]}), KEYLESS).message
+    assert landed.rejects(parquet(), KEYLESS, FILLED).diagnostic.code == "ME024"
 
 
 def test_under_strict_warnings_of_every_stage_reject_the_file(strict):
@@ -216,16 +216,16 @@ PARTED = replace(KEYED, partitioned=True)
 LEAF = "region=A%2FB/day=__HIVE_DEFAULT_PARTITION__/" + FIRST
 
 
-def test_a_folder_in_another_case_names_the_same_column(zone):
-    first = zone.reads(parquet(Id=[1]), PARTED, path=f"day=7/{FIRST}")
-    second = zone.reads(parquet(Id=[2]), PARTED, first.context, f"DAY=8/{FIRST}")
+def test_a_folder_in_another_case_names_the_same_column(landed):
+    first = landed.reads(parquet(Id=[1]), PARTED, path=f"day=7/{FIRST}")
+    second = landed.reads(parquet(Id=[2]), PARTED, first.context, f"DAY=8/{FIRST}")
     assert rows(second) == [{"Id": 2, "day": "8", MARKER_COLUMN: 0}]
     assert codes(second) == ["ME052"]
 
 
-def test_a_null_partition_in_the_key_matches_nothing(zone):
+def test_a_null_partition_in_the_key_matches_nothing(landed):
     metadata = replace(PARTED, key_columns=("Id", "day"))
-    assert [diagnostic.details for diagnostic in zone.reads(parquet(Id=[1, 2]), metadata, path=LEAF).diagnostics] == [
+    assert [diagnostic.details for diagnostic in landed.reads(parquet(Id=[1, 2]), metadata, path=LEAF).diagnostics] == [
         (("column", "day"), ("count", "2"))
     ]
 
@@ -244,31 +244,31 @@ def test_a_null_partition_in_the_key_matches_nothing(zone):
     ],
     ids=str,
 )
-def test_a_column_may_repeat_its_folder_but_not_contradict_it(zone, cells, fits):
+def test_a_column_may_repeat_its_folder_but_not_contradict_it(landed, cells, fits):
     content, path = parquet(Id=[1, 2], Day=cells), f"day=7/{FIRST}"
     if fits:
-        assert rows(zone.reads(content, PARTED, path=path))[0] == {"Id": 1, "day": "7", MARKER_COLUMN: 0}
+        assert rows(landed.reads(content, PARTED, path=path))[0] == {"Id": 1, "day": "7", MARKER_COLUMN: 0}
     else:
-        assert zone.rejects(content, PARTED, path=path).diagnostic.code == "ME032"
+        assert landed.rejects(content, PARTED, path=path).diagnostic.code == "ME032"
 
 
-def test_a_folders_column_is_nullable_whatever_the_file_declares(zone):
+def test_a_folders_column_is_nullable_whatever_the_file_declares(landed):
     fields = pa.schema([pa.field(name, pa.string(), nullable=False) for name in ("Id", "day")])
-    read = zone.reads(parquet_table(pa.table({"Id": ["1"], "day": ["7"]}, fields)), PARTED, path=f"day=7/{FIRST}")
+    read = landed.reads(parquet_table(pa.table({"Id": ["1"], "day": ["7"]}, fields)), PARTED, path=f"day=7/{FIRST}")
     assert [column.nullable for column in read.context.schema.columns] == [False, True]
 
 
 # --- the file and its storage
 
 
-def test_a_file_removed_or_replaced_since_it_was_listed_is_left_to_the_next_cycle(zone):
-    listed = zone.lands(parquet(Id=[1]))
-    zone.lands(parquet(Id=[2]))
+def test_a_file_removed_or_replaced_since_it_was_listed_is_left_to_the_next_cycle(landed):
+    listed = landed.lands(parquet(Id=[1]))
+    landed.lands(parquet(Id=[2]))
     with pytest.raises(ConcurrentModification):
-        zone.reads_listed(listed)
-    zone.storage.delete(zone.where())
+        landed.reads_listed(listed)
+    landed.storage.delete(landed.where())
     with pytest.raises(ConcurrentModification):
-        zone.reads_listed(listed)
+        landed.reads_listed(listed)
 
 
 class ChangedWhenOpened(MemoryStorage):
@@ -300,17 +300,17 @@ def test_a_file_that_keeps_changing_while_it_is_read_is_rejected_as_such(tmp_pat
             zone.reads(content)
 
 
-def test_many_rows_are_spilled_and_rejected_ones_removed(zone):
+def test_many_rows_are_spilled_and_rejected_ones_removed(landed):
     numbers = np.arange(50_000)
-    read = zone.reads(parquet(**{"Id": numbers, MARKER_COLUMN: numbers * 0}))
-    assert len(list(zone.scratch.iterdir())) == 1
+    read = landed.reads(parquet(**{"Id": numbers, MARKER_COLUMN: numbers * 0}))
+    assert len(list(landed.scratch.iterdir())) == 1
     assert sum(batch.num_rows for batch in read.rows.batches()) == 50_000
     assert (read.row_count, read.byte_count) == (50_000, 400_000)
     read.rows.close()
     late = parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 49_999})
-    assert zone.rejects(late, KEYLESS).diagnostic.row == 50_000
-    assert zone.rejects(parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 49_999 * 3})).diagnostic.row == 50_000
-    assert list(zone.scratch.iterdir()) == []
+    assert landed.rejects(late, KEYLESS).diagnostic.row == 50_000
+    assert landed.rejects(parquet(**{"Id": numbers, MARKER_COLUMN: numbers // 49_999 * 3})).diagnostic.row == 50_000
+    assert list(landed.scratch.iterdir()) == []
 
 
 def test_rows_of_a_file_that_is_rejected_as_a_whole_leave_the_scratch_folder(strict):
@@ -318,11 +318,11 @@ def test_rows_of_a_file_that_is_rejected_as_a_whole_leave_the_scratch_folder(str
     assert (error.diagnostic.code, list(strict.scratch.iterdir())) == ("ME040", [])
 
 
-def test_a_file_written_in_place_before_it_is_read_counts_as_it_is(zone):
-    listed, content = zone.lands(parquet(Id=[1])), parquet(Id=[1, 2, 3])
-    zone.storage.write_in_place(zone.where(), content)
-    read = zone.reads_listed(listed)
-    assert (read.row_count, read.landed.etag) == (3, zone.lists().etag)
+def test_a_file_written_in_place_before_it_is_read_counts_as_it_is(landed):
+    listed, content = landed.lands(parquet(Id=[1])), parquet(Id=[1, 2, 3])
+    landed.storage.write_in_place(landed.where(), content)
+    read = landed.reads_listed(listed)
+    assert (read.row_count, read.landed.etag) == (3, landed.lists().etag)
     assert read.digest == blake2b(content, digest_size=16).hexdigest()
 
 
@@ -336,18 +336,18 @@ TEXT = Metadata(
 )
 
 
-def test_header_without_a_declared_column_rejects_the_file(zone):
+def test_header_without_a_declared_column_rejects_the_file(landed):
     """As LZ-6.5 has it, rows or none: a file that was read when only half of its header was written, too."""
     metadata = replace(TEXT, key_columns=(), declared_columns=(Column("Id", "long"), CITY))
     for content in (b"Weight\r\n7\r\n", b"Wei", b"__rowMarker__\r\n0\r\n", b"Id;City\r\n1;a\r\n"):
-        refused = zone.rejects(content, metadata, path="a.csv")
+        refused = landed.rejects(content, metadata, path="a.csv")
         assert [refused.diagnostic.code, *(each.code for each in refused.others)] == ["ME094"]
-    half = zone.reads(b"Id,Wei\r\n", metadata, path="b.csv")
+    half = landed.reads(b"Id,Wei\r\n", metadata, path="b.csv")
     assert (rows(half), codes(half)) == ([], ["ME057", "ME058"])
 
 
-def test_header_fault_comes_before_the_missing_key(zone):
-    refused = zone.rejects(b"Id;City;Zip\r\n1;a;b\r\n", TEXT, path="a.csv").diagnostic
+def test_header_fault_comes_before_the_missing_key(landed):
+    refused = landed.rejects(b"Id;City;Zip\r\n1;a;b\r\n", TEXT, path="a.csv").diagnostic
     assert refused.code == "ME094"
     assert "is `ColumnSeparator` `;`?" in refused.help
 
@@ -364,31 +364,31 @@ MISSPELLED = [
 
 
 @pytest.mark.parametrize("name", MISSPELLED)
-def test_misspelled_marker_is_a_warning_in_both_formats(zone, name):
-    as_parquet = zone.reads(parquet(Id=[1], **{name: [2]}))
+def test_misspelled_marker_is_a_warning_in_both_formats(landed, name):
+    as_parquet = landed.reads(parquet(Id=[1], **{name: [2]}))
     assert codes(as_parquet) == ["ME095"]
     assert as_parquet.markers == {0: 1}
-    as_text = zone.reads(f"Id,Zip,{name}\r\n1,a,2\r\n".encode(), TEXT, path="a.csv")
+    as_text = landed.reads(f"Id,Zip,{name}\r\n1,a,2\r\n".encode(), TEXT, path="a.csv")
     assert codes(as_text) == ["ME095"]  # not ME057 for the same column, too
     declared = replace(TEXT, declared_columns=(*TEXT.declared_columns, Column(name, "integer")))
     is_plain = name in {"rowMarker", "Row Marker"}  # so is a column that is meant
-    read = zone.reads(f"Id,Zip,{name}\r\n1,a,2\r\n".encode(), declared, path="b.csv")
+    read = landed.reads(f"Id,Zip,{name}\r\n1,a,2\r\n".encode(), declared, path="b.csv")
     assert codes(read) == ([] if is_plain else ["ME095"])
 
 
-def test_misspelled_marker_says_all_of_marker_free_inserts(zone):
+def test_misspelled_marker_says_all_of_marker_free_inserts(landed):
     before = ReadContext(schema=TableSchema((Column("Id", "long"),)), markers_seen=True)
-    assert codes(zone.reads(parquet(Id=[1], rowMarker=[2]), context=before)) == ["ME095"]
-    assert codes(zone.reads(parquet(Id=[1]), context=before)) == ["ME042"]
+    assert codes(landed.reads(parquet(Id=[1], rowMarker=[2]), context=before)) == ["ME095"]
+    assert codes(landed.reads(parquet(Id=[1]), context=before)) == ["ME042"]
 
 
 NOT_NEAR = ["ArrowMarker", "GrowMarker", "BorrowMarker", "row_market", "row_maker", "RowMarkerId", "__marker__"]
 
 
 @pytest.mark.parametrize("name", ["rowNumber", "marker", "watermark", "row_order", "benchmark", "rowKey", *NOT_NEAR])
-def test_other_names_are_no_misspelled_marker(zone, name):
-    assert codes(zone.reads(parquet(Id=[1], **{name: [2]}))) == []
+def test_other_names_are_no_misspelled_marker(landed, name):
+    assert codes(landed.reads(parquet(Id=[1], **{name: [2]}))) == []
 
 
-def test_near_name_beside_the_marker_is_a_column(zone):
-    assert codes(zone.reads(parquet(**{"Id": [1], "rowMarker": [2], MARKER_COLUMN: pa.array([0], pa.int32())}))) == []
+def test_near_name_beside_the_marker_is_a_column(landed):
+    assert codes(landed.reads(parquet(**{"Id": [1], "rowMarker": [2], MARKER_COLUMN: pa.array([0], pa.int32())}))) == []

@@ -114,22 +114,22 @@ def batches_by_version(folder):
 
 
 @pytest.fixture
-def root():
+def quick_root():
     with quick_folder() as folder:
         yield Path(folder)
 
 
 @pytest.mark.spark
-def test_readers_see_whole_batches_and_keep_the_version_they_opened(root, mirror_writer, monkeypatch):
+def test_readers_see_whole_batches_and_keep_the_version_they_opened(quick_root, mirror_writer, monkeypatch):
     """While the engine commits file by file, then OPTIMIZE and VACUUM; checkpoints are written."""
     print(f"MIRROR_TEST_SEED={SEED}")
     monkeypatch.setitem(evolution._PROPERTIES, "delta.checkpointInterval", "4")
-    source, folder, writer = Source(root), root / TABLES / "dbo" / "Orders", mirror_writer(root)
-    with Mirror(root, Config(max_batch_files=1), writer=writer) as mirror, ExitStack() as ending:
+    source, folder, writer = Source(quick_root), quick_root / TABLES / "dbo" / "Orders", mirror_writer(quick_root)
+    with Mirror(quick_root, Config(max_batch_files=1), writer=writer) as mirror, ExitStack() as ending:
         for _ in range(BEFORE):
             source.change()
         mirror.sync()
-        readers = [Reader(folder, way, root / f"reader-{number}") for number, way in enumerate(WAYS)]
+        readers = [Reader(folder, way, quick_root / f"reader-{number}") for number, way in enumerate(WAYS)]
         for reader in readers:
             ending.callback(reader.stop)
         for _ in range(COMMITS - 2):

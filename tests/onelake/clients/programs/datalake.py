@@ -25,11 +25,6 @@ def folder(table, service=SERVICE):
 
 
 @pytest.fixture
-def table():
-    return new_table()
-
-
-@pytest.fixture
 def place(table):
     return folder(table)
 

@@ -7,15 +7,10 @@ import places
 import pytest
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import AzureStore
-from places import ABFSS, ACCEPTS_BATCHES, BATCH_REFUSED, FOLDER, LANDING_ZONE, MIB, new_table
+from places import ABFSS, ACCEPTS_BATCHES, BATCH_REFUSED, FOLDER, LANDING_ZONE, MIB
 
 SECRETS = {f"azure_{name}": text for name, text in places.SECRETS.items()}
 STORE = AzureStore.from_url(f"{ABFSS}/{LANDING_ZONE}", config=SECRETS)
-
-
-@pytest.fixture
-def table():
-    return new_table()
 
 
 def test_put_head_range_list_copy(table):

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
+
 MIB = 1 << 20
 WORKSPACE = os.environ["FABRIC_WORKSPACE_ID"]
 ITEM = os.environ["FABRIC_MIRRORED_DATABASE_ID"]
@@ -28,3 +30,8 @@ BATCH_REFUSED = "Either WorkspaceId or ArtifactId are missing in the request"
 def new_table() -> str:
     """A table folder's name that nothing else has."""
     return f"T{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def table() -> str:
+    return new_table()

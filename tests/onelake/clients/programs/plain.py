@@ -9,18 +9,13 @@ import httpx
 import pytest
 import requests
 from azure.identity import DefaultAzureCredential
-from places import DFS, FOLDER, HTTP, KEY, LANDING_ZONE, MIB, SCOPE, WORKSPACE, new_table
+from places import DFS, FOLDER, HTTP, KEY, LANDING_ZONE, MIB, SCOPE, WORKSPACE
 from pyarrow import fs
 
 TOKEN = {"Authorization": f"Bearer {DefaultAzureCredential().get_token(SCOPE).token}"}
 SESSION = requests.Session()
 SESSION.headers.update(TOKEN)
 CLIENTS = {"requests": (SESSION, "data"), "httpx": (httpx.Client(headers=TOKEN), "content")}
-
-
-@pytest.fixture
-def table():
-    return new_table()
 
 
 @pytest.fixture(params=CLIENTS)
