@@ -29,6 +29,7 @@ def fixture_page(name: str) -> str:
     title, body = (CASES / f"{name}.md").read_text(encoding="utf-8").split("---\n", 2)[2].strip().split("\n", 1)
     shown = {
         "rules": ", ".join(case.rules),
+        "example of": ", ".join(case.codes),
         "options": ", ".join(f"`{option}={value}`".lower() for option, value in case.options.items()),
         "fixture": f"`fixtures/{name}.md`",
     }

@@ -34,6 +34,7 @@ from mirror_engine.landing_zone.states import (
 )
 from mirror_engine.monitoring import words
 from mirror_engine.monitoring.fabric_files import fabric_status
+from mirror_engine.publisher.cases import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -182,6 +183,7 @@ def diagnostic_page(code: str) -> str:
         "message": entry.template,
         "help": entry.help,
         "rules": ", ".join(entry.rules),
+        "fixture": f"[{fixture}](../fixtures/{fixture}.md)" if (fixture := examples().get(code)) else "",
     }
     return f"# {code}: {page.title}\n\n{facts(shown)}\n\n{page.markdown}\n"
 

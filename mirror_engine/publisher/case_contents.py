@@ -43,10 +43,18 @@ def typed_rows(text: str) -> tuple[list[tuple[str, str, bool]], list[list[Any]]]
         (json.loads(name) if name.startswith('"') else name, kind, not is_required)
         for name, kind, is_required in (match.groups() for match in found)
     ]
-    rows = [json.loads(f"[{line}]") for line in lines]
+    rows = [_values(line) for line in lines]
     if wrong := [row for row in rows if len(row) != len(columns)]:
         raise ValueError(f"{len(wrong[0])} values in a row of {len(columns)} columns")
     return columns, rows
+
+
+def _values(line: str) -> list[Any]:
+    try:
+        values: list[Any] = json.loads(f"[{line}]")
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{line} is not a row of JSON values: {error.msg}") from None
+    return values
 
 
 def _text(text: str, options: Options) -> bytes:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _IN_THE_WHEEL = Path(__file__).parents[1] / "cases"
 CASES = _IN_THE_WHEEL if _IN_THE_WHEEL.is_dir() else Path(__file__).parents[2] / "fixtures"
+_FRONT = re.compile(r"---\n((?:\w+: .+\n)+)---\n")
 _PART = re.compile(r"^(#{1,2}) (.+)$|^(?P<fence>```|~~~)(\S.*)\n([\s\S]*?)^(?P=fence)$", re.MULTILINE)
 _OPTION = r"at=\S+|compression=\S+|encoding=\S+|ends=lf|times=int96|write=in-place|zone=older"
 _INFO = re.compile(rf"(\w+)((?: (?:{_OPTION}))*) (?!\w+=\S+ )(.+)")
@@ -134,8 +135,10 @@ def examples() -> dict[str, str]:
 
 def parse(name: str, text: str) -> Case:
     """A case from the Markdown of its file; raises `ValueError` with the line at fault."""
-    _, front, body = text.split("---\n", 2)
-    fields = dict(line.split(": ", 1) for line in front.splitlines())
+    match = _FRONT.match(text)
+    if match is None:
+        raise ValueError(f"{name}.md does not begin with front matter: lines of `field: value` between two of `---`")
+    fields, body = dict(line.split(": ", 1) for line in match[1].splitlines()), text[match.end() :]
     rules, codes, runs_on, features, given = (
         tuple(filter(None, fields.pop(each, "").split(", ")))
         for each in ("rules", "codes", "on", "features", "options")
@@ -159,6 +162,8 @@ def parse(name: str, text: str) -> Case:
 
 def _options(pairs: Sequence[str]) -> dict[str, Any]:
     words = dict(pair.split("=", 1) for pair in pairs)
+    if unknown := words.keys() - options().keys():
+        raise ValueError(f"unknown options: {', '.join(unknown)}")
     return {name: options()[name].kind.read(word) for name, word in words.items()}
 
 

@@ -93,6 +93,9 @@ def test_options_of_a_block_are_kept():
     ("old", "new", "error"),
     [
         ("rules:", "colour: red\nrules:", "a.md: unknown fields in the front matter: colour"),
+        ("rules:", "rules", "a.md does not begin with front matter"),
+        ("rules:", "options: colour=red\nrules:", "unknown options: colour"),
+        ('"B7", null, 0', "B7, null, 0", "a.md:25: B7, null, 0 is not a row of JSON values: Expecting value"),
         ("# A rejection", "A rejection", "a.md lacks a title"),
         ("## Then the", "## And the", 'a.md:19: "And the file is deleted and landed corrected" is not'),
         ("```json", "```yaml", 'a.md:9: "yaml Orders/_metadata.json" is not `removed`, or base64, csv'),
