@@ -65,7 +65,8 @@ if TYPE_CHECKING:
 
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files
-MAX_SORTED_ROWS = 100_000  # of a table that is read whole to show the rows with the lowest keys
+# of a table that is read whole to show the rows with the lowest keys; the bytes are those of its data files
+MAX_SORTED_ROWS, MAX_SORTED_BYTES = 100_000, 32 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -295,8 +296,8 @@ class Mirror:
     def show(self, table: str, *, version: int | None = None, limit: int | None = 20) -> SortedRows:
         """A table's rows as dicts, sorted by key.
 
-        Of a table with more rows than `limit`, those with the lowest keys. If it has more than 100,000 rows, or is in a
-        store, the first rows of its files.
+        If the table has more rows than `limit`, those with the lowest keys. If it has more than 100,000 rows, if its
+        data files have more than 32 MiB, or if it is in a store: the first rows of its files.
 
         Args:
             table: by name, in any case.
@@ -306,14 +307,15 @@ class Mirror:
         Raises:
             UnknownTable: no such table, or no such version of it.
         """
-        from mirror_engine.monitoring.rows import SortedRows, lowest  # noqa: PLC0415 - for people
+        from mirror_engine.monitoring.rows import SortedRows, lowest, python_rows  # noqa: PLC0415 - for people
 
-        most = None if limit is None or self._is_small(table) else limit + 1
+        is_whole = limit is None or self._is_small(table)
+        most = None if is_whole or limit is None else limit + 1
         found = self.read_table(table, version=version, limit=most)
         has_more = limit is not None and found.num_rows > limit
         keys = [name for name in self.key_columns(table) if name in found.column_names]  # not at every version
         shown = found if limit is None else lowest(found, keys, limit)
-        return SortedRows(shown.to_pylist(), keys, found.schema, has_more=has_more)
+        return SortedRows(python_rows(shown), keys, found.schema, has_more=has_more, are_lowest=is_whole)
 
     def _is_small(self, table: str) -> bool:
         """Whether all rows of a table may be read to show some."""
@@ -321,7 +323,11 @@ class Mirror:
             return False
         state = self._writer.snapshot(self.delta_folder(table))
         rows = state.count_rows() if state else None
-        return rows is not None and rows <= MAX_SORTED_ROWS
+        if state is None or rows is None or rows > MAX_SORTED_ROWS:
+            return False
+        from mirror_engine.tables.log.snapshot import byte_count  # noqa: PLC0415 - imports Arrow
+
+        return state.log is None or byte_count(state.log) <= MAX_SORTED_BYTES
 
     def key_columns(self, table: str) -> tuple[str, ...]:
         """A table's key, as its newest commit records it; empty for a keyless table. Its type may be unknown (LZ-5.13).

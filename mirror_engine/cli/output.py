@@ -11,7 +11,7 @@ import click
 
 from mirror_engine.landing_zone.diagnostics import Severity, printable
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.monitoring.words import cell, span, table_json
+from mirror_engine.monitoring.words import MAX_CELL, cell, span, table_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -335,17 +335,20 @@ def _taken(widths: Sequence[int], left_out: Collection[int]) -> int:
 
 
 def rows_text(rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> Lines:
-    """Rows of a table below their columns; where these do not fit, each row as lines of `column: value`."""
+    """Rows of a table below their columns; where these do not fit, each row as lines of `column: value`.
+
+    Text and binary are cut to `MAX_CELL`.
+    """
     from rich.measure import Measurement
 
     console = stdout()
-    table = Grid([*columns] or [*rows[0]], [[*map(cell, row.values())] for row in rows])
+    table = Grid([*columns] or [*rows[0]], [[cell(value, MAX_CELL) for value in row.values()] for row in rows])
     if Measurement.get(console, console.options.update(max_width=_UNBOUNDED), table).maximum <= console.width:
         yield table
         return
     for number, row in enumerate(rows):
         yield from [""] if number else []
-        yield from (f"{name}: {cell(value)}" for name, value in row.items())
+        yield from (f"{name}: {cell(value, MAX_CELL)}" for name, value in row.items())
 
 
 def moment(text: str | None) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.monitoring.words import MAX_CELL, cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,6 +25,7 @@ class SortedRows(list[dict[str, Any]]):
         keys: the key columns; empty for a keyless table.
         schema: of the table; without columns where that is not known.
         has_more: whether the table holds more rows.
+        are_lowest: whether they are those with the lowest keys, not the first of the table's files.
     """
 
     def __init__(
@@ -33,17 +35,19 @@ class SortedRows(list[dict[str, Any]]):
         schema: pa.Schema = pa.schema([]),  # noqa: B008 - immutable
         *,
         has_more: bool = False,
+        are_lowest: bool = True,
     ) -> None:
         super().__init__(rows)
         self.keys = tuple(keys)
         self.schema = schema
         self.has_more = has_more
+        self.are_lowest = are_lowest
         self.sort(key=lambda row: [_rank(row[name]) for name in (*self.keys, *row)])
 
     def _repr_html_(self) -> str:
         names = self.schema.names or list(self[0] if self else ())
         caption = count(len(self), "row") + ("; there are more" if self.has_more else "")
-        return html_table(caption, names, (row.values() for row in self))
+        return html_table(caption, names, ([_cut(value) for value in row.values()] for row in self))
 
 
 def lowest(table: pa.Table, keys: Sequence[str], limit: int) -> pa.Table:
@@ -56,6 +60,12 @@ def lowest(table: pa.Table, keys: Sequence[str], limit: int) -> pa.Table:
     return table.take(order[:limit])
 
 
+def python_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as dicts; a column with times beyond Python's years becomes text."""
+    columns = zip(*map(_values, table.columns), strict=True)
+    return [dict(zip(table.column_names, values, strict=True)) for values in columns]
+
+
 def html_table(caption: str, headings: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """A table in HTML; every text in it is escaped, None is NULL."""
 
@@ -65,6 +75,19 @@ def html_table(caption: str, headings: Iterable[str], rows: Iterable[Iterable[ob
     lines = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     head = f"<thead><tr>{cells('th', headings)}</tr></thead>"
     return f"<table><caption>{escape(caption)}</caption>{head}<tbody>{lines}</tbody></table>"
+
+
+def _values(column: pa.ChunkedArray) -> Sequence[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError):
+        values = column.cast("string").to_pylist()
+    return values
+
+
+def _cut(value: object) -> object:
+    """A value as a notebook shows it: long text and binary are cut."""
+    return cell(value, MAX_CELL) if isinstance(value, str | bytes) and len(value) > MAX_CELL else value
 
 
 def _rank(value: Any) -> tuple[int, Any]:  # noqa: ANN401 - a cell of any type

@@ -52,6 +52,7 @@ URGENCY: dict[type[TableState], str] = {  # `stuck` needs attention
     **dict.fromkeys((Unconfigured, Empty), "idle"),
     **dict.fromkeys((Halted, Blocked, Unlisted), "stuck"),
 }
+MAX_CELL = 1000  # characters of a value that people look at
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _Result = TypeVar("_Result")
 
@@ -181,9 +182,14 @@ def span(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
-def cell(value: object) -> str:
-    """One value of a row, on one line."""
-    return "NULL" if value is None else printable(str(plain(value)))
+def cell(value: object, most: int | None = None) -> str:
+    """One value of a row, on one line; text or binary that is longer than `most` is cut, and its length follows."""
+    if value is None:
+        return "NULL"
+    if most is None or not isinstance(value, str | bytes) or len(value) <= most:
+        return printable(str(plain(value)))
+    length = count(len(value), "byte" if isinstance(value, bytes) else "character")
+    return f"{printable(plain(value[:most]))}… ({length})"
 
 
 def row_text(row: Mapping[str, Any]) -> str:

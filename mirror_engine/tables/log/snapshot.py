@@ -518,6 +518,7 @@ def first_line(error: BaseException) -> str:
 
 
 _BATCH_ROWS = 65_536
+_BATCH_BYTES, _BUFFER_BYTES = 8 * 1024 * 1024, 1024 * 1024
 _THREADED_BYTES = 1 << 20  # of a data file: a smaller one is read sooner without threads
 _AHEAD_BYTES = 16 * 1024 * 1024  # of data files in a store that are read before they are asked for
 _MOST_OWN, _FEW_FILES = 16, 256  # commits and data files that are looked through
@@ -529,12 +530,19 @@ def read_rows(log: DeltaLog, limit: int | None = None, where: Chosen | None = No
     """All rows of a version, or those chosen; all of them, or the first that come."""
     found, rows = [], 0
     files, names = log.data_files(), log.schema.names
-    groups = [files] if limit is None else [[file] for file in files]  # none is read that need not be
-    batches = itertools.chain.from_iterable(scan(log, group, names) for group in groups)
+    if limit is None:
+        batches = scan(log, files, names)
+    else:  # no file is read that need not be, and few rows at once if they are large
+        batches = itertools.chain.from_iterable(scan(log, [file], names, _rows_at_once(file)) for file in files)
     while (limit is None or rows < limit) and (batch := next(batches, None)) is not None:
         found.append(batch if where is None else batch.filter(where(batch)))
         rows += found[-1].num_rows
     return pa.Table.from_batches(found, arrow_schema(log.schema.columns)).slice(0, limit)
+
+
+def _rows_at_once(file: DataFile) -> int:
+    """How many rows of a data file have about `_BATCH_BYTES` in it."""
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES * (file.rows or 0) // max(1, file.size)))
 
 
 def byte_count(log: DeltaLog, limit: int | None = None) -> int:
@@ -573,12 +581,14 @@ def stated_rows(log: DeltaLog) -> int:
     return sum(filter(None, rows.values()))
 
 
-def scan(log: DeltaLog, files: Iterable[DataFile], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def scan(
+    log: DeltaLog, files: Iterable[DataFile], names: Sequence[str], batch_rows: int = _BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
     """The named columns of every row of data files that is not gone, file by file."""
     files = list(files)
     gone_rows = for_each(log.folder, partial(marks, log), files)
     for file, gone in zip(whole_files(log, files, names), gone_rows, strict=True):
-        for first, rows in scan_file(log, file, names):
+        for first, rows in scan_file(log, file, names, batch_rows):
             yield rows if gone is None else rows.filter(rows_left(gone, first, rows.num_rows))
 
 
@@ -633,10 +643,13 @@ def scan_file(
     physical = [known[name] for name in schema.names]
     is_remote = isinstance(file.path, StorePath) and file.content is None
     is_large = file.size >= _THREADED_BYTES
+    buffer_size = 0 if batch_rows == _BATCH_ROWS else _BUFFER_BYTES  # else a row group's column is read whole
     with (
         _reading_file(file.path),
         parquet_source(file.path) if file.content is None else pa.BufferReader(file.content) as source,
-        pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=is_remote) as parquet,
+        pq.ParquetFile(
+            source, buffer_size=buffer_size, coerce_int96_timestamp_unit="us", pre_buffer=is_remote
+        ) as parquet,
     ):
         present = [name for name in physical if name in parquet.schema_arrow.names]
         for first, groups in _row_groups(parquet.metadata, only, one_by_one=is_remote):
