@@ -89,8 +89,5 @@ def served(window):
     page = Web(window.items)
     with running(page.app, on_error=pytest.fail) as emulator:
         page.port, page.address = emulator.http_port, f"http://127.0.0.1:{emulator.http_port}"
-        try:
-            yield page
-        finally:
-            page.end_streams()
+        yield page
     page.close()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 CHECK_SECONDS = 0.2
 SIGNAL_EXIT = 128  # of a command that a signal ended, as shells say it: 128 and the signal's number
 MAX_PORT = 65535
-_PACKAGES = ("cryptography", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
+_PACKAGES = ("cryptography", "httptools", "prometheus_client", "starlette", "uvicorn")
 _STORE = "Folder of workspaces and items"
 
 

@@ -148,19 +148,23 @@ class TableStatus:
             case several:
                 return f"{len(several)} partitions"
 
-    def to_json(self, *, engine_running: bool = True) -> dict[str, Any]:
+    def summary_json(self, *, engine_running: bool = True) -> dict[str, Any]:
+        """All but its files and diagnostics, which may be many."""
         names = ["message", "last_failure", "fabric_status", "fabric_error", "blocked_by", "would_reject", "watermarks"]
-        names += ["next_files", "rows_processed", "bytes_processed", "row_count", "columns", "delta_version", "files"]
+        names += ["next_files", "rows_processed", "bytes_processed", "row_count", "columns", "delta_version"]
         return {
             **table_json(self.name, self.delta_folder),
             "state": self.state.code,
-            **fields_json(self, *names, "ignored"),
+            **fields_json(self, *names),
             "help": self.help(engine_running=engine_running) or None,
             "pending_files": len(self.pending_files),
             "lag_seconds": round(self.lag_seconds, 3),
             "last_commit_at": iso(self.last_commit_at),
-            "diagnostics": counted_json(self.diagnostics),
         }
+
+    def to_json(self, *, engine_running: bool = True) -> dict[str, Any]:
+        many = {**fields_json(self, "files", "ignored"), "diagnostics": counted_json(self.diagnostics)}
+        return {**self.summary_json(engine_running=engine_running), **many}
 
 
 @dataclass(frozen=True)
@@ -203,7 +207,8 @@ class MirrorStatus(Readable):
         found = (diagnostic.full_message for diagnostic in self.diagnostics)
         return "\n".join([*found, *(table.message for table in self.tables), tally_text(self.counts)])
 
-    def to_json(self) -> dict[str, Any]:
+    def facts_json(self) -> dict[str, Any]:
+        """All but its tables."""
         lease = self.lease
         times = lease and {"since": iso(lease.since), "renewed_at": iso(lease.renewed_at), "is_held": not lease.is_over}
         return {
@@ -213,8 +218,11 @@ class MirrorStatus(Readable):
             "next_scan_at": iso(self.next_scan_at),
             "scan_requests": dict(self.scan_requests) or None,
             "counts": self.counts,
-            "tables": [table.to_json(engine_running=self.is_worked_on) for table in self.tables],
         }
+
+    def to_json(self) -> dict[str, Any]:
+        tables = [table.to_json(engine_running=self.is_worked_on) for table in self.tables]
+        return {**self.facts_json(), "tables": tables}
 
 
 def mirror_status(  # noqa: PLR0913 - independent facts

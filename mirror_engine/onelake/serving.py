@@ -215,12 +215,7 @@ class Server:
     def _listen(self, stack: ExitStack, lake: Lake) -> ConnectionInfo:
         plan, listening, item = self.plan, self.plan.listening, self.item
         authority = create_authority(self._state.tls, listening.address, listening.names)
-        page = Web(
-            lambda: self._engines.shown(),  # noqa: PLW0108 - of the pool that is there then
-            plan.options.clock,
-            listening=listening,
-            connection=lambda: getattr(self, "connection", None),
-        )
+        page = Web(lambda: self._engines.shown(), plan.options.clock)  # noqa: PLW0108 - of the pool that is there then
         stack.callback(page.close)
         self._services = services = Services(lake, self._engines, page)
         fault_api = FaultApi(services, plan.options) if plan.has_fault_api else None
@@ -229,7 +224,6 @@ class Server:
         listeners = Listeners(gate, authority.context(), listening, self.on_rejected)
         listeners.start()
         stack.callback(listeners.stop)
-        stack.callback(page.end_streams)
         install_az(self._state.programs)
         http = f"http://{listening.reached_at if listening.is_single_port else LOOPBACK}:{listeners.http_port}"
         environment = self._environment(f"http://{listening.reached_at}:{listeners.proxy_port}", authority, item)

@@ -93,17 +93,21 @@ def test_items_are_replicated_from_the_start_and_the_page_shows_it(pooled):
     pooled.items.ensure("shop", "customers")
     pooled.publish((0, {"id": 4711, "n": 1}))
     pooled.pool.start_all()
-    page = TestClient(Web(pooled.pool.shown).app)
+    page = TestClient(Web(pooled.pool.shown).app, headers={"Accept": "application/json"})
     pooled.until(lambda: pooled.rows() == [{"id": 4711, "n": 1}])
     pooled.until(lambda: [table["status"] for table in pooled.pool.tables(pooled.item)] == ["Replicating"])
     assert pooled.status() is DatabaseStatus.RUNNING
     pooled.until(lambda: page.get("/readyz").text == "ready\n")
-    pooled.until(lambda: ">caught up<" in page.get("/").text)
+    pooled.until(lambda: '"caught_up"' in page.get("/").text)
     assert "4711" in page.get(f"/tables/{pooled.item.id}/Orders").text
-    assert page.get("/").text.count("engine is running") == 2
+
+    def running():
+        return [item["mirror"]["engine_running"] for item in page.get("/").json()["items"]]
+
+    assert running() == [True, True]
     assert 'mirror_engine_up{item="orders",workspace="shop"} 1.0' in page.get("/metrics").text
     pooled.pool.stop(pooled.item)
-    pooled.until(lambda: page.get("/").text.count("no engine is running") == 1)
+    pooled.until(lambda: sorted(running()) == [False, True])
     pooled.until(lambda: "Stopped" in page.get("/").text)
     assert page.get("/readyz").status_code == 200
 

@@ -172,21 +172,12 @@ def test_a_shell_understands_the_lines_though_the_store_has_an_awkward_name(tmp_
 def test_the_page_is_at_the_address_of_http_and_counts_requests(tmp_path):
     with served(tmp_path, workspace="Sales", item="Orders") as server:
         assert server.connection.page == f"{server.connection.http}/"
-        shown = At(server).asks().decode()
-        assert "Sales" in shown
-        assert "no engine is running, never ran here" in shown
+        assert "/assets/page.js" in At(server).asks().decode()
+        shown = json.loads(At(server).asks("/", "Accept: application/json").partition(b"\r\n\r\n")[2])["items"][0]
+        assert [shown["workspace"], shown["mirror"]["last_heartbeat_at"]] == ["Sales", None]
         assert status_of(At(server).asks("/absent/x")) == 404
         assert b'requests_total{method="GET",status="404"} 1.0' in At(server).asks("/metrics")
         assert status_of(At(server).asks("/readyz")) == 200  # nothing is to be mirrored
-
-
-def test_an_open_page_is_ended_with_the_emulator_and_not_cut(tmp_path):
-    with contextlib.ExitStack() as later:
-        with served(tmp_path) as server:
-            page = later.enter_context(connected(At(server).port))
-            page.sendall(request("GET", "/", "localhost", "Accept: text/event-stream"))
-            assert page.recv(1)
-        assert rest_of(page).endswith(b"0\r\n\r\n")
 
 
 def test_a_second_answer_on_a_connection_waits_for_no_acknowledgement(tmp_path):

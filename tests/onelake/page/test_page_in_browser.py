@@ -1,17 +1,23 @@
-"""The page in a real browser: on a phone and a desk, light and dark, with scripts and without."""
+"""The page in a real browser: on a phone and a desk, light and dark, filtered, sorted, with 5,000 tables."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 from browser import DESKTOP, PHONE, browser
-from shop_window import EVIL, EVIL_TABLE, SHOP, served
+from shop_window import EVIL, EVIL_TABLE, SHOP, Window, served
 
-from mirror_engine.publisher.testing import onelake
+from mirror_engine.explain.pages import explanation
+from mirror_engine.landing_zone.names import TableName
+from mirror_engine.monitoring.words import help_for
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +31,7 @@ PAGES = {
     "filtered": "/?state=stuck&sort=-lag",
     "explained": "/explain/ME011",
 }
-SIZES = {"phone": PHONE, "tablet": (800, 900), "wide": (1600, 1000)}
+SIZES = {"phone": (PHONE, "dark"), "tablet": ((800, 900), "light"), "wide": ((1600, 1000), "light")}
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +46,19 @@ def opened(tmp_path_factory):
         yield running
 
 
+@pytest.fixture
+def visit(opened):
+    """Open an address and wait for its data; closes all tabs."""
+    with contextlib.ExitStack() as tabs:
+
+        def visit(url, size=DESKTOP, scheme="light"):
+            tab = tabs.enter_context(contextlib.closing(opened.open(url, size, scripts=True, scheme=scheme)))
+            tab.until(lambda: live(tab) == "live")
+            return tab
+
+        yield visit
+
+
 @pytest.fixture(scope="module")
 def artefacts(tmp_path_factory):
     """Where screenshots are kept; CI names a folder."""
@@ -49,102 +68,218 @@ def artefacts(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no-scripts"])
+def live(tab):
+    return tab.evaluate("document.getElementById('live').textContent")
+
+
+def shown(tab):
+    """What a person reads."""
+    return " ".join(tab.evaluate("document.querySelector('main').innerText").split())
+
+
+def named(tab):
+    """The tables of an overview, in order."""
+    return tab.evaluate("[...document.querySelectorAll('tbody th a')].map(each => each.textContent)")
+
+
 @pytest.mark.parametrize("size", ["phone", pytest.param("tablet", marks=pytest.mark.nightly), "wide"])
 @pytest.mark.parametrize("page", PAGES)
-def test_every_page_fits_is_complete_and_is_not_complained_of(  # noqa: PLR0913, PLR0917 - fixtures, and all that varies
-    opened, base, artefacts, page, size, scripts
-):
-    scheme = "dark" if scripts else "light"
-    tab = opened.open(base + PAGES[page], SIZES[size], scripts=scripts, scheme=scheme)
-    with contextlib.closing(tab):
-        if scripts:
-            tab.until(lambda: ">live<" in tab.html)
-        else:
-            assert ">not live<" in tab.html
-        tab.screenshot(artefacts / f"{page}-{size}-{scheme}{'' if scripts else '-no-scripts'}.png")
-        assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0  # nothing sticks out
-        complaints = [each for each in tab.complaints if page != "absent" or "404" not in each]
-        assert complaints == []
-        assert {address for address in tab.asked if not address.startswith(f"{base}/")} == set()
-        assert any(address.endswith("page.js") for address in tab.asked) == scripts
+def test_every_page_fits_is_complete_and_is_not_complained_of(visit, base, artefacts, page, size):
+    tab = visit(base + PAGES[page], *SIZES[size])
+    tab.screenshot(artefacts / f"{page}-{size}.png")
+    assert tab.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0  # nothing sticks out
+    assert [each for each in tab.complaints if page != "absent" or "404" not in each] == []
+    assert {address for address in tab.asked if not address.startswith(f"{base}/")} == set()
+    outline = Outline(tab.html)
+    assert outline.headings[0] == 1
+    assert outline.headings.count(1) == 1
+    assert all(lower - higher <= 1 for higher, lower in zip(outline.headings, outline.headings[1:], strict=False))
+    assert len(outline.ids) == len(set(outline.ids))
+    assert {*outline.named_by, *outline.labels, *outline.fields} <= set(outline.ids)
+    assert set(outline.labels) == set(outline.fields)
+    assert (outline.unscoped, outline.unnamed) == ([], [])
+    assert len(re.findall("[→▲▼]", tab.html)) == len(re.findall('aria-hidden="true"> ?[→▲▼]', tab.html))
 
 
-def test_the_page_moves_by_itself(opened, window):
-    with (
-        served(window) as page,
-        contextlib.closing(opened.open(page.address + PAGES["behind"], PHONE, scripts=True)) as table,
-        contextlib.closing(opened.open(f"{page.address}/", DESKTOP, scripts=True)) as overview,
-    ):
-        table.until(lambda: "is behind by 1 file" in table.html)
+class Outline(HTMLParser):
+    """What assistive technology reads: headings, names, labels, columns."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.headings, self.ids, self.named_by, self.labels, self.fields = [], [], [], [], []
+        self.unscoped, self.unnamed = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        if re.fullmatch(r"h\d", tag):
+            self.headings.append(int(tag[1]))
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.named_by += [attributes["aria-labelledby"]] if "aria-labelledby" in attributes else []
+        self.labels += [attributes["for"]] if tag == "label" else []
+        self.fields += [attributes["id"]] if tag in {"input", "select"} else []
+        self.unscoped += [attributes] if tag == "th" and "scope" not in attributes else []
+        if tag in {"section", "nav", "pre"} and not attributes.keys() & {"aria-label", "aria-labelledby", "tabindex"}:
+            self.unnamed.append((tag, attributes))
+
+
+def test_without_javascript_the_page_names_the_command(opened, base):
+    with contextlib.closing(opened.open(f"{base}/", PHONE, scripts=False)) as tab:
+        assert "mirror-engine status STORE/WORKSPACE/ITEM" in tab.html
+        assert not any(address.endswith("page.js") for address in tab.asked)
+
+
+def test_overview_says_which_tables_are_stuck_since_when_why_and_what_to_do(visit, base, still):
+    tab = visit(f"{base}/")
+    text, (status, _) = shown(tab), (item.view().status() for item in still.shown)
+    assert named(tab)[:2] == ["Sales.Stores", "Items"]  # urgent ones first
+    for table in status.tables:
+        assert f"{table.name.normalized} {table.state.code.replace('_', ' ')}" in text
+        if table.urgency == "stuck":
+            help_text = help_for(table.state, engine_running=False)
+            assert all(each.replace("`", "") in text for each in (table.message, help_text))
+    assert re.search(r"Items halted 1 file since \d{4}-\d\d-\d\d \d\d:\d\d", text)
+
+
+def test_table_page_says_what_status_says(visit, base, still):
+    for table in still.shown[0].view().status(100).tables:
+        text = shown(visit(f"{base}/tables/{SHOP}/{table.name.folder}"))
+        expected = [table.message, help_for(table.state, engine_running=False), table.delta_folder]
+        expected += [f"{each.path} {each.state}" for each in table.files] + [each.reason for each in table.files]
+        expected += [each.message for each, _ in table.diagnostics]
+        expected += [f"Rows processed {table.rows_processed:,}"]
+        assert [each for each in expected if " ".join(each.replace("`", "").split()) not in text] == []
+
+
+def test_diagnostic_page_says_what_explain_says(visit, base):
+    page, text = explanation("ME037"), shown(visit(f"{base}/explain/ME037/"))
+    expected = [page.title, page.why, page.what_to_do, page.example.text, page.fixed.text]
+    assert [each for each in expected if "".join(each.replace("`", "").split()) not in text.replace(" ", "")] == []
+
+
+def test_publisher_content_is_text(visit, base):
+    for path in ("/", PAGES["hostile"]):
+        tab = visit(base + path)
+        assert "onerror" in shown(tab)  # as a name
+        assert tab.evaluate("document.querySelectorAll('main img, main script, main u, main i:not(.null)').length") == 0
+        assert tab.evaluate("document.title") != "owned"
+    assert "<script>" in shown(tab)
+    assert tab.evaluate("document.querySelectorAll('i.null').length") == 1
+    assert "… (500 characters)" in shown(tab)
+
+
+def test_the_page_moves_by_itself_and_keeps_its_focus(visit, window):
+    with served(window) as page:
+        table = visit(page.address + PAGES["behind"], PHONE)
+        assert "is behind by 1 file" in shown(table)
+        table.evaluate("document.querySelector('nav a').focus()")
         window.apply()
-        overview.until(lambda: 'state busy">loading<' not in overview.html)
-        table.say("Page.bringToFront")  # in the background it gave its connection back
-        table.until(lambda: "has caught up" in table.html)
+        table.until(lambda: "has caught up" in shown(table))
+        assert table.evaluate("document.activeElement.textContent") == "All tables"
         assert len(table.events("Page.loadEventFired")) == 1  # without being loaded again
 
 
-def test_the_filter_keeps_its_focus_while_the_tables_follow_what_is_typed(opened, window):
-    with served(window) as page, contextlib.closing(opened.open(f"{page.address}/", DESKTOP, scripts=True)) as tab:
-        tab.until(lambda: ">live<" in tab.html)
+def test_the_filter_keeps_its_focus_and_the_address_has_it(visit, base):
+    tab = visit(f"{base}/")
+    for _ in range(3):
         tab.press("Tab")
-        assert tab.evaluate("document.activeElement.textContent") == "Skip to the content"
-        for _ in range(2):
-            tab.press("Tab")
-        assert tab.evaluate("document.activeElement.id") == "q"
-        tab.say("Input.insertText", text="sales ord")
-        tab.until(lambda: "1 of 7 tables" in tab.html)
-        assert tab.evaluate("[document.activeElement.id, document.activeElement.value, location.search]") == [
-            "q",
-            "sales ord",
-            "?q=sales+ord",
-        ]
-        window.apply()
-        tab.until(lambda: '"state busy">behind<' not in tab.html)
-        assert tab.evaluate("document.activeElement.id") == "q"
-        assert len(tab.events("Page.loadEventFired")) == 1
-        tab.press("Tab")
-        assert tab.evaluate("document.activeElement.id") == "state"
-        assert tab.complaints == []
+    assert tab.evaluate("document.activeElement.id") == "q"
+    tab.say("Input.insertText", text="sales ord")
+    tab.until(lambda: "1 of 7 tables" in shown(tab))
+    found = tab.evaluate("[document.activeElement.id, document.activeElement.value, location.search]")
+    assert found == ["q", "sales ord", "?q=sales+ord"]
+    again = visit(tab.evaluate("location.href"))
+    assert (named(again), again.evaluate("document.getElementById('q').value")) == (["Sales.Orders"], "sales ord")
 
 
-def test_a_heading_sorts_by_keyboard_and_keeps_its_focus(opened, base):
-    with contextlib.closing(opened.open(f"{base}/", DESKTOP, scripts=True)) as tab:
-        tab.until(lambda: ">live<" in tab.html)
-        tab.evaluate("document.querySelector('th a[href*=rows]').focus()")
-        first = "document.querySelector('tbody a').textContent"
-        for direction, name in (("descending", "Sales.Orders"), ("ascending", "Fresh")):
-            tab.press("Enter")
-            tab.until(lambda direction=direction: f'aria-sort="{direction}"' in tab.html)
-            assert tab.evaluate("document.activeElement.closest('th').ariaSort") == direction
-            assert tab.evaluate(first) == name
-        assert len(tab.events("Page.loadEventFired")) == 1
+@pytest.mark.parametrize(
+    ("query", "tables"),
+    [
+        ("q=SALES", ["Sales.Stores", "Sales.Orders"]),
+        ("q=ord+sales.schema", ["Sales.Orders"]),
+        ("q=nothing", []),
+        ("state=halted", ["Items"]),
+        ("state=stuck&sort=table", ["Items", "Sales.Stores"]),
+        ("state=stuck&sort=-table", ["Sales.Stores", "Items"]),
+        ("q=sales&sort=rows", ["Sales.Stores", "Sales.Orders"]),
+        ("q=sales&sort=-rows", ["Sales.Orders", "Sales.Stores"]),
+        ("q=sales&sort=__proto__", ["Sales.Stores", "Sales.Orders"]),
+        ("q=<script>", []),
+    ],
+)
+def test_tables_are_filtered_and_sorted(visit, base, query, tables):
+    tab = visit(f"{base}/?{query}")
+    assert named(tab) == tables
+    assert f"{len(tables)} of 7 tables" in shown(tab)
+    assert "No table matches." in shown(tab)  # of the other mirrored database, at least
 
 
-def test_what_is_to_be_copied_is_copied_and_what_was_opened_stays_open(opened):
-    with onelake() as lake, contextlib.closing(opened.open(lake.connection.page, PHONE, scripts=True)) as tab:
-        tab.until(lambda: ">live<" in tab.html)
-        permitted = ["clipboardReadWrite", "clipboardSanitizedWrite"]
-        opened.say("Browser.grantPermissions", permissions=permitted, origin=lake.connection.page.rstrip("/"))
-        tab.say("Page.bringToFront")
-        tab.evaluate("document.querySelector('details').open = true")
-        tab.evaluate("document.querySelector('button.copy').click()")
-        tab.until(lambda: ">copied<" in tab.html)
-        copied = tab.evaluate("navigator.clipboard.readText()")
-        assert copied == f'eval "$(mirror-engine emulator env {lake.store})"'
-        tab.evaluate("show(main.innerHTML.replace('What to do next', 'What next'))")
-        assert "What next" in tab.html
-        assert tab.evaluate("document.querySelector('details').open")
-        lake.landing_zone.table("Orders", keys=["id"]).initial_load({"id": 1})
-        tab.until(lambda: 'state well">caught up<' in tab.html)
-        assert "What to do next" not in tab.html
-        assert tab.complaints == []
+def test_a_heading_sorts_by_keyboard_and_a_state_filters(visit, base):
+    tab = visit(f"{base}/")
+    tab.evaluate("document.querySelector('[data-sort=\"-rows\"]').focus()")
+    for direction, first in (("descending", "Sales.Orders"), ("ascending", "Fresh")):
+        tab.press("Enter")
+        assert tab.evaluate("document.activeElement.closest('th').ariaSort") == direction
+        assert named(tab)[0] == first
+    counts = tab.evaluate("[...document.querySelectorAll('.counts button')].map(each => each.textContent)")
+    assert counts[:3] == ["2 needing attention", "1 blocked", "1 halted"]
+    tab.evaluate("document.querySelector('[data-state=halted]').click()")
+    assert named(tab) == ["Items"]
+    tab.evaluate("document.querySelector('[data-state=halted]').click()")
+    assert len(named(tab)) == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Sales.Orders", "Sales|.Orders"),
+        ("CustomerOrderLines_2026-Archive", "Customer|Order|Lines_|2026-|Archive"),
+        ("year=2026/00000000000000000001.parquet", "year=2026/|00000000000000000001|.parquet"),
+        ("ABC", "ABC"),
+    ],
+)
+def test_name_is_broken_at_its_parts(visit, base, name, shown):
+    assert visit(f"{base}/").evaluate(f"breakable('{name}').map(each => each.tagName ? '|' : each).join('')") == shown
+
+
+def test_5000_tables_are_shown_in_part_and_found_by_name(visit, tmp_path):
+    window = Window(tmp_path)
+    publisher = window.add(SHOP, "Sales", "Shop")
+    publisher.table("One", keys=["id"]).insert({"id": 1})
+    window.apply()
+    status = window.mirror(SHOP).status()
+    many = tuple(replace(status.tables[0], name=TableName("", f"T{at:04d}")) for at in range(5_000))
+
+    class View:
+        def status(self, _):
+            return replace(status, tables=many)
+
+    window.change(SHOP, view=View)
+    with served(window) as page:
+        tab = visit(f"{page.address}/")
+        assert len(named(tab)) == 250
+        assert "The first 250 of 5,000." in shown(tab)
+        started = time.monotonic()
+        tab.evaluate("turn({ q: 't4321' })")
+        assert named(tab) == ["T4321"]
+        assert time.monotonic() - started < 5  # it takes a few hundredths
+        tab.evaluate("turn({ q: 't1' }); document.querySelector('[data-all]').click()")
+        assert len(named(tab)) == 1_000
+
+
+def test_empty_landing_zone_names_the_command(visit, tmp_path):
+    window = Window(tmp_path)
+    window.add(SHOP, "Sales", "Shop")
+    with served(window) as page:
+        text = shown(visit(f"{page.address}/"))
+    assert "mirror-engine emulator exec STORE -- COMMAND" in text
+    assert "https://onelake.dfs.fabric.microsoft.com/Sales/Shop.MountedRelationalDatabase/Files/LandingZone" in text
 
 
 def test_a_stopped_server_shows_as_disconnected(opened, still):
     with served(still) as page:
         tab = opened.open(f"{page.address}/", DESKTOP, scripts=True)
-        tab.until(lambda: ">live<" in tab.html)
+        tab.until(lambda: live(tab) == "live")
     with contextlib.closing(tab):
-        tab.until(lambda: ">disconnected<" in tab.html)
-        assert "Sales<wbr>.Orders" in tab.html  # what was known stays
+        tab.until(lambda: live(tab) == "disconnected")
+        assert "Sales.Orders" in shown(tab)  # what was known stays

@@ -1,0 +1,105 @@
+"""The statuses of all mirrored databases, scanned at most once a second for any number of readers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mirror_engine.errors import MirrorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirror_engine.monitoring.rows import SortedRows
+    from mirror_engine.monitoring.status import MirrorStatus, TableStatus
+    from mirror_engine.onelake.engine_pool import ShownItem
+    from mirror_engine.tables.base import HistoryEntry
+
+FRESH_SECONDS = 1.0
+WORKERS = 4  # scans at once
+IDLE_FACTOR = 4  # minimum refresh interval as a multiple of the last refresh's duration: at most 20 % of the time
+MAX_FILES = 100  # of one table and state
+MAX_ROWS = 20
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What one scan found: a status; None, with an error message, if it cannot be read."""
+
+    status: MirrorStatus | None
+    error: str = ""
+    at: float = 0.0  # seconds since 1970
+    documents: dict[str, Any] = field(default_factory=dict)  # made of it for readers, by purpose
+
+
+@dataclass(frozen=True)
+class CachedStatus:
+    """A mirrored database with its last scan."""
+
+    item: ShownItem
+    scan: Scan
+
+    @property
+    def status(self) -> MirrorStatus | None:
+        return self.scan.status
+
+    @property
+    def error(self) -> str:
+        return self.scan.error
+
+
+@dataclass
+class _Entry:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    found: Scan = Scan(None)
+    scan: Future[None] | None = None
+    fresh_until: float = 0.0
+
+
+class StatusCache:
+    """Statuses of all items that are at most a second old, or as old as scanning takes; the clock is monotonic."""
+
+    def __init__(self, items: Callable[[], Sequence[ShownItem]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._items = items
+        self._clock = clock
+        self._entries: dict[str, _Entry] = {}
+        self._scans = ThreadPoolExecutor(WORKERS, thread_name_prefix="status")
+        self._rows: dict[tuple[str, str], tuple[HistoryEntry, SortedRows]] = {}
+
+    def all(self, only: str | None = None) -> Sequence[CachedStatus]:
+        """Every mirrored database, or the one of a GUID; waits for scans that are due or in progress."""
+        found = [(item, self._begin(item)) for item in self._items() if only in {None, item.id}]
+        for scan in wait([entry.scan for _, entry in found if entry.scan]).done:
+            scan.result()  # raises an internal error
+        return [CachedStatus(item, entry.found) for item, entry in found]
+
+    def close(self) -> None:
+        self._scans.shutdown()
+
+    def rows(self, item: ShownItem, table: TableStatus, newest: HistoryEntry) -> SortedRows:
+        """Some rows of a table at its newest commit, read once a version; MirrorError."""
+        commit, rows = self._rows.get((item.id, table.delta_folder), (None, None))
+        if rows is None or commit != newest:
+            rows = item.view().show(table.delta_folder, version=newest.version, limit=MAX_ROWS)
+            self._rows[item.id, table.delta_folder] = newest, rows
+        return rows
+
+    def _begin(self, item: ShownItem) -> _Entry:
+        entry = self._entries.setdefault(item.id, _Entry())
+        with entry.lock:
+            is_over = entry.scan is None or entry.scan.done()
+            if is_over and self._clock() >= entry.fresh_until:
+                entry.scan = self._scans.submit(self._scan, entry, item)
+        return entry
+
+    def _scan(self, entry: _Entry, item: ShownItem) -> None:
+        started = self._clock()
+        try:
+            entry.found = Scan(item.view().status(MAX_FILES), at=time.time())
+        except MirrorError as error:
+            entry.found = Scan(None, str(error), time.time())
+        ended = self._clock()
+        entry.fresh_until = ended + max(FRESH_SECONDS, IDLE_FACTOR * (ended - started))
