@@ -19,10 +19,11 @@ from store_servers import ONE_BY_DAY
 
 from mirror_engine.config import Config
 from mirror_engine.events import DiagnosticRaised, TableDropped, TableHalted
+from mirror_engine.explain.examples import examples
 from mirror_engine.landing_zone.diagnostics import CATALOG, diagnose
 from mirror_engine.landing_zone.layout import ENGINE, SCRATCH, TABLES, ZONE
 from mirror_engine.mirror import Mirror
-from mirror_engine.publisher.cases import examples, load, names
+from mirror_engine.publisher.cases import load, names
 from mirror_engine.publisher.compare import compare_zone
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.store_url import StoreUrl

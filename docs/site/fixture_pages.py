@@ -6,7 +6,8 @@ import re
 
 from reference import facts, table
 
-from mirror_engine.publisher.cases import CASES, load, names
+from mirror_engine.explain.examples import CASES
+from mirror_engine.publisher.cases import load, names
 
 FIXTURES = "reference/fixtures"
 _FENCE = re.compile(r"^(```|~~~)(\w+)((?: \w+=\S+)*)(?: (.+))?$", re.MULTILINE)

@@ -16,6 +16,7 @@ from mirror_engine.cli import exits, schema
 from mirror_engine.cli.main import ALL_COMMANDS, COMMANDS, PROGRAM, program
 from mirror_engine.cli.options import CONTEXT, WIDTH, default_text
 from mirror_engine.config import ENVIRONMENT_PREFIX, flag_of, option_name, options
+from mirror_engine.explain.examples import examples
 from mirror_engine.explain.pages import explanation, rules_in
 from mirror_engine.landing_zone.diagnostics import CATALOG, diagnose
 from mirror_engine.landing_zone.listing import unlisted
@@ -34,7 +35,6 @@ from mirror_engine.landing_zone.states import (
 )
 from mirror_engine.monitoring import words
 from mirror_engine.monitoring.fabric_files import fabric_status
-from mirror_engine.publisher.cases import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

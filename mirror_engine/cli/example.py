@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mirror_engine.cli.setup import writing
 from mirror_engine.config import Config, flag_of
 from mirror_engine.errors import UsageError
+from mirror_engine.explain.examples import examples
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.storage.roots import check_place, pasted
 
@@ -24,7 +25,7 @@ def land_example(code: str, root: Path) -> tuple[dict[str, Any], list[str]]:
     Raises:
         UsageError: the code has no case, or there is something in the folder.
     """
-    from mirror_engine.publisher.cases import examples, load
+    from mirror_engine.publisher.cases import load
     from mirror_engine.publisher.mirror import Mirror
 
     if (name := examples().get(code)) is None:

@@ -249,6 +249,8 @@ def _about(word: str) -> list[str]:
 def _page(page: Explanation) -> out.Lines:
     from rich.text import Text
 
+    from mirror_engine.explain.examples import examples
+
     style = out.STYLES[page.definition.severity]
     yield Text.assemble((page.code, "bold"), f" {page.definition.name}  ", (page.severity, style))
     yield page.title
@@ -262,3 +264,5 @@ def _page(page: Explanation) -> out.Lines:
         first, *rows = rule.about(page.code).splitlines()
         yield out.bullet(rule.name, first)
         yield from (out.bullet(" " * len(rule.name), row) for row in rows)
+    if page.code in examples():
+        yield from ("", f"To try it: mirror-engine explain {page.code} --try ./lab")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from mirror_engine.config import options
+from mirror_engine.explain.examples import CASES
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.schema import Column
 from mirror_engine.publisher.case_contents import CONTENTS, typed_rows
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
 
-_IN_THE_WHEEL = Path(__file__).parents[1] / "cases"
-CASES = _IN_THE_WHEEL if _IN_THE_WHEEL.is_dir() else Path(__file__).parents[2] / "fixtures"
 _FRONT = re.compile(r"---\n((?:\w+: .+\n)+)---\n")
 _PART = re.compile(r"^(#{1,2}) (.+)$|^(?P<fence>```|~~~)(\S.*)\n([\s\S]*?)^(?P=fence)$", re.MULTILINE)
 _OPTION = r"at=\S+|compression=\S+|encoding=\S+|ends=lf|times=int96|write=in-place|zone=older"
@@ -125,12 +123,6 @@ def load(name: str) -> Case:
         ValueError: its file is not in the form that fixtures/README.md describes.
     """
     return parse(name, (CASES / f"{name}.md").read_text(encoding="utf-8"))
-
-
-@cache
-def examples() -> dict[str, str]:
-    """The name of the case that is the example of a code, by code."""
-    return {code: name for name in names() for code in load(name).codes}
 
 
 def parse(name: str, text: str) -> Case:
