@@ -10,10 +10,11 @@ import time
 from functools import cache
 from pathlib import Path
 
+from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.hosts import LOGINS, host_of
+from mirror_engine.onelake.listeners import Listeners
 from mirror_engine.onelake.middleware import Gate
-from mirror_engine.onelake.network import Listeners, create_authority
 
 ONELAKE = "onelake.dfs.fabric.microsoft.com"
 PATIENCE_SECONDS = 10

@@ -20,6 +20,7 @@ from starlette.routing import Match
 from mirror_engine.config import write_effective
 from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.connection import (
     CA_VARIABLES,
     UNFINISHED_PATH,
@@ -35,8 +36,8 @@ from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, hold, with_fa
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK, host_of, is_served
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
+from mirror_engine.onelake.listeners import Listeners
 from mirror_engine.onelake.middleware import Gate
-from mirror_engine.onelake.network import Listeners, create_authority
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.storage_api import onelake_app
 from mirror_engine.onelake.store import LocalStore
@@ -50,9 +51,9 @@ if TYPE_CHECKING:
 
     from mirror_engine.events import Event
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
+    from mirror_engine.onelake.authority import Authority
     from mirror_engine.onelake.items import Item
     from mirror_engine.onelake.middleware import RejectedRequest
-    from mirror_engine.onelake.network import Authority
     from mirror_engine.onelake.options import ServerPlan
 
 

@@ -28,7 +28,7 @@ from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.diagnostics import UNSAFE, RejectedFile
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.metadata import parse
-from mirror_engine.onelake.network import grant_tunnel
+from mirror_engine.onelake.proxy import grant_tunnel
 from mirror_engine.publisher.cases import load, names
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, p
 from starlette.responses import Response
 from wire import connected, running
 
-from mirror_engine.onelake import network
-from mirror_engine.onelake.network import create_authority
+from mirror_engine.onelake import authority as module
+from mirror_engine.onelake.authority import create_authority
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +77,7 @@ def test_the_authority_is_good_for_the_endpoint_s_names_alone(authority):
 def test_the_authority_cannot_sign_for_other_names(tmp_path, name, monkeypatch):
     """OpenSSL refuses a certificate outside the constraints, independent of its signer."""
     value = x509.IPAddress(ip_address(name)) if name[0].isdigit() else x509.DNSName(name)
-    monkeypatch.setattr(network.x509, "SubjectAlternativeName", lambda _: Names([value]))
+    monkeypatch.setattr(module.x509, "SubjectAlternativeName", lambda _: Names([value]))
     made = create_authority(tmp_path)
     words = ["verify", "-x509_strict", "-CAfile", made.ca, made.leaf]
     done = subprocess.run([OPENSSL, *words], capture_output=True, text=True, check=False)
@@ -138,7 +138,7 @@ def test_the_bundle_holds_the_usual_roots_and_no_other_store_s_authority(authori
 
 
 def test_a_root_that_cryptography_does_not_read_is_left_out_of_java_s_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(network, "_machine_roots", lambda: [b"\x30\x00"])
+    monkeypatch.setattr(module, "_machine_roots", lambda: [b"\x30\x00"])
     java = create_authority(tmp_path).java.read_bytes()
     assert len(pkcs12.load_pkcs12(java, None).additional_certs) == 1
 

@@ -14,10 +14,9 @@ from starlette.responses import Response
 from wire import connected, exchange, request, rest_of, running, status_of, trusting, until
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake import middleware
-from mirror_engine.onelake import network as server
+from mirror_engine.onelake import http_protocol, listeners, middleware
 from mirror_engine.onelake.connection import Listening
-from mirror_engine.onelake.network import Listeners
+from mirror_engine.onelake.listeners import Listeners
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +49,7 @@ def body_of(answer):
 
 def test_a_head_of_sixteen_kibibytes_passes_and_one_byte_more_does_not(limited_server):
     others = (("host", "localhost"), ("connection", "close"), ("x", ""))
-    room = server.MAX_HEAD_BYTES - len("/") - sum(len(name) + len(value) + 4 for name, value in others)
+    room = http_protocol.MAX_HEAD_BYTES - len("/") - sum(len(name) + len(value) + 4 for name, value in others)
     for length, statuses in ((room, {200}), (room + 1, {0, 400})):
         answer = exchange(limited_server.http_port, request("GET", "/", "localhost", f"X: {'a' * length}"))
         assert status_of(answer) in statuses
@@ -73,13 +72,13 @@ def test_headers_are_counted(limited_server, count):
 def test_a_head_without_an_end_is_cut(limited_server, flood):
     started = time.monotonic()
     answer = exchange(limited_server.http_port, flood)
-    assert time.monotonic() - started < server.HEAD_SECONDS / 2  # for its length, not for its slowness
+    assert time.monotonic() - started < http_protocol.HEAD_SECONDS / 2  # for its length, not for its slowness
     assert status_of(answer) in {0, 400}  # 0: the answer was lost with what was still on its way
     assert len(answer) < 1000
 
 
 def test_a_head_that_dribbles_is_cut(limited_server, monkeypatch):
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.2)
     started = time.monotonic()
     with connected(limited_server.http_port) as silent, connected(limited_server.http_port) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHo")
@@ -88,7 +87,7 @@ def test_a_head_that_dribbles_is_cut(limited_server, monkeypatch):
 
 
 def test_a_second_request_s_head_may_not_dribble_either(monkeypatch):
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.3)
     with running(Response()) as emulator, connected(emulator.http_port) as connection:
         for pause in (0.5, 0.0):  # idle between two requests: no head is on its way
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -99,7 +98,7 @@ def test_a_second_request_s_head_may_not_dribble_either(monkeypatch):
 
 
 def test_silence_instead_of_tls_is_cut(monkeypatch):
-    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr(listeners, "HANDSHAKE_SECONDS", 0.2)
     with running(counting) as emulator, connected(emulator.https_port) as connection:
         assert rest_of(connection) == b""
 
@@ -227,7 +226,7 @@ def test_early_refusal_reaches_a_client_that_sends_its_body(limited_server, host
 
 
 def test_rest_of_a_body_that_nobody_reads_is_bounded(refused_early, monkeypatch):
-    monkeypatch.setattr(server, "UNREAD_BYTES", 5_000_000)
+    monkeypatch.setattr(http_protocol, "UNREAD_BYTES", 5_000_000)
     sent = 0
     with connected(refused_early.http_port) as connection, contextlib.suppress(ConnectionError):
         connection.sendall(request("PUT", "/", "localhost", "Content-Length: 1000000000"))
@@ -288,7 +287,7 @@ def test_trailers_are_read_and_forgotten(limited_server):
 def test_trailers_and_framing_are_bounded(limited_server, method, flood):
     started = time.monotonic()
     answer = exchange(limited_server.http_port, CHUNKED.replace(b"PUT", method.encode()), flood)
-    assert time.monotonic() - started < server.HEAD_SECONDS / 2
+    assert time.monotonic() - started < http_protocol.HEAD_SECONDS / 2
     assert status_of(answer) in {0, 400}
 
 
@@ -298,7 +297,7 @@ def test_small_chunks_without_number_are_a_body(limited_server):
 
 
 def test_rest_of_a_body_that_nobody_reads_is_cut(monkeypatch):
-    monkeypatch.setattr(server, "UNREAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_protocol, "UNREAD_SECONDS", 0.3)
     head = b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     with running(Response()) as emulator, connected(emulator.http_port) as connection:
         connection.sendall(head)
@@ -314,7 +313,7 @@ def test_rest_of_a_body_that_nobody_reads_is_cut(monkeypatch):
 def test_requests_that_wait_for_an_answer_are_counted(limited_server):
     ask = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with connected(limited_server.http_port) as connection:
-        connection.sendall(ask * (server.MAX_PIPELINED // 2))
+        connection.sendall(ask * (http_protocol.MAX_PIPELINED // 2))
         connection.sendall(request())
         assert rest_of(connection).count(b"HTTP/1.1 200") == 1  # this application closes after its first answer
     assert exchange(limited_server.http_port, ask * 10_000) == b""
@@ -329,7 +328,7 @@ def size_of_rest(connection):
 
 
 def test_answer_that_nobody_reads_is_cut(monkeypatch):
-    monkeypatch.setattr(server, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(http_protocol, "READ_SECONDS", 0.3)
 
     async def long(scope, receive, send):  # noqa: ARG001 - an ASGI application
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -349,8 +348,8 @@ def test_answer_that_nobody_reads_is_cut(monkeypatch):
 
 
 def test_slowest_connections_make_room_for_others(monkeypatch):
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 4)
-    monkeypatch.setattr(server, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(listeners, "MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(listeners, "SLOW_SECONDS", 0.1)
     with running(counting) as emulator, contextlib.ExitStack() as held:
         silent = [
             held.enter_context(connected(port))
@@ -394,8 +393,8 @@ def ended(connections):
 
 
 def test_idle_connections_make_room_before_stalled_uploads(monkeypatch):
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
-    monkeypatch.setattr(server, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(listeners, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(listeners, "SLOW_SECONDS", 0.2)
     with running(large) as emulator, contextlib.ExitStack() as held:
         opened = [held.enter_context(connected(port)) for port in [emulator.http_port] * 2 + [emulator.https_port]]
         upload_begun(opened[0])
@@ -409,8 +408,8 @@ def test_idle_connections_make_room_before_stalled_uploads(monkeypatch):
 
 @pytest.mark.parametrize("transfer", ["upload", "download"])
 def test_stalled_uploads_make_room_before_slow_transfers(monkeypatch, transfer):
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
-    monkeypatch.setattr(server, "SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(listeners, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(listeners, "SLOW_SECONDS", 0.2)
     with running(large) as emulator, contextlib.ExitStack() as held:
         opened = [held.enter_context(connected(emulator.http_port)) for _ in range(2)]
         if transfer == "upload":
@@ -432,8 +431,8 @@ def test_stalled_uploads_make_room_before_slow_transfers(monkeypatch, transfer):
 
 
 def test_connection_waits_for_room(monkeypatch):
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
-    monkeypatch.setattr(server, "SLOW_SECONDS", 0.5)
+    monkeypatch.setattr(listeners, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(listeners, "SLOW_SECONDS", 0.5)
     with running(counting) as emulator, contextlib.ExitStack() as held:
         for _ in range(2):
             held.enter_context(connected(emulator.http_port))
@@ -442,8 +441,8 @@ def test_connection_waits_for_room(monkeypatch):
 
 def test_answers_end_their_connections_while_others_wait(monkeypatch):
     """Clients that always ask again would keep all connections."""
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
-    monkeypatch.setattr(server, "SLOW_SECONDS", 60)
+    monkeypatch.setattr(listeners, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(listeners, "SLOW_SECONDS", 60)
     ask = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with running(Response()) as emulator, contextlib.ExitStack() as held:
         first, second = (held.enter_context(connected(emulator.http_port)) for _ in range(2))
@@ -458,9 +457,9 @@ def test_answers_end_their_connections_while_others_wait(monkeypatch):
 
 @pytest.mark.parametrize("kind", ["malformed", "answered early"])
 def test_answered_connections_make_room_at_once(monkeypatch, kind):
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 1)
-    monkeypatch.setattr(server, "SLOW_SECONDS", 60)
-    monkeypatch.setattr(server, "REFUSED_SECONDS", 60)
+    monkeypatch.setattr(listeners, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(listeners, "SLOW_SECONDS", 60)
+    monkeypatch.setattr(http_protocol, "REFUSED_SECONDS", 60)
     begun = b"nonsense\r\n\r\n" if kind == "malformed" else request("PUT", "/", "evil.example", "Content-Length: 9999")
     with running(counting) as emulator, connected(emulator.http_port) as held:
         held.sendall(begun)
@@ -469,9 +468,9 @@ def test_answered_connections_make_room_at_once(monkeypatch, kind):
 
 
 def test_connections_are_counted_and_one_too_many_is_closed(monkeypatch):
-    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
-    monkeypatch.setattr(server, "SLOW_SECONDS", 60)
-    monkeypatch.setattr(server, "ROOM_SECONDS", 0.1)
+    monkeypatch.setattr(listeners, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(listeners, "SLOW_SECONDS", 60)
+    monkeypatch.setattr(listeners, "ROOM_SECONDS", 0.1)
     with running(counting) as emulator, contextlib.ExitStack() as held:
         held.enter_context(connected(emulator.https_port))  # no handshake yet: counted all the same
         held.enter_context(connected(emulator.proxy_port))
@@ -503,7 +502,7 @@ def test_the_emulator_stops_during_an_endless_response(monkeypatch):
             await send({"type": "http.response.body", "body": b"tick\n", "more_body": True})
             await asyncio.sleep(0.05)
 
-    monkeypatch.setattr(server, "SHUTDOWN_SECONDS", 0)
+    monkeypatch.setattr(listeners, "SHUTDOWN_SECONDS", 0)
     with running(large) as emulator:
         connection = connected(emulator.http_port)
         connection.sendall(request())

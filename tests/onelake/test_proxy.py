@@ -14,7 +14,7 @@ from starlette.responses import Response
 from wire import ONELAKE, PATIENCE_SECONDS, connected, exchange, request, rest_of, running, status_of, tunnel, until
 
 from mirror_engine.errors import UsageError
-from mirror_engine.onelake import network
+from mirror_engine.onelake import proxy
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.hosts import FABRIC, LOGINS, PassedHost
 
@@ -116,7 +116,7 @@ def test_a_flood_of_headers_is_refused(proxied_server, flood):
 
 
 def test_a_connect_that_dribbles_is_closed_in_time_without_an_answer(proxied_server, monkeypatch):
-    monkeypatch.setattr(network, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(proxy, "CONNECT_SECONDS", 0.2)
     started = time.monotonic()
     for begun in (b"", b"CONNECT one", b"\r\n\r\n" + connect(f"{ONELAKE}:443")[:-2]):
         with connected(proxied_server.proxy_port) as slow:
@@ -207,10 +207,10 @@ def test_patterns_reach_public_addresses_and_only_names_the_others(patterns, hos
 
     async def found():
         monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolved)
-        return await network.addresses(host, 5432, tuple(map(PassedHost.parse, patterns)))
+        return await proxy.addresses(host, 5432, tuple(map(PassedHost.parse, patterns)))
 
     if expected is None:
-        with pytest.raises(network.RefusedError, match="403"):
+        with pytest.raises(proxy.RefusedError, match="403"):
             asyncio.run(found())
     else:
         assert asyncio.run(found()) == expected
@@ -249,7 +249,7 @@ def test_a_client_that_resets_ends_its_tunnel():
 
 
 def test_a_tunnel_that_is_silent_both_ways_ends(monkeypatch):
-    monkeypatch.setattr(network, "TUNNEL_IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(proxy, "TUNNEL_IDLE_SECONDS", 0.5)
     with tunnelled() as (client, upstream, emulator):
         for _ in range(4):
             time.sleep(0.2)

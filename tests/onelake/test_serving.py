@@ -23,7 +23,7 @@ from wire import ONELAKE, connected, exchange, request, rest_of, status_of
 
 from mirror_engine.errors import RootLocked, TransientError, UsageError
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.onelake import connection, network
+from mirror_engine.onelake import connection, listeners
 from mirror_engine.onelake.connection import Listening, StateFolder
 from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.serving import CLIENT, TENANT, Server
@@ -321,7 +321,7 @@ def test_a_connection_that_says_nothing_is_closed_and_one_that_dribbles_is_under
         for byte in request("GET", "/healthz"):
             slow.sendall(bytes([byte]))
         assert status_of(rest_of(slow)) == 200
-    monkeypatch.setattr(network, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(listeners, "FIRST_BYTE_SECONDS", 0.2)
     started = time.monotonic()
     with connected(shared_port.port) as silent:
         assert rest_of(silent) == b""

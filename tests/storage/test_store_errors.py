@@ -18,8 +18,8 @@ from mirror_engine.cli.main import main
 from mirror_engine.engine import cycle
 from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.faults import parse_fault
-from mirror_engine.onelake.network import create_authority
 from mirror_engine.storage import stores
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
