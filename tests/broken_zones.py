@@ -110,6 +110,10 @@ ZONES = {
         "Items/_metadata.json": text_metadata(),
         f"Items/{1:020}.csv.gz": gzip.compress(b"id,name\r\n1,a\r\n", mtime=0),
     },
+    "csv-in-snappy-with-its-extension": {
+        "Items/_metadata.json": text_metadata(),
+        f"Items/{1:020}.csv.snappy": pa.compress(b"id,name\r\n1,a\r\n", codec="snappy", asbytes=True),
+    },
     "csv-in-a-parquet-folder": {"Items/_metadata.json": metadata(), f"Items/{number(1, 'csv')}": b"id,name\r\n1,a\r\n"},
     "parquet-in-a-csv-folder": {"Items/_metadata.json": text_metadata(), f"Items/{number(1)}": items()},
     "extension-in-upper-case": {"Items/_metadata.json": metadata(), f"Items/{1:020}.PARQUET": items()},

@@ -44,7 +44,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_ .-]*")  # such names look the same in every di
 _MARKER = folded(MARKER_COLUMN)
 _SPELLED = {"utf-8": "UTF-8", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16BE", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _AS_TEXT = "write delimited text, as `FileFormat` says"
-_AS_READ = "land it as text, or compressed with GZIP, ZSTD or Snappy's framing format"
+AS_READ = "land it as text, or compressed with GZIP or ZSTD"
 _FORMATS = {  # by how it begins
     rb"PAR1": ("a Parquet file", "is `FileFormat` `Parquet`? Correct the metadata, or write delimited text"),
     rb"PK\x03\x04": ("a ZIP archive, as Excel writes it", _AS_TEXT),
@@ -54,10 +54,10 @@ _FORMATS = {  # by how it begins
     rb"Obj\x01": ("an Avro file", _AS_TEXT),
     rb"ORC[^\x00]{0,60}\x00": ("an ORC file", _AS_TEXT),
     rb"%PDF-": ("a PDF file", _AS_TEXT),
-    rb"BZh[1-9]1AY&SY": ("compressed with bzip2", _AS_READ),
-    rb"\xfd7zXZ\x00": ("compressed with xz", _AS_READ),
-    rb"7z\xbc\xaf\x27\x1c": ("a 7z archive", _AS_READ),
-    rb"\x1f\x8b\x08|\x28\xb5\x2f\xfd": ("compressed twice", _AS_READ),  # this is the text within
+    rb"BZh[1-9]1AY&SY": ("compressed with bzip2", AS_READ),
+    rb"\xfd7zXZ\x00": ("compressed with xz", AS_READ),
+    rb"7z\xbc\xaf\x27\x1c": ("a 7z archive", AS_READ),
+    rb"\x1f\x8b\x08|\x28\xb5\x2f\xfd|\xff\x06\x00\x00sNaPpY": ("compressed twice", AS_READ),  # this is the text within
 }
 _SEPARATORS = re.compile(r"[,;|\t]")
 _VALUE = re.compile(  # a number, a date, a boolean, a GUID, an address: no name of a column

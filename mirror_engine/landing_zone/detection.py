@@ -208,7 +208,7 @@ class _Detector:
         packed = _COMPRESSED.fullmatch(file.name)
         help = "rename it when it is complete, or set `FileFormat` to what it is"
         if packed and packed[1].casefold().endswith(f".{expected}"):
-            is_text = self._metadata.is_text
+            is_text = self._metadata.is_text and packed[2].casefold() != "snappy"  # which is not read (LZ-6.2)
             help = f"{'rename' if is_text else 'decompress'} it to `{packed[1]}`"
             help += "; that it is compressed is known by its content" if is_text else ""
         return {"expected": expected, "help": help}

@@ -16,6 +16,7 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN, has_outer_underscor
 from mirror_engine.landing_zone.csv_dialect import BOM, RecordReader, decoded, shown_character, spelled_encoding
 from mirror_engine.landing_zone.csv_encoding import CodePageCheck, seeming_encoding
 from mirror_engine.landing_zone.csv_header import (
+    AS_READ,
     HEAD_BYTES,
     MAX_COMPARED,
     foreign_format,
@@ -31,6 +32,7 @@ from mirror_engine.landing_zone.schema import Column, folded, in_other_case, sam
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.open_file import OpenFile
 from mirror_engine.tables.reading.row_rules import effective_markers, help_for_null
+from mirror_engine.tables.reading.snappy import is_snappy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -105,38 +107,12 @@ def _cell_by_cell(cells: Sequence[str | None], kind: str) -> pa.Array:
 
 
 CHUNK_BYTES = 256 * 1024
-_CODECS = {b"\x1f\x8b\x08": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xff\x06\x00\x00sNaPpY": "snappy"}
+_CODECS = {b"\x1f\x8b\x08": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _SKIPPABLE = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # a frame of ZSTD without data, which may be the first
 _FOREIGN_TAIL = re.compile(
     "header check|unknown compression method"
 )  # of zlib, behind the first member: its own was seen
 _HEAD_BYTES = max(map(len, _CODECS))
-_MAX_FRAME = 65536
-_COMPRESSED, _UNCOMPRESSED, _FIRST_SKIPPABLE = 0x00, 0x01, 0x80  # kinds of chunks in Snappy's framing format
-
-
-def _snappy_frames(source: BinaryIO) -> Iterator[bytes]:
-    """Decode https://github.com/google/snappy/blob/main/framing_format.txt; EOFError where it is damaged."""
-    while head := source.read(4):
-        kind, length = head[0], int.from_bytes(head[1:], "little")
-        content = source.read(length)
-        if len(content) < length or (kind < _FIRST_SKIPPABLE and kind > _UNCOMPRESSED):
-            raise EOFError
-        if kind == _COMPRESSED:
-            size = _uncompressed_size(content[4:])
-            yield pa.decompress(content[4:], decompressed_size=size, codec="snappy", asbytes=True)
-        elif kind == _UNCOMPRESSED:
-            yield content[4:]
-
-
-def _uncompressed_size(block: bytes) -> int:
-    """The size that a Snappy block claims to expand to: a varint at its beginning."""
-    size = 0
-    for at, byte in enumerate(block[:3]):
-        size |= (byte & 0x7F) << 7 * at
-        if byte < 0x80 and size <= _MAX_FRAME:  # noqa: PLR2004 - the last byte of a varint
-            return size
-    raise EOFError
 
 
 def _repeated_at(header: Record, rows: list[Record]) -> int | None:
@@ -164,6 +140,8 @@ class TextChangeFile(OpenFile):
     def __init__(self, handle: BinaryIO, path: str, metadata: Metadata, config: Config) -> None:
         super().__init__(handle, path, config)
         self._metadata = metadata
+        if is_snappy(handle):
+            raise self._broken("it is compressed with Snappy", AS_READ)
         if next(self._text_bytes(), None) is None:
             raise self._rejected("ME023")
         try:
@@ -234,7 +212,7 @@ class TextChangeFile(OpenFile):
             yield content
 
     def _text_bytes(self) -> Iterator[bytes]:
-        """Yield the decompressed text; GZIP, ZSTD and framed Snappy are known by their first bytes (ME024)."""
+        """Yield the decompressed text; GZIP and ZSTD are known by their first bytes (ME024)."""
         handle = self._handle
         handle.seek(0)
         head = handle.read(_HEAD_BYTES)
@@ -243,18 +221,14 @@ class TextChangeFile(OpenFile):
         codec = codec or ("zstd" if _SKIPPABLE.match(head) else "")
         is_utf8 = self._metadata.dialect.encoding == "utf-8"
         is_marked = head.startswith(BOM_UTF32_BE)
-        if not codec and is_utf8 and head.startswith(b"\0") and not is_marked:  # Hadoop's blocks of Snappy begin so
+        if not codec and is_utf8 and head.startswith(b"\0") and not is_marked:
             dialect, names = self._metadata.dialect, [column.name for column in self._metadata.declared_columns]
             if likely_options(start := handle.read(HEAD_BYTES), dialect, names):
                 fault = header_fault([""], start, dialect, names)
                 raise self._foreign(fault)
-            help = "land it as text, or compressed with one of these"
-            raise self._broken("it is neither text nor compressed with GZIP, ZSTD or Snappy's framing format", help)
+            raise self._broken("it is neither text nor compressed with GZIP or ZSTD", AS_READ)
         read = handle.read
         try:
-            if codec == "snappy":
-                yield from _snappy_frames(handle)
-                return
             if codec:
                 kept_open = SimpleNamespace(read=handle.read, close=lambda: None, closed=False)  # it is read again
                 read = pa.CompressedInputStream(pa.PythonFile(kept_open, mode="r"), codec).read

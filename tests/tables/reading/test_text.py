@@ -15,6 +15,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.csv_values import CellFault
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.metadata import parse
+from mirror_engine.tables.reading.snappy import is_snappy
 from mirror_engine.tables.reading.text import TextChangeFile, _cell_by_cell, column_array
 
 NULLABLE = "City String,Weight Double,Ratio Single,Big Int64,Small Int16,On IDate,At DateTime,Is Boolean,Time ITime"
@@ -42,10 +43,14 @@ def rows(content, **options):
     return [row for batch in opened(content, **options).batches() for row in batch.to_pylist()]
 
 
-def rejection(content, config=None, **options):
-    with pytest.raises(RejectedFile) as caught:
+def caught(content, config=None, **options):
+    with pytest.raises(RejectedFile) as rejected:
         list(opened(content, config, **options).batches())
-    return caught.value.message.removeprefix("Orders/1.csv")
+    return rejected.value
+
+
+def rejection(content, config=None, **options):
+    return caught(content, config, **options).message.removeprefix("Orders/1.csv")
 
 
 def codes(content):
@@ -79,24 +84,30 @@ def test_rows_come_typed_and_more_than_once():
     assert not file.diagnostics
 
 
-def frames(content):
-    packed = b""
-    for at in range(0, len(content), 60_000):
-        block = snappy(content[at : at + 60_000])
-        packed += b"\x00" + (len(block) + 4).to_bytes(3, "little") + b"\x00" * 4 + block
-    plain = b"\x01" + (4).to_bytes(3, "little") + b"\x00" * 4
-    return b"\xff\x06\x00\x00sNaPpY" + packed + b"\xfe\x02\x00\x00ab" + plain
-
-
 def snappy(content):
     return bytes(pa.compress(content, codec="snappy", asbytes=True))
+
+
+def framed(content):
+    block = snappy(content[:60_000])
+    return b"\xff\x06\x00\x00sNaPpY\x00" + (len(block) + 4).to_bytes(3, "little") + b"\x00" * 4 + block
+
+
+def hadoop(content):
+    block = snappy(content[:60_000])
+    return len(content).to_bytes(4, "big") + len(block).to_bytes(4, "big") + block
+
+
+def of_java(content):
+    block = snappy(content)
+    return b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2 + len(block).to_bytes(4, "big") + block
 
 
 def zstd(content):
     return bytes(pa.compress(content, codec="zstd", asbytes=True))
 
 
-compressed = pytest.mark.parametrize("compress", [bytes, gzip.compress, zstd, frames])
+compressed = pytest.mark.parametrize("compress", [bytes, gzip.compress, zstd])
 
 
 @compressed
@@ -124,10 +135,29 @@ def test_a_read_that_fails_is_no_fault_of_the_file(compress):
         list(TextChangeFile(Failing(compress(PLAIN)), "Orders/1.csv", metadata(), Config()).batches())
 
 
-def test_a_snappy_frame_beyond_its_bound_is_damaged():
-    block = snappy(b"Id\r\n" + b"1" * 70_000)
-    frame = b"\xff\x06\x00\x00sNaPpY\x00" + (len(block) + 4).to_bytes(3, "little") + b"\x00" * 4 + block
-    assert rejection(frame).endswith("its snappy data is damaged or ends early [ME024]")
+MANY = PLAIN + b"".join(b"%d,Wels %d,1\r\n" % (number, number) for number in range(3, 5_000))
+
+
+@pytest.mark.parametrize("compress", [snappy, framed, hadoop, of_java])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "windows-1252"])
+@pytest.mark.parametrize("content", [PLAIN, MANY], ids=["small", "large"])
+def test_snappy_of_each_form_is_rejected_by_name(compress, encoding, content):
+    """LZ-6.2."""
+    rejected = compress(content)
+    options = {"FileFormatTypeProperties": {"Encoding": encoding}}
+    assert rejection(rejected, **options) == ": file cannot be read: it is compressed with Snappy [ME024]"
+    assert "compressed with GZIP or ZSTD" in caught(rejected, **options).help
+
+
+def test_snappy_in_gzip_is_compressed_twice():
+    assert "compressed twice" in rejection(gzip.compress(framed(PLAIN)))
+
+
+@given(st.binary(max_size=40), st.integers(0, 120))
+def test_text_is_not_taken_for_snappy(tail, size):
+    """A block must expand to what it claims: no header that begins like one does."""
+    header = bytes([size]) + b"d,City"
+    assert not is_snappy(io.BytesIO(header + tail))
 
 
 def test_two_gzip_members_are_one_text():
