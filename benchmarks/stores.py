@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from measure import machine
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.layout import ENGINE
-from mirror_engine.onelake.options import ServerPlan
+from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from starlette.testclient import TestClient
 
+from mirror_engine.onelake.addresses import address_of
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
@@ -43,7 +44,7 @@ class ZoneClient:
         return self.raw(f"/{ZONE}/{path}")
 
     def raw(self, path):
-        return self.lake.items.address(path.encode())
+        return address_of(self.lake.items, path.encode())
 
     def create(self, path, conditions=NONE):
         return self.lake.create_file(self.at(path), conditions)

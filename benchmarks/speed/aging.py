@@ -29,7 +29,7 @@ from mirror_engine.events import BatchCommitted, CycleEnded
 from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, ZONE
 from mirror_engine.landing_zone.names import READY_TO_DELETE_FOLDER
-from mirror_engine.onelake.options import ServerPlan
+from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, LandOptions
 from mirror_engine.storage.roots import state_folder

@@ -346,7 +346,8 @@ def _server(
     store: Path, config: Config, writer: log.Log, *, storage_only: bool, on_restart: str, **served: Any
 ) -> Server:
     """The emulator, whose errors, faults and rejected requests are logged."""
-    from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
+    from mirror_engine.onelake.options import EmulatorOptions
+    from mirror_engine.onelake.server_plan import ServerPlan
     from mirror_engine.onelake.serving import Server
     from mirror_engine.tables.spark.choice import refuse_idle_options
 

@@ -18,8 +18,8 @@ from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring import fabric_files
 from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
+from mirror_engine.onelake.definition import read_definition
 from mirror_engine.onelake.engine_view import EngineView
-from mirror_engine.onelake.items import read_definition
 from mirror_engine.storage.local import LocalStorage
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.events import Event
     from mirror_engine.onelake.items import Item, Items
-    from mirror_engine.onelake.options import ServerPlan
+    from mirror_engine.onelake.server_plan import ServerPlan
 
 POLL_SECONDS = 60.0  # a first commit starts a JVM
 # Of an item that is created in this context; by default long enough for a publisher to see it (LZ-9.4)

@@ -21,10 +21,11 @@ from starlette.routing import Route
 from mirror_engine._version import __version__
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER, dotnet
+from mirror_engine.onelake.definition import PLAIN, definition_json, payload_of, read_definition
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.errors import FabricApiError, FabricErrorCode, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, FABRIC
-from mirror_engine.onelake.items import PLAIN, Item, definition_json, payload_of, read_definition
+from mirror_engine.onelake.items import Item
 from mirror_engine.onelake.requests import Documents
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ class _Operations:
         self._items.remove(item)
 
     def get_item_definition(self, item: Item, _: object) -> dict[str, Any]:
-        return {"definition": definition_json(item, _definition(item))}
+        return {"definition": definition_json(item.name, item.description, _definition(item))}
 
     def update_item_definition(self, item: Item, body: Mapping[str, Any]) -> None:
         payload = payload_of(body.get("definition"))

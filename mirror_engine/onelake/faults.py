@@ -20,6 +20,7 @@ from starlette.responses import JSONResponse
 from mirror_engine.clock import CENTURY_SECONDS
 from mirror_engine.config import OptionKind, choice, duration, whole
 from mirror_engine.errors import UsageError
+from mirror_engine.onelake.addresses import address_of, segments_of
 from mirror_engine.onelake.engine_pool import INITIALIZING_SECONDS
 from mirror_engine.onelake.errors import (
     ConnectionReset,
@@ -28,9 +29,8 @@ from mirror_engine.onelake.errors import (
     StorageApiError,
     StorageErrorCode,
 )
+from mirror_engine.onelake.fault_rules import FaultRule
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
-from mirror_engine.onelake.items import segments_of
-from mirror_engine.onelake.options import FaultRule
 from mirror_engine.onelake.requests import read_bounded
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _names(lake: Lake, request: LakeRequest, name: str) -> set[str]:
         return {"folder"}
     if name == "delete":
         with suppress(StorageApiError):
-            if lake.properties(lake.items.address(request.raw_path)).is_folder:
+            if lake.properties(address_of(lake.items, request.raw_path)).is_folder:
                 return {"drop"}
     is_flush = name == "append" and request.flag("flush")
     return {"append", "flush"} if is_flush else {name}
@@ -141,7 +141,7 @@ async def _delay(rule: FaultRule, handler: Handler, lake: Lake, request: LakeReq
 
 async def _poll_mid_upload(_: FaultRule, handler: Handler, lake: Lake, request: LakeRequest) -> Response:
     response = await handler(lake, request)
-    item = lake.items.address(request.raw_path).item
+    item = address_of(lake.items, request.raw_path).item
     if item:
         await run_in_threadpool(lake.options.poll, item)
     return response

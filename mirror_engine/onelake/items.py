@@ -1,4 +1,4 @@
-"""Workspaces and items of a store: folders, each with a GUID that stays; paths in them, and mirroring definitions."""
+"""The registry of workspaces and items: folders of a store, each with a GUID that stays."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from base64 import b64decode, b64encode
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote_to_bytes
 
-from mirror_engine.config import Config
-from mirror_engine.errors import ConfigError, UsageError
+from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.layout import ENGINE, STORE_ITEMS, TABLES, ZONE
 from mirror_engine.landing_zone.listing import Kind
-from mirror_engine.onelake.errors import BARE_NAMES, FabricApiError, FabricErrorCode, StorageApiError, StorageErrorCode
+from mirror_engine.onelake.definition import PLAIN
+from mirror_engine.onelake.errors import FabricApiError, FabricErrorCode, StorageApiError
 from mirror_engine.onelake.store import StagedFile
 
 if TYPE_CHECKING:
@@ -30,25 +29,10 @@ TRASH = f"{ENGINE}/trash"
 GUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
 SUFFIXES = (".MountedRelationalDatabase", ".MirroredDatabase")  # clients may add one to an item's name
 PREFIX = "onelake"  # `/onelake/{workspace}/{item}` is `/{workspace}/{item}`
-OPEN_FOLDERS = ("Files", "Tables")
 SEGMENT_BYTES = 255
-MAX_SEGMENTS, MAX_CHARACTERS = 63, 1024  # of a whole path: OneLake's limits
 NAME_BYTES = SEGMENT_BYTES - max(len(suffix) for suffix in SUFFIXES)
 # Control characters, what some disks forbid, a dot or space at either end, and lone surrogates
 ODD = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*\ud800-\udfff]|^[. ]|[. ]$')
-
-MIRRORING = "mirroring.json"
-_INLINE = "InlineBase64"
-_SOURCE, _TARGET, _FORMAT = "GenericMirror", "MountedRelationalDatabase", "Delta"
-_MAX_DAYS = 30
-PLAIN = json.dumps(
-    {
-        "properties": {
-            "source": {"type": _SOURCE, "typeProperties": {}},
-            "target": {"type": _TARGET, "typeProperties": {"format": _FORMAT}},
-        }
-    }
-).encode()  # the definition of items that were not created by the REST API
 
 
 @dataclass(frozen=True)
@@ -73,31 +57,6 @@ class Item:
     def path(self) -> str:
         """Relative to the store."""
         return f"{self.workspace.name}/{self.name}"
-
-
-@dataclass(frozen=True)
-class Address:
-    """A path in a workspace, whether it exists or not."""
-
-    workspace: Workspace  # a known one
-    item: Item | None  # None for the workspace itself
-    parts: tuple[str, ...]  # the decoded names below the item
-    written: tuple[str, ...]  # all decoded segments as the client wrote them, without `onelake`
-
-    @property
-    def path(self) -> str:
-        """Relative to the store."""
-        return "/".join([self.item.path if self.item else self.workspace.name, *self.parts])
-
-    @property
-    def shown(self) -> str:
-        """Relative to the workspace, as the client wrote it; `""` for the workspace."""
-        return "/".join(self.written[1:])
-
-    @property
-    def is_open(self) -> bool:
-        """Whether clients may write there: below `Files` or `Tables`."""
-        return len(self.parts) > 1 and self.parts[0] in OPEN_FOLDERS
 
 
 _Place = TypeVar("_Place", Workspace, Item)
@@ -142,39 +101,6 @@ class Items:
         """An item by GUID, name, or name with `.MountedRelationalDatabase` or `.MirroredDatabase`."""
         items = self.items(workspace)
         return _named(segment, items) or next((item for item in items if item.name == display_name(segment)), None)
-
-    def address(self, raw_path: bytes) -> Address:
-        """Resolve a request's path, percent-encoded and without the query, among the known workspaces and items.
-
-        InvalidUri, WorkspaceNotFound, FriendlyNameSupportDisabled, ArtifactNotFound, PathNotFound.
-        """
-        segments = segments_of(raw_path)
-        workspace = self.workspace(segments[0])
-        if workspace is None:
-            raise StorageApiError(StorageErrorCode.WorkspaceNotFound)
-        return self._below(Address(workspace, None, (), segments[:1]), segments[1:])
-
-    def inside(self, folder: Address, directory: str) -> Address:
-        """Resolve the query's decoded `directory` or `prefix` below a folder; outer slashes are optional."""
-        return self._below(folder, [_checked(segment) for segment in directory.split("/") if segment])
-
-    def _below(self, folder: Address, names: Sequence[str]) -> Address:
-        written = (*folder.written, *names)
-        if len(written) > MAX_SEGMENTS or len("/".join(written)) > MAX_CHARACTERS:
-            raise StorageApiError(StorageErrorCode.InvalidUri, "The path is too long.")
-        if folder.item or not names:
-            return Address(folder.workspace, folder.item, (*folder.parts, *names), written)
-        item = self.item(folder.workspace, names[0])
-        self.check_form(names[0], item)
-        if item is None:
-            raise StorageApiError(StorageErrorCode.ArtifactNotFound)
-        return Address(folder.workspace, item, tuple(names[1:]), written)
-
-    def check_form(self, segment: str, item: Item | None) -> None:
-        """FriendlyNameSupportDisabled for the display name of an item, or of none, where bare names are not allowed."""
-        is_typed = segment.endswith(SUFFIXES) or (item is None and "." in segment)
-        if not (self.allow_bare_names or is_typed or GUID.fullmatch(segment)):
-            raise StorageApiError(StorageErrorCode.FriendlyNameSupportDisabled, headers=BARE_NAMES)
 
     def create(self, workspace: Workspace, name: str, description: str = "", definition: bytes | None = None) -> Item:
         """Create an item with an empty landing zone; on FabricApiError nothing was created."""
@@ -267,36 +193,6 @@ def display_name(segment: str) -> str:
     return next((segment.removesuffix(suffix) for suffix in SUFFIXES if segment.endswith(suffix)), segment)
 
 
-def segments_of(raw_path: bytes) -> tuple[str, ...]:
-    """The names of a request's path from the workspace on, at least one, each decoded once.
-
-    `%2F` separates names, too: Java's and Go's SDKs encode the whole path so. It makes no empty name, but may end the
-    path, as a slash may.
-    """
-    try:
-        decoded = [unquote_to_bytes(segment).decode() for segment in raw_path.split(b"/") if segment]
-    except UnicodeDecodeError as problem:
-        raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is not UTF-8.") from problem
-    if decoded and not raw_path.endswith(b"/"):
-        decoded[-1] = decoded[-1].removesuffix("/")
-    names = [_checked(name) for segment in decoded for name in segment.split("/")]
-    if names[:1] == [PREFIX]:
-        del names[0]
-    if not names:
-        raise StorageApiError(StorageErrorCode.InvalidUri, "The path names no workspace.")
-    return tuple(names)
-
-
-def _checked(name: str) -> str:
-    if name in {"", ".", ".."} or any(odd in name for odd in "\\\0"):
-        raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is not a name.")
-    if len(name.encode(errors="surrogatepass")) > SEGMENT_BYTES:
-        raise StorageApiError(StorageErrorCode.InvalidUri, "A segment of the path is too long.")
-    if name.startswith(ENGINE):
-        raise StorageApiError(StorageErrorCode.PathNotFound)
-    return name
-
-
 def _read_registry(storage: LocalStore) -> dict[str, dict[str, Any]]:
     try:
         with storage.open(STORE_ITEMS) as file:
@@ -333,85 +229,3 @@ def _check_name(name: str) -> None:
         problem = "A name is no GUID, is not 'onelake', and does not end with an item type's suffix."
     if problem:
         raise FabricApiError(FabricErrorCode.InvalidRequest, problem)
-
-
-def corrupted(finding: str) -> FabricApiError:
-    """The error of a definition that is not valid."""
-    return FabricApiError(FabricErrorCode.CorruptedPayload, finding)
-
-
-def payload_of(definition: object) -> bytes:
-    """The validated `mirroring.json` in the REST API's `definition`; CorruptedPayload."""
-    parts = definition.get("parts") if isinstance(definition, dict) else None
-    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
-        raise corrupted("definition.parts is not a list of parts.")
-    mirroring = [part for part in parts if part.get("path") == MIRRORING]
-    if len(mirroring) != 1:
-        raise corrupted(f"definition.parts holds {len(mirroring)} parts with the path {MIRRORING}.")
-    if mirroring[0].get("payloadType") != _INLINE:
-        raise corrupted(f"The payloadType of {MIRRORING} is not {_INLINE}.")
-    try:
-        payload = b64decode(mirroring[0].get("payload"), validate=True)
-    except (TypeError, ValueError):
-        raise corrupted(f"The payload of {MIRRORING} is not base64.") from None
-    read_definition(payload)
-    return payload
-
-
-def definition_json(item: Item, payload: bytes) -> dict[str, Any]:
-    """The REST API's `definition` of an item with that `mirroring.json`."""
-    described = {"description": item.description} if item.description else {}
-    platform = {
-        "$schema": "https://developer.microsoft.com/json-schemas/fabric/gitIntegration/platformProperties/2.0.0/schema.json",
-        "metadata": {"type": "MirroredDatabase", "displayName": item.name, **described},
-        "config": {"version": "2.0", "logicalId": str(uuid.UUID(int=0))},
-    }
-    parts = {MIRRORING: payload, ".platform": json.dumps(platform, indent=2).encode()}
-    return {
-        "parts": [
-            {"path": path, "payload": b64encode(part).decode(), "payloadType": _INLINE} for path, part in parts.items()
-        ]
-    }
-
-
-def read_definition(payload: bytes) -> dict[str, Any]:
-    """The options of `Config` that a `mirroring.json` sets; unknown properties are ignored. CorruptedPayload."""
-    try:
-        content = json.loads(payload)
-    except (ValueError, RecursionError):
-        raise corrupted(f"{MIRRORING} is not JSON.") from None
-    properties = _object(content, "properties")
-    source, target = _object(properties, "source"), _object(properties, "target")
-    typed = {} if target.get("typeProperties") is None else _object(target, "typeProperties")
-    schema, days, feed = (typed.get(name) for name in ("defaultSchema", "retentionInDays", "enableDeltaChangeDataFeed"))
-    checks = (
-        (source.get("type") == _SOURCE, f"source.type is not {_SOURCE}"),
-        (target.get("type") == _TARGET, f"target.type is not {_TARGET}"),
-        (typed.get("format") in (None, _FORMAT), f"target.typeProperties.format is not {_FORMAT}"),
-        (schema is None or _is_schema(schema), "target.typeProperties.defaultSchema is not a schema name"),
-        (
-            days is None or (type(days) is int and 1 <= days <= _MAX_DAYS),  # True is an int, too
-            f"target.typeProperties.retentionInDays is not from 1 to {_MAX_DAYS}",
-        ),
-        (type(feed) in (bool, type(None)), "target.typeProperties.enableDeltaChangeDataFeed is not true or false"),
-    )
-    for is_valid, finding in checks:
-        if not is_valid:
-            raise corrupted(f"properties.{finding}.")
-    wanted = None if feed is None else "on" if feed else "off"
-    options = {"default_schema": schema, "vacuum_retention_days": days, "change_data_feed": wanted}
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _object(holder: object, name: str) -> dict[str, Any]:
-    value = holder.get(name) if isinstance(holder, dict) else None
-    if not isinstance(value, dict):
-        raise corrupted(f"{name} is missing, or not an object.")
-    return value
-
-
-def _is_schema(name: object) -> bool:
-    try:
-        return isinstance(name, str) and Config(default_schema=name).default_schema == name
-    except ConfigError:
-        return False

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.listing import Kind
+from mirror_engine.onelake.addresses import OPEN_FOLDERS, address_of, check_form, segments_of
 from mirror_engine.onelake.errors import MANAGED_FOLDERS, FabricApiError, StorageApiError, StorageErrorCode
-from mirror_engine.onelake.items import OPEN_FOLDERS, SUFFIXES, display_name, segments_of
+from mirror_engine.onelake.items import SUFFIXES, display_name
 from mirror_engine.onelake.requests import NONE, Properties
 from mirror_engine.onelake.store import COPY_BYTES, Uploads, assemble, contiguous_parts
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from mirror_engine.landing_zone.listing import Entry
-    from mirror_engine.onelake.items import Address, Items
+    from mirror_engine.onelake.addresses import Address
+    from mirror_engine.onelake.items import Items
     from mirror_engine.onelake.options import EmulatorOptions
     from mirror_engine.onelake.requests import Conditions
     from mirror_engine.onelake.store import LocalStore, StagedFile
@@ -181,12 +183,12 @@ class Lake:
             if len(names) == 1:
                 self.items.ensure_workspace(*names)
             elif names:
-                self.items.check_form(names[1], None)
+                check_form(self.items, names[1], None)
                 self.items.ensure(names[0], display_name(names[1]))
         except FabricApiError as problem:
             message = "No workspace or item can have this name."
             raise StorageApiError(StorageErrorCode.InvalidUri, message) from problem
-        return self.items.address(raw_path)
+        return address_of(self.items, raw_path)
 
     def receive(self) -> StagedFile:
         """A new body, used as a context manager; writing may raise ServerBusy."""

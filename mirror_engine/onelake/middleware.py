@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 from starlette.requests import ClientDisconnect, Request
 
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER
+from mirror_engine.onelake.addresses import segments_of
 from mirror_engine.onelake.entra import carries
 from mirror_engine.onelake.errors import ALLOWED_BY, ConnectionReset, StorageErrorCode, fabric_error
 from mirror_engine.onelake.hosts import FABRIC, LOOPBACK_HOSTS, host_of, is_served
-from mirror_engine.onelake.items import segments_of
 from mirror_engine.onelake.requests import LEASE, LakeRequest, error_response
 
 if TYPE_CHECKING:

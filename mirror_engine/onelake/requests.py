@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from mirror_engine.landing_zone.listing import Kind
+from mirror_engine.onelake.addresses import address_of
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, LOOPBACK_HOSTS, host_of, is_served
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from mirror_engine.landing_zone.listing import Entry
-    from mirror_engine.onelake.items import Address, Items
+    from mirror_engine.onelake.addresses import Address
+    from mirror_engine.onelake.items import Items
     from mirror_engine.onelake.store import StagedFile
 
 NANOSECONDS = 1_000_000_000
@@ -250,7 +252,7 @@ class LakeRequest:
                 raise StorageApiError(StorageErrorCode.InvalidSourceUri, "The source is on another host.")
             path = url.path
         try:
-            return items.address(path.encode("latin-1"))  # clients may send UTF-8 that is not percent-encoded
+            return address_of(items, path.encode("latin-1"))  # clients may send UTF-8 that is not percent-encoded
         except StorageApiError as error:
             if error.code in _ABSENT:
                 raise StorageApiError(StorageErrorCode.SourcePathNotFound) from None

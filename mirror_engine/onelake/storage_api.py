@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake import requests
+from mirror_engine.onelake.addresses import address_below, address_of
 from mirror_engine.onelake.errors import (
     ALLOWED_BY,
     StorageApiError,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from mirror_engine.onelake.items import Address
+    from mirror_engine.onelake.addresses import Address
     from mirror_engine.onelake.lake import Lake
     from mirror_engine.onelake.requests import Properties
     from mirror_engine.onelake.store import StagedFile
@@ -72,7 +73,7 @@ def _create(lake: Lake, request: LakeRequest) -> Response:
 
 
 def _append(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
-    address, position = lake.items.address(request.raw_path), request.number("position")
+    address, position = address_of(lake.items, request.raw_path), request.number("position")
     flushes = request.flag("flush")
     properties = lake.append(address, position, body)
     if flushes:
@@ -82,7 +83,7 @@ def _append(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
 
 def _flush(lake: Lake, request: LakeRequest) -> Response:
     _check_no_body(request)
-    address = lake.items.address(request.raw_path)
+    address = address_of(lake.items, request.raw_path)
     position, retains = request.number("position"), request.flag("retainuncommitteddata")
     return changed(lake.flush(address, position, request.conditions, retains=retains), 200)
 
@@ -94,11 +95,11 @@ def _rename(lake: Lake, request: LakeRequest) -> Response:
 
 def _set_properties(lake: Lake, request: LakeRequest) -> Response:
     """Path Update: `PATCH ?action=setProperties`; Set Blob Metadata and Properties: `PUT ?comp=metadata|properties`."""
-    return changed(lake.set_metadata(lake.items.address(request.raw_path), request.conditions), 200)
+    return changed(lake.set_metadata(address_of(lake.items, request.raw_path), request.conditions), 200)
 
 
 def _lease(lake: Lake, request: LakeRequest) -> Response:
-    properties = lake.properties(lake.items.address(request.raw_path))
+    properties = lake.properties(address_of(lake.items, request.raw_path))
     status = _LEASE_STATUSES.get(request.headers.get(LEASE, "").lower())
     if status is None:
         raise StorageApiError(StorageErrorCode.InvalidHeaderValue, f"{LEASE} is unknown.")
@@ -113,7 +114,7 @@ def _list_paths(lake: Lake, request: LakeRequest) -> Response:
     `beginFrom` is a path in the folder, inclusive.
     """
     limit = request.page_size
-    folder = lake.items.inside(lake.items.address(request.raw_path), request.query.get("directory", ""))
+    folder = address_below(lake.items, address_of(lake.items, request.raw_path), request.query.get("directory", ""))
     start_from = _continued(request.query.get("continuation", ""), f"{folder.shown}/".lstrip("/"))
     if begin_from := request.query.get("beginfrom"):
         start_from = start_from or f"{folder.shown}/{begin_from}".lstrip("/")
@@ -149,7 +150,7 @@ def _path_json(name: str, properties: Properties) -> dict[str, str]:
 
 def _get_properties(lake: Lake, request: LakeRequest) -> Response:
     """Path Get Properties, Get Blob Properties: `HEAD`; of no path with a slash at its end (dlt #3866, #4301)."""
-    address = lake.items.address(request.raw_path)
+    address = address_of(lake.items, request.raw_path)
     if address.item and unquote_to_bytes(request.raw_path).endswith(b"/"):
         raise StorageApiError(StorageErrorCode.AuthenticationFailed)
     properties = lake.properties(address)
@@ -158,13 +159,13 @@ def _get_properties(lake: Lake, request: LakeRequest) -> Response:
 
 
 def _get_filesystem_properties(lake: Lake, request: LakeRequest) -> Response:
-    properties = lake.properties(lake.items.address(request.raw_path))
+    properties = lake.properties(address_of(lake.items, request.raw_path))
     return Response(headers={**path_headers(properties), **_FILESYSTEM})
 
 
 def _read(lake: Lake, request: LakeRequest) -> Response:
     """Path Read, Get Blob: a file's bytes, or a range of them."""
-    properties, file = lake.read(lake.items.address(request.raw_path), request.conditions)
+    properties, file = lake.read(address_of(lake.items, request.raw_path), request.conditions)
     try:
         part = requests.requested_range(request.headers, properties.size)
     except BaseException:
@@ -188,7 +189,7 @@ def _list_blobs(lake: Lake, request: LakeRequest) -> Response:
     delimiter, start_from = query.get("delimiter", ""), query.get("marker") or query.get("startfrom", "")
     if delimiter not in {"", DELIMITER}:
         raise StorageApiError(StorageErrorCode.InvalidQueryParameterValue, "The only delimiter is /.")
-    place = lake.items.address(request.raw_path)
+    place = address_of(lake.items, request.raw_path)
     blobs = _blobs(lake, place, query.get("prefix", ""), start_from, None if delimiter else limit + 1)
     root = ET.Element("EnumerationResults", ContainerName=place.written[0])  # with more, adlfs sees nothing
     for word, name in _ECHOED.items():
@@ -209,7 +210,7 @@ def _blobs(
     lake: Lake, place: Address, prefix: str, start_from: str, limit: int | None
 ) -> Sequence[tuple[str, Properties]]:
     """Names that begin with a prefix, in order; without a limit those of one level, a folder's with the delimiter."""
-    folder = lake.items.inside(place, prefix.rpartition(DELIMITER)[0])
+    folder = address_below(lake.items, place, prefix.rpartition(DELIMITER)[0])
     whole = f"{place.shown}/{prefix}" if place.shown else prefix
     try:
         paths = lake.list(folder, start_from if limit else "", recursive=bool(limit), prefix=whole, limit=limit)
@@ -383,7 +384,7 @@ def _delete(lake: Lake, request: LakeRequest) -> Response:
     """Path Delete: `DELETE [?recursive=true]`; Delete Blob: a file, or an empty folder."""
     is_path = is_dfs(request)
     recursive = is_path and request.flag("recursive")
-    lake.delete(lake.items.address(request.raw_path), request.conditions, recursive=recursive)
+    lake.delete(address_of(lake.items, request.raw_path), request.conditions, recursive=recursive)
     return Response(status_code=200) if is_path else Response(status_code=202, headers=_DELETED)
 
 
@@ -421,7 +422,7 @@ def _delete_part(lake: Lake, request: LakeRequest, part: Message) -> str:
     try:
         match payload.split(b"\r\n", 1)[0].split() if isinstance(payload, bytes) else []:
             case [b"DELETE", target, _]:
-                lake.delete(lake.items.address(bytes(target.partition(b"?")[0])))
+                lake.delete(address_of(lake.items, bytes(target.partition(b"?")[0])))
             case _:
                 raise StorageApiError(StorageErrorCode.BadRequest, "Only deletes go in a batch.")  # noqa: TRY301
         status, headers = 202, _DELETED

@@ -12,7 +12,7 @@ import pytest
 from azure.storage.filedatalake import DataLakeServiceClient
 from faulty import FABRIC, TABLE, faulty
 
-from mirror_engine.onelake.items import PLAIN
+from mirror_engine.onelake.definition import PLAIN
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,8 @@ from wire import ONELAKE, connected, exchange, request, rest_of, status_of
 
 from mirror_engine.onelake.hosts import FABRIC
 from mirror_engine.onelake.middleware import RejectedRequest
-from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
+from mirror_engine.onelake.options import EmulatorOptions
+from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
 
 pytestmark = pytest.mark.slow

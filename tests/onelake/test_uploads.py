@@ -21,13 +21,14 @@ from wire import until
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.mirror import Mirror
+from mirror_engine.onelake.addresses import address_of
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.engine_view import EngineView
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.requests import Conditions
+from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
@@ -61,7 +62,7 @@ class Emulator:
         self.pool.start_all()
 
     def at(self, path):
-        return self.lake.items.address(f"/ws/db/Files/LandingZone/{path}".encode())
+        return address_of(self.lake.items, f"/ws/db/Files/LandingZone/{path}".encode())
 
     def append(self, path, position, content):
         with self.lake.receive() as body:

@@ -23,7 +23,8 @@ from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.onelake.hosts import DFS, PassedHost
 from mirror_engine.onelake.items import TRASH
-from mirror_engine.onelake.options import EmulatorOptions, ServerPlan
+from mirror_engine.onelake.options import EmulatorOptions
+from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.publisher.testing.mirror import MirrorInTest

@@ -22,11 +22,11 @@ from mirror_engine.monitoring.rows import SortedRows, python_rows
 from mirror_engine.monitoring.words import URGENCY
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.engine_pool import DatabaseStatus
-from mirror_engine.onelake.options import ServerPlan
 from mirror_engine.onelake.page import statuses
 from mirror_engine.onelake.page.documents import MAX_CHARACTERS, MAX_COLUMNS, last_diagnostic, row_texts
 from mirror_engine.onelake.page.statuses import MAX_FILES, MAX_ROWS
 from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
+from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 
