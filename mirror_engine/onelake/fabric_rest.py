@@ -75,9 +75,17 @@ class _Operations:
         self._calls: Counter[str] = Counter()
         self._kept: dict[str, _LongRunning] = {}
 
-    def run(self, name: str, names: Mapping[str, str], values: Mapping[str, Any], *, may_defer: bool) -> Any:  # noqa: ANN401 - see above
+    def run(
+        self,
+        name: str,
+        method: Callable[..., Any],
+        names: Mapping[str, str],
+        values: Mapping[str, Any],
+        *,
+        may_defer: bool,
+    ) -> Any:  # noqa: ANN401 - see above
         """What an operation answers: a response, a JSON body, or None for an empty one."""
-        operate = partial(getattr(self, name), self._subject(names), values)
+        operate = partial(method, self._subject(names), values)
         result = self._begin(operate) if may_defer and self._is_deferred(name) else operate()
         if isinstance(result, Item):
             return _database_json(result) if "mirroredDatabaseId" in names else _item_json(result)
@@ -384,7 +392,9 @@ def _endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     status = min(map(int, filter(str.isdigit, operation["responses"])))
     takes_body = operation.get("requestBody")
-    run = partial(operations.run, operation["operationId"], may_defer="202" in operation["responses"])
+    name = operation["operationId"]
+    method = getattr(operations, name)  # one that is missing fails the start, not the first request
+    run = partial(operations.run, name, method, may_defer="202" in operation["responses"])
 
     async def answer(request: Request) -> Response:
         async with documents.read(request.stream(), MAX_JSON_BYTES) as content:
