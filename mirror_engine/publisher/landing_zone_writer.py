@@ -13,9 +13,15 @@ import pyarrow.parquet as pq
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.csv_dialect import TextDialect
-from mirror_engine.landing_zone.detection import numbered_name
+from mirror_engine.landing_zone.detection import numbered_name, sequence_of
 from mirror_engine.landing_zone.metadata import parse
-from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX
+from mirror_engine.landing_zone.names import (
+    METADATA_FILE,
+    PARTNER_EVENTS_FILE,
+    PROCESSED_FOLDER,
+    READY_TO_DELETE_FOLDER,
+    SCHEMA_SUFFIX,
+)
 from mirror_engine.monitoring.words import plain
 from mirror_engine.storage.store_url import local_folder
 
@@ -231,13 +237,22 @@ class TableFolder:
         return self.put(f"{partition}/{file}" if partition else file, content, modified_ns=where.get("modified_ns"))
 
     def next_name(self, partition: str = "") -> str:
-        """Take the next number of a partition."""
-        self._numbers[partition] = number = self._numbers.get(partition, 0) + 1
-        return numbered_name(number, self.extension)
+        """Take the next number of a partition, after the newest file in its folder or archive (LZ-8.1)."""
+        self.skip_numbers(1, partition)
+        return numbered_name(self._numbers[partition], self.extension)
 
     def skip_numbers(self, count: int = 1, partition: str = "") -> None:
         """Leave out numbers: a gap (LZ-3.3)."""
-        self._numbers[partition] = self._numbers.get(partition, 0) + count
+        if partition not in self._numbers:
+            self._numbers[partition] = self._newest(partition)
+        self._numbers[partition] += count
+
+    def _newest(self, partition: str) -> int:
+        """The highest number among a partition's files and those that were moved away once they were applied."""
+        folder = self.writer / self.path
+        places = [folder / archive / partition for archive in ("", READY_TO_DELETE_FOLDER, PROCESSED_FOLDER)]
+        files = (file for place in places if place.is_dir() for file in place.iterdir())
+        return max((sequence_of(file.name) for file in files), default=0)
 
     def put(self, path: str, content: bytes, *, modified_ns: int | None = None) -> str:
         """Write any file by its path from the table folder; returns its path from the zone's top."""

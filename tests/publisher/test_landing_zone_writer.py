@@ -13,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle_text import read_text
 
+from mirror_engine.config import Config
 from mirror_engine.landing_zone.csv_dialect import TextDialect
-from mirror_engine.publisher.landing_zone_writer import encoded_rows
+from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, encoded_rows
+from mirror_engine.publisher.mirror import Mirror
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 
 def names(publisher):
@@ -99,3 +102,34 @@ def test_text_written_is_the_text_read(rows):
     written = [{"a,": text, "n": number} for text, number in rows]
     _, read = read_text(encoded_rows(["a,", "n"], written, TextDialect()), declared)
     assert read == written
+
+
+@pytest.mark.parametrize("cleanup", ["off", "ready", "processed"])
+def test_reopened_writer_numbers_after_the_newest_file(tmp_path, cleanup):
+    """LZ-8.1: the newest applied file is never moved away."""
+    table = LandingZoneWriter(tmp_path).table("Orders", keys=["id"])
+    for number in range(3):
+        table.insert({"id": number})
+    with Mirror(tmp_path, Config(cleanup=cleanup), writer=MemoryDeltaWriter()) as mirror:
+        mirror.sync()
+    assert LandingZoneWriter(tmp_path).table("Orders", keys=["id"]).next_name() == f"{4:020d}.parquet"
+    assert len(list((tmp_path / "Files/LandingZone/Orders").glob("*.parquet"))) == (3 if cleanup == "off" else 1)
+
+
+def test_reopened_writer_numbers_after_archived_files(tmp_path):
+    table = LandingZoneWriter(tmp_path).table("Orders", keys=["id"])
+    for folder, number in (("_FilesReadyToDelete", 7), ("_ProcessedFiles/year=2026", 9)):
+        table.put(f"{folder}/{number:020d}.parquet", b"")
+    again = LandingZoneWriter(tmp_path).table("Orders", keys=["id"])
+    assert (again.next_name(), again.next_name("year=2026")) == (f"{8:020d}.parquet", f"{10:020d}.parquet")
+
+
+def test_reopened_writer_numbers_each_partition_and_skips_from_there(tmp_path):
+    table = LandingZoneWriter(tmp_path).table("Orders", keys=["id"])
+    table.insert({"id": 1}, partition="year=2026")
+    again = LandingZoneWriter(tmp_path).table("Orders", keys=["id"])
+    again.skip_numbers(2, "year=2026")
+    assert again.insert({"id": 2}, partition="year=2026") == f"Orders/year=2026/{4:020d}.parquet"
+    assert again.insert({"id": 3}, partition="year=2025") == f"Orders/year=2025/{1:020d}.parquet"
+    again.drop()
+    assert again.next_name("year=2026") == f"{1:020d}.parquet"
