@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.poller import Poller
-from mirror_engine.engine.recovery import LOST_RECORD, recover
+from mirror_engine.engine.recovery import LOST_RECORD, recover, rows_lost
 from mirror_engine.engine.replayer import drop_table
 from mirror_engine.engine.root_identity import has_content
 from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.detection import detect
-from mirror_engine.landing_zone.diagnostics import count, diagnose
+from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.listing import MetadataAbsent
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX, find_table
@@ -122,7 +122,7 @@ def plan_rebuild(context: EngineContext, names: Sequence[str], *, replay: bool) 
             rows: object = "an unknown number of"
             with suppress(TransientError):
                 rows = context.delta.count_rows(folder) or 0
-            lost = diagnose("ME069", table.folder, count=rows, reason="it is not known which files were applied")
+            lost = rows_lost(table, rows, "it is not known which files were applied")
             planned = replace(planned, lost=lost, is_unknown=True)
         plans.append(planned)
     return plans
@@ -158,7 +158,7 @@ class _TableFiles:
             if archived:
                 moves[path] = archived
         reason, rows = self._loss(files, "deleted" if replay else "moved or deleted")
-        lost = diagnose("ME069", self.table.folder, count=rows, reason=reason) if reason else None
+        lost = rows_lost(self.table, rows, reason) if reason else None
         return TableRebuild(self.table, moves, lost)
 
     def _path(self, file: Entry) -> str:

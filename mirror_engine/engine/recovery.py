@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from mirror_engine.engine.context import EngineContext
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.tables.base import TableSnapshot
 
 # Of a table of a mirror whose progress nothing says any more
@@ -31,6 +33,11 @@ LOST_RECORD = "log cleanup took the commit that says what was applied, and the l
 LOST_ROWS = "ME069"
 REMOVED = "its Delta table was removed, and only change files in its folder are read again"
 _taking_over = threading.Lock()  # folders are read at once, and both properties come from one
+
+
+def rows_lost(table: TableName, rows: object, reason: str) -> Diagnostic:
+    """The diagnostic of rows that a rebuild does not bring back (ME069)."""
+    return diagnose(LOST_ROWS, table.folder, count=rows, reason=reason, table=shlex.quote(table.normalized))
 
 
 @dataclass(frozen=True)
@@ -235,7 +242,7 @@ def reconcile(context: EngineContext, table: TableName, snapshot: TableSnapshot 
         context.emit(TableDropped(table, "removed"))
         context.ledger.forget(table)
         if rows:
-            lost = diagnose(LOST_ROWS, table.folder, count=rows, reason=REMOVED)
+            lost = rows_lost(table, rows, REMOVED)
             context.ledger.record(table, Progress("", "", diagnostics={lost: 1}))  # stays until a rebuild
             context.emit(DiagnosticRaised(table, lost))
     if snapshot and snapshot.record is None and known and known.has_table:

@@ -371,7 +371,7 @@ def test_rows_lost_with_a_removed_delta_table_are_said_until_a_rebuild(synced, c
     for _ in range(2):
         printed = cli("sync", synced.root)
         assert printed.out.count("warning[ME069]") == 1
-        assert "mirror-engine rebuild --replay" in printed.out
+        assert "`mirror-engine rebuild --replay --table Items`" in printed.out
         for command in ("sync", "status"):
             tables = json.loads(cli(command, synced.root, "--json").out)["tables"]
             assert [table["table"] for table in tables if "cannot be rebuilt" in table["message"]] == ["Items"]

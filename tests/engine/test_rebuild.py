@@ -58,7 +58,7 @@ def test_a_rebuild_that_loses_rows_drops_nothing_unless_that_is_accepted(shop, l
     assert rebuilt(shop, lose_rows=True) == (
         ["Orders"],
         0,
-        {"Orders": {"count": "3", "reason": "2 change files moved or deleted"}},
+        {"Orders": {"count": "3", "reason": "2 change files moved or deleted", "table": "Orders"}},
     )
     assert (shop.writer.tables(), "ME069" in shop.said()) == ([], True)
     assert shop.sync().result is RunResult.NEEDS_ATTENTION
