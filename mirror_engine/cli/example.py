@@ -29,7 +29,7 @@ def land_example(code: str, root: Path) -> tuple[dict[str, Any], list[str]]:
     from mirror_engine.publisher.mirror import Mirror
 
     if (name := examples().get(code)) is None:
-        raise UsageError(f"{code} cannot be raised by landing files", f"to read about it: mirror-engine explain {code}")
+        raise UsageError(f"{code} has no example to land", f"to read about it: mirror-engine explain {code}")
     case = load(name)
     with writing():
         check_place(root)
@@ -55,4 +55,5 @@ def _text(case: Case, root: Path) -> list[str]:
         lines += [f"  {printable(file.path)}" for file in stage.files]
     flags = [flag_of(name) if value is True else f"{flag_of(name)} {value}" for name, value in case.options.items()]
     at = " ".join([pasted(root), *flags])
-    return [*lines, "", "Next:", f"  mirror-engine validate {at}", f"  mirror-engine sync {at}"]
+    commands = ("sync",) if len(case.stages) > 1 else ("validate", "sync")  # `validate` sees the last stage alone
+    return [*lines, "", "Next:", *(f"  mirror-engine {command} {at}" for command in commands)]
