@@ -30,7 +30,7 @@ NEEDED = (
     "explain/ME037.md",
     "explain/rules.md",
     "onelake/openapi.json",
-    "onelake/page/templates/page.css",
+    "onelake/page/static/page.css",
 )
 # Builds may not depend on any of these
 SURROUNDINGS = (

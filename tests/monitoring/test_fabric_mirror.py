@@ -60,6 +60,7 @@ UNKNOWN = {
         "untyped-columns-without-rows-make-no-table",
     ),
     "what was applied where nothing is cleaned up, as Fabric does": ("applied-files-may-stay",),
+    "the number of a file that was deleted": ("newest-applied-file-may-be-deleted",),
     "which of two folders came first": ("two-folders-cannot-map-to-one-table",),
 }
 
