@@ -116,7 +116,7 @@ forms: .venv/.tools .venv/.java
 	MIRROR_TEST_COMMITS=50 MIRROR_TEST_INTRUDERS='append delete columns compact' MIRROR_TEST_SPARK_FIXTURES=all \
 	MIRROR_TEST_FAULTS=10 MIRROR_TEST_REST_EXAMPLES=200 MIRROR_TEST_COMPARED=500 MIRROR_TEST_ARROW_ZONES=500 \
 		$(BIN)/pytest -q --timeout 3600 tests/tables/spark/test_isolation.py tests/tables/merge/test_concurrent_writers.py \
-		tests/test_fixtures.py tests/engine/test_store_faults.py tests/onelake/test_fabric.py tests/publisher/test_compare.py \
+		tests/test_fixtures.py tests/engine/test_store_faults.py tests/onelake/test_fabric.py tests/tools/test_compare.py \
 		tests/test_generated_zones.py
 
 .venv/.mutmut: .venv/.tools

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from measure import family, lines_of, machine
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 from speed import rows
 from speed.places import land, zone
 

@@ -28,7 +28,7 @@ from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from measure import interleaved, machine
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 RESULTS = Path(__file__).parent / "results"
 SCAN = """import sys, pyarrow.parquet as pq

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from mirror_engine.config import Config
     from mirror_engine.engine.cycle import RunResult, SyncReport
     from mirror_engine.errors import MirrorError
-    from mirror_engine.publisher.mirror import Mirror
+    from mirror_engine.mirror import Mirror
 
 __all__ = ["Config", "Mirror", "MirrorError", "RunResult", "SyncReport", "__version__"]
 
 _HOMES = {
     "Config": "config",
-    "Mirror": "publisher.mirror",
+    "Mirror": "mirror",
     "MirrorError": "errors",
     "RunResult": "engine.cycle",
     "SyncReport": "engine.cycle",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ from mirror_engine.storage.roots import check_place, check_root, pasted, root_of
 from mirror_engine.storage.store_url import parse_place
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.deferred import DeferredWriter, TablesReadOnce
+from mirror_engine.tools.snapshot import MirrorSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,35 +50,24 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from mirror_engine.engine.changes import TableChange
-    from mirror_engine.engine.planner import Plan
     from mirror_engine.engine.watcher import ZoneWatcher
     from mirror_engine.events import Event, Listener
-    from mirror_engine.landing_zone.listing import ZoneListing
     from mirror_engine.monitoring.rows import SortedRows
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.storage.base import Storage
-    from mirror_engine.storage.lease import Holder
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.backend import Backend
     from mirror_engine.tables.base import DeltaWriter, HistoryEntry
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
+    from mirror_engine.tools.diff import Difference
+    from mirror_engine.tools.trace.row import RowHistory
+    from mirror_engine.tools.validate import ValidationReport
 
 
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files
 # of a table that is read whole to show the rows with the lowest keys; the bytes are those of its data files
 MAX_SORTED_ROWS, MAX_SORTED_BYTES = 100_000, 32 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class MirrorSnapshot:
-    """Read-only view of a mirror: landing zone, progress and plans."""
-
-    context: EngineContext  # storage, tables, and a copy of the ledger that is reconciled with the Delta logs
-    zone: ZoneListing
-    plans: Mapping[TableName, Plan]
-    holder: Holder | None = None  # who has the lease of a ROOT in a store, or had it last
-    engine_running: bool = False  # on ROOT, of any process
 
 
 class Mirror:
@@ -354,6 +344,68 @@ class Mirror:
         change for each table and day.
         """
         return Lines(recorded_changes(state_folder(self.root) / HISTORY, limit=limit))
+
+    def validate(self) -> ValidationReport:
+        """Check the landing zone as Fabric would take it: a dry run from its first file. Reads only, starts no JVM.
+
+        Raises:
+            TransientError: the landing zone cannot be read.
+        """
+        from mirror_engine.tools.validate import check_landing_zone, find_target  # noqa: PLC0415 - a sync needs none of these tools
+
+        return check_landing_zone(find_target(self.root, self.config))
+
+    def trace(self, table: str, key: object) -> RowHistory:
+        """Every change to the row of a key, in order. Reads only, starts no JVM.
+
+        Args:
+            table: by name, in any case.
+            key: the value of the key column; of several columns, a value for each by name, or a tuple in their order.
+
+        Raises:
+            UnknownTable: no such table.
+            UsageError: the table has no key, or another one.
+            TransientError: the landing zone or the table cannot be read.
+        """
+        from mirror_engine.tools.trace.replay import open_trace  # noqa: PLC0415 - a sync needs none of these tools
+        from mirror_engine.tools.trace.row import key_arguments, trace_row  # noqa: PLC0415 - a sync needs none of these tools
+
+        with self.snapshot() as seen:
+            trace = open_trace(seen, table)
+            return trace_row(trace, key_arguments(trace.key_columns, key))
+
+    def diff(  # noqa: PLR0913 - as of the command
+        self,
+        table: str,
+        expected: str | Path | pa.Table | Sequence[Mapping[str, Any]],
+        *,
+        key: Sequence[str] = (),
+        version: int | None = None,
+        tolerance: float = 0.0,
+        limit: int | None = 20,
+    ) -> Difference:
+        """Compare a table with an expected one. Starts no JVM.
+
+        Args:
+            table: by name, in any case.
+            expected: the path of a CSV, JSON or Parquet file; rows as dicts; an Arrow table, or what becomes one.
+            key: columns by which rows are matched; the table's key by default.
+            version: the newest by default.
+            tolerance: floats this far apart are equal.
+            limit: how many rows of each kind are returned; None for all.
+
+        Raises:
+            UnknownTable: no such table, or no such version of it.
+            UsageError: what is expected cannot be read, or has other types.
+        """
+        from mirror_engine.tools.diff import compare, expected_rows, read_expected  # noqa: PLC0415 - a sync needs none of these tools
+
+        actual = self.read_table(table, version=version)
+        if isinstance(expected, (str, Path)):
+            wanted = read_expected(Path(expected), actual.schema)
+        else:
+            wanted = expected_rows(expected, actual.schema)
+        return compare(actual, wanted, key or self.key_columns(table), tolerance=tolerance, limit=limit)
 
     def maintain(
         self, tables: Sequence[str] = (), failed: Callable[[str, TransientError], None] | None = None

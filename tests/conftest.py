@@ -17,7 +17,7 @@ from shop import Shop
 
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import LOGS, SCRATCH, TABLES
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 FETCH = """
 import sys; from pathlib import Path; from mirror_engine.config import Config; folder = Path(sys.argv[1])

@@ -9,8 +9,8 @@ from decimal import Decimal
 
 from store_publisher import StorePublisher
 
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 _PARSERS = {"timestamp_ntz": datetime.fromisoformat, "date": date.fromisoformat, "binary": bytes.fromhex}
 

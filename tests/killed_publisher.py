@@ -11,8 +11,8 @@ import pyarrow as pa
 from store_publisher import StorePublisher
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 TYPES = {"id": pa.int64(), "n": pa.int64(), "note": pa.string()}
 NOTES = ["a", "", None, "a\r\nb", 'q"\\,']

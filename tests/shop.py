@@ -12,13 +12,13 @@ from obstore.store import LocalStore
 from mirror_engine import Config, Mirror
 from mirror_engine.clock import Clock
 from mirror_engine.events import DiagnosticRaised
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.publisher.trace.replay import open_trace
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log.record import from_metadata
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
+from mirror_engine.tools.trace.replay import open_trace
 
 TYPES = {"id": pa.int64(), "city": pa.string()}
 NO_STOP = threading.Event()

@@ -13,8 +13,8 @@ from wire import running
 from mirror_engine.mirror import Mirror
 from mirror_engine.onelake.engine_pool import DatabaseStatus, ShownItem
 from mirror_engine.onelake.page.web import Web
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 SHOP, EVIL = "6f1e0000-0000-4000-8000-000000000001", "6f1e0000-0000-4000-8000-000000000002"
 EVIL_TABLE = "<img src=x onerror=alert(1)>"

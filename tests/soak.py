@@ -25,7 +25,7 @@ from seed import SEED
 
 from mirror_engine import Mirror
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 MINUTES = float(os.environ.get("MIRROR_SOAK_MINUTES", "30"))
 FILES_PER_SECOND = float(os.environ.get("MIRROR_SOAK_FILES", "2"))

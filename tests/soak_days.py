@@ -35,7 +35,7 @@ from mirror_engine import Config, Mirror
 from mirror_engine.events import BatchCommitted, CycleEnded, TableMaintained
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.layout import LEDGER, TABLES, ZONE
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 DAY_SECONDS = 86_400
 WAIT_SECONDS = 300.0

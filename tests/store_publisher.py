@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.stores import object_store, open_storage
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 
 class StorePublisher(LandingZoneWriter):

@@ -19,12 +19,12 @@ from reference import CLI, DIAGNOSTICS, commands, help_of, log_events, option_li
 from rules import sourced, with_ids
 
 import mirror_engine
-import mirror_engine.publisher.testing as publisher_testing
 from mirror_engine.cli import log
 from mirror_engine.cli.main import ALL_COMMANDS
 from mirror_engine.config import flag_of, options
 from mirror_engine.landing_zone.diagnostics import CATALOG
 from mirror_engine.landing_zone.states import TableState
+from mirror_engine.testing import onelake, scenarios
 
 HOME = Path(__file__).parents[1]
 # Relative links of pages that are read in the repository; fenced blocks show others
@@ -125,7 +125,8 @@ def test_every_command_code_and_option_has_its_place():
 def test_every_state_event_and_public_name_has_its_place():
     assert [state.code for state in get_args(TableState) if f"{{#{state.code}}}" not in states()] == []
     assert [name for _, name in log.KINDS.values() if f"`{name}`" not in log_events()] == []
-    public = {*mirror_engine.__all__, *publisher_testing.__all__} - {"__version__", "Config"}  # has a page of its own
+    public = {*mirror_engine.__all__, *scenarios.__all__, *onelake.__all__}
+    public -= {"__version__", "Config"}  # which has a page of its own
     assert [name for name in public if f"{{#{name}}}" not in api()] == []
 
 

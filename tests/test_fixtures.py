@@ -23,12 +23,12 @@ from mirror_engine.explain.examples import examples
 from mirror_engine.landing_zone.diagnostics import CATALOG, diagnose
 from mirror_engine.landing_zone.layout import ENGINE, SCRATCH, TABLES, ZONE
 from mirror_engine.mirror import Mirror
-from mirror_engine.publisher.cases import load, names
-from mirror_engine.publisher.compare import compare_zone
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
+from mirror_engine.testing.cases import load, names
+from mirror_engine.tools.compare import compare_zone
 
 NAMES = names()
 IN_STORES = [name for name in NAMES if "stores" in load(name).runs_on]

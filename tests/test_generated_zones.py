@@ -21,9 +21,9 @@ from zones import LOSE_LEDGER, ONCE, Player, stories
 from mirror_engine import Mirror
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import LEDGER, SCRATCH, TABLES
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 CONFIGS = st.builds(
     Config,

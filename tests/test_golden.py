@@ -9,7 +9,7 @@ from golden import diagnostic_differences, normalised, table_differences
 
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.schema import Column
-from mirror_engine.publisher.cases import ExpectedDiagnostic, ExpectedTable
+from mirror_engine.testing.cases import ExpectedDiagnostic, ExpectedTable
 
 COLUMNS = (Column("Id", "integer"), Column("City", "string"))
 EXPECTED = ExpectedTable(COLUMNS, ({"Id": 1, "City": "Linz"}, {"Id": 1, "City": "Linz"}))

@@ -17,7 +17,7 @@ from lake import Lake
 from mirror_engine import errors
 from mirror_engine.landing_zone.diagnostics import CATALOG, RejectedFile
 from mirror_engine.landing_zone.states import TableState
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 if sys.version_info >= (3, 11):
     import tomllib

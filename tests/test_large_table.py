@@ -19,9 +19,9 @@ from seed import SEED
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.merge import by_position
 from mirror_engine.tables.merge.arrow import ArrowWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 ROWS = int(os.environ.get("MIRROR_TEST_LARGE_ROWS", "200000"))
 FILES, ROUNDS = 8, 3

@@ -21,7 +21,7 @@ PAGES = (README, *(README.parent / "docs" / name for name in ("how-to/replicate.
 TEXT = "".join(page.read_text("utf-8") for page in PAGES)
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 STUB = """
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 def export(to):
     LandingZoneWriter(to.parents[1]).table("sales.Orders", keys=["id"]).initial_load({"id": 1, "city": "Bellevue"})

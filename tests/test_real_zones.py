@@ -13,9 +13,9 @@ from quick_folder import quick_folder
 
 from mirror_engine import Mirror, RunResult
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
-from mirror_engine.publisher.cases import ExpectedTable
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
+from mirror_engine.testing.cases import ExpectedTable
 
 pytestmark = pytest.mark.slow
 REAL_ZONES = Path(os.environ.get("MIRROR_TEST_REAL_ZONES", Path(__file__).parents[2] / "shared/landing_zones"))

@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 from speed.rows import NUMBER
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.explain.pages import Rule, rules_in
 from mirror_engine.landing_zone.diagnostics import CATALOG
-from mirror_engine.publisher.cases import load, names
+from mirror_engine.testing.cases import load, names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ import re
 from reference import facts, table
 
 from mirror_engine.explain.examples import CASES
-from mirror_engine.publisher.cases import load, names
+from mirror_engine.testing.cases import load, names
 
 FIXTURES = "reference/fixtures"
 _FENCE = re.compile(r"^(```|~~~)(\w+)((?: \w+=\S+)*)(?: (.+))?$", re.MULTILINE)

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     from mirror_engine.cli.options import Downloads
     from mirror_engine.config import Config
-    from mirror_engine.publisher.compare import Finding, TableComparison
-    from mirror_engine.publisher.pull import PullPlan
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import DeltaWriter
+    from mirror_engine.tools.compare import Finding, TableComparison
+    from mirror_engine.tools.pull import PullPlan
 
 URL_HELP = "The mirrored database: abfss://WORKSPACE@onelake.dfs.fabric.microsoft.com/ITEM, s3://…, or a folder."
 MAX_NAMED = 3  # files of one table
@@ -90,8 +90,8 @@ def compare(
     """
     import tempfile
 
-    from mirror_engine.publisher.compare import compare_zone
     from mirror_engine.tables.merge.arrow import ArrowWriter
+    from mirror_engine.tools.compare import compare_zone
 
     if show_keys and (out.wants_json() or not out.stdout().is_terminal):
         raise UsageError("--show-keys shows values of rows: on a terminal only, and not with --json", "omit it")
@@ -116,7 +116,7 @@ def compare(
 
 def _check_fabric(url: Place, source: Storage, fabric: DeltaWriter) -> None:
     """Refuse a folder that Fabric does not mirror, as a pulled copy: each table would be one not yet applied."""
-    from mirror_engine.publisher.pull import pulled_from
+    from mirror_engine.tools.pull import pulled_from
 
     origin = pulled_from(url) if isinstance(url, Path) else None
     is_fabrics = origin is None and (source.stat(TABLES) or source.stat(MONITORING))
@@ -254,7 +254,7 @@ def pull(
     Exit codes: 0 copied · 2 usage error: no zone, ROOT is another folder, too much to download · 4 temporary:
     storage, or a file keeps changing; retry · 130 interrupted
     """
-    from mirror_engine.publisher.pull import Pull
+    from mirror_engine.tools.pull import Pull
 
     started = time.monotonic()
     with shown(progress) as listen:

@@ -14,7 +14,7 @@ from mirror_engine.storage.roots import check_place, pasted
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.publisher.cases import Case
+    from mirror_engine.testing.cases import Case
 
 
 def land_example(code: str, root: Path) -> tuple[dict[str, Any], list[str]]:
@@ -25,8 +25,8 @@ def land_example(code: str, root: Path) -> tuple[dict[str, Any], list[str]]:
     Raises:
         UsageError: the code has no case, or there is something in the folder.
     """
-    from mirror_engine.publisher.cases import load
-    from mirror_engine.publisher.mirror import Mirror
+    from mirror_engine.mirror import Mirror
+    from mirror_engine.testing.cases import load
 
     if (name := examples().get(code)) is None:
         raise UsageError(f"{code} has no example to land", f"to read about it: mirror-engine explain {code}")

@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from mirror_engine.engine.changes import TableChange
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.metadata import PartnerEvents
-    from mirror_engine.mirror import MirrorSnapshot
+    from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
-    from mirror_engine.publisher.diff import Difference
-    from mirror_engine.publisher.mirror import Mirror
     from mirror_engine.tables.base import HistoryEntry
+    from mirror_engine.tools.diff import Difference
+    from mirror_engine.tools.snapshot import MirrorSnapshot
 
 _Entry = TypeVar("_Entry")
 NO_CHANGES = "Nothing is recorded: no table was dropped, halted or maintained."
@@ -125,7 +125,7 @@ def _status(mirror: Mirror, names: Sequence[str]) -> MirrorStatus:
             latest = replace(latest, tables=tuple(_with_columns(seen, each) for each in chosen))
         if not latest.fabric:
             return latest
-        from mirror_engine.publisher.trace.replay import with_rejections
+        from mirror_engine.tools.trace.replay import with_rejections
 
         return with_rejections(seen, latest)
 

@@ -280,7 +280,7 @@ def command(
                     limit_memory(given["config"].memory_limit)
             with ExitStack() as stack:
                 if "mirror" in wanted:
-                    from mirror_engine.publisher.mirror import Mirror
+                    from mirror_engine.mirror import Mirror
 
                     is_listed_once = at_once and not is_local and not values.get("watch")  # that looks again and again
                     storage = given["downloads"].open(given["root"], ZONE) if is_listed_once else None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.publisher.mirror import Mirror
+    from mirror_engine.mirror import Mirror
 
     Lines: TypeAlias = Iterator[RenderableType]  # of a report
 

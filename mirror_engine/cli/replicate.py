@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from mirror_engine.engine.cycle import SyncReport
     from mirror_engine.landing_zone.names import TableName
     from mirror_engine.landing_zone.states import TableState
+    from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import MirrorStatus
     from mirror_engine.monitoring.wait_conditions import UnmetCondition
-    from mirror_engine.publisher.mirror import Mirror
     from mirror_engine.storage.store_url import Place
 
 NOTE_SECONDS = 10.0  # between two lines of `wait`
@@ -80,7 +80,7 @@ def sync(root: Place, config: Config, progress: str) -> int:
     halted or blocked; all others were applied · 4 temporary: storage, unlisted table, conflict or another engine;
     retry · 130 interrupted, after the current commit
     """
-    from mirror_engine.publisher.mirror import Mirror
+    from mirror_engine.mirror import Mirror
 
     with log.shown(progress) as listener, Mirror(root, config, listeners=[listener]) as mirror:
         _misses_zone(root)
@@ -242,7 +242,7 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     Exit codes: 0 stopped by SIGTERM · 1 missing prerequisite or internal error · 2 usage error · 4 another engine
     runs on this ROOT · 130 stopped by Ctrl+C
     """
-    from mirror_engine.publisher.mirror import Mirror
+    from mirror_engine.mirror import Mirror
     from mirror_engine.tables.spark.doctor import suggestion
 
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format

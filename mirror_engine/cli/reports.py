@@ -16,7 +16,7 @@ from mirror_engine.cli.inspection import NO_FOLDERS
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Severity, count, printable
 from mirror_engine.landing_zone.names import TableName, shown_names
-from mirror_engine.publisher.validate import TableReport, blocks_progress
+from mirror_engine.tools.validate import TableReport, blocks_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from mirror_engine.landing_zone.diagnostics import Diagnostic
-    from mirror_engine.publisher.validate import Counted, ValidationReport
+    from mirror_engine.tools.validate import Counted, ValidationReport
 
 MAX_OF_A_CODE = 5  # places of one code that text shows in one table
 MAX_TABLES, MAX_FAILING = 20, 100  # of more tables, text shows those with findings, and at most so many that fail

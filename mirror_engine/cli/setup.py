@@ -131,7 +131,7 @@ def doctor(root: Path, config: Config) -> int:
 
 def _delta_tables(root: Path, config: Config) -> list[Check]:
     """One check for each Delta table that the engine did not leave as it is, or one for all."""
-    from mirror_engine.publisher.mirror import Mirror
+    from mirror_engine.mirror import Mirror
     from mirror_engine.tables.spark.doctor import Check
 
     try:
@@ -168,7 +168,7 @@ def maintain(root: Place, config: Config, tables: tuple[str, ...], progress: str
     Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error: no such table · 3 a table is
     damaged · 4 temporary: storage, conflict or another engine; retry · 130 interrupted
     """
-    from mirror_engine.publisher.mirror import Mirror
+    from mirror_engine.mirror import Mirror
 
     failures: list[tuple[dict[str, Any], TransientError]] = []
 
@@ -209,7 +209,7 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
     Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error, not confirmed, or rows would be
     lost · 4 temporary: storage or another engine; retry
     """
-    from mirror_engine.publisher.mirror import Mirror
+    from mirror_engine.mirror import Mirror
 
     if not (yes or sys.stdin.isatty()):
         raise UsageError("rebuild drops Delta tables; confirmation required", "pass --yes in scripts")

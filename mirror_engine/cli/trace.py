@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import FileStatus, TableStatus
-    from mirror_engine.publisher.mirror import Mirror
-    from mirror_engine.publisher.trace.file import FileReport, PlannedStep, WhatIf
-    from mirror_engine.publisher.trace.replay import ReplayStart
-    from mirror_engine.publisher.trace.row import PendingFile, RowHistory, TracedChange
+    from mirror_engine.tools.trace.file import FileReport, PlannedStep, WhatIf
+    from mirror_engine.tools.trace.replay import ReplayStart
+    from mirror_engine.tools.trace.row import PendingFile, RowHistory, TracedChange
 
     Row = Mapping[str, Any]
 
@@ -61,8 +61,8 @@ def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
     Exit codes: 0 shown · 2 usage error: no such table or key · 3 the Delta table differs from its change files · 4
     temporary: storage; retry
     """
-    from mirror_engine.publisher.trace.replay import open_trace
-    from mirror_engine.publisher.trace.row import trace_row
+    from mirror_engine.tools.trace.replay import open_trace
+    from mirror_engine.tools.trace.row import trace_row
 
     with mirror.snapshot() as snapshot:
         trace = open_trace(snapshot, table)
@@ -91,8 +91,8 @@ def file(mirror: Mirror, table: str, name: str) -> None:
 
     Exit codes: 0 shown · 2 usage error: no such table or file · 4 temporary: storage; retry
     """
-    from mirror_engine.publisher.trace.file import trace_file
-    from mirror_engine.publisher.trace.replay import open_trace
+    from mirror_engine.tools.trace.file import trace_file
+    from mirror_engine.tools.trace.replay import open_trace
 
     with mirror.snapshot() as snapshot:
         trace = open_trace(snapshot, table)
@@ -121,8 +121,8 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
 
     Exit codes: 0 shown · 2 usage error: no such table or file · 4 temporary: storage; retry
     """
-    from mirror_engine.publisher.trace.file import trace_what_if
-    from mirror_engine.publisher.trace.replay import open_trace
+    from mirror_engine.tools.trace.file import trace_what_if
+    from mirror_engine.tools.trace.replay import open_trace
 
     if not (skip or swap):
         raise click.UsageError("nothing to change: give --skip FILE or --swap FILE,FILE", click.get_current_context())
@@ -151,7 +151,7 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
 
     Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
     """
-    from mirror_engine.publisher.trace.file import planned_steps
+    from mirror_engine.tools.trace.file import planned_steps
 
     documents: list[dict[str, Any]] = []
     text: list[RenderableType] = []

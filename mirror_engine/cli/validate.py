@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from mirror_engine.cli.options import Downloads
     from mirror_engine.config import Config
     from mirror_engine.explain.pages import Explanation
-    from mirror_engine.publisher.validate import ValidationReport, ValidationTarget
     from mirror_engine.storage.store_url import Place
+    from mirror_engine.tools.validate import ValidationReport, ValidationTarget
 
 MAX_NEAR = 5  # codes that are suggested
 _NUMBER = re.compile(r"(?:ME)?0*(\d{1,9})")
@@ -100,7 +100,7 @@ def validate(
     temporary: storage; retry
     """
     from mirror_engine.cli import reports as forms
-    from mirror_engine.publisher import validate as checks
+    from mirror_engine.tools import validate as checks
 
     paths = paths or (Path(),)
     _check_combinations(
@@ -153,7 +153,7 @@ def _check_combinations(
 
 
 def _watched(target: ValidationTarget, duration: float | None) -> ValidationReport:
-    from mirror_engine.publisher.validate import watch
+    from mirror_engine.tools.validate import watch
 
     out.note(f"Watching {target.path} {'until Ctrl+C' if duration is None else f'for {duration:g}s'}.")
     seconds = math.inf if duration is None else duration

@@ -14,10 +14,10 @@ from scripted_faults import Fault, Script, faulty
 
 from mirror_engine.cli.main import main
 from mirror_engine.landing_zone.layout import HISTORY
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter, TableFolder
-from mirror_engine.publisher.mirror import Mirror
+from mirror_engine.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter, TableFolder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def sales(tmp_path, monkeypatch):
         storage = faulty(LocalStorage(root), Script(faults)) if faults else None
         return Mirror(root, config, writer=writer, storage=storage, listeners=listeners)
 
-    monkeypatch.setattr("mirror_engine.publisher.mirror.Mirror", open_mirror)
+    monkeypatch.setattr("mirror_engine.mirror.Mirror", open_mirror)
     root = tmp_path / "shop"
     publisher = LandingZoneWriter(root)
     types = {"Id": pa.int64(), "Name": pa.string()}

@@ -16,7 +16,7 @@ from mirror_engine import Config
 from mirror_engine.engine.changes import ChangeKind
 from mirror_engine.engine.history import UNRECORDED, recorded_changes
 from mirror_engine.landing_zone.layout import ENGINE, HISTORY, LEDGER, ZONE
-from mirror_engine.publisher.mirror import Mirror
+from mirror_engine.mirror import Mirror
 
 
 def delete(shop):
@@ -312,7 +312,7 @@ def test_rebuild_is_in_the_history(synced, cli):
 
 
 def test_maintenance_is_in_the_history(tmp_path, cli):
-    from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter  # noqa: PLC0415 - this test's own zone
+    from mirror_engine.testing.landing_zone_writer import LandingZoneWriter  # noqa: PLC0415 - this test's own zone
 
     items = LandingZoneWriter(tmp_path).table("Items", keys=["Id"], types={"Id": pa.int64()})
     with Mirror(tmp_path, Config(merge_engine="arrow")) as mirror:

@@ -22,8 +22,8 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.onelake import connection
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.store import LocalStore
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 pytestmark = pytest.mark.slow
 

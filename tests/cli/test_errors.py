@@ -99,7 +99,7 @@ def test_every_error_of_the_tree_ends_with_its_code(cli, monkeypatch, tmp_path, 
         raise made(kind)
 
     (tmp_path / "Tables").mkdir()
-    monkeypatch.setattr("mirror_engine.publisher.mirror.Mirror", fail)
+    monkeypatch.setattr("mirror_engine.mirror.Mirror", fail)
     printed = cli("sync", tmp_path)
     named = kind.__base__ if kind.__name__.startswith("_") else kind  # a module's own is to others what it is based on
     assert printed.code == documented_codes()[named.__name__]
@@ -118,7 +118,7 @@ def test_an_internal_error_is_one_line_and_a_file(cli, monkeypatch, tmp_path):
         raise ZeroDivisionError("a row's value")
 
     (tmp_path / "Tables").mkdir()
-    monkeypatch.setattr("mirror_engine.publisher.mirror.Mirror", fail)
+    monkeypatch.setattr("mirror_engine.mirror.Mirror", fail)
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
     printed = cli("sync", tmp_path)
     assert printed.code == 1
@@ -184,7 +184,7 @@ def test_an_interrupt_ends_with_130(cli, monkeypatch, tmp_path):
         raise KeyboardInterrupt
 
     (tmp_path / "Tables").mkdir()
-    monkeypatch.setattr("mirror_engine.publisher.mirror.Mirror", interrupt)
+    monkeypatch.setattr("mirror_engine.mirror.Mirror", interrupt)
     printed = cli("sync", tmp_path)
     assert (printed.code, printed.err) == (130, "error: interrupted\n")
 
@@ -328,7 +328,7 @@ def test_the_second_signal_ends_the_process(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "module",
-    ["click", "mirror_engine.cli.exits", "mirror_engine.cli.inspection", "mirror_engine.publisher.mirror", "rich"],
+    ["click", "mirror_engine.cli.exits", "mirror_engine.cli.inspection", "mirror_engine.mirror", "rich"],
 )
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_ctrl_c_while_modules_are_imported_leaves_no_traceback(sales, module, words):

@@ -9,8 +9,8 @@ import pytest
 from scripted_faults import Failing, faulty
 
 from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.fabric_files import heartbeat
-from mirror_engine.publisher.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
 
 pytestmark = [pytest.mark.usefixtures("one_attempt"), pytest.mark.slow]
@@ -104,7 +104,7 @@ def fail(synced, monkeypatch):
     def of(calls):
         storage = faulty(LocalStorage(synced.root), Failing(calls))
         monkeypatch.setattr(
-            "mirror_engine.publisher.mirror.Mirror",
+            "mirror_engine.mirror.Mirror",
             lambda root, config, **_: Mirror(root, config, writer=synced.writer, storage=storage),
         )
 

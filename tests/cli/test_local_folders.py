@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mirror_engine.errors import UsageError
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
-from mirror_engine.publisher.testing.emulator import onelake
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.onelake import onelake
 
 URL = "s3://bucket/shop"
 

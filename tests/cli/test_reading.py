@@ -11,9 +11,9 @@ import pytest
 from mirror_engine.cli.main import main
 from mirror_engine.landing_zone.layout import ENGINE, ZONE
 from mirror_engine.onelake.faults import parse_fault
-from mirror_engine.publisher.cases import load
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.stores import object_store, open_storage
+from mirror_engine.testing.cases import load
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 # zones of one stage, whose files have numbers: a store's times are its own
 CHECKED = (

@@ -12,7 +12,7 @@ import pytest
 from mirror_engine.cli.reports import github, junit, line_of, sarif
 from mirror_engine.landing_zone.diagnostics import CATALOG, CONTROLS, Diagnostic, Severity, diagnose, printable
 from mirror_engine.landing_zone.listing import unlisted
-from mirror_engine.publisher.validate import TableReport, ValidationReport
+from mirror_engine.tools.validate import TableReport, ValidationReport
 
 SECOND = "Items/00000000000000000002.csv"
 WRONG_MARKER = diagnose("ME037", SECOND, row=3, value="3", meant="")

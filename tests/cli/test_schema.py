@@ -16,7 +16,7 @@ from mirror_engine.config import CONFIG_FILE, load, option_name, options
 from mirror_engine.errors import ConfigError
 from mirror_engine.landing_zone.metadata import PROPERTIES, TYPES, FileFormat, Strategy, parse, parse_partner_events
 from mirror_engine.landing_zone.states import TableState
-from mirror_engine.publisher import cases
+from mirror_engine.testing import cases
 
 if sys.version_info >= (3, 11):
     import tomllib

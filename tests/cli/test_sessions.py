@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 VARYING = re.compile(
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|(?<=Failed on )\d{4}-\d\d-\d\d|\b\d+(\.\d)?s\b|\b\d{5}d\b|\b\d+\.\d kB\b"

@@ -16,7 +16,7 @@ from rich.console import Console
 from mirror_engine.cli.inspection import status_text
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.publisher.mirror import Mirror
+from mirror_engine.mirror import Mirror
 
 pytestmark = pytest.mark.slow  # whole commands
 

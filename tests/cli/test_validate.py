@@ -14,9 +14,9 @@ import pytest
 
 from mirror_engine.engine import cycle
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage import stores
 from mirror_engine.storage.local import LocalStorage
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 

@@ -22,7 +22,7 @@ from counting import counted_entries
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.events import CycleEnded, CycleStarted
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 pytestmark = pytest.mark.slow
 FEW, MANY = 12, 1_000  # files applied before

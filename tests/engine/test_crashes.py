@@ -17,11 +17,11 @@ from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.engine import segments
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.listing import Kind
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.base import NO_IDENTITY, Storage, joined
 from mirror_engine.tables import passthrough
 from mirror_engine.tables.base import DeltaWriter
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 CONFIG = Config(max_batch_files=2, workers=1, delete_processed_after_seconds=0)  # what is moved away is deleted at once
 MAX_CALLS = 400

@@ -18,9 +18,9 @@ from mirror_engine.events import BatchStarted, TableHalted, ignore
 from mirror_engine.landing_zone.layout import ENGINE, LOCK
 from mirror_engine.landing_zone.states import CaughtUp, Halted
 from mirror_engine.monitoring.wait_conditions import tables_not_caught_up
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 pytestmark = pytest.mark.usefixtures("one_attempt")
 

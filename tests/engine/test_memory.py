@@ -21,7 +21,7 @@ import numpy as np, pyarrow as pa
 from peak_memory import peak_bytes
 from mirror_engine import Config, Mirror
 from mirror_engine.tables.merge.arrow import ArrowWriter
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 root, backlogs = Path(sys.argv[1]), [word.split(":") for word in sys.argv[2:]]
 zone = LandingZoneWriter(root)

@@ -19,9 +19,9 @@ from mirror_engine.errors import StorageUnavailable, UnknownTable, UsageError
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER
 from mirror_engine.landing_zone.states import Blocked, Halted
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 pytestmark = pytest.mark.usefixtures("one_attempt")
 BY_TIME = "LastUpdateTimeFileDetection"

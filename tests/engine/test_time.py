@@ -12,8 +12,8 @@ from mirror_engine.config import Config
 from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.states import Empty
-from mirror_engine.publisher.testing.mirror import MirrorInTest
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.testing.mirror import MirrorInTest
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from mirror_engine.engine.cycle import RunResult
 from mirror_engine.errors import UnknownTable
 from mirror_engine.landing_zone.layout import LEDGER, SCRATCH, TABLES
 from mirror_engine.landing_zone.states import CaughtUp, Loading
-from mirror_engine.publisher.testing.mirror import MirrorInTest
-from mirror_engine.publisher.trace.file import trace_file
-from mirror_engine.publisher.validate import check_landing_zone, find_target
 from mirror_engine.tables.merge.arrow import ArrowWriter
+from mirror_engine.testing.mirror import MirrorInTest
+from mirror_engine.tools.trace.file import trace_file
+from mirror_engine.tools.validate import check_landing_zone, find_target
 
 VOID, TEXT = pa.null(), pa.string()
 MARKER = "__rowMarker__"

@@ -11,8 +11,8 @@ import pytest
 from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import CATALOG, Trait
 from mirror_engine.mirror import Mirror
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,11 +29,11 @@ from mirror_engine.landing_zone.diagnostics import UNSAFE, RejectedFile
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.onelake.proxy import grant_tunnel
-from mirror_engine.publisher.cases import load, names
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
 from mirror_engine.tables.reading.text import TextChangeFile
+from mirror_engine.testing.cases import load, names
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -26,12 +26,12 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.fabric_mirror import progress_of
 from mirror_engine.onelake import faults
 from mirror_engine.onelake.fault_rules import FaultRule
-from mirror_engine.publisher.cases import load
-from mirror_engine.publisher.trace.replay import with_rejections
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.base import TableSnapshot
 from mirror_engine.tables.merge.arrow import ArrowWriter
+from mirror_engine.testing.cases import load
+from mirror_engine.tools.trace.replay import with_rejections
 
 # What no file in ROOT tells, so that Fabric's own words must: fixtures by reason
 UNKNOWN = {

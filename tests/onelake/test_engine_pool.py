@@ -25,8 +25,8 @@ from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Services
 from mirror_engine.onelake.store import LocalStore
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 pytestmark = pytest.mark.slow
 

@@ -18,9 +18,9 @@ from marking import marking
 
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.layout import LEDGER
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables import passthrough
 from mirror_engine.tables.log import durability, table_path
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from delta_protocol import State
 
-    from mirror_engine.publisher.cases import ExpectedTable
+    from mirror_engine.testing.cases import ExpectedTable
 
     Row = dict[str, Any]
 

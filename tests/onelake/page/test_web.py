@@ -28,7 +28,7 @@ from mirror_engine.onelake.page.statuses import MAX_FILES, MAX_ROWS
 from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 pytestmark = pytest.mark.slow
 

@@ -17,12 +17,12 @@ from independent_readers import content, fed
 
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.landing_zone.change import Change, RowMarker, replay, same_key
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.base import ChangeBatch
 from mirror_engine.tables.log import commit
 from mirror_engine.tables.merge import spark as spark_engine
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 SIMPLE = schema_of("Id", "City:string")
 

@@ -19,9 +19,9 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import VOID, Column
-from mirror_engine.publisher.cases import load
 from mirror_engine.tables.arrow_types import arrow_type
 from mirror_engine.tables.reading.parquet import _ARROW_SCHEMA, ParquetChangeFile
+from mirror_engine.testing.cases import load
 
 PATH = "Orders/00000000000000000001.parquet"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -20,12 +20,12 @@ import mirror_engine
 from mirror_engine import Mirror
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.layout import SHARED_SCRATCH, TABLES
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.spark.java import find_jars, find_java
 from mirror_engine.tables.spark.session import spark_home
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ENGINE = Path(mirror_engine.__file__).parent / "__main__.py"

@@ -16,7 +16,6 @@ from mirror_engine.landing_zone.change import MARKER_COLUMN
 from mirror_engine.landing_zone.listing import Entry
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.log import tables_folder as leftovers
 from mirror_engine.tables.reading.reader import ChangeFileReader
@@ -24,6 +23,7 @@ from mirror_engine.tables.reading.request import LandedFolder, ReadContext
 from mirror_engine.tables.reading.spill import all_rows
 from mirror_engine.tables.spark import executors as executor_reading
 from mirror_engine.tables.spark.executors import ExecutorReader, ParquetRows
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 
 @dataclass

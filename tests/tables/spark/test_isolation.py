@@ -22,8 +22,8 @@ from seed import SEED
 from mirror_engine import Config, Mirror
 from mirror_engine.landing_zone.change import Change, RowMarker, replay
 from mirror_engine.landing_zone.layout import TABLES
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tables.log import commit as evolution
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 COMMITS = int(os.environ.get("MIRROR_TEST_COMMITS", "3"))
 BEFORE = 2  # commits that are there when the readers come

@@ -20,7 +20,6 @@ import pytest
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.errors import JarsMissing, SetupError, SparkFailed
 from mirror_engine.events import ignore
-from mirror_engine.publisher.landing_zone_writer import LandingZoneWriter
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables import backend as backend_module
 from mirror_engine.tables.backend import Backend
@@ -43,6 +42,7 @@ from mirror_engine.tables.spark.session import (
     spark_settings,
     start_session,
 )
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 
 @pytest.mark.parametrize(

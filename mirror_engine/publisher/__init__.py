@@ -1,1 +1,0 @@
-"""Tools for people who write publishers: validate, trace, diff, failure scenarios and a pytest plugin."""

@@ -1,0 +1,1 @@
+"""Tools that look at a mirror: validate, trace, diff, compare, pull."""

@@ -1,0 +1,493 @@
+"""Compare the tables that Fabric made of a landing zone with replays of it: verdicts, and findings with their rules.
+
+How many of the newest files Fabric has applied is decided by its rows (docs/decisions/fabric-progress.md).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirror_engine.engine.poller import Poller
+from mirror_engine.events import ignore
+from mirror_engine.landing_zone.change import comparable, replay, same_rows
+from mirror_engine.landing_zone.listing import partition_of
+from mirror_engine.landing_zone.metadata import Metadata, Strategy
+from mirror_engine.landing_zone.names import TableName, conflicts, find_table
+from mirror_engine.landing_zone.schema import folded
+from mirror_engine.landing_zone.states import Halted, Unconfigured
+from mirror_engine.monitoring.fabric_files import read_tables
+from mirror_engine.storage.zone_view import RestoredView, ZoneView
+from mirror_engine.tables.arrow_types import delta_type
+from mirror_engine.tools.diff import MatchedRows, match
+from mirror_engine.tools.replays import LastChanges, Order, Replays, causes, cell_cause, guesses, likely, row_hashes
+from mirror_engine.tools.trace.replay import first_numbers, listing_of
+from mirror_engine.tools.trace.row import plain_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from mirror_engine.config import Config
+    from mirror_engine.events import Listener
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.storage.base import Storage
+    from mirror_engine.tables.base import DeltaWriter
+    from mirror_engine.tables.changes.key_counts import Hashes
+    from mirror_engine.tools.replays import Guess, Replay
+    from mirror_engine.tools.trace.row import FileChange, Row
+
+ROWS = ("equal", "missing", "unexpected", "different")  # what rows are counted as
+MAX_TRACED = 500  # keys whose changes are looked at, of those that differ
+MAX_PREFIXES = 8  # of files that are replayed to find those that Fabric has applied
+MOST = 0.9  # of a file's keys differ alike: the file as a whole is the cause
+WHOLE_FILE = ("file_lost", "order", "file_twice")  # kinds of causes, by precedence
+
+
+@dataclass(frozen=True)
+class FoundKey:
+    """One key that differs, by column, or a row of a keyless table; `file` and `row`, from 1, changed it last."""
+
+    values: Mapping[str, Any]
+    file: str | None
+    row: int | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Differences with one cause."""
+
+    kind: str  # of `causes`
+    rule: str  # that Fabric's table contradicts
+    message: str
+    help: str
+    file: str | None = None  # the change file that is the cause, from the table folder; None where it is not one file
+    other_file: str | None = None  # of two files in another order
+    column: str | None = None  # None where whole rows differ
+    count: int = 0  # keys, or rows of a keyless table
+    keys: tuple[FoundKey, ...] = ()  # the first of them
+
+
+@dataclass(frozen=True)
+class TableComparison:
+    """One table, whose folder may be gone.
+
+    The verdict `not_yet` means: equal, up to newer files that Fabric has not applied; `unknown`: the zone has no usable
+    metadata of it now, so that nothing can be replayed.
+    """
+
+    name: TableName
+    verdict: Literal["equal", "not_yet", "different", "unknown"]
+    state: str | None = None  # after the replay, as a code; None without a folder
+    diagnostic: Diagnostic | None = None  # why the replay halts there; None if it does not
+    key: tuple[str, ...] = ()  # the key columns; empty in a keyless table
+    is_partial: bool = False  # whether change files are gone, so that only keys in those that are left were compared
+    files: int = 0  # that were replayed
+    not_yet: tuple[str, ...] = ()  # files that Fabric has not applied yet
+    late: tuple[str, ...] = ()  # files that Fabric applied after newer ones: time orders them (LZ-3.6)
+    counts: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(ROWS, 0))
+    findings: tuple[Finding, ...] = ()  # those that concern most keys first
+    not_traced: int = 0  # keys that differ, too, and whose changes were not looked at
+
+
+def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
+    source: Storage,
+    fabric: DeltaWriter,
+    config: Config,
+    work: Path,
+    *,
+    tables: Sequence[str] = (),
+    limit: int = 20,
+    listen: Listener = ignore,
+    zone: Storage | None = None,
+    allow: Callable[[str], None] = lambda _: None,
+) -> Iterator[TableComparison]:
+    """Compare the tables `fabric` below ROOT, `source`, with replays of the landing zone; both sides are only read.
+
+    Replayed tables are in `work`, a folder of this machine. The replay reads `zone`, which is as at the first look, or
+    else `source`. Each finding has `limit` keys. `allow` is called before a table is read, with its folder; whatever it
+    raises ends the comparison. Raises `UnknownTable`, and `TransientError` where zone or table cannot be read.
+    """
+    schema = config.delta_default_schema
+    processed = {entry.get("normalizedTableName"): entry.get("metrics") for entry in read_tables(source)}
+    names = {each.name: each.name.delta_folder(schema) for each in Poller(source, config).scan().tables}
+    disowned = conflicts(names, schema)
+    owned = {folder: name for name, folder in names.items() if name not in disowned}
+    spelled = {folder.casefold(): folder for folder in names.values()}
+    present = {spelled.get(folder.casefold(), folder): folder for folder in fabric.tables()}
+    folders = [*owned, *(folder for folder in present if folder.casefold() not in spelled)]
+    chosen = {find_table(table, folders, schema) for table in tables} or set(folders)
+    # before the zone is read, in which Fabric may apply newer files meanwhile
+    for folder in sorted(chosen & present.keys()):
+        allow(present[folder])
+    opened = {folder: fabric.snapshot(present[folder]) for folder in chosen & present.keys()}
+    zone = zone or source
+    place = Poller(zone, config).scan().folder
+    for number, folder in enumerate(folder for folder in folders if folder in chosen):
+        if folder not in owned:
+            above, _, table = folder.rpartition("/")
+            yield TableComparison(TableName(above, table), "different", findings=(finding("table_unknown"),))
+            continue
+        snapshot, metrics = opened.get(folder), processed.get(owned[folder].normalized)
+        rows = fabric.rows(present[folder], version=snapshot.version) if snapshot else None
+        count = metrics.get("processedRowCount") if isinstance(metrics, dict) else None
+        others = dict.fromkeys(f"{place}/{name.folder}" for name in names if name != owned[folder])
+        view = RestoredView(zone, archived_first=True)
+        at = f"{place}/{owned[folder].folder}"
+        replays = Replays(view, others, config, work / str(number), at, owned[folder], listen)
+        yield _Comparison(replays, rows, count if isinstance(count, int) else None, limit).result()
+        shutil.rmtree(replays.work, ignore_errors=True)
+
+
+def finding(kind: str, metadata: Metadata | None = None, details: str = "", **attributes: Any) -> Finding:  # noqa: ANN401 - as of `Finding`
+    """A finding of a kind, with its rule for the table's kind of files."""
+    cause = causes()[kind]
+    rule = cause.get("text_rule", cause["rule"]) if metadata and metadata.is_text else cause["rule"]
+    return Finding(kind, rule, cause["message"] + details, cause.get("help", ""), **attributes)
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """Fabric's table against a replay: rows in the columns that both have, in the replay's types."""
+
+    replay: Replay
+    theirs: pa.Table
+    ours: pa.Table
+    keys: tuple[str, ...]  # columns that identify a row; empty: all do
+    is_partial: bool  # whether only keys in the replayed files count
+    order: Order = field(default_factory=Order)
+    columns: tuple[tuple[str, str, str], ...] = ()  # kind of cause, column and details, where one differs as a whole
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns whose values identify a row."""
+        return self.keys or self.ours.column_names
+
+    @cached_property
+    def matched(self) -> MatchedRows:
+        matched = match(self.theirs, self.ours, self.keys)
+        return replace(matched, unexpected=matched.unexpected[:0]) if self.is_partial and not self.keys else matched
+
+    @cached_property
+    def differing(self) -> Hashes:
+        """Hashes of the keys that differ, each once."""
+        matched = self.matched
+        rows = ((self.theirs, matched.unexpected), (self.ours, matched.missing), (self.ours, matched.second))
+        parts = [row_hashes(table.select(self.names).take(at), self.names) for table, at in rows]
+        return np.unique(np.concatenate(parts))
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        found = self.matched
+        return dict(
+            zip(ROWS, (found.equal_rows, *map(len, (found.missing, found.unexpected, found.first))), strict=True)
+        )
+
+    @classmethod
+    def of(cls, replay: Replay, theirs: pa.Table, metadata: Metadata, order: Order, *, is_partial: bool) -> _Sides:
+        """Bring both sides into the same columns and types."""
+        ours = theirs.slice(0, 0) if replay.rows is None else replay.rows
+        spelled = {folded(name): name for name in theirs.column_names}
+        cells, wrong = {}, []
+        for column in ours.schema:
+            name = spelled.pop(folded(column.name), None)
+            if name is None:
+                wrong.append(("column_missing", column.name, ""))
+                continue
+            found = theirs.column(name)
+            if found.type != column.type:
+                words = [delta_type(kind) or str(kind) for kind in (found.type, column.type)]
+                wrong.append(("column_type", column.name, f": {words[0]} instead of {words[1]}"))
+                try:
+                    found = found.cast(column.type, safe=False)
+                except pa.ArrowException:
+                    continue
+            cells[column.name] = found
+        wrong += [("column_unknown", name, "") for name in spelled.values()]
+        known = {folded(name): name for name in cells}
+        keys = tuple(known[folded(name)] for name in metadata.key_columns if folded(name) in known)
+        theirs = pa.table(cells)
+        if is_partial and keys:
+            touched = np.concatenate([np.empty(0, np.uint64), *(file.hashes for file in replay.files)])
+            theirs = theirs.filter(pa.array(np.isin(row_hashes(theirs, keys), touched)))
+        return cls(replay, theirs, ours.select(list(cells)), keys, is_partial, order, tuple(wrong))
+
+
+@dataclass
+class _Sampled:
+    """One key that differs: its hash, its rows on both sides, and its changes in order."""
+
+    values: Row = field(default_factory=dict)
+    number: int = 0
+    ours: list[Row] = field(default_factory=list)
+    theirs: list[Row] = field(default_factory=list)
+    changes: list[FileChange] = field(default_factory=list)
+
+
+class _Comparison:
+    """Fabric's rows, None without a table, against replays; `processed` is how many rows Fabric says it has applied."""
+
+    def __init__(self, replays: Replays, theirs: pa.Table | None, processed: int | None, limit: int) -> None:
+        files = listing_of(ZoneView(replays.view, replays.others), replays.config, replays.name)
+        self._files, self._metadata = files.files, files.usable or Metadata()
+        is_numbered = self._metadata.strategy is Strategy.SEQUENTIAL
+        first = first_numbers(file.path for file in self._files) if is_numbered and theirs is not None else {}
+        self._is_partial = any(number > 1 for number in first.values())  # Fabric deletes files a week after applying
+        first_file: Literal["1", "lowest"] = "lowest" if self._is_partial else replays.config.first_file
+        self._replays = replace(replays, config=replace(replays.config, first_file=first_file))
+        self._theirs, self._processed, self._limit = theirs, processed, limit
+
+    def result(self) -> TableComparison:
+        """Compare with all files, then without the newest ones, while that explains more."""
+        replay = self._replays.all_rows()
+        state, paths = replay.status.state, [file.path for file in replay.files]
+        diagnostic = state.diagnostic if isinstance(state, Halted | Unconfigured) else None
+        result = TableComparison(self._replays.name, "equal", state.code, diagnostic, files=len(paths))
+        if self._theirs is None or replay.rows is None:
+            return self._one_side(result, replay)
+        if not replay.status.pending_files and (self._processed or 0) > replay.status.rows_processed:
+            self._is_partial = True
+        sides = self._nearest(replay, self._theirs)
+        findings, not_traced = self._findings(sides, self._sampled(sides, sides.order))
+        return replace(
+            result,
+            verdict="different" if findings else "not_yet" if sides.order.hidden else "equal",
+            key=sides.keys,
+            is_partial=self._is_partial,
+            not_yet=tuple(path for path in paths if path in sides.order.hidden),
+            late=tuple(path for path in paths if path in sides.order.times),
+            counts=sides.counts,
+            findings=tuple(sorted(findings, key=lambda found: -found.count)),
+            not_traced=not_traced,
+        )
+
+    def _nearest(self, replay: Replay, theirs: pa.Table) -> _Sides:
+        """The replay that comes nearest to Fabric's table: of all files, some as late ones, or without the newest."""
+
+        def sides_of(replay: Replay, order: Order) -> _Sides:
+            return _Sides.of(replay, theirs, self._metadata, order, is_partial=self._is_partial)
+
+        base = sides_of(replay, Order())
+        while late := self._late(base):
+            other = sides_of(self._replays.all_rows(late), late)
+            if len(other.differing) >= len(base.differing):
+                break
+            base = other
+        nearest, applied = base, self._applied(base.replay)
+        keys = self._sampled(base, base.order)
+        tried = [base.order]
+        for _ in range(MAX_PREFIXES if keys else 0):
+            order = _pending(base, keys, applied)
+            if order in tried:
+                break
+            tried.append(order)
+            other = sides_of(self._replays.all_rows(order), order)
+            if len(other.differing) < len(nearest.differing):
+                nearest = other
+            if not len(other.differing):
+                break
+            keys += self._sampled(other, base.order)  # a prefix has to explain these, too
+        return nearest
+
+    def _one_side(self, result: TableComparison, replay: Replay) -> TableComparison:
+        """The result where Fabric or the replay has no table."""
+        if self._theirs is None and not any(self._replays.is_archived(file.path) for file in self._files):
+            paths = tuple(file.path for file in replay.files)
+            return replace(result, verdict="not_yet" if paths else "equal", not_yet=paths)
+        rows = self._theirs if replay.rows is None else replay.rows
+        total = 0 if rows is None else rows.num_rows
+        counts = {**result.counts, "missing" if self._theirs is None else "unexpected": total}
+        if self._theirs is not None and (not self._files or result.state == Unconfigured.code):
+            return replace(result, verdict="unknown", counts=counts)
+        kind = "table_missing" if self._theirs is None else "no_file"
+        found = self._rejected(result.diagnostic, total) or finding(kind, count=total)
+        return replace(result, verdict="different", counts=counts, findings=(found,))
+
+    def _late(self, sides: _Sides) -> Order | None:
+        """The order in which one more file came late; None where numbers order files, or that explains nothing."""
+        if self._metadata.strategy is Strategy.SEQUENTIAL:
+            return None
+        exchanged = Counter(
+            (guess.other, str(guess.file))
+            for key in self._sampled(sides, sides.order)
+            for guess in guesses(key.changes, key.theirs, sides.keys)
+            if guess.kind == "order" and guess.other not in sides.order.times
+        )
+        if not exchanged:
+            return None
+        (late, newer), _ = exchanged.most_common(1)[0]
+        times = {**{file.path: file.modified_ns for file in self._files}, **sides.order.times}
+        return replace(sides.order, times={**sides.order.times, late: times[newer] + 1})
+
+    def _applied(self, replay: Replay) -> Mapping[str, int]:
+        """By partition, how many files Fabric has certainly applied.
+
+        The archived ones and the next: the newest applied file stays in its folder (LZ-8.1). And all whose rows are
+        among those that Fabric says it has processed (LZ-9.2), where partitions do not leave their order open.
+        """
+        places, applied, rows = Counter[str](), Counter[str](), 0
+        is_whole = (self._processed or 0) >= replay.status.rows_processed
+        is_counted = not self._is_partial and (is_whole or not self._metadata.partitioned)
+        for file in replay.files:
+            partition = partition_of(file.path)
+            places[partition] += 1
+            rows += len(file.hashes)
+            if self._replays.is_archived(file.path):
+                applied[partition] = places[partition] + 1
+            elif is_counted and rows <= (self._processed or 0):
+                applied[partition] = max(applied[partition], places[partition])
+        return applied
+
+    def _sampled(self, sides: _Sides, order: Order) -> list[_Sampled]:
+        """Some of the keys that differ, evenly by hash, with their rows, and their changes in an order of files."""
+        last = len(sides.differing) - 1
+        sample = sides.differing[np.unique(np.linspace(0, max(last, 0), MAX_TRACED).astype(np.int64))[: last + 1]]
+        found: defaultdict[Hashable, _Sampled] = defaultdict(_Sampled)
+
+        def identity(row: Row) -> Hashable:
+            return tuple(comparable(row.get(name)) for name in sides.names)
+
+        for table, is_ours in ((sides.ours, True), (sides.theirs, False)):
+            hashes = row_hashes(table, sides.names)
+            at = np.flatnonzero(np.isin(hashes, sample))
+            for row, number in zip(plain_rows(table.take(at)), hashes[at].tolist(), strict=True):
+                key = found[identity(row)]
+                key.values, key.number = {name: row[name] for name in sides.names}, number
+                (key.ours if is_ours else key.theirs).append(row)
+        columns = sides.ours.column_names
+        for each in self._replays.changes(sample, sides.names, order) if found else ():
+            row = {name: each.change.row.get(name) for name in columns}
+            if (place := identity(row)) in found:
+                found[place].changes.append(replace(each, change=replace(each.change, row=row)))
+        return [key for key in found.values() if not same_rows(key.ours, key.theirs)]
+
+    def _findings(self, sides: _Sides, sampled: Sequence[_Sampled]) -> tuple[list[Finding], int]:
+        """What explains the differences, and how many keys were not looked at."""
+        found = [self._of_column(sides, *wrong) for wrong in sides.columns]
+        if not sampled:
+            return found, 0
+        last = LastChanges(sides.replay.files)
+        causes = _causes(sides, sampled, last)
+        unclear = np.array([key.number for key, guess in causes if guess.kind == "other"], np.uint64)
+        of_cells, theirs = self._of_cells(sides, unclear, last)
+        if of_cells:  # what is left without them
+            rest = replace(sides, theirs=theirs, columns=())
+            more, not_traced = self._findings(rest, self._sampled(rest, rest.order))
+            return [*found, *of_cells, *more], not_traced
+        state = sides.replay.status.state
+        rejected = self._rejected(state.diagnostic, 0) if isinstance(state, Halted) else None
+        groups: defaultdict[tuple[str, str | None, str], list[FoundKey]] = defaultdict(list)
+        for key, guess in causes:
+            is_behind = rejected and guess.kind in {"other", "no_file"}
+            cause = ("rejected_here", None, "") if is_behind else guess[:3]
+            groups[cause].append(FoundKey(key.values, guess.file, guess.row))
+        counted = 0
+        for (kind, file, other), keys in groups.items():
+            whole = last.keys_of(file, other) if kind in WHOLE_FILE and file else sides.differing[:0]
+            total = max(len(keys), len(np.intersect1d(whole, sides.differing)))
+            counted += total
+            base = rejected if kind == "rejected_here" else None
+            base = base or finding(kind, self._metadata, file=file, other_file=other or None)
+            found.append(replace(base, count=total, keys=tuple(keys[: self._limit])))
+        return found, max(len(sides.differing) - counted, 0)
+
+    def _of_column(self, sides: _Sides, kind: str, column: str, details: str) -> Finding:
+        """A column that Fabric's table lacks, has of another type, or has alone; its file is the first that has it."""
+        rows, files = sides.replay.rows, sides.replay.files
+        file = next((file.path for file in files if folded(column) in map(folded, file.columns)), None)
+        cells = rows.column(column) if rows is not None and column in rows.column_names else pa.nulls(0)
+        total = len(cells) - cells.null_count
+        return finding(kind, self._metadata, details, file=file, column=column, count=total)
+
+    def _of_cells(self, sides: _Sides, unclear: Hashes, last: LastChanges) -> tuple[list[Finding], pa.Table]:
+        """What explains cells of keys that no change explains, and Fabric's table with these cells mended."""
+        first, second, theirs, found = sides.matched.first, sides.matched.second, sides.theirs, []
+        pairs = row_hashes(sides.ours.select(sides.names).take(second), sides.names)
+        for column, differs in sides.matched.cells.items():
+
+            def cells(at: Any, column: str = column) -> tuple[pa.Array[Any], pa.Array[Any]]:  # noqa: ANN401 - positions
+                sources = (sides.ours, second), (sides.theirs, first)
+                ours, other = (table.column(column).take(rows[at]).combine_chunks() for table, rows in sources)
+                return ours, other
+
+            at = np.flatnonzero(differs & np.isin(pairs, unclear))
+            cause = cell_cause(*cells(at)) if len(at) else None
+            at = np.flatnonzero(differs)
+            every = cell_cause(*cells(at), cause[0]) if cause else None
+            if not cause or not every:
+                continue
+            at = at[every[1]]
+            shown, places = at[: self._limit], [last.of(number) for number in pairs[at[: self._limit]].tolist()]
+            rows = plain_rows(sides.ours.select(sides.names).take(second[shown]))
+            keys = [FoundKey(row, *(place or (None, None))) for row, place in zip(rows, places, strict=True)]
+            files = {key.file for key in keys}
+            file = keys[0].file if len(files) == 1 and len(keys) == len(at) else None
+            found.append(finding(cause[0], self._metadata, file=file, column=column, count=len(at), keys=tuple(keys)))
+            mask = np.zeros(theirs.num_rows, np.bool_)
+            mask[first[at]] = True
+            mended = pc.replace_with_mask(
+                theirs.column(column).combine_chunks(), pa.array(mask), cells(at[np.argsort(first[at])])[0]
+            )
+            theirs = theirs.set_column(theirs.column_names.index(column), column, mended)
+        return found, theirs
+
+    def _rejected(self, diagnostic: Diagnostic | None, count: int) -> Finding | None:
+        """That Fabric read on, where the replay halts."""
+        if diagnostic is None:
+            return None
+        file = diagnostic.path.removeprefix(f"{self._replays.name.folder}/")
+        found = finding("rejected_here", details=f": {diagnostic.coded_message}", file=file, count=count)
+        return replace(found, rule=diagnostic.rules[0])
+
+
+def _causes(sides: _Sides, sampled: Sequence[_Sampled], last: LastChanges) -> list[tuple[_Sampled, Guess]]:
+    """The likeliest cause for each key; a whole file where nearly all of its keys differ alike."""
+    options = [guesses(key.changes, key.theirs, sides.keys) for key in sampled]
+    explained = Counter(guess[:3] for found in options for guess in found if guess.kind in WHOLE_FILE)
+    numbers, whole = np.array([key.number for key in sampled], np.uint64), set()
+    for cause, times in explained.items():
+        keys = last.keys_of(str(cause[1]), cause[2])
+        is_most = len(keys) > 1 and np.isin(keys, sides.differing).mean() >= MOST
+        if is_most and times >= MOST * np.isin(numbers, keys).sum():
+            whole.add(cause)
+
+    def rank(guess: Guess) -> int:
+        if guess.kind not in WHOLE_FILE:
+            return len(WHOLE_FILE)
+        return WHOLE_FILE.index(guess.kind) if guess[:3] in whole else len(WHOLE_FILE) + 1
+
+    return [
+        (key, min(found, key=rank) if found else likely(key.changes, key.ours, key.theirs, sides.keys))
+        for key, found in zip(sampled, options, strict=True)
+    ]
+
+
+def _pending(sides: _Sides, keys: Sequence[_Sampled], applied: Mapping[str, int]) -> Order:
+    """The order without the newest files of each partition, so that most of some keys are equal.
+
+    Files that are known to be applied are never left out.
+    """
+    order: defaultdict[str, list[str]] = defaultdict(list)
+    for file in sides.replay.files:
+        order[partition_of(file.path)].append(file.path)
+    place = {path: at for paths in order.values() for at, path in enumerate(paths)}
+    equal = {partition: np.zeros(len(paths) + 1, np.int64) for partition, paths in order.items()}  # by files applied
+    for key in keys:
+        files = list(dict.fromkeys(each.file for each in key.changes))
+        for at, path in enumerate([*files, ""]):
+            rows = replay([], [each.change for each in key.changes if each.file in files[:at]], sides.keys)[0]
+            if same_rows(rows, key.theirs):
+                first = place[files[at - 1]] + 1 if at else 0
+                equal[partition_of(path or files[-1])][first : place[path] + 1 if path else None] += 1
+    hidden: set[str] = set()
+    for partition, counts in equal.items():
+        rest = counts[min(applied.get(partition, 0), len(counts) - 1) :][::-1]
+        hidden.update(order[partition][len(order[partition]) - int(np.argmax(rest)) :] if rest.any() else ())
+    return replace(sides.order, hidden=frozenset(hidden))

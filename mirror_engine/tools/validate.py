@@ -1,0 +1,609 @@
+"""Check a landing zone: find what a path or URL is, run the engine over it dry, keeping keys only; baselines."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from pathlib import Path, PurePosixPath
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mirror_engine.engine.poller import Poller
+from mirror_engine.errors import StorageUnavailable, UnknownTable, UsageError
+from mirror_engine.events import DiagnosticRaised, TableHalted
+from mirror_engine.landing_zone.causes import findings
+from mirror_engine.landing_zone.change import same_rows
+from mirror_engine.landing_zone.detection import never_arrives, sequence_of
+from mirror_engine.landing_zone.diagnostics import (
+    SEVERITY_ORDER,
+    Diagnostic,
+    Severity,
+    Trait,
+    count,
+    diagnose,
+    printable,
+)
+from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
+from mirror_engine.landing_zone.listing import Kind, partition_of
+from mirror_engine.landing_zone.metadata import Strategy
+from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX, TableName, find_table
+from mirror_engine.landing_zone.states import Halted
+from mirror_engine.monitoring.fabric_files import fabric_message
+from mirror_engine.monitoring.words import Readable, counted_json, describe, fields_json, table_json
+from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.stores import open_storage
+from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, Source, ZoneView
+from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.tables.reading.spill import all_rows
+from mirror_engine.tools.trace.replay import DryRun, first_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from mirror_engine.config import Config
+    from mirror_engine.events import Event
+    from mirror_engine.landing_zone.listing import TableListing, ZoneListing
+    from mirror_engine.monitoring.status import MirrorStatus, TableStatus
+    from mirror_engine.storage.base import Storage
+    from mirror_engine.storage.store_url import Place
+
+Counted = tuple[Diagnostic, int]  # a diagnostic and its number of occurrences
+UNMATCHED_CHANGE_CODES = frozenset({"ME077", "ME078"})  # changes to keys that were never inserted
+MIN_PAUSE_SECONDS = 0.01  # between checks of `watch`: a file may be empty under its final name for no longer
+BASELINE_FORMAT = 1
+_BASELINE_FIELDS = ("landing_zone", "code", "path", "column")
+_TIED = "ME028"
+_NO_ID = "-"
+
+
+def blocks_progress(diagnostic: Diagnostic) -> bool:
+    """Whether files are not applied because of it until it is resolved (LZ-3.3, LZ-4.17), or never."""
+    return diagnostic.has(Trait.BLOCKS) or diagnostic.severity is Severity.ERROR or never_arrives(diagnostic)
+
+
+@dataclass(frozen=True)
+class TableReport:
+    """The findings in one table folder; paths begin at the landing zone's top."""
+
+    name: str
+    state: str  # after the dry run: `caught_up`, `halted` …
+    files: tuple[str, ...] = ()  # applied, in order
+    rows: int = 0  # of these
+    diagnostics: tuple[Counted, ...] = ()  # about the table, its metadata and its files, as they were raised
+    is_text: bool = False  # whether its change files are delimited text, so that a row has a line
+    message: str = ""
+    not_applied: tuple[tuple[str, str], ...] = ()  # files, each with the reason
+    fabric_error: str | None = None  # what Fabric shows for the halt, without ids; None for nothing, or not known
+
+    @property
+    def findings(self) -> tuple[Counted, ...]:
+        """The diagnostics as they are shown: see `causes.findings`."""
+        return findings(self.diagnostics, itemgetter(0))
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether files of it are not applied because of a diagnostic that is not suppressed."""
+        return any(blocks_progress(diagnostic) for diagnostic, _ in self.diagnostics)
+
+    def to_json(self, default_schema: str) -> dict[str, Any]:
+        name = TableName.from_folder(self.name)
+        return {
+            **table_json(name, name.delta_folder(default_schema)),
+            **fields_json(self, "state", "message", "files", "rows", "fabric_error"),
+            "not_applied": [{"path": path, "reason": reason} for path, reason in self.not_applied],
+            "diagnostics": counted_json(self.findings),
+        }
+
+
+@dataclass(frozen=True)
+class ValidationReport(Readable):
+    """The findings in a landing zone, or a part of one."""
+
+    tables: tuple[TableReport, ...] = ()  # in the order of the zone
+    diagnostics: tuple[Counted, ...] = ()  # about the zone itself
+    landing_zone: str = ""  # its path, `/` between parts; `""` for the working folder
+    fail_on: Severity = Severity.ERROR  # the lowest that fails the check
+    suppressed: int = 0  # diagnostics that are left out because of `--ignore` or a baseline
+    partner_name: str = ""  # what the publisher calls itself; `""` if it does not (LZ-1.8)
+
+    def all(self) -> Iterator[Counted]:
+        """Every diagnostic with its number of occurrences, the zone's own first."""
+        yield from self.diagnostics
+        for table in self.tables:
+            yield from table.diagnostics
+
+    @property
+    def zone_findings(self) -> tuple[Counted, ...]:
+        """Those about the zone itself, as they are shown."""
+        return findings(self.diagnostics, itemgetter(0))
+
+    def findings(self) -> Iterator[Counted]:
+        """What is shown and counted: one finding for each cause, the zone's own first."""
+        yield from self.zone_findings
+        for table in self.tables:
+            yield from table.findings
+
+    def __str__(self) -> str:
+        lines = []
+        for name, found in [("", self.zone_findings), *((table.name, table.findings) for table in self.tables)]:
+            report = next((table for table in self.tables if table.name == name), None)
+            if report:
+                applied = f"{count(len(report.files), 'file')} ({count(report.rows, 'row')})"
+                lines.append(f"{printable(report.name)}: {report.state.replace('_', ' ')}, {applied}")
+            for diagnostic, _ in found:
+                lines.append(f"  {diagnostic.severity.value}: {diagnostic.full_message}")
+                lines += [f"    help: {diagnostic.help}"] if diagnostic.help else []
+        counts = [count(self.count(severity), severity.value) for severity in reversed(SEVERITY_ORDER)]
+        return "\n".join([*lines, f"{', '.join(counts)}: {'failed' if self.is_failing else 'passed'}"])
+
+    def suppress(self, is_suppressed: Callable[[ValidationReport, Diagnostic], bool]) -> ValidationReport:
+        def kept(diagnostics: tuple[Counted, ...]) -> tuple[Counted, ...]:
+            return tuple(counted for counted in diagnostics if not is_suppressed(self, counted[0]))
+
+        report = replace(
+            self,
+            tables=tuple(replace(table, diagnostics=kept(table.diagnostics)) for table in self.tables),
+            diagnostics=kept(self.diagnostics),
+        )
+        return replace(report, suppressed=self.suppressed + len([*self.all()]) - len([*report.all()]))
+
+    def expecting(self, tables: Iterable[str], default_schema: str) -> ValidationReport:
+        """The report with ME085 for each of these tables that would not exist, and for a zone without any."""
+        folders = [
+            TableName.from_folder(table.name).delta_folder(default_schema) for table in self.tables if table.files
+        ]
+        landing = "land a folder with `_metadata.json` and data, best before mirroring starts"  # LZ-7.11
+        no_folder = "no table would receive data: the landing zone has no table folder"
+        found = [] if self.tables else [diagnose("ME085", "", reason=no_folder, help=landing)]
+        for table in tables:
+            try:
+                find_table(table, folders, default_schema)
+            except UnknownTable as error:  # noqa: PERF203 - a few tables
+                reason = f"{table} is expected, and would receive no data"
+                help = error.help if folders else landing
+                found.append(diagnose("ME085", "", table=table, reason=reason, help=help))
+        return replace(self, diagnostics=(*self.diagnostics, *((each, 1) for each in found)))
+
+    def compared_with(self, others: Sequence[ValidationReport]) -> ValidationReport:
+        """The report with ME093 where one of the others has a publisher of another name (LZ-1.8)."""
+        other = next((other for other in others if other.partner_name not in ("", self.partner_name)), None)
+        if other is None or not self.partner_name:
+            return self
+        differs = diagnose("ME093", PARTNER_EVENTS_FILE, other=other.landing_zone)
+        return replace(self, diagnostics=(*self.diagnostics, (differs, 1)))
+
+    def path_of(self, diagnostic: Diagnostic) -> str:
+        """A diagnostic's path from where the landing zone's path begins; `""` for the top itself."""
+        return "/".join(part for part in (self.landing_zone.rstrip("/"), diagnostic.path) if part and part != ".")
+
+    def fails(self, diagnostic: Diagnostic) -> bool:
+        """Whether it fails the check: by its severity, or because it blocks a table, whatever `fail_on` is."""
+        severity = SEVERITY_ORDER.index(diagnostic.severity)
+        return blocks_progress(diagnostic) or severity >= SEVERITY_ORDER.index(self.fail_on)
+
+    @property
+    def is_failing(self) -> bool:
+        return any(self.fails(diagnostic) for diagnostic, _ in self.all())
+
+    def count(self, severity: Severity) -> int:
+        """How many different diagnostics of a severity there are."""
+        return sum(diagnostic.severity is severity for diagnostic, _ in self.findings())
+
+    def to_json(self, default_schema: str = "dbo") -> dict[str, Any]:
+        """The report as plain values; `default_schema` is that of tables outside a schema folder."""
+        return {
+            "landing_zone": self.landing_zone,
+            "suppressed": self.suppressed,
+            "ok": not self.is_failing,
+            "counts": {severity.value: self.count(severity) for severity in reversed(SEVERITY_ORDER)},
+            "tables": [table.to_json(default_schema) for table in self.tables],
+            "diagnostics": counted_json(self.zone_findings),
+        }
+
+
+def check_landing_zone(target: ValidationTarget, tie_orders: int = 0) -> ValidationReport:
+    """Report what Fabric would make of a target; raises `TransientError`.
+
+    Files of one time are applied in `tie_orders` other orders, to see whether it matters (ME079).
+    """
+    poller = Poller(target.storage, target.config)
+    zone = poller.scan()
+    if _is_cleaned_up(target, zone):
+        target = replace(target, config=replace(target.config, first_file="lowest"))
+    writer = KeyWriter()
+    mode = keys_only([file.size for table in zone.tables for file in table.files])
+    with DryRun(target.storage, target.config, writer, mode, poller=poller) as dry_run:
+        status = dry_run.run()
+    return report_of(target, zone, status, writer, _tie_diagnostics(target, zone, tie_orders) if tie_orders else {})
+
+
+def _is_cleaned_up(target: ValidationTarget, zone: ZoneListing) -> bool:
+    """Whether all first files that are missing may have been applied, archived and deleted since (LZ-8.3)."""
+    partitions = [
+        f"{zone.folder}/{table.name.folder}/{partition}".rstrip("/")
+        for table in zone.tables
+        if table.usable is not None and table.usable.strategy is Strategy.SEQUENTIAL
+        for partition, number in first_numbers(file.path for file in table.files).items()
+        if number > 1
+    ]
+    return bool(partitions) and all(target.storage.has_archive(partition) for partition in partitions)
+
+
+def watch(
+    target: ValidationTarget, stop: threading.Event, found: Callable[[Diagnostic], None], seconds: float = math.inf
+) -> ValidationReport:
+    """Check a target again and again for some time, or until `stop` is set, then once more; reports all diagnostics.
+
+    `found` is called with each diagnostic when it is raised first. Raises `TransientError` from the last check.
+    """
+    by_table: defaultdict[str, list[Diagnostic]] = defaultdict(list)
+
+    def listen(event: Event) -> None:
+        if isinstance(event, DiagnosticRaised | TableHalted):
+            diagnostic, raised = event.diagnostic, by_table[event.table.folder if event.table else ""]
+            is_transient = diagnostic.has(Trait.TRANSIENT) or never_arrives(diagnostic)
+            if not is_transient and diagnostic not in raised:
+                raised.append(diagnostic)
+                found(diagnostic)
+
+    writer, end = KeyWriter(), time.monotonic() + seconds
+    with DryRun(target.storage, target.config, writer, keys_only(None), listener=listen) as dry_run:
+        while not stop.is_set() and (started := time.monotonic()) < end:
+            dry_run.engine.cycle(threading.Event())
+            stop.wait(max(MIN_PAUSE_SECONDS, time.monotonic() - started))
+        status, zone = dry_run.run(), dry_run.engine.poller.scan()
+    return report_of(target, zone, status, writer, by_table)
+
+
+def report_of(
+    target: ValidationTarget,
+    zone: ZoneListing,
+    status: MirrorStatus,
+    writer: KeyWriter,
+    more: Mapping[str, list[Diagnostic]],
+) -> ValidationReport:
+    """The report on a dry run, with further diagnostics by table folder (`""` for the zone)."""
+    listings = {table.name: table for table in zone.tables}
+    tables = []
+    for table in status.tables:
+        folder = table.name.folder
+        applied = [file for file in table.files if file.state == "applied"]
+        replaced = target.storage.replaced(f"{zone.folder}/{folder}", (file.path for file in table.files))
+        besides = [
+            *_unmatched_changes(table, writer),
+            *(diagnose("ME026", f"{folder}/{path}", strict=target.config.strict) for path in replaced),  # LZ-3.13
+            *more.get(folder, ()),
+        ]
+        diagnostics = Counter(dict(table.diagnostics)) | Counter(besides)
+        listing = listings.get(table.name)
+        tables.append(
+            TableReport(
+                name=folder,
+                state=table.state.code,
+                files=tuple(f"{folder}/{file.path}" for file in applied),
+                rows=sum(file.rows or 0 for file in applied),
+                diagnostics=tuple(diagnostics.items()),
+                is_text=bool(listing and listing.usable and listing.usable.is_text),
+                message=describe(table.name, table.state),
+                not_applied=(
+                    *((f"{folder}/{file.path}", file.reason) for file in table.pending_files),
+                    *_ignored_data(table, listing, diagnostics),
+                ),
+                fabric_error=_fabric_error(table, target.config.default_schema),
+            )
+        )
+    of_zone = Counter(status.diagnostics) | Counter(more.get("", ()))
+    if target.is_whole and zone.tables and target.storage.stat(f"{zone.folder}/{PARTNER_EVENTS_FILE}") is None:
+        of_zone[diagnose("ME092", "")] = 1
+    name = status.partner.partner_name if status.partner else ""
+    return ValidationReport(tuple(tables), tuple(of_zone.items()), target.landing_zone, partner_name=name)
+
+
+def _ignored_data(
+    table: TableStatus, listing: TableListing | None, diagnostics: Iterable[Diagnostic]
+) -> Iterator[tuple[str, str]]:
+    """Files that will never be read, each with the reason, which may be its partition's."""
+    reasons = {found.path: found.message for found in diagnostics if never_arrives(found)}
+    known = {file.path for file in table.files}
+    for file in listing.files if listing else ():
+        path = f"{table.name.folder}/{file.path}"
+        reason = reasons.get(path) or reasons.get(partition_of(path))
+        if reason and file.path not in known:
+            yield path, reason
+
+
+def _fabric_error(table: TableStatus, default_schema: str) -> str | None:
+    if not (isinstance(table.state, Halted) and table.state.diagnostic.definition.fabric):
+        return None
+    _, message = fabric_message(table.state.diagnostic, table.name, _NO_ID, default_schema=default_schema)
+    return message.removesuffix(f" ArtifactId: {_NO_ID}")
+
+
+def _unmatched_changes(table: TableStatus, writer: KeyWriter) -> Iterator[Diagnostic]:
+    """Changes to keys that were never inserted, if the first file is there (LZ-4.7)."""
+    effects = writer.effects.get(table.delta_folder, {})
+    if any(number > 1 for number in first_numbers(effects).values()):  # what the files before it held is not known
+        return
+    for path, effect in effects.items():
+        place = f"{table.name.folder}/{path}"
+        if effect.unmatched_updates:
+            yield diagnose("ME077", place, row=effect.first_unmatched_update, count=effect.unmatched_updates)
+        if effect.unmatched_deletes:
+            yield diagnose("ME078", place, row=effect.first_unmatched_delete, count=effect.unmatched_deletes)
+
+
+def _tie_diagnostics(target: ValidationTarget, zone: ZoneListing, orders: int) -> dict[str, list[Diagnostic]]:
+    """ME079 for every table that becomes another one if its tied files are applied in another order, by folder."""
+    tables, expected = _in_memory(target.storage, target)
+    diagnostics: dict[str, list[Diagnostic]] = {}
+    tied = [table for table in tables if any(found.code == _TIED for found, _ in table.diagnostics)]
+    for seed in range(orders if tied else 0):
+        _, writer = _in_memory(ZoneView(target.storage, _shuffled(zone, seed)), target)
+        for table in tied:
+            if not same_rows(*(_rows(each, table) for each in (writer, expected))):
+                ties = [found for found, _ in table.diagnostics if found.code == _TIED]
+                found = [diagnose("ME079", tie.path, count=dict(tie.details)["count"]) for tie in ties]
+                diagnostics.setdefault(table.name.folder, found)
+    return diagnostics
+
+
+def _rows(writer: MemoryDeltaWriter, table: TableStatus) -> list[dict[str, Any]]:
+    rows = writer.rows(table.delta_folder)
+    return [] if rows is None else rows.to_pylist()
+
+
+def _shuffled(zone: ZoneListing, seed: int) -> dict[str, Source]:
+    """Files of one time, shown nanoseconds apart in a random order."""
+    random = Random(seed)  # noqa: S311 - nothing secret
+    sources: dict[str, Source] = {}
+    tie = attrgetter("partition", "modified_ns")
+    for table in zone.tables:
+        folder = f"{zone.folder}/{table.name.folder}"
+        for (_, modified_ns), files in groupby(sorted(table.files, key=tie), key=tie):
+            paths = [f"{folder}/{file.path}" for file in files]
+            shuffled = random.sample(paths, len(paths))
+            sources |= {path: Source(path, modified_ns + shift) for shift, path in enumerate(shuffled)}
+    return sources
+
+
+def _in_memory(storage: Storage, target: ValidationTarget) -> tuple[Sequence[TableStatus], MemoryDeltaWriter]:
+    """Every table after a dry run, and the writer that has its rows."""
+    writer = MemoryDeltaWriter()
+    with DryRun(storage, target.config, writer, all_rows(Path(), math.inf)) as dry_run:
+        return dry_run.run().tables, writer
+
+
+def read_baseline(path: Path) -> Callable[[ValidationReport, Diagnostic], bool]:
+    """Read a baseline file; returns whether it has a diagnostic: row and count may differ. Raises `UsageError`."""
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+        entries = frozenset(tuple(entry[name] for name in _BASELINE_FIELDS) for entry in content["suppressed"])
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}", "Create one: --write-baseline FILE.") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise UsageError(f"{path}: not a baseline", "Write it again: --write-baseline FILE.") from None
+    return lambda report, diagnostic: _baseline_entry(path.parent, report, diagnostic) in entries
+
+
+def write_baseline(path: Path, reports: Iterable[ValidationReport]) -> int:
+    """Write every diagnostic of the reports to a baseline file; returns how many. Raises `UsageError`."""
+    entries = {_baseline_entry(path.parent, report, diagnostic) for report in reports for diagnostic, _ in report.all()}
+    content = [dict(zip(_BASELINE_FIELDS, entry, strict=True)) for entry in sorted(entries, key=repr)]
+    try:
+        path.write_text(
+            json.dumps({"format": BASELINE_FORMAT, "suppressed": content}, indent=1) + "\n", encoding="utf-8"
+        )
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    return len(entries)
+
+
+def _baseline_entry(folder: Path, report: ValidationReport, diagnostic: Diagnostic) -> tuple[Any, ...]:
+    """What a baseline has; paths are relative to its folder, so that it works from any working folder."""
+    landing_zone = report.landing_zone
+    if "://" not in landing_zone:
+        landing_zone = os.path.relpath(Path(landing_zone).absolute(), folder.absolute()).replace(os.sep, "/")
+    return landing_zone, diagnostic.code, diagnostic.path, diagnostic.column
+
+
+@dataclass(frozen=True)
+class ValidationTarget:
+    """Files to check, shown as a ROOT with archived ones at their old paths; diagnostics begin at `landing_zone`.
+
+    `is_whole` is whether they are a whole landing zone, not a table or a file of one.
+    """
+
+    path: Place
+    landing_zone: str
+    storage: RestoredView
+    config: Config
+    is_whole: bool
+
+
+@dataclass(frozen=True)
+class _StorePath:
+    """A path in a store's container, with those methods of `Path` that are needed here."""
+
+    top: StoreUrl
+    storage: Storage = field(compare=False)
+    path: PurePosixPath
+
+    def __truediv__(self, path: str) -> _StorePath:
+        return replace(self, path=self.path / path)
+
+    def __str__(self) -> str:
+        return str(self.place)
+
+    @property
+    def place(self) -> StoreUrl:
+        return self.top / str(self.path) if self.path.parts else self.top
+
+    @property
+    def name(self) -> str:
+        return self.path.name or self.top.name
+
+    @property
+    def parts(self) -> Sequence[str]:
+        return self.path.parts
+
+    @property
+    def parent(self) -> _StorePath:
+        return replace(self, path=self.path.parent)
+
+    @property
+    def parents(self) -> Sequence[_StorePath]:
+        return [replace(self, path=path) for path in self.path.parents]
+
+    def exists(self) -> bool:
+        return self._is(*Kind)
+
+    def is_dir(self) -> bool:
+        return self._is(Kind.FOLDER)
+
+    def is_file(self) -> bool:
+        return self._is(Kind.FILE)
+
+    def iterdir(self) -> Sequence[_StorePath]:
+        return [self / entry.name for entry in self.storage.list("/".join(self.parts)) or ()]
+
+    def _is(self, *kinds: Kind) -> bool:
+        entry = self.storage.stat("/".join(self.parts))
+        return entry is not None and entry.kind in kinds
+
+
+_Path: TypeAlias = Path | _StorePath
+
+
+def find_target(
+    path: Place, config: Config, opened: Callable[[Place, str], Storage] = lambda place, _: open_storage(place)
+) -> ValidationTarget:
+    """Find what a path or URL is; `opened` returns the storage of a folder, of which what is below another is read.
+
+    Raises `StorageUnavailable`, and `UsageError` where it is absent, no part of a landing zone, or ignored by Fabric.
+    """
+    absolute: _Path
+    if isinstance(path, StoreUrl):
+        item, _, below = path.path.partition("/") if path.is_onelake else ("", "", path.path)
+        top = replace(path, path=item)
+        absolute = _checked_path(_StorePath(top, open_storage(top), PurePosixPath(below)))
+    else:  # `resolve` would follow links; Fabric has none
+        absolute = _checked_path(Path(os.path.abspath(path)))  # noqa: PTH100
+    if absolute.is_file():
+        folder, landing_zone, mapping = _file(absolute, config)
+    elif absolute.is_dir():
+        folder, (landing_zone, mapping) = absolute, _folder(absolute)
+    else:
+        raise UsageError(f"{path}: no such file or folder", "Give a ROOT, a landing zone, a table folder or a file.")
+    if folder != absolute or (folder / ENGINE).is_dir():  # one file of any number; or the first ones may be gone
+        config = replace(config, first_file="lowest")
+    below = "" if mapping else "/".join(landing_zone.parts[len(folder.parts) :])
+    storage = opened(folder.place if isinstance(folder, _StorePath) else folder, below)
+    if mapping:
+        storage = ZoneView(storage, {"": None, **mapping})
+    is_whole = not mapping or ZONE in mapping
+    zone = str(landing_zone) if isinstance(landing_zone, _StorePath) else landing_zone.as_posix()
+    return ValidationTarget(path, zone, RestoredView(storage, archived_first=True), config, is_whole)
+
+
+def _checked_path(path: _Path) -> _Path:
+    """The path; instead of a folder in a table folder, and of a file in one, the table folder as its zone has it."""
+    zone = _zone_above(path)
+    if zone is None or not path.exists():
+        return path
+    parts = path.parts[len(zone.parts) :]
+    depth = 2 if parts[0].endswith(SCHEMA_SUFFIX) else 1
+    is_nested = any("=" not in part and part not in ARCHIVES for part in parts[depth:-1])
+    return zone / "/".join(parts[:depth]) if path.is_dir() or is_nested else path
+
+
+def _zone_above(path: _Path) -> _Path | None:
+    """The landing zone that a path leads through, unless it is a ROOT itself."""
+    is_root = any((path / part).is_dir() for part in (ZONE, OLDER_ZONE, ENGINE))
+    return None if is_root else next((above for above in path.parents if above.name == OLDER_ZONE), None)
+
+
+def _folder(folder: _Path) -> tuple[_Path, Mapping[str, Source]]:
+    """The landing zone that a folder is in, and where it is in a ROOT; of a ROOT nothing."""
+    for zone in (ZONE, OLDER_ZONE):
+        if (folder / zone).is_dir():
+            return folder / zone, {}
+    if (folder / ENGINE).is_dir():
+        return folder / ZONE, {}
+    has_metadata = (folder / METADATA_FILE).exists()
+    if not has_metadata and folder.name.endswith(SCHEMA_SUFFIX):
+        return folder.parent, {f"{ZONE}/{folder.name}": Source("")}
+    is_placed = _zone_above(folder) is not None
+    if not (has_metadata or is_placed) and _is_zone(folder):
+        return folder, {ZONE: Source("")}
+    if has_metadata or is_placed or _has_change_files(folder):
+        at, landing_zone = _place_in_zone(folder)
+        return landing_zone, {at: Source("")}
+    raise UsageError(
+        f"{folder}: neither a landing zone nor a table folder",
+        f"A ROOT holds {ZONE}, a landing zone holds table folders, a table folder holds {METADATA_FILE}.",
+    )
+
+
+def _is_zone(folder: _Path) -> bool:
+    """Whether a folder has a zone's name, or holds schema folders, or folders with metadata or change files."""
+    return folder.name == OLDER_ZONE or any(
+        entry.name.endswith(SCHEMA_SUFFIX) or (entry / METADATA_FILE).exists() or _has_change_files(entry)
+        for entry in _entries(folder)
+        if entry.is_dir() and "=" not in entry.name
+    )
+
+
+def _has_change_files(folder: _Path) -> bool:
+    """Whether a folder, or a partition in it, has change files."""
+    entries = _entries(folder)
+    return any(sequence_of(entry.name) and entry.is_file() for entry in entries) or any(
+        "=" in entry.name and entry.is_dir() and _has_change_files(entry) for entry in entries
+    )
+
+
+def _entries(folder: _Path) -> list[_Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError as error:
+        raise StorageUnavailable(f"{folder}: {error.strerror}", "Check path and permissions.") from None
+
+
+def _file(file: _Path, config: Config) -> tuple[_Path, _Path, Mapping[str, Source]]:
+    """One change file's table folder and landing zone, and where the file is in a ROOT."""
+    folder, below, shown = file.parent, file.name, file.name
+    while "=" in folder.name or folder.name in ARCHIVES:
+        shown = shown if folder.name in ARCHIVES else f"{folder.name}/{shown}"
+        folder, below = folder.parent, f"{folder.name}/{below}"
+    if file.name[0] in "._":
+        raise _ignored(file)
+    if config.missing_metadata == "wait" and not (folder / METADATA_FILE).exists():
+        raise UsageError(
+            f"{file}: its table folder has no {METADATA_FILE}, and without it no file is read",
+            "Land it there, or check the file as one of an insert-only table: --missing-metadata insert-only.",
+        )
+    at, zone = _place_in_zone(folder)
+    return folder, zone, {f"{at}/{METADATA_FILE}": Source(METADATA_FILE), f"{at}/{shown}": Source(below)}
+
+
+def _place_in_zone(folder: _Path) -> tuple[str, _Path]:
+    """A table folder's path from ROOT, and its landing zone."""
+    schema = [folder.parent.name] if folder.parent.name.endswith(SCHEMA_SUFFIX) else []
+    if len(folder.parents) <= len(schema):
+        raise UsageError(f"{folder}: a table folder must be in a landing zone", "Give a folder with a folder above it.")
+    if folder.name[0] in "._":
+        raise _ignored(folder)
+    return "/".join([ZONE, *schema, folder.name]), folder.parents[len(schema)]
+
+
+def _ignored(path: _Path) -> UsageError:
+    return UsageError(
+        f"{path}: Fabric ignores names that begin with `_` or `.`", "Give a table folder or a change file."
+    )

@@ -1,0 +1,163 @@
+"""What a notebook shows of a mirror, and the tools it has at hand."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+from html.parser import HTMLParser
+
+import pyarrow as pa
+import pytest
+from shop import Shop, row
+
+import mirror_engine
+from mirror_engine import Config, Mirror
+from mirror_engine.errors import UnknownTable, UsageError
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
+
+
+class Cells(HTMLParser):
+    """The texts of a table, row by row."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.rows, self.tags = [], set()
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, _):
+        self.tags.add(tag)
+        if tag in {"tr", "caption"}:
+            self.rows.append([])
+        if tag in {"td", "th", "caption"}:
+            self.rows[-1].append("")
+
+    def handle_data(self, data):
+        self.rows[-1][-1] += data
+
+
+@pytest.fixture
+def viewed(tmp_path):
+    shop = Shop(tmp_path)
+    orders = shop.orders()
+    orders.insert(row(10), row(2))
+    orders.insert({"id": 1, "city": "<b>Graz</b> & more"})
+    orders.update({"id": 2, "city": None})
+    shop.orders("Empty")
+    with Mirror(tmp_path, writer=shop.writer) as mirror:
+        mirror.sync()
+        yield mirror
+
+
+def test_the_package_shows_its_public_names_only():
+    assert sorted(dir(mirror_engine)) == sorted(mirror_engine.__all__)
+    assert all(getattr(mirror_engine, name) for name in dir(mirror_engine))
+
+
+def test_a_mirror_shows_its_place_and_as_html_its_status(viewed):
+    assert repr(viewed) == f"Mirror({str(viewed.root)!r})"
+    shown = Cells(viewed._repr_html_()).rows
+    assert shown[:2] == [[str(viewed.root)], ["Table", "State", "Pending files", "Rows", "Version", "Message"]]
+    assert shown[2:] == [
+        ["Empty", "empty", "0", "NULL", "NULL", "Empty has metadata but no change files"],
+        ["Orders", "caught up", "0", "3", "1", "Orders has caught up"],
+    ]
+
+
+def test_rows_are_shown_sorted_by_key_and_escaped(viewed):
+    rows = viewed.show("orders")
+    assert [each["id"] for each in rows] == [1, 2, 10]
+    shown = Cells(rows._repr_html_())
+    assert shown.rows == [["3 rows"], ["id", "city"], ["1", "<b>Graz</b> & more"], ["2", "NULL"], ["10", "Linz"]]
+    assert "b" not in shown.tags
+    assert [each["id"] for each in viewed.show("orders", limit=2)] == [
+        1,
+        2,
+    ]  # the lowest keys, whatever file has them
+    assert [each["id"] for each in viewed.show("orders", limit=1)] == [1]
+    assert Cells(viewed.show("orders", limit=2)._repr_html_()).rows[0] == ["2 rows; there are more"]
+    assert Cells(viewed.show("orders", version=0)._repr_html_()).rows == [["0 rows"], ["id", "city"]]
+    with pytest.raises(UnknownTable):
+        viewed.show("nothing")
+
+
+@pytest.mark.slow
+def test_validate_trace_and_diff_are_at_hand(viewed):
+    report = viewed.validate()
+    assert (report.is_failing, [table.name for table in report.tables]) == (False, ["Empty", "Orders"])
+    for key in (2, "2", {"ID": 2}):
+        assert [(change.marker, change.effect) for change in viewed.trace("orders", key).changes] == [
+            *((0, "inserted"), (1, "updated"))
+        ]
+    expected = [{"id": 1, "city": "<b>Graz</b> & more"}, {"id": 2}, {"ID": 10, "city": "Linz"}]
+    assert not viewed.diff("orders", [row(1)]).is_equal
+    with pytest.raises(UsageError, match="twice"):
+        viewed.diff("orders", expected)
+    expected[2] = row(10)
+    for wanted in (expected, tuple(expected), pa.Table.from_pylist(expected[::-1])):
+        assert viewed.diff("orders", wanted).is_equal
+    (viewed.root / "expected.csv").write_text("city,id\nLinz,10\n,2\nVienna,1\n", "utf-8")
+    difference = viewed.diff("orders", str(viewed.root / "expected.csv"))
+    assert [(each.key, each.cells) for each in difference.different] == [
+        ({"id": 1}, {"city": ("Vienna", "<b>Graz</b> & more")})
+    ]
+    for wrong in ([{"id": "one"}], [1], 7, [{"id": 1}, {"id": "one"}]):
+        with pytest.raises(UsageError, match="expected"):
+            viewed.diff("orders", wrong)
+
+
+def test_a_key_of_several_columns_and_times_is_traced(tmp_path):
+    writer, at = MemoryDeltaWriter(), datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    shop = Shop(tmp_path, writer)
+    shop.publisher.table("Visits", keys=["who", "at"]).insert({"who": "a=b", "at": at})
+    with Mirror(tmp_path, Config(), writer=writer) as mirror:
+        mirror.sync()
+        assert [change.row for change in mirror.trace("visits", {"at": at, "who": "a=b"}).changes] == [1]
+        with pytest.raises(UsageError, match="missing"):
+            mirror.trace("visits", {"who": "a"})
+
+
+def test_a_key_of_several_columns_may_be_a_tuple(tmp_path):
+    table = LandingZoneWriter(tmp_path).table("Lines", keys=["Order", "Line"])
+    table.insert({"Order": 1, "Line": 2, "Sku": "A"}, {"Order": 2, "Line": 1, "Sku": "B"})
+    with Mirror(tmp_path, Config(), writer=MemoryDeltaWriter()) as mirror:
+        mirror.sync()
+        by_name = mirror.trace("Lines", {"Order": 1, "Line": 2})
+        assert mirror.trace("Lines", (1, 2)) == mirror.trace("Lines", [1, 2]) == by_name
+        with pytest.raises(UsageError, match="key: 1 value, the key is Order, Line"):
+            mirror.trace("Lines", (1,))
+
+
+@pytest.mark.slow
+def test_results_are_printed_as_text_and_shown_so_in_a_notebook(tmp_path):
+    shop = Shop(tmp_path)
+    orders = shop.orders()
+    orders.insert(row(1), row(2))
+    orders.update({"id": 2, "city": "<b>Graz"})
+    with Mirror(tmp_path, writer=shop.writer) as mirror:
+        assert str(mirror.sync()).startswith("Applied 2 files (3 rows) to 1 table in 1 commit (")
+        assert str(mirror.sync()).startswith("Nothing to apply (")
+        trace = mirror.trace("Orders", 2)
+        assert str(trace).splitlines()[0] == "id 2: 2 changes in 2 files"
+        assert str(trace).splitlines()[-1] == "Matches the Delta table."
+        assert "row 1: 1 update, updated\n  id 2  city <b>Graz" in str(trace)
+        assert trace._repr_html_().startswith("<pre>id 2: 2 changes")
+        assert "&lt;b&gt;Graz" in trace._repr_html_()
+        assert str(mirror.diff("Orders", [row(1), {"id": 2, "city": "<b>Graz"}])) == "equal: 2 equal rows"
+        assert str(mirror.diff("Orders", [{"id": 2, "city": "Wels"}, {"id": 3, "city": None}])).splitlines() == [
+            "1 missing, 1 unexpected, 1 different; 0 equal rows",
+            "missing     id 3  city NULL",
+            f"unexpected  id 1  city {row(1)['city']}",
+            "different   id 2: city Wels -> <b>Graz",
+        ]
+        assert re.fullmatch(
+            r"v1  2\S+ \S+ UTC  \w.*  3 rows: 0+1.parquet, 0+2.parquet", str(mirror.history("Orders")).split("\n")[0]
+        )
+        assert str(mirror.status()) == "Orders has caught up\n1 table: 1 caught up."
+        orders.land(b"", modified_ns=1)
+        assert str(mirror.sync()).splitlines()[1:] == ["Orders: halted"]
+        assert str(mirror.changes()).endswith(" UTC  Orders halted: ME023")
+        assert "  error: Orders/00000000000000000003.parquet: file is empty (0 bytes) [ME023]\n    help: " in str(
+            mirror.validate()
+        )

@@ -1,0 +1,64 @@
+"""`Mirror.show` and `show`: the rows with the lowest keys, bounded in rows and in bytes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mirror_engine import mirror
+from mirror_engine.cli.main import main
+from mirror_engine.config import Config
+from mirror_engine.mirror import Mirror
+from mirror_engine.monitoring.words import MAX_CELL
+from mirror_engine.tables.log import snapshot
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
+
+TYPES = {"id": "int64", "text": "string", "raw": "binary"}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Two data files; the lowest keys are in the older one, which is read last."""
+    table = LandingZoneWriter(tmp_path).table("Notes", keys=["id"], types=TYPES)
+    for first in (0, 50):
+        table.insert(*({"id": at, "text": "y" * 5_000, "raw": b"\0" * 600} for at in range(first, first + 50)))
+        with Mirror(tmp_path, Config(merge_engine="arrow")) as opened:
+            opened.sync()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("limits", "are_lowest"), [({}, True), ({"MAX_SORTED_ROWS": 99}, False), ({"MAX_SORTED_BYTES": 1_000}, False)]
+)
+def test_show_sorts_tables_of_few_rows_and_bytes(root, monkeypatch, limits, are_lowest):
+    for name, value in limits.items():
+        monkeypatch.setattr(mirror, name, value)
+    rows = Mirror(root).show("Notes", limit=3)
+    assert (rows.are_lowest, rows.has_more) == (are_lowest, True)
+    assert [row["id"] for row in rows] == ([0, 1, 2] if are_lowest else [50, 51, 52])
+    assert rows[0]["text"] == "y" * 5_000  # whole in Python
+
+
+def test_show_reads_few_large_rows_at_once(root, monkeypatch):
+    monkeypatch.setattr(mirror, "MAX_SORTED_ROWS", 0)
+    monkeypatch.setattr(snapshot, "_BATCH_BYTES", 1)
+    sizes, scan_file = [], snapshot.scan_file
+
+    def counted(*arguments):
+        for first, batch in scan_file(*arguments):
+            sizes.append(batch.num_rows)
+            yield first, batch
+
+    monkeypatch.setattr(snapshot, "scan_file", counted)
+    assert len(Mirror(root).show("Notes", limit=3)) == 3
+    assert sizes == [1, 1, 1, 1]
+
+
+def test_long_text_is_cut_with_its_length_but_not_in_json(root, capsys):
+    assert main(["show", "Notes", "-C", str(root), "--limit", "1"]) == 0
+    printed = capsys.readouterr().out
+    assert f" {'y' * MAX_CELL}… (5,000 characters) " in printed
+    assert main(["show", "Notes", "-C", str(root), "--limit", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"][0]["text"] == "y" * 5_000
+    assert "… (5,000 characters)" in Mirror(root).show("Notes", limit=1)._repr_html_()
