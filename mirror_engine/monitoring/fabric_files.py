@@ -1,108 +1,34 @@
-"""Fabric's monitoring files: its statuses and error messages, written and read (LZ-9, LZ-10)."""
+"""Fabric's monitoring files, `tables.json` and `replicator.json`: read and written (LZ-9)."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
-from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid5
 
-from mirror_engine.errors import RootLocked, StorageUnavailable
-from mirror_engine.landing_zone.layout import MONITORING, ZONE
-from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, METADATA_FILE, TableName
-from mirror_engine.landing_zone.states import CaughtUp, Empty, Halted, Unconfigured, Unlisted
-from mirror_engine.threads import threads
+from mirror_engine.landing_zone.layout import MONITORING
+from mirror_engine.landing_zone.names import MAX_FABRIC_TABLES, TableName
+from mirror_engine.landing_zone.states import Empty, Unconfigured
+from mirror_engine.monitoring.fabric_errors import INTERNAL, TOO_MANY_TABLES, FabricTable, fabric_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from mirror_engine.engine.context import EngineContext
-    from mirror_engine.engine.planner import Plan
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.landing_zone.states import TableState
     from mirror_engine.storage.base import Storage
 
 REPLICATOR_FILE = f"{MONITORING}/replicator.json"
 TABLES_FILE = f"{MONITORING}/tables.json"
-HEARTBEAT_SECONDS = 30.0
-BUSY_SECONDS = 1.0  # between two writes while there is work
 NEVER = "0001-01-01T00:00:00"  # .NET's DateTime.MinValue, which Fabric shows for no time
-INVALID_INPUT = "InputValidationError"
-SCHEMA_MERGE = "SchemaMergeFailure"
-INTERNAL = "InternalError"
-THROTTLED = "The replication is being throttled and expected to continue at {time}."  # E9
-TOO_MANY_TABLES = "The tables count might exceed the limit, there could be some tables missing."  # E8
 
-_MESSAGES = Path(__file__).with_name("fabric_messages.json")
-_OTHER = "E10"  # shape of messages that were not observed
-_INTEGER_NAMES = {"byte": "SByte", "short": "Int16", "integer": "Int32", "long": "Int64"}
-_DAY_SECONDS = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-class FabricTable(NamedTuple):
-    """The facts behind a table's entry in `tables.json`; no progress if the ledger does not know it yet."""
-
-    name: TableName
-    state: TableState
-    progress: Progress | None
-
-
 Entries: TypeAlias = Mapping[TableName, tuple[FabricTable, str]]  # of `tables.json`, each with what it was made from
-
-
-def fabric_message(
-    diagnostic: Diagnostic, table: TableName, artifact: str, *, default_schema: str = "dbo"
-) -> tuple[str, str]:
-    """Fabric's error code and message for a rejection, shapes E1 to E6 and E10.
-
-    `artifact` is the mirrored database's GUID; `default_schema` that of tables outside a schema folder, or `""`.
-    """
-    details, code = dict(diagnostic.details), diagnostic.code
-    definition, is_parquet = diagnostic.definition, diagnostic.path.lower().endswith(".parquet")
-    shape = (definition.fabric_parquet if is_parquet else "") or definition.fabric or _OTHER
-    schema = table.schema or default_schema
-    facts = {
-        "zone": ZONE,
-        "folder": table.folder,
-        "path": diagnostic.path,
-        "name": f"{schema}\\{table.table}" if schema else table.table,
-        "kind": "metadata" if shape == "E3" or diagnostic.path.endswith(METADATA_FILE) else "data",
-        "message": diagnostic.message,
-        "found": diagnostic.full_message,
-        "invalid": "Parquet file size is 0 bytes" if code == "ME023" else diagnostic.message,
-        "conversion": _conversion(details.get("type", ""), details.get("fault", "")),
-        "artifact": artifact,
-    }
-    texts: dict[str, str] = json.loads(_MESSAGES.read_text(encoding="utf-8"))
-    return SCHEMA_MERGE if shape == "E5" else INVALID_INPUT, texts[shape].format_map({**details, **facts})
-
-
-def _conversion(kind: str, fault: str) -> str:
-    """.NET's message for a cell that is not of its column's Delta type."""
-    if kind in {"date", "timestamp"}:
-        return "String was not recognized as a valid DateTime."
-    if fault == "out of range" and kind in _INTEGER_NAMES:
-        return f"System.OverflowException: Value was either too large or too small for an {_INTEGER_NAMES[kind]}."
-    return "System.FormatException: Input string was not in a correct format."
-
-
-def fabric_error(table: FabricTable, mirror: str, now: float, default_schema: str) -> tuple[str, str]:
-    """Fabric's error code and message for a table; both empty if there is none."""
-    match table.state:
-        case Halted(diagnostic):
-            return fabric_message(diagnostic, table.name, str(UUID(mirror)), default_schema=default_schema)
-        case Empty(expired=True):  # E7
-            days = int((now - (table.progress.configured_at if table.progress else now)) // _DAY_SECONDS)
-            return INTERNAL, f"This table has been stuck in Snapshotting for {days} days"
-        case _:
-            return "", ""
 
 
 def fabric_status(state: TableState, progress: Progress | None) -> str | None:
@@ -153,9 +79,11 @@ def write_stopped(storage: Storage, *, now: float) -> None:
     _write_json(storage, REPLICATOR_FILE, replicator(now, table_count=len(tables), status="Stopped"))
 
 
-def write_replicator(storage: Storage, *, now: float, status: str = "Running", error: str = "") -> None:
+def write_replicator(
+    storage: Storage, *, now: float, table_count: int = 0, status: str = "Running", error: str = ""
+) -> None:
     """Rewrite `replicator.json` alone, with an error's message if there is one. Raises `StorageUnavailable`."""
-    _write_json(storage, REPLICATOR_FILE, replicator(now, status=status, error=error))
+    _write_json(storage, REPLICATOR_FILE, replicator(now, table_count=table_count, status=status, error=error))
 
 
 def read_tables(storage: Storage) -> list[dict[str, Any]]:
@@ -239,87 +167,3 @@ def dotnet(seconds: float) -> str:
     """`2026-11-02T08:15:29.5000000`, without a zone: ticks of 100 ns, always seven digits (LZ-9.1)."""
     whole, fraction = divmod(round(seconds * 10_000_000), 10_000_000)
     return f"{(_EPOCH + timedelta(seconds=whole)).isoformat(timespec='seconds')[:-6]}.{fraction:07d}"
-
-
-def _is_zone_away(context: EngineContext) -> bool:
-    """Whether the folder of zone and monitoring files is gone from a known ROOT: a new one would be in its way."""
-    if context.storage.is_store or not context.ledger.tables():
-        return False
-    return context.storage.stat(MONITORING.partition("/")[0]) is None
-
-
-class MonitoringFiles:
-    """Writer of both files for a running engine (LZ-9.1)."""
-
-    def __init__(self, context: EngineContext) -> None:
-        self._context = context
-        self._written: list[FabricTable] | None = None
-        self._written_at = -math.inf
-        self._entries: Entries = {}
-        self._waiting: Mapping[TableName, Plan] | None = None  # what was not written yet
-
-    def write(self, plans: Mapping[TableName, Plan]) -> None:
-        """Rewrite both files after a cycle if they changed, and with each heartbeat; once a second while there is work.
-
-        Raises `StorageUnavailable`, and `RootLocked` where ROOT was lost to another engine, whose files they are now.
-        """
-        self._waiting = plans
-        is_busy = any(plan.steps for plan in plans.values())  # so that another cycle follows
-        if not is_busy or self._context.clock.monotonic() - self._written_at >= BUSY_SECONDS:
-            self._write_waiting()
-
-    def settle(self) -> None:
-        """Write what no cycle writes soon; an error stops nothing."""
-        with suppress(StorageUnavailable, RootLocked):
-            self._write_waiting()
-
-    close = settle
-
-    def _write_waiting(self) -> None:
-        plans, self._waiting = self._waiting, None
-        if plans is not None:
-            self._write(plans)
-
-    def _write(self, plans: Mapping[TableName, Plan]) -> None:
-        context, ledger = self._context, self._context.ledger
-        listed = {table: plan.state for table, plan in plans.items() if not isinstance(plan.state, Unlisted)}
-        tables = [FabricTable(table, state, ledger.progress(table)) for table, state in listed.items()]
-        for table, progress in ledger.tables().items():
-            if table not in listed and progress.configured_at:  # its folder may still be there
-                rejected = progress.rejection and Halted(progress.rejection.diagnostic, 0)
-                tables.append(FabricTable(table, rejected or CaughtUp(), progress))
-        now = context.clock.monotonic()
-        if tables == self._written and now - self._written_at < HEARTBEAT_SECONDS:
-            return
-        self._written = None
-        context.check_lock()
-        if _is_zone_away(context):
-            return
-        schema = context.config.delta_default_schema
-        times = {"now": context.clock(), "known": context.now}
-        self._entries = write(
-            context.storage, tables, mirror=ledger.mirror, **times, default_schema=schema, before=self._entries
-        )
-        self._written, self._written_at = tables, now
-
-
-@contextmanager
-def heartbeat(context: EngineContext) -> Iterator[None]:
-    """Write heartbeats in a thread during long cycles, so that the last is at most a minute old (LZ-9.1)."""
-    stopped = threads().event()
-
-    def run() -> None:
-        while not stopped.wait(HEARTBEAT_SECONDS):
-            with suppress(StorageUnavailable, RootLocked):  # the cycle reports the same failure
-                context.check_lock()
-                if _is_zone_away(context):
-                    continue
-                content = replicator(context.clock(), table_count=len(context.ledger.tables()))
-                _write_json(context.storage, REPLICATOR_FILE, content)
-
-    thread = threads().start(run, "heartbeat")
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()

@@ -15,7 +15,8 @@ from mirror_engine.landing_zone.detection import DIGITS, never_arrives
 from mirror_engine.landing_zone.diagnostics import Trait, count
 from mirror_engine.landing_zone.listing import UNLISTED
 from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, Unlisted, needs_attention
-from mirror_engine.monitoring.fabric_files import FabricTable, fabric_error, fabric_status, last_heartbeat
+from mirror_engine.monitoring.fabric_errors import FabricTable, fabric_error
+from mirror_engine.monitoring.fabric_files import fabric_status, last_heartbeat
 from mirror_engine.monitoring.fabric_mirror import FabricTables
 from mirror_engine.monitoring.words import (
     URGENCY,

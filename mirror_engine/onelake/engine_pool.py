@@ -16,7 +16,8 @@ from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.mirror import Mirror
-from mirror_engine.monitoring import fabric_files
+from mirror_engine.monitoring import fabric_errors, fabric_files
+from mirror_engine.monitoring.monitoring_files import HEARTBEAT_SECONDS
 from mirror_engine.monitoring.wait_conditions import UnmetCondition, tables_not_caught_up
 from mirror_engine.onelake.definition import read_definition
 from mirror_engine.onelake.engine_view import EngineView
@@ -229,7 +230,7 @@ class EnginePool:
         engine = self._engine(item)
         with self._lock:
             until = fabric_files.dotnet(self.clock() + seconds).partition(".")[0]
-            engine.throttled = fabric_files.THROTTLED.format(time=until)
+            engine.throttled = fabric_errors.THROTTLED.format(time=until)
             engine.throttled_until = self.clock.monotonic() + seconds
             engine.pause.set()
 
@@ -334,7 +335,7 @@ class EnginePool:
         """Wait while the engine is throttled and not stopped, with the monitoring file written at each heartbeat."""
         shown_at = -math.inf
         while self._is_throttled(engine) and not engine.stop.wait(THROTTLED_SECONDS):
-            if self.clock.monotonic() >= shown_at + fabric_files.HEARTBEAT_SECONDS:
+            if self.clock.monotonic() >= shown_at + HEARTBEAT_SECONDS:
                 shown_at = self.clock.monotonic()
                 with suppress(StorageUnavailable):  # written again with the next heartbeat
                     storage = LocalStorage(self._root(item))

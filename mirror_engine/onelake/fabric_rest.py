@@ -20,7 +20,8 @@ from starlette.routing import Route
 
 from mirror_engine._version import __version__
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.monitoring.fabric_files import INTERNAL, NEVER, dotnet
+from mirror_engine.monitoring.fabric_errors import INTERNAL
+from mirror_engine.monitoring.fabric_files import NEVER, dotnet
 from mirror_engine.onelake.definition import PLAIN, definition_json, payload_of, read_definition
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.errors import FabricApiError, FabricErrorCode, StorageApiError, StorageErrorCode

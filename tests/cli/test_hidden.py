@@ -10,7 +10,7 @@ from scripted_faults import Failing, faulty
 
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.mirror import Mirror
-from mirror_engine.monitoring.fabric_files import heartbeat
+from mirror_engine.monitoring.monitoring_files import heartbeat
 from mirror_engine.storage.local import LocalStorage
 
 pytestmark = [pytest.mark.usefixtures("one_attempt"), pytest.mark.slow]
@@ -46,7 +46,7 @@ CASES = {
 
 def test_nothing_is_made_where_files_was_renamed(synced, cli, monkeypatch):
     """A new `Files` would hide that the old one was renamed, and be in its way."""
-    monkeypatch.setattr("mirror_engine.monitoring.fabric_files.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("mirror_engine.monitoring.monitoring_files.HEARTBEAT_SECONDS", 0.01)
     (synced.root / "Files").rename(synced.root / "Files.old")
     with Mirror(synced.root) as mirror, mirror.snapshot() as seen, heartbeat(seen.context):
         time.sleep(0.1)

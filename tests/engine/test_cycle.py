@@ -25,7 +25,7 @@ from mirror_engine.errors import RootLocked, StorageUnavailable, TableDamaged
 from mirror_engine.events import RetryScheduled
 from mirror_engine.landing_zone.names import METADATA_FILE, TableName
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Halted, Unconfigured
-from mirror_engine.monitoring import fabric_files
+from mirror_engine.monitoring import fabric_files, monitoring_files
 from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE, TABLES_FILE
 from mirror_engine.storage import local
 from mirror_engine.storage.local import LocalStorage
@@ -193,7 +193,7 @@ def test_an_engine_that_lost_root_leaves_the_monitoring_files_alone(shops, monke
 
     shops.sync()
     monkeypatch.setattr("mirror_engine.mirror.lock_root", lambda *_: nullcontext(check))
-    monkeypatch.setattr(fabric_files, "HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr(monitoring_files, "HEARTBEAT_SECONDS", 0.02)
     with shops.engine() as running:
         running.cycle(NO_STOP)
         is_lost = True
@@ -246,10 +246,10 @@ def test_the_monitoring_files_are_rewritten_when_something_changes_and_with_each
         assert not is_written()
         shops.publisher.folder("T0").insert(row(3), name="00000000000000000003.parquet")
         assert [is_written() for _ in range(3)] == [False, True, False]  # the first of them has work for a second one
-        shops.clock.advance(seconds=fabric_files.BUSY_SECONDS)
+        shops.clock.advance(seconds=monitoring_files.BUSY_SECONDS)
         shops.publisher.folder("T0").insert(row(4), name="00000000000000000004.parquet")
         assert [is_written() for _ in range(3)] == [True, True, False]
-        monkeypatch.setattr(fabric_files, "HEARTBEAT_SECONDS", 0.0)
+        monkeypatch.setattr(monitoring_files, "HEARTBEAT_SECONDS", 0.0)
         assert is_written()
 
 

@@ -26,12 +26,11 @@ from mirror_engine.landing_zone.states import (
     TableState,
     Unconfigured,
 )
+from mirror_engine.monitoring.fabric_errors import FabricTable, fabric_message
 from mirror_engine.monitoring.fabric_files import (
     REPLICATOR_FILE,
     TABLES_FILE,
-    FabricTable,
     dotnet,
-    fabric_message,
     last_heartbeat,
     read_tables,
     replicator,

@@ -15,7 +15,7 @@ from mirror_engine.engine.maintenance import MaintenanceScheduler
 from mirror_engine.engine.watcher import ZoneWatcher
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.monitoring.fabric_files import MonitoringFiles, heartbeat
+from mirror_engine.monitoring.monitoring_files import MonitoringFiles, heartbeat
 from mirror_engine.tables.reading.reader import ChangeFileReader
 from mirror_engine.tables.reading.spill import all_rows
 from simulation.faults import Fault, Port
