@@ -15,8 +15,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import oracle
-from agreement import compare
 from killed_publisher import KINDS, KilledPublisher
+from oracle_comparison import compare
 from store_publisher import everything
 
 from mirror_engine.landing_zone.layout import ENGINE, LEASE, LEDGER, LOGS, SCRATCH, TABLES, ZONE

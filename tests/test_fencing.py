@@ -18,9 +18,9 @@ from pathlib import Path
 
 import oracle
 import pytest
-from agreement import compare
 from fenced_engine import EXPIRE_SECONDS
 from killed_publisher import KilledPublisher
+from oracle_comparison import compare
 from seed import SEED
 from store_publisher import everything
 

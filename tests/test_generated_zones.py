@@ -11,12 +11,12 @@ from pathlib import Path
 
 import oracle
 import pytest
-from agreement import compare
+from generated_zones import LOSE_LEDGER, ONCE, Player, stories
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from marking import marking
+from oracle_comparison import compare
 from quick_folder import quick_folder
-from zones import LOSE_LEDGER, ONCE, Player, stories
 
 from mirror_engine import Mirror
 from mirror_engine.config import Config

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from held import HeldShop
+from blocked_writer import HeldShop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder

@@ -7,11 +7,11 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
+from generated_zones import LOSE_LEDGER, ONCE, Player, stories
 from hypothesis import HealthCheck, event, given, settings
 from quick_folder import quick_folder
 from scripted_faults import Failing, faulty
 from shop import TYPES, Shop, name, row
-from zones import LOSE_LEDGER, ONCE, Player, stories
 
 from mirror_engine import Mirror, RunResult
 from mirror_engine.engine import segments

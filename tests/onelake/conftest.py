@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lakes import ZoneClient
+from zone_client import ZoneClient
 
 from mirror_engine.onelake.store import LocalStore
 

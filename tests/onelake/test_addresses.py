@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lakes import refused
+from zone_client import refused
 
 from mirror_engine.onelake.addresses import address_below, address_of
 from mirror_engine.onelake.errors import StorageErrorCode

@@ -13,8 +13,8 @@ import pytest
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, pkcs12
+from raw_http import connected, running
 from starlette.responses import Response
-from wire import connected, running
 
 from mirror_engine.onelake import authority as module
 from mirror_engine.onelake.authority import create_authority

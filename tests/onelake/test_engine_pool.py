@@ -10,9 +10,9 @@ from functools import partial
 
 import pyarrow as pa
 import pytest
-from faulty import faulty
+from faulty_onelake import faulty
+from raw_http import until
 from starlette.testclient import TestClient
-from wire import until
 
 from mirror_engine.clock import Clock
 from mirror_engine.config import Config

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import jwt
 import pytest
-from wire import exchange, request, running, shared_authority, status_of
+from raw_http import exchange, request, running, shared_authority, status_of
 
 from mirror_engine.onelake.entra import az, entra_app, install_az
 from mirror_engine.onelake.hosts import LOGINS

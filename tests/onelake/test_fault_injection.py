@@ -10,7 +10,7 @@ from base64 import b64encode
 
 import pytest
 from azure.storage.filedatalake import DataLakeServiceClient
-from faulty import FABRIC, TABLE, faulty
+from faulty_onelake import FABRIC, TABLE, faulty
 
 from mirror_engine.onelake.definition import PLAIN
 

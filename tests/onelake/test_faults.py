@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
-from faulty import Client
+from faulty_onelake import Client
 from starlette.responses import Response
 from starlette.testclient import TestClient
 

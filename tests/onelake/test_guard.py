@@ -7,8 +7,8 @@ import json
 from urllib.parse import urlencode
 
 import pytest
+from raw_http import ONELAKE, connected, exchange, request, rest_of, running, status_of, trusting
 from starlette.responses import Response
-from wire import ONELAKE, connected, exchange, request, rest_of, running, status_of, trusting
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake.connection import Listening

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from wire import connected, exchange, request, status_of
+from raw_http import connected, exchange, request, status_of
 
 from mirror_engine.onelake.connection import StateFolder
 

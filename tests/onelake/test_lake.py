@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lakes import ABSENT_ONLY, SECOND, ZONE, ZoneClient, changes, matching, refused
+from zone_client import ABSENT_ONLY, SECOND, ZONE, ZoneClient, changes, matching, refused
 
 from mirror_engine.onelake import store
 from mirror_engine.onelake.engine_view import EngineView

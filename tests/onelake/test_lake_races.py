@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from lakes import ABSENT_ONLY, ZoneClient, matching, refused
+from zone_client import ABSENT_ONLY, ZoneClient, matching, refused
 
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.store import assemble

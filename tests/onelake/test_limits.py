@@ -9,9 +9,9 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from raw_http import connected, exchange, request, rest_of, running, status_of, trusting, until
 from starlette.requests import Request
 from starlette.responses import Response
-from wire import connected, exchange, request, rest_of, running, status_of, trusting, until
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import http_protocol, listeners, middleware

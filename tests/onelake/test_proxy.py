@@ -10,8 +10,8 @@ import time
 from contextlib import closing, contextmanager
 
 import pytest
+from raw_http import ONELAKE, PATIENCE_SECONDS, connected, exchange, request, rest_of, running, status_of, tunnel, until
 from starlette.responses import Response
-from wire import ONELAKE, PATIENCE_SECONDS, connected, exchange, request, rest_of, running, status_of, tunnel, until
 
 from mirror_engine.errors import UsageError
 from mirror_engine.onelake import proxy

@@ -19,7 +19,7 @@ import requests
 from azure.identity import ClientSecretCredential
 from azure.storage.filedatalake import DataLakeServiceClient
 from filelock import FileLock
-from wire import ONELAKE, connected, exchange, request, rest_of, status_of
+from raw_http import ONELAKE, connected, exchange, request, rest_of, status_of
 
 from mirror_engine.errors import RootLocked, TransientError, UsageError
 from mirror_engine.landing_zone.layout import ZONE

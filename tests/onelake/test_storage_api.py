@@ -6,7 +6,7 @@ import base64
 import hashlib
 
 import pytest
-from lakes import BLOB, DFS, ITEM, LANDING, onelake, parsed
+from zone_client import BLOB, DFS, ITEM, LANDING, onelake, parsed
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake.errors import StorageErrorCode

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from lakes import refused
+from zone_client import refused
 
 from mirror_engine.clock import Clock
 from mirror_engine.errors import StorageUnavailable

@@ -8,8 +8,8 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
-from faulty import Client
-from wire import ONELAKE, connected, exchange, request, rest_of, status_of
+from faulty_onelake import Client
+from raw_http import ONELAKE, connected, exchange, request, rest_of, status_of
 
 from mirror_engine.onelake.hosts import FABRIC
 from mirror_engine.onelake.middleware import RejectedRequest

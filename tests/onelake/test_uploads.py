@@ -15,8 +15,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lakes import refused
-from wire import until
+from raw_http import until
+from zone_client import refused
 
 from mirror_engine.config import Config
 from mirror_engine.landing_zone.detection import numbered_name

@@ -35,7 +35,7 @@ def rows(*numbers, city="Linz"):
 
 
 @dataclass(frozen=True)
-class Shop:
+class CutShop:
     """A ROOT, its publisher and its options."""
 
     root: Path
@@ -78,8 +78,8 @@ class Scenario:
     gone: tables that are dropped.
     """
 
-    before: Callable[[Shop], None]
-    act: Callable[[Shop], object] = Shop.sync
+    before: Callable[[CutShop], None]
+    act: Callable[[CutShop], object] = CutShop.sync
     options: Mapping[str, Any] = field(default_factory=dict)
     may_be_gone: bool = False
 
@@ -231,7 +231,7 @@ def small():
 
 
 def shop_of(scenario, root):
-    return Shop(root, scenario.options)
+    return CutShop(root, scenario.options)
 
 
 def _nothing(*_, **__):

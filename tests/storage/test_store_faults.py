@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from faulty import ZONE, faulty
+from faulty_onelake import ZONE, faulty
 from late_lists import late_lists
 from memory_storage import read
 from store_servers import alone

@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from raw_http import until
 from store_servers import NPM_INSTALL
-from wire import until
 
 from mirror_engine.cli.log import log_record
 from mirror_engine.config import Config

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shop_window import shop
+from page_tables import shop
 from starlette.testclient import TestClient
 
 from mirror_engine.onelake.page.web import Web

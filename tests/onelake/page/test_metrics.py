@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from page_tables import EVIL, EVIL_TABLE, SHOP
 from prometheus_client.parser import text_string_to_metric_families
-from shop_window import EVIL, EVIL_TABLE, SHOP
 from starlette.testclient import TestClient
 
 from mirror_engine.onelake.engine_pool import DatabaseStatus

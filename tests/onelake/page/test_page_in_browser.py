@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 from browser import DESKTOP, PHONE, browser
-from shop_window import EVIL, EVIL_TABLE, SHOP, Window, served
+from page_tables import EVIL, EVIL_TABLE, SHOP, Window, served
 
 from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.names import TableName

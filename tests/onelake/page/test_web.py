@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pyarrow as pa
 import pytest
 import requests
-from shop_window import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, Window
-from shop_window import ORDERS as ORDERS_TYPES
+from page_tables import EVIL, EVIL_TABLE, EVIL_TEXT, SHOP, Window
+from page_tables import ORDERS as ORDERS_TYPES
 from starlette.requests import Request
 from starlette.testclient import TestClient
 

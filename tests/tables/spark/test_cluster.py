@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from wire import until
+from raw_http import until
 
 import mirror_engine
 from mirror_engine import Mirror

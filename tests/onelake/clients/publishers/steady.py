@@ -35,7 +35,7 @@ DFS, BLOB = (f"https://onelake.{kind}.fabric.microsoft.com" for kind in ("dfs", 
 INSERT, UPSERT = 0, 4
 
 
-def publish(lake: Lake) -> None:
+def publish(lake: Client) -> None:
     for _ in range(2):
         lake.prepare()
     lake.remove("_absent")
@@ -60,7 +60,7 @@ def content_of(ids: tuple[int, ...], marker: int) -> bytes:
     return content.getvalue()
 
 
-class Lake:
+class Client:
     """A table folder by one library; what one does not do is nothing."""
 
     def __init__(self, table: str) -> None:
@@ -84,7 +84,7 @@ class Lake:
         """Remove a file that may be absent."""
 
 
-class Datalake(Lake):
+class Datalake(Client):
     def __init__(self, table: str) -> None:
         super().__init__(table)
         service = DataLakeServiceClient(DFS, DefaultAzureCredential())
@@ -118,7 +118,7 @@ class Datalake(Lake):
             self.place.get_file_client(name).delete_file()
 
 
-class AsyncDatalake(Lake):
+class AsyncDatalake(Client):
     """The same library under asyncio; uploads go to their final names."""
 
     def _do(self, work):
@@ -158,7 +158,7 @@ class AsyncDatalake(Lake):
         self._do(lambda place: place.get_file_client(name).delete_file())
 
 
-class Blob(Lake):
+class Blob(Client):
     def __init__(self, table: str) -> None:
         super().__init__(table)
         small = {"max_single_put_size": 256, "max_block_size": 256}  # blocks, as of large files
@@ -182,7 +182,7 @@ class Blob(Lake):
             self.container.get_blob_client(f"{self.folder}/{name}").delete_blob()
 
 
-class Adlfs(Lake):
+class Adlfs(Client):
     def __init__(self, table: str) -> None:
         super().__init__(table)
         host = BLOB.removeprefix("https://")
@@ -207,7 +207,7 @@ class Adlfs(Lake):
             self.files.rm_file(f"{self.at}/{name}")
 
 
-class Obstore(Lake):
+class Obstore(Client):
     """It deletes by batches, which OneLake rejects: nothing is removed."""
 
     def __init__(self, table: str) -> None:
@@ -233,7 +233,7 @@ class Obstore(Lake):
 SECRETS = ("tenant_id", "client_id", "client_secret")
 
 
-class Plain(Lake):
+class Plain(Client):
     """DFS by requests or httpx: create, append with flush, rename."""
 
     def __init__(self, table: str, client: object) -> None:
@@ -281,7 +281,7 @@ class Httpx(Plain):
         super().__init__(table, httpx.Client())
 
 
-class Arrow(Lake):
+class Arrow(Client):
     """Arrow's own file system, by an account key over http: it ignores proxies."""
 
     def __init__(self, table: str) -> None:
@@ -314,7 +314,7 @@ class Arrow(Lake):
             self.files.delete_file(f"{self.at}/{name}")
 
 
-class Rclone(Lake):
+class Rclone(Client):
     """rclone's azureblob."""
 
     def __init__(self, table: str) -> None:

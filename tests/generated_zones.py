@@ -6,8 +6,8 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
+from generated_tables import BY_TIME, NOON, contents, folders, shown
 from hypothesis import strategies as st
-from zone_contents import BY_TIME, NOON, contents, folders, shown
 
 LEAVES = ["day=1", "day=2%2F1", "day=null", "day=%20a%3Db%2520", "day=%5F%5FHIVE_DEFAULT_PARTITION__"]
 LEAVES += ["day=__HIVE_DEFAULT_PARTITION__", "day="]

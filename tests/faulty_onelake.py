@@ -6,7 +6,7 @@ import contextlib
 import http.client
 from dataclasses import dataclass
 
-from wire import running
+from raw_http import running
 
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.faults import parse_fault

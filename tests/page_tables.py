@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 import pytest
-from wire import running
+from raw_http import running
 
 from mirror_engine.mirror import Mirror
 from mirror_engine.onelake.engine_pool import DatabaseStatus, ShownItem
