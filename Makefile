@@ -18,7 +18,7 @@ help:
 	@echo 'make simulate  the whole engine in worlds of one seed each, SEEDS=10000 of them; an hour, no Java'
 	@echo 'make long    tests that are slow by nature; half an hour, with Spark'
 	@echo 'make forms   the long forms of other tests; half an hour, with Spark'
-	@echo 'make mutmut  bugs in every line of landing_zone, tables/changes, planner and recovery, by a tool; hours, no Java'
+	@echo 'make mutmut  bugs in every line of landing_zone, tables/changes, planner and recovery, by a tool, a third of them a night; hours, no Java'
 	@echo 'make fuzz    broken bytes for every parser; MIRROR_FUZZ_SECONDS (60) for each, no Java'
 	@echo 'make power-cuts  what a power cut may leave at each moment: opened by the engine; minutes, with a C compiler'
 	@echo "make torture 200 kills, zones and random logs by the thousand, Polars and Sail, 20 million rows; hours, with Spark"
