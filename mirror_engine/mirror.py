@@ -367,7 +367,7 @@ class Mirror:
             UsageError: the table has no key, or another one.
             TransientError: the landing zone or the table cannot be read.
         """
-        from mirror_engine.tools.trace.replay import open_trace  # noqa: PLC0415 - a sync needs none of these tools
+        from mirror_engine.tools.trace.context import open_trace  # noqa: PLC0415 - a sync needs none of these tools
         from mirror_engine.tools.trace.row import key_arguments, trace_row  # noqa: PLC0415 - a sync needs none of these tools
 
         with self.snapshot() as seen:
@@ -398,14 +398,14 @@ class Mirror:
             UnknownTable: no such table, or no such version of it.
             UsageError: what is expected cannot be read, or has other types.
         """
-        from mirror_engine.tools.diff import compare, expected_rows, read_expected  # noqa: PLC0415 - a sync needs none of these tools
+        from mirror_engine.tools.diff import diff_tables, expected_rows, read_expected  # noqa: PLC0415 - a sync needs none of these tools
 
         actual = self.read_table(table, version=version)
         if isinstance(expected, (str, Path)):
             wanted = read_expected(Path(expected), actual.schema)
         else:
             wanted = expected_rows(expected, actual.schema)
-        return compare(actual, wanted, key or self.key_columns(table), tolerance=tolerance, limit=limit)
+        return diff_tables(actual, wanted, key or self.key_columns(table), tolerance=tolerance, limit=limit)
 
     def maintain(
         self, tables: Sequence[str] = (), failed: Callable[[str, TransientError], None] | None = None

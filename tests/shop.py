@@ -18,7 +18,7 @@ from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log.record import from_metadata
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
-from mirror_engine.tools.trace.replay import open_trace
+from mirror_engine.tools.trace.context import open_trace
 
 TYPES = {"id": pa.int64(), "city": pa.string()}
 NO_STOP = threading.Event()

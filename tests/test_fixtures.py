@@ -28,7 +28,7 @@ from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.testing.cases import load, names
-from mirror_engine.tools.compare import compare_zone
+from mirror_engine.tools.compare.zone import compare_zone
 
 NAMES = names()
 IN_STORES = [name for name in NAMES if "stores" in load(name).runs_on]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import DeltaWriter
-    from mirror_engine.tools.compare import Finding, TableComparison
+    from mirror_engine.tools.compare.zone import Finding, TableComparison
     from mirror_engine.tools.pull import PullPlan
 
 URL_HELP = "The mirrored database: abfss://WORKSPACE@onelake.dfs.fabric.microsoft.com/ITEM, s3://…, or a folder."
@@ -91,7 +91,7 @@ def compare(
     import tempfile
 
     from mirror_engine.tables.merge.arrow import ArrowWriter
-    from mirror_engine.tools.compare import compare_zone
+    from mirror_engine.tools.compare.zone import compare_zone
 
     if show_keys and (out.wants_json() or not out.stdout().is_terminal):
         raise UsageError("--show-keys shows values of rows: on a terminal only, and not with --json", "omit it")

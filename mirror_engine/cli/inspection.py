@@ -125,7 +125,7 @@ def _status(mirror: Mirror, names: Sequence[str]) -> MirrorStatus:
             latest = replace(latest, tables=tuple(_with_columns(seen, each) for each in chosen))
         if not latest.fabric:
             return latest
-        from mirror_engine.tools.trace.replay import with_rejections
+        from mirror_engine.tools.trace.rejections import with_rejections
 
         return with_rejections(seen, latest)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import FileStatus, TableStatus
+    from mirror_engine.tools.trace.dry_run import DryRunStart
     from mirror_engine.tools.trace.file import FileReport, PlannedStep, WhatIf
-    from mirror_engine.tools.trace.replay import ReplayStart
     from mirror_engine.tools.trace.row import PendingFile, RowHistory, TracedChange
 
     Row = Mapping[str, Any]
@@ -61,7 +61,7 @@ def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
     Exit codes: 0 shown · 2 usage error: no such table or key · 3 the Delta table differs from its change files · 4
     temporary: storage; retry
     """
-    from mirror_engine.tools.trace.replay import open_trace
+    from mirror_engine.tools.trace.context import open_trace
     from mirror_engine.tools.trace.row import trace_row
 
     with mirror.snapshot() as snapshot:
@@ -91,8 +91,8 @@ def file(mirror: Mirror, table: str, name: str) -> None:
 
     Exit codes: 0 shown · 2 usage error: no such table or file · 4 temporary: storage; retry
     """
+    from mirror_engine.tools.trace.context import open_trace
     from mirror_engine.tools.trace.file import trace_file
-    from mirror_engine.tools.trace.replay import open_trace
 
     with mirror.snapshot() as snapshot:
         trace = open_trace(snapshot, table)
@@ -121,8 +121,8 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
 
     Exit codes: 0 shown · 2 usage error: no such table or file · 4 temporary: storage; retry
     """
+    from mirror_engine.tools.trace.context import open_trace
     from mirror_engine.tools.trace.file import trace_what_if
-    from mirror_engine.tools.trace.replay import open_trace
 
     if not (skip or swap):
         raise click.UsageError("nothing to change: give --skip FILE or --swap FILE,FILE", click.get_current_context())
@@ -318,7 +318,7 @@ def _agreement(history: RowHistory) -> out.Lines:
         yield out.bullet("help:", MISMATCH_HELP)
 
 
-def _start_text(start: ReplayStart) -> out.Lines:
+def _start_text(start: DryRunStart) -> out.Lines:
     deleted = f"{count(start.deleted_files, 'earlier file')} {'was' if start.deleted_files == 1 else 'were'} deleted"
     if start.rows is None:
         yield out.line(f"{deleted}, and so was the Delta version after them: earlier rows are unknown", "bold red")

@@ -153,7 +153,7 @@ def match(table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, toler
     )
 
 
-def compare(
+def diff_tables(
     table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, tolerance: float = 0.0, limit: int | None = 20
 ) -> Difference:
     """Compare a table with the expected one, which has columns in its spelling and types, as of `read_expected`.

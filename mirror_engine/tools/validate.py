@@ -43,7 +43,7 @@ from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, Source, Zone
 from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import all_rows
-from mirror_engine.tools.trace.replay import DryRun, first_numbers
+from mirror_engine.tools.dry_run import DryRun, first_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -31,7 +31,7 @@ from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.base import TableSnapshot
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.testing.cases import load
-from mirror_engine.tools.trace.replay import with_rejections
+from mirror_engine.tools.trace.rejections import with_rejections
 
 # What no file in ROOT tells, so that Fabric's own words must: fixtures by reason
 UNKNOWN = {

@@ -31,8 +31,8 @@ from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
-from mirror_engine.tools import compare as compare_module
-from mirror_engine.tools.compare import compare_zone
+from mirror_engine.tools.compare import zone as compare_module
+from mirror_engine.tools.compare.zone import compare_zone
 
 pytestmark = pytest.mark.slow
 PAGE = Path(__file__).parents[2] / "docs/compare.md"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.errors import UsageError
-from mirror_engine.tools.diff import compare
+from mirror_engine.tools.diff import diff_tables
 
 SCHEMA = pa.schema([("Id", pa.int64()), ("Name", pa.string()), ("Price", pa.float64())])
 FLOATS = pa.schema([("x", pa.float64())])
@@ -32,7 +32,7 @@ def counts(difference):
 
 
 def test_rows_are_matched_by_key_and_compared_cell_by_cell():
-    difference = compare(
+    difference = diff_tables(
         table((1, "a", 1.0), (2, "b", 2.0), (4, "d", 4.0)), table((1, "a", 1.0), (2, "x", 2.5), (3, "c", 3.0)), ["Id"]
     )
     assert counts(difference) == (1, 1, 1, 1)
@@ -88,23 +88,23 @@ ONE_AND_TWO = ((1, "a", 0.5), (2, None, None))
     ],
 )
 def test_rows_are_counted(rows, expected, key, tolerance, expected_counts):
-    assert counts(compare(table(*rows), table(*expected), key, tolerance=tolerance)) == expected_counts
+    assert counts(diff_tables(table(*rows), table(*expected), key, tolerance=tolerance)) == expected_counts
 
 
 def test_a_table_of_floats_only_is_compared_with_a_tolerance():
     rows, expected = table((1.0,), (2.0,), (3.0,), schema=FLOATS), table((1.001,), (2.0,), (9.0,), schema=FLOATS)
-    assert counts(compare(rows, expected, tolerance=0.01)) == (2, 1, 1, 0)
+    assert counts(diff_tables(rows, expected, tolerance=0.01)) == (2, 1, 1, 0)
 
 
 def test_tables_without_a_common_column_cannot_be_compared():
     with pytest.raises(UsageError, match="no column in common") as error:
-        compare(table(), pa.table({"Sku": ["a"], "Size": ["XL"]}))
+        diff_tables(table(), pa.table({"Sku": ["a"], "Size": ["XL"]}))
     assert error.value.help == "The table has Id, Name, Price; the expected one Sku, Size."
 
 
 def test_columns_of_one_table_only_are_reported_and_not_compared():
     expected = table((1, "a", 1.0)).drop_columns(["Price"]).append_column("Size", pa.array([9]))
-    difference = compare(table((1, "a", 1.0)), expected, ["Id"])
+    difference = diff_tables(table((1, "a", 1.0)), expected, ["Id"])
     assert (difference.missing_columns, difference.unexpected_columns) == (("Size",), ("Price",))
     assert difference.equal_rows == 1
     assert not difference.is_equal
@@ -112,23 +112,23 @@ def test_columns_of_one_table_only_are_reported_and_not_compared():
 
 def test_the_key_is_named_in_any_case_and_must_be_in_both_tables():
     one = table((1, "a", 1.0))
-    assert compare(one, one, ["ID"]).key == ("Id",)
+    assert diff_tables(one, one, ["ID"]).key == ("Id",)
     with pytest.raises(UsageError, match="key column Sku: the table has no such column"):
-        compare(one, one, ["Sku"])
+        diff_tables(one, one, ["Sku"])
     with pytest.raises(UsageError, match="the expected table lacks it"):
-        compare(one, one.drop_columns(["Id"]), ["Id"])
+        diff_tables(one, one.drop_columns(["Id"]), ["Id"])
 
 
 def test_a_limit_bounds_the_rows_returned_and_not_the_counts():
     many = table(*((at, "a", 1.0) for at in range(50)))
-    assert len(compare(many, table(), ["Id"]).unexpected) == 20
-    assert len(compare(table(), many, ["Id"], limit=None).missing) == 50
-    assert compare(table(), many, ["Id"], limit=3).missing_rows == 50
+    assert len(diff_tables(many, table(), ["Id"]).unexpected) == 20
+    assert len(diff_tables(table(), many, ["Id"], limit=None).missing) == 50
+    assert diff_tables(table(), many, ["Id"], limit=3).missing_rows == 50
 
 
 def test_a_table_in_many_chunks_compares_as_one():
     rows = [table((at, str(at % 3), None)) for at in range(10)]
-    assert compare(pa.concat_tables(rows), pa.concat_tables(rows[::-1]), ["Id"]).is_equal
+    assert diff_tables(pa.concat_tables(rows), pa.concat_tables(rows[::-1]), ["Id"]).is_equal
 
 
 def test_every_type_of_a_mirrored_table_can_be_compared():
@@ -137,9 +137,9 @@ def test_every_type_of_a_mirrored_table_can_be_compared():
     schema = pa.schema([*zip("abcdef", types, strict=True), ("g", pa.int8())])
     row = (Decimal("1.50"), b"\x00", True, now, now.date(), 0.1, 7)
     other = (Decimal("1.51"), b"\x01", False, now.replace(year=2027), now.date().replace(year=2027), 0.2, 7)
-    assert compare(table(row, schema=schema), table(row, schema=schema)).is_equal
-    assert compare(table(row, schema=schema), table((*other[:6], 8), schema=schema), ["g"]).missing_rows == 1
-    assert len(compare(table(row, schema=schema), table(other, schema=schema), ["g"]).different[0].cells) == 6
+    assert diff_tables(table(row, schema=schema), table(row, schema=schema)).is_equal
+    assert diff_tables(table(row, schema=schema), table((*other[:6], 8), schema=schema), ["g"]).missing_rows == 1
+    assert len(diff_tables(table(row, schema=schema), table(other, schema=schema), ["g"]).different[0].cells) == 6
 
 
 cells = st.tuples(
@@ -155,7 +155,7 @@ def plain_row(row):
 
 @given(some_rows, some_rows)
 def test_without_a_key_the_difference_is_that_of_the_counted_rows(rows, expected):
-    difference = compare(table(*rows), table(*expected), limit=None)
+    difference = diff_tables(table(*rows), table(*expected), limit=None)
     counted = Counter(plain_row(row) for row in table(*rows).to_pylist())
     counted_expected = Counter(plain_row(row) for row in table(*expected).to_pylist())
     assert Counter(map(plain_row, difference.unexpected)) == counted - counted_expected
@@ -165,11 +165,11 @@ def test_without_a_key_the_difference_is_that_of_the_counted_rows(rows, expected
 
 @given(some_rows, some_rows, st.sampled_from([0.0, 0.5]))
 def test_with_a_key_every_row_is_counted_once_and_rows_of_one_key_are_paired(rows, expected, tolerance):
-    difference = compare(table(*rows), table(*expected), ["Id"], tolerance=tolerance, limit=None)
+    difference = diff_tables(table(*rows), table(*expected), ["Id"], tolerance=tolerance, limit=None)
     assert difference.equal_rows + difference.missing_rows + difference.different_rows == len(expected)
     assert difference.equal_rows + difference.unexpected_rows + difference.different_rows == len(rows)
     assert {row["Id"] for row in difference.missing}.isdisjoint(row["Id"] for row in difference.unexpected)
     assert all(row.cells for row in difference.different)
-    swapped = compare(table(*expected), table(*rows), ["Id"], tolerance=tolerance, limit=None)
+    swapped = diff_tables(table(*expected), table(*rows), ["Id"], tolerance=tolerance, limit=None)
     equal, missing, unexpected, different = counts(difference)
     assert counts(swapped) == (equal, unexpected, missing, different)

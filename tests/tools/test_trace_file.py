@@ -12,8 +12,8 @@ from mirror_engine import Config
 from mirror_engine.errors import StorageUnavailable, UsageError
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.changes.key_counts import ChangeEffects
+from mirror_engine.tools.trace.context import open_trace
 from mirror_engine.tools.trace.file import planned_steps, trace_file
-from mirror_engine.tools.trace.replay import open_trace
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 

@@ -27,7 +27,7 @@ from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.testing.cases import load
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tools import validate
-from mirror_engine.tools.trace.replay import DryRun
+from mirror_engine.tools.dry_run import DryRun
 from mirror_engine.tools.validate import check_landing_zone, find_target, read_baseline
 
 ONLY_OF_VALIDATE = {code for code, each in CATALOG.items() if Trait.VALIDATE in each.traits}

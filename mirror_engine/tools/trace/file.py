@@ -24,8 +24,8 @@ from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import all_rows
-from mirror_engine.tools.diff import compare
-from mirror_engine.tools.trace.replay import file_state, read_pending, replay_start, replay_table
+from mirror_engine.tools.diff import diff_tables
+from mirror_engine.tools.trace.dry_run import dry_run_start, dry_run_table, file_state, read_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, CommitResult, FileRows
     from mirror_engine.tables.changes.key_counts import ChangeEffects
     from mirror_engine.tools.diff import Difference
-    from mirror_engine.tools.trace.replay import ReplayStart, TraceContext
+    from mirror_engine.tools.trace.context import TraceContext
+    from mirror_engine.tools.trace.dry_run import DryRunStart
 
     Content = dict[str, str | None]  # by path, which file is shown there; None for none
     FileState = Literal["applied", "pending", "rejected", "ignored"]
@@ -94,8 +95,8 @@ def trace_file(trace: TraceContext, name: str) -> FileReport:
     """Replay a table and report on one file, given as `find_file` takes it; raises `UsageError` or `TransientError`."""
     path = find_file(trace, name)
     place, actual = f"{trace.name.folder}/{path}", trace.files.get(path)
-    writer, start = _FileWriter(), replay_start(trace)
-    replayed = replay_table(trace, start, writer, keys_only(file.size for file in trace.listing.files))
+    writer, start = _FileWriter(), dry_run_start(trace)
+    replayed = dry_run_table(trace, start, writer, keys_only(file.size for file in trace.listing.files))
     pending = next((file for file in replayed.pending_files if file.path == path), None)
     file = writer.files.get(path) or read_pending(trace, path, writer, keys_only(None))
     state: FileState
@@ -193,7 +194,7 @@ class WhatIf:
     """The same table, replayed with other files."""
 
     changes: tuple[str, ...]  # one sentence each
-    start: ReplayStart | None  # of both replays, if not at the first file
+    start: DryRunStart | None  # of both replays, if not at the first file
     message: str  # the table's state after the replay of the files as they are
     message_what_if: str
     difference: Difference  # of the table with the changes from that of the files as they are (expected)
@@ -205,7 +206,7 @@ def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | N
     `limit` is how many rows of each kind of difference to return. Raises `TransientError`, and `UsageError` where a
     change is not valid, or about a file that is not replayed, or neither replay has a table.
     """
-    start, metadata = replay_start(trace), trace.listing.usable or Metadata()
+    start, metadata = dry_run_start(trace), trace.listing.usable or Metadata()
     known = FolderProgress(start.applied.marks, start.applied.files) if start else FolderProgress()
     first_file = trace.context.config.first_file
     order = [file.path for file in detect(trace.name, trace.listing.files, metadata, known, first_file).ready]
@@ -230,14 +231,14 @@ def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | N
         start,
         describe(trace.name, state),
         _described(trace, order, content, other_state),
-        compare(rows, expected, keys, limit=limit),
+        diff_tables(rows, expected, keys, limit=limit),
     )
 
 
-def _replay(trace: TraceContext, start: ReplayStart | None, storage: Storage) -> tuple[TableState, pa.Table | None]:
+def _replay(trace: TraceContext, start: DryRunStart | None, storage: Storage) -> tuple[TableState, pa.Table | None]:
     """A replayed table: its state, and its rows (None if there is no table)."""
     writer = MemoryDeltaWriter()
-    state = replay_table(trace, start, writer, all_rows(Path(), math.inf), storage).state
+    state = dry_run_table(trace, start, writer, all_rows(Path(), math.inf), storage).state
     return state, writer.rows(trace.status.delta_folder)
 
 

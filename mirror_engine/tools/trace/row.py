@@ -27,14 +27,15 @@ from mirror_engine.tables.changes.net_changes import comparable
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import ReadMode, RowMemory, RowSpill
 from mirror_engine.tools.diff import typed
-from mirror_engine.tools.trace.replay import START_PATH, file_state, read_pending, replay_start, replay_table
+from mirror_engine.tools.trace.dry_run import START_PATH, dry_run_start, dry_run_table, file_state, read_pending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from mirror_engine.monitoring.status import FileStatus
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, CommitResult, TableSnapshot
-    from mirror_engine.tools.trace.replay import ReplayStart, TraceContext
+    from mirror_engine.tools.trace.context import TraceContext
+    from mirror_engine.tools.trace.dry_run import DryRunStart
 
 Row: TypeAlias = dict[str, Any]
 Effect = Literal["inserted", "updated", "deleted", "nothing"]
@@ -92,7 +93,7 @@ class RowHistory(Readable):
     """Everything about one key."""
 
     key: Mapping[str, str]  # its values as written, by column
-    start: ReplayStart | None  # of the replay, if not at the first file
+    start: DryRunStart | None  # of the replay, if not at the first file
     rows_at_start: tuple[Row, ...]
     changes: tuple[TracedChange, ...]  # in order
     not_applied: tuple[PendingFile, ...]
@@ -264,8 +265,8 @@ def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
     texts = parse_key(key, trace.name.normalized, trace.key_columns, columns.names)
     where = partial(rows_with_key, texts)
     where(pa.RecordBatch.from_pylist([], columns))  # refuse a key that no row can have before all is read
-    writer, start = ChangesWriter(), replay_start(trace, where)
-    replayed = replay_table(trace, start, writer, one_key(where))
+    writer, start = ChangesWriter(), dry_run_start(trace, where)
+    replayed = dry_run_table(trace, start, writer, one_key(where))
     earlier = [each.change for each in writer.changes if each.file == START_PATH]
     first = tuple(replay([], earlier, trace.key_columns)[0])
     changes = tuple(_traced(writer.changes[len(earlier) :], trace, start, first))
@@ -285,7 +286,7 @@ def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
 
 
 def _traced(
-    noted: Iterable[FileChange], trace: TraceContext, start: ReplayStart | None, rows: tuple[Row, ...]
+    noted: Iterable[FileChange], trace: TraceContext, start: DryRunStart | None, rows: tuple[Row, ...]
 ) -> Iterator[TracedChange]:
     """All changes; without the rows at the start, matches are known from the first change that replaces the row on."""
     is_known = start is None or start.rows is not None

@@ -26,9 +26,11 @@ from mirror_engine.landing_zone.states import Halted, Unconfigured
 from mirror_engine.monitoring.fabric_files import read_tables
 from mirror_engine.storage.zone_view import RestoredView, ZoneView
 from mirror_engine.tables.arrow_types import delta_type
+from mirror_engine.tools.compare.causes import causes, cell_cause, guesses, likely
+from mirror_engine.tools.compare.dry_runs import FolderRuns, LastChanges, Order, row_hashes
 from mirror_engine.tools.diff import MatchedRows, match
-from mirror_engine.tools.replays import LastChanges, Order, Replays, causes, cell_cause, guesses, likely, row_hashes
-from mirror_engine.tools.trace.replay import first_numbers, listing_of
+from mirror_engine.tools.dry_run import first_numbers
+from mirror_engine.tools.trace.context import listing_of
 from mirror_engine.tools.trace.row import plain_rows
 
 if TYPE_CHECKING:
@@ -41,7 +43,8 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import DeltaWriter
     from mirror_engine.tables.changes.key_counts import Hashes
-    from mirror_engine.tools.replays import Guess, Replay
+    from mirror_engine.tools.compare.causes import Guess
+    from mirror_engine.tools.compare.dry_runs import FolderRun
     from mirror_engine.tools.trace.row import FileChange, Row
 
 ROWS = ("equal", "missing", "unexpected", "different")  # what rows are counted as
@@ -141,7 +144,7 @@ def compare_zone(  # noqa: PLR0913 - two sides, where to work, and what to show
         others = dict.fromkeys(f"{place}/{name.folder}" for name in names if name != owned[folder])
         view = RestoredView(zone, archived_first=True)
         at = f"{place}/{owned[folder].folder}"
-        replays = Replays(view, others, config, work / str(number), at, owned[folder], listen)
+        replays = FolderRuns(view, others, config, work / str(number), at, owned[folder], listen)
         yield _Comparison(replays, rows, count if isinstance(count, int) else None, limit).result()
         shutil.rmtree(replays.work, ignore_errors=True)
 
@@ -157,7 +160,7 @@ def finding(kind: str, metadata: Metadata | None = None, details: str = "", **at
 class _Sides:
     """Fabric's table against a replay: rows in the columns that both have, in the replay's types."""
 
-    replay: Replay
+    replay: FolderRun
     theirs: pa.Table
     ours: pa.Table
     keys: tuple[str, ...]  # columns that identify a row; empty: all do
@@ -191,7 +194,7 @@ class _Sides:
         )
 
     @classmethod
-    def of(cls, replay: Replay, theirs: pa.Table, metadata: Metadata, order: Order, *, is_partial: bool) -> _Sides:
+    def of(cls, replay: FolderRun, theirs: pa.Table, metadata: Metadata, order: Order, *, is_partial: bool) -> _Sides:
         """Bring both sides into the same columns and types."""
         ours = theirs.slice(0, 0) if replay.rows is None else replay.rows
         spelled = {folded(name): name for name in theirs.column_names}
@@ -234,7 +237,7 @@ class _Sampled:
 class _Comparison:
     """Fabric's rows, None without a table, against replays; `processed` is how many rows Fabric says it has applied."""
 
-    def __init__(self, replays: Replays, theirs: pa.Table | None, processed: int | None, limit: int) -> None:
+    def __init__(self, replays: FolderRuns, theirs: pa.Table | None, processed: int | None, limit: int) -> None:
         files = listing_of(ZoneView(replays.view, replays.others), replays.config, replays.name)
         self._files, self._metadata = files.files, files.usable or Metadata()
         is_numbered = self._metadata.strategy is Strategy.SEQUENTIAL
@@ -268,10 +271,10 @@ class _Comparison:
             not_traced=not_traced,
         )
 
-    def _nearest(self, replay: Replay, theirs: pa.Table) -> _Sides:
+    def _nearest(self, replay: FolderRun, theirs: pa.Table) -> _Sides:
         """The replay that comes nearest to Fabric's table: of all files, some as late ones, or without the newest."""
 
-        def sides_of(replay: Replay, order: Order) -> _Sides:
+        def sides_of(replay: FolderRun, order: Order) -> _Sides:
             return _Sides.of(replay, theirs, self._metadata, order, is_partial=self._is_partial)
 
         base = sides_of(replay, Order())
@@ -296,7 +299,7 @@ class _Comparison:
             keys += self._sampled(other, base.order)  # a prefix has to explain these, too
         return nearest
 
-    def _one_side(self, result: TableComparison, replay: Replay) -> TableComparison:
+    def _one_side(self, result: TableComparison, replay: FolderRun) -> TableComparison:
         """The result where Fabric or the replay has no table."""
         if self._theirs is None and not any(self._replays.is_archived(file.path) for file in self._files):
             paths = tuple(file.path for file in replay.files)
@@ -326,7 +329,7 @@ class _Comparison:
         times = {**{file.path: file.modified_ns for file in self._files}, **sides.order.times}
         return replace(sides.order, times={**sides.order.times, late: times[newer] + 1})
 
-    def _applied(self, replay: Replay) -> Mapping[str, int]:
+    def _applied(self, replay: FolderRun) -> Mapping[str, int]:
         """By partition, how many files Fabric has certainly applied.
 
         The archived ones and the next: the newest applied file stays in its folder (LZ-8.1). And all whose rows are
