@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
@@ -30,10 +30,12 @@ from mirror_engine.landing_zone.layout import HISTORY, LEDGER, OPTIONS, TABLES, 
 from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import TableName, find_table, spelled
 from mirror_engine.monitoring.fabric_mirror import as_fabric_has_it, refuse_fabrics
+from mirror_engine.monitoring.history import Change, TableHistory
 from mirror_engine.monitoring.monitoring_files import MonitoringFiles, heartbeat
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.monitoring.words import Lines
 from mirror_engine.option_rules import ARROW_ONLY, SPARK_ONLY
+from mirror_engine.results import TableReference
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.roots import check_place, check_root, pasted, root_of, state_folder
 from mirror_engine.storage.store_url import parse_place
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.backend import Backend
-    from mirror_engine.tables.base import DeltaWriter, HistoryEntry
+    from mirror_engine.tables.base import DeltaWriter
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
     from mirror_engine.tools.diff import Difference
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
 BRIEF_BYTES = 64 * 1024 * 1024  # of change files
 # of a table that is read whole to show the rows with the lowest keys; the bytes are those of its data files
 MAX_SORTED_ROWS, MAX_SORTED_BYTES = 100_000, 32 * 1024 * 1024
+_Reference = TypeVar("_Reference", bound=TableReference)
 
 
 class Mirror:
@@ -329,13 +332,26 @@ class Mirror:
         keys = (snapshot.record.progress.key_columns or ()) if snapshot and snapshot.record else ()
         return tuple(name for name in keys if snapshot and snapshot.schema.find(name))
 
-    def history(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
-        """A table's commits, newest first.
+    def history(self, table: str | None = None, *, limit: int | None = None) -> TableHistory:
+        """A table's commits, newest first; without a table, what else happened to all tables.
+
+        Args:
+            table: by name, in any case.
+            limit: the most commits, or without a table changes; None: all.
 
         Raises:
             UnknownTable: no such table.
         """
-        return Lines(self._writer.history(self.delta_folder(table), limit=limit))
+        more = None if limit is None else limit + 1
+        if table is None:
+            changes = [*map(Change.of, self.changes(limit=more))]
+            return TableHistory(None, None, None, changes[:limit], (), len(changes) > len(changes[:limit]))
+        folder = self.delta_folder(table)
+        commits = self._writer.history(folder, limit=more)
+        about = of_delta_table(TableReference, self, folder)
+        changes = [Change.of(each) for each in self.changes() if each.table.normalized == about.table][:limit]
+        facts = about.table, about.landing_folder, about.delta_path, changes
+        return TableHistory(*facts, commits[:limit], len(commits) > len(commits[:limit]))
 
     def changes(self, *, limit: int | None = None) -> Sequence[TableChange]:
         """What happened to tables besides their commits, newest first: drops, halts, maintenance, deleted files.
@@ -572,6 +588,15 @@ class Mirror:
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
+
+
+def of_delta_table(kind: type[_Reference], mirror: Mirror, delta_folder: str, *fields: Any) -> _Reference:  # noqa: ANN401 - as the class has them
+    """Make a result about a Delta folder such as `dbo/Items`; the landing folder is null if it is gone."""
+    schema, _, table = delta_folder.rpartition("/")
+    default_schema = mirror.config.delta_default_schema
+    names = [TableName(schema, table), *([TableName("", table)] if schema == default_schema else ())]
+    present = next(filter(mirror.has_landing_folder, names), None)
+    return kind.of(present or names[-1], delta_folder, *fields, is_gone=present is None)
 
 
 def _go_on(_: Sequence[TableRebuild]) -> None:

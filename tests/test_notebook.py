@@ -152,7 +152,7 @@ def test_results_are_printed_as_text_and_shown_so_in_a_notebook(tmp_path):
             "different   id 2: city Wels -> <b>Graz",
         ]
         assert re.fullmatch(
-            r"v1  2\S+ \S+ UTC  \w.*  3 rows: 0+1.parquet, 0+2.parquet", str(mirror.history("Orders")).split("\n")[0]
+            r" +1  2\S+ \S+  \w.*  +3  0+1.parquet, 0+2.parquet", str(mirror.history("Orders")).split("\n")[1]
         )
         assert str(mirror.status()) == "Orders has caught up\n1 table: 1 caught up."
         orders.land(b"", modified_ns=1)

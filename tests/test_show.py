@@ -9,8 +9,8 @@ import pytest
 from mirror_engine import mirror
 from mirror_engine.cli.main import main
 from mirror_engine.config import Config
+from mirror_engine.display import MAX_CELL
 from mirror_engine.mirror import Mirror
-from mirror_engine.monitoring.words import MAX_CELL
 from mirror_engine.tables.log import snapshot
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 

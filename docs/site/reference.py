@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from json_examples import ERROR, documents
 
 from mirror_engine.cli import exits, schema
 from mirror_engine.cli.main import ALL_COMMANDS, COMMANDS, PROGRAM, program
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).parents[2]
 DOCS = HOME / "docs"
-JSON_EXAMPLES = DOCS / "examples/json"  # of each command's document; a test compares their shape with real output
 GLOBAL_TOPICS = ("Global options", *dict.fromkeys(option.topic for option in options().values()))
 CLI, DIAGNOSTICS, SCHEMAS = "reference/cli", "reference/diagnostics", "reference/schemas"
 
@@ -82,8 +82,8 @@ def command_page(name: str) -> str:
     file = name.replace(" ", "-")
     if file in schema.NAMES:
         page += f"\n## JSON\n\n`--json` prints a document of [this schema](../../{SCHEMAS}/{file}.schema.json).\n"
-    if (example := JSON_EXAMPLES / f"{file}.json").exists():
-        page += f"\n{fenced('json', example.read_text('utf-8').strip())}\n"
+    if example := documents().get(name):
+        page += f"\nAn example, with the first entries of each list:\n\n{_json(example)}\n"
     return page
 
 
@@ -123,9 +123,8 @@ def option_list() -> str:
 
 def json_commands() -> str:
     """The commands that print JSON, each with its example."""
-    pages = {name: name.replace(" ", "-") for name in ALL_COMMANDS}
     return ", ".join(
-        f"[`{name}`](cli/{page}.md#json)" for name, page in pages.items() if (JSON_EXAMPLES / f"{page}.json").exists()
+        f"[`{name}`](cli/{name.replace(' ', '-')}.md#json)" for name in ALL_COMMANDS if name in documents()
     )
 
 
@@ -145,7 +144,11 @@ def schemas() -> str:
 
 def json_error() -> str:
     """What a command with `--json` prints on stderr where it fails."""
-    return fenced("json", (JSON_EXAMPLES / "error.json").read_text(encoding="utf-8").strip())
+    return _json(documents()[ERROR])
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return fenced("json", json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def log_events() -> str:

@@ -18,6 +18,7 @@ import click
 from rich import filesize
 from rich.text import Text
 
+from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
@@ -26,8 +27,9 @@ from mirror_engine.config import OptionKind, cache_folder, duration
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
-from mirror_engine.monitoring.words import cell, fields_json, plain, table_json
+from mirror_engine.monitoring.words import table_json
 from mirror_engine.onelake.connection import write_private
+from mirror_engine.results import fields_json
 from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
@@ -140,7 +142,7 @@ class KeyDigest:
 
     def __call__(self, *values: Any) -> str:
         """Twelve digits for values."""
-        text = json.dumps([plain(value) for value in values]).encode()
+        text = json.dumps([display.plain(value) for value in values]).encode()
         return hmac.new(self._secret, text, hashlib.sha256).hexdigest()[:12]
 
     def path(self, path: str | None) -> str | None:
@@ -171,50 +173,52 @@ def _comparison_json(found: TableComparison, default_schema: str, digest: KeyDig
     }
 
 
-def _compare_text(compared: Sequence[TableComparison], digest: KeyDigest | None) -> out.Lines:
+def _compare_text(compared: Sequence[TableComparison], digest: KeyDigest | None) -> display.Lines:
     """Each table in a line, findings below it, and how many tables are equal; values only without a digest."""
     for each in compared:
         style, word = VERDICTS[each.verdict]
         rows = f"{count(each.counts['equal'], 'equal row')} from {count(each.files - len(each.not_yet), 'file')}"
         others = [f"{number:,} {kind}" for kind, number in each.counts.items() if number and kind != "equal"]
-        yield out.line(f"{each.name.normalized}: {', '.join([word, *others])}; {rows}", style)
+        yield display.line(f"{each.name.normalized}: {', '.join([word, *others])}; {rows}", style)
         if each.is_partial:
-            yield out.bullet("partial:", "change files are gone: only keys in those that are left were compared")
+            yield display.bullet("partial:", "change files are gone: only keys in those that are left were compared")
         if each.not_yet:
-            yield out.bullet(
+            yield display.bullet(
                 "not applied yet:", f"{count(len(each.not_yet), 'newer file')}: {_named(each.not_yet, digest)}"
             )
         if each.late:
-            yield out.bullet("late:", f"{_named(each.late, digest)}: applied after newer files (LZ-3.6)")
+            yield display.bullet("late:", f"{_named(each.late, digest)}: applied after newer files (LZ-3.6)")
         if each.diagnostic:
-            yield out.bullet("replay:", f"{each.state}: {each.diagnostic.coded_message}")
+            yield display.bullet("replay:", f"{each.state}: {each.diagnostic.coded_message}")
         for finding in each.findings:
-            yield from map(out.indented, _finding_text(each, finding, digest))
+            yield from map(display.indented, _finding_text(each, finding, digest))
         if each.not_traced:
-            yield out.line(f"  … and {count(each.not_traced, 'more key')}, whose changes were not looked at", "dim")
+            yield display.line(f"  … and {count(each.not_traced, 'more key')}, whose changes were not looked at", "dim")
     verdicts = Counter(VERDICTS[each.verdict][1] for each in compared)
     numbers = ", ".join(f"{times:,} {word}" for word, times in verdicts.items())
     yield f"Compared {count(len(compared), 'table')}: {numbers}."
 
 
-def _finding_text(table: TableComparison, finding: Finding, digest: KeyDigest | None) -> out.Lines:
+def _finding_text(table: TableComparison, finding: Finding, digest: KeyDigest | None) -> display.Lines:
     what = "key" if table.key else "row"
     column = f" (column {finding.column})" if finding.column else ""
     amount = f": {count(finding.count, what)}" if finding.count else ""
-    yield Text.assemble((finding.rule, "bold"), "  ", out.line(f"{finding.message}{column}{amount}"))
+    yield Text.assemble((finding.rule, "bold"), "  ", display.line(f"{finding.message}{column}{amount}"))
     files = [file for file in (finding.file, finding.other_file) if file]
     if files:
-        yield out.bullet("-->", f"{table.name.folder}/{_named(files, digest)}")
+        yield display.bullet("-->", f"{table.name.folder}/{_named(files, digest)}")
     if finding.keys:
-        names = (", ".join(f"{name} = {cell(value)}" for name, value in key.values.items()) for key in finding.keys)
+        names = (
+            ", ".join(f"{name} = {display.cell(value)}" for name, value in key.values.items()) for key in finding.keys
+        )
         shown_keys = names if digest is None else (digest(*key.values.values()) for key in finding.keys)
         places = (("" if key.file is None else _named([key.file], digest), f"{key.row or ''}") for key in finding.keys)
         rows = [(key, *place) for key, place in zip(shown_keys, places, strict=True)]
-        yield out.indented(out.Grid([what.capitalize(), "Last changed by", ">Row"], rows))
+        yield display.indented(display.Grid([what.capitalize(), "Last changed by", ">Row"], rows))
         if finding.count > len(rows):
-            yield out.indented(out.line(f"… and {finding.count - len(rows):,} more, see --limit", "dim"))
+            yield display.indented(display.line(f"… and {finding.count - len(rows):,} more, see --limit", "dim"))
     if finding.help:
-        yield out.bullet("help:", finding.help)
+        yield display.bullet("help:", finding.help)
 
 
 def _named(files: Sequence[str], digest: KeyDigest | None) -> str:
@@ -273,23 +277,23 @@ def pull(
     out.report(document, _pull_text(plan, target, time.monotonic() - started))
 
 
-def _pull_text(plan: PullPlan, target: Path, seconds: float) -> out.Lines:
+def _pull_text(plan: PullPlan, target: Path, seconds: float) -> display.Lines:
     """What was copied, and what the copy lacks."""
-    copied = f"{count(len(plan.files), 'file')} ({filesize.decimal(plan.byte_count)}, {out.elapsed(seconds)})"
+    copied = f"{count(len(plan.files), 'file')} ({filesize.decimal(plan.byte_count)}, {display.elapsed(seconds)})"
     before = f"; {count(plan.present, 'file')} present before" if plan.present else ""
     yield f"Copied {copied} to {target}{before}."
     if plan.restored:
         yield f"{count(plan.restored, 'archived file')} put back at old paths."
     if plan.older:
-        yield out.line(
+        yield display.line(
             f"{count(plan.older, 'older file')} left out: validate and sync the copy with --first-file lowest.",
             "yellow",
         )
-    yield from out.bullets([("recreated, copied again:", path) for path in plan.recreated])
-    yield from out.bullets(
+    yield from display.bullets([("recreated, copied again:", path) for path in plan.recreated])
+    yield from display.bullets(
         [("stays archived:", f"{path}: a new file is at its old path (LZ-3.13)") for path in plan.not_restored]
     )
     if plan.not_restored:
-        yield out.bullet(
+        yield display.bullet(
             "help:", "validate, trace and compare read the archived file, as applied; sync reads the new one"
         )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from mirror_engine import display
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
 from mirror_engine.cli.options import ALL, DURATION, Choice, FolderType, Value, command, refuse_given
@@ -169,13 +170,13 @@ def start(
         check_store(store)
         words = [*click.get_current_context().obj, "--foreground"]
         info = running(store) or start_detached(store, words, os.environ)
-        out.report(info.to_json(), map(out.verbatim, info.lines()))
+        out.report(info.to_json(), map(display.verbatim, info.lines()))
         return exits.SUCCESS
     logging.getLogger().addHandler(logging.NullHandler())  # log lines of libraries would break the format
     writer = log.Log(log_format, log.level_of(log_level))
     with exits.Stopping() as stopping, _server(store, config, writer, **served) as server:
         if out.verbosity() >= 0:
-            out.report(server.connection.to_json(), map(out.verbatim, server.connection.lines()))
+            out.report(server.connection.to_json(), map(display.verbatim, server.connection.lines()))
         stopping.wait()
     return stopping.exit_code(exits.SUCCESS)
 
@@ -199,7 +200,7 @@ def stop(store: Path) -> None:
         out.note(f"Stopped the emulator of {shown}." if stopped else f"No emulator is running for {shown}.")
         if stopped and stopped.environment["HTTPS_PROXY"] == os.environ.get("HTTPS_PROXY"):
             undo = f'eval "$(mirror-engine emulator env {pasted(store)} --unset)"'
-            out.stderr().print(out.bullet("help:", f"this shell's programs still look for it; undo that: {undo}"))
+            out.stderr().print(display.bullet("help:", f"this shell's programs still look for it; undo that: {undo}"))
 
 
 @command(root="own")
@@ -219,7 +220,7 @@ def env(store: Path, *, unset: bool) -> None:
 
     if unset:
         lines = undo_lines(store, os.environ.get("PATH", ""))
-        out.report({"store": str(store), "lines": lines}, map(out.verbatim, lines))
+        out.report({"store": str(store), "lines": lines}, map(display.verbatim, lines))
         return
     info = running(store)
     if info is None:
@@ -227,7 +228,7 @@ def env(store: Path, *, unset: bool) -> None:
             f"no emulator is running for {store}",
             f"start one: mirror-engine emulator start {pasted(store)} -d",
         )
-    out.report(info.to_json(), map(out.verbatim, info.exports()))
+    out.report(info.to_json(), map(display.verbatim, info.exports()))
 
 
 @command("exec", root="own", config=ALL)
@@ -327,7 +328,9 @@ def _finish(unfinished: Callable[[], Sequence[tuple[str, UnmetCondition]]], seco
     if behind and seconds is not None:
         return stopping.exit_code(exits.NEEDS_ATTENTION if is_final else exits.RETRY)
     if behind:
-        out.stderr().print(out.bullet("help:", "to wait until tables have caught up: emulator exec --wait DURATION"))
+        out.stderr().print(
+            display.bullet("help:", "to wait until tables have caught up: emulator exec --wait DURATION")
+        )
     return exits.SUCCESS
 
 

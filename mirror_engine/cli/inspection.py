@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command, refuse_given
@@ -28,39 +30,27 @@ from mirror_engine.landing_zone.states import (
     Unconfigured,
     Unlisted,
 )
-from mirror_engine.monitoring.words import (
-    DROPPED_BECAUSE,
-    START_ENGINE,
-    as_json,
-    cell,
-    change_json,
-    fields_json,
-    iso,
-    tally_text,
-)
+from mirror_engine.monitoring.history import TableHistory
+from mirror_engine.monitoring.words import START_ENGINE, tally_text
+from mirror_engine.results import Column, Count, Result, Row, TableReference, as_json, fields_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from rich.text import Text
 
     from mirror_engine.cli.options import Downloads
-    from mirror_engine.engine.changes import TableChange
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
-    from mirror_engine.tables.base import HistoryEntry
     from mirror_engine.tools.diff import Difference
     from mirror_engine.tools.snapshot import MirrorSnapshot
 
-_Entry = TypeVar("_Entry")
-NO_CHANGES = "Nothing is recorded: no table was dropped, halted or maintained."
 NO_FOLDERS = "The landing zone has no table folders."
 ROWS_HELP = "Maximum number of rows to show of each kind; 0 for all."
 STATE_STYLES = {"stuck": "bold red", "idle": "yellow", "busy": "cyan", "well": "green"}  # most urgent first
 WATCH_SECONDS = {True: 2.0, False: 30.0}  # between two looks at a folder, at a store, which asks for requests
-MAX_NAMED = 4  # change files of one commit
 MAX_PARAGRAPHS = 20  # of tables in one report
 MAX_CHARACTERS = 100  # of one value of the partner events, which may be any text
 
@@ -142,7 +132,26 @@ def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
-@command(root="option", config=("default_schema",))
+class Show(TableReference, Result, frozen=True):
+    """Rows of a table.
+
+    Attributes:
+        at_version: that was asked for; null: the newest
+        has_more: than `--limit`
+    """
+
+    at_version: Count | None
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    has_more: bool
+
+    def text(self) -> display.Lines:
+        yield display.rows_text(self.rows, [column.name for column in self.columns])
+        more = "; there are more, see --limit" if self.has_more else ""
+        yield display.line(f"{count(len(self.rows), 'row')}{more}", "dim")
+
+
+@command(root="option", config=("default_schema",), result=Show)
 @click.argument("table", help=TABLE_HELP)
 @click.option("--at-version", type=COUNT, help="Delta version to show; default: the newest.")
 @click.option("--limit", type=COUNT, default=20, help="Maximum number of rows; 0 for all.")
@@ -157,26 +166,17 @@ def show(mirror: Mirror, table: str, at_version: int | None, limit: int, downloa
 
     Exit codes: 0 shown · 2 usage error: no such table or version · 4 temporary: storage; retry
     """
+    from mirror_engine.mirror import of_delta_table
     from mirror_engine.tables.arrow_types import delta_type
 
     folder = mirror.delta_folder(table)
     downloads.add_table(mirror.root, folder, at_version, limit + 1 if limit else None)
     rows = mirror.show(folder, version=at_version, limit=limit or None)
-    document = {
-        **out.delta_table_json(mirror, folder),
-        "at_version": at_version,
-        "columns": [
-            {"name": field.name, "type": delta_type(field.type) or str(field.type), "nullable": field.nullable}
-            for field in rows.schema
-        ],
-        "rows": as_json(rows),
-        "has_more": rows.has_more,
-    }
-    end = out.line(f"{count(len(rows), 'row')}{'; there are more, see --limit' if rows.has_more else ''}", "dim")
-    out.report(document, [*out.rows_text(rows, rows.schema.names), end])
+    columns = [Column(each.name, delta_type(each.type) or str(each.type), each.nullable) for each in rows.schema]
+    out.report(of_delta_table(Show, mirror, folder, at_version, columns, rows, rows.has_more))
 
 
-@command(root="option", config=("default_schema",))
+@command(root="option", config=("default_schema",), result=TableHistory)
 @click.argument("table", required=False, help=f"{TABLE_HELP} Without it: what happened to all tables.")
 @click.option("--limit", type=COUNT, default=20, help="Maximum number of commits or changes; 0 for all.")
 def history(mirror: Mirror, table: str | None, limit: int) -> None:
@@ -190,57 +190,7 @@ def history(mirror: Mirror, table: str | None, limit: int) -> None:
 
     Exit codes: 0 shown · 2 usage error: no such table · 4 temporary: storage; retry
     """
-    changes: Sequence[TableChange] = [*mirror.changes(limit=None if table or not limit else limit + 1)]
-    if table is None:
-        changes, end = _first(changes, limit, "change")
-        nothing = {"table": None, "landing_folder": None, "delta_path": None}
-        document = {**nothing, "changes": [change_json(change) for change in changes], "commits": []}
-        out.report(document, [_changes_grid(changes), end] if changes else [NO_CHANGES])
-        return
-    folder = mirror.delta_folder(table)
-    commits, end = _first(mirror.history(folder, limit=limit + 1 if limit else None), limit, "commit")
-    reference = out.delta_table_json(mirror, folder)
-    names = ("version", "operation", "files", "rows", "engine", "metrics", "applied_by", "passthrough_skipped_because")
-    documents = [
-        {**fields_json(entry, *names, "merge_plan"), "committed_at": iso(entry.timestamp_ms / 1000)}
-        for entry in commits
-    ]
-    own = [change_json(change) for change in changes if change.table.normalized == reference["table"]]
-    out.report({**reference, "changes": own[: limit or None], "commits": documents}, [_history_grid(commits), end])
-
-
-def _first(found: Sequence[_Entry], limit: int, noun: str) -> tuple[Sequence[_Entry], Text]:
-    """The first entries of a list, and the line that counts them; a limit of 0 is none."""
-    shown = found[: limit or None]
-    more = "; there are more, see --limit" if len(found) > len(shown) else ""
-    return shown, out.line(f"{count(len(shown), noun)}{more}", "dim")
-
-
-def _changes_grid(changes: Sequence[TableChange]) -> out.Grid:
-    rows = [
-        (
-            out.moment(iso(change.at)),
-            change.table.normalized,
-            change.kind.replace("_", " "),
-            DROPPED_BECAUSE.get(change.reason, change.reason) or "-",
-            f"{change.files:,}" if change.files else "-",
-        )
-        for change in changes
-    ]
-    return out.Grid(["Time (UTC)", "Table", "Change", "Reason", ">Files"], rows)
-
-
-def _history_grid(commits: Sequence[HistoryEntry]) -> out.Grid:
-    """Commits as lines of text."""
-    rows = []
-    for entry in commits:
-        files = ", ".join(entry.files) or "-"
-        if len(entry.files) > MAX_NAMED:
-            files = f"{entry.files[0]} … {entry.files[-1]} ({len(entry.files):,} files)"
-        at = out.moment(iso(entry.timestamp_ms / 1000))
-        rows.append((str(entry.version), at, entry.operation, entry.applied_by or "-", f"{entry.rows:,}", files))
-    headings = [">Version", "Time (UTC)", "Operation", "Applied by", ">Rows", "Change files"]
-    return out.Grid(headings, rows, expendable=("Applied by", "Operation"), wrapped=headings[-1])
+    out.report(mirror.history(table, limit=limit or None))
 
 
 def _tolerance(value: object) -> float:
@@ -282,14 +232,16 @@ def diff(
 
     Exit codes: 0 equal · 2 usage error: no such table, column or file · 3 different · 4 temporary: storage; retry
     """
+    from mirror_engine.mirror import of_delta_table
+
     folder = mirror.delta_folder(table)
     downloads.add_table(mirror.root, folder, at_version)
     difference = mirror.diff(
         folder, expected, key=key, version=at_version, tolerance=float_tolerance, limit=limit or None
     )
-    reference = out.delta_table_json(mirror, folder)
-    document = {**reference, "at_version": at_version, **difference_json(difference)}
-    headline = f"{reference['table']} is as expected", f"{reference['table']} differs from expected"
+    reference = of_delta_table(TableReference, mirror, folder)
+    document = {**reference.to_json(), "at_version": at_version, **difference_json(difference)}
+    headline = f"{reference.table} is as expected", f"{reference.table} differs from expected"
     out.report(document, difference_text(difference, headline))
     return exits.SUCCESS if difference.is_equal else exits.NEEDS_ATTENTION
 
@@ -299,39 +251,39 @@ def difference_text(
     headline: tuple[str, str],
     sides: tuple[str, str] = ("expected", "actual"),
     style: str = "bold red",
-) -> out.Lines:
+) -> display.Lines:
     """Counts first, then the first rows of each kind; `headline` is that of equal tables, and of others."""
     rows = count(difference.equal_rows, "equal row")
     if difference.is_equal:
-        yield out.line(f"{headline[0]}: {rows}", "green")
+        yield display.line(f"{headline[0]}: {rows}", "green")
         return
     numbers = f"{difference.missing_rows:,} missing, {difference.unexpected_rows:,} unexpected"
-    yield out.line(f"{headline[1]}: {numbers}, {difference.different_rows:,} different; {rows}", style)
+    yield display.line(f"{headline[1]}: {numbers}, {difference.different_rows:,} different; {rows}", style)
     for side, names in zip(sides, (difference.missing_columns, difference.unexpected_columns), strict=True):
         if names:
             yield f"  columns only in {side}: {', '.join(names)}"
     if cells := ", ".join(f"{name} {times:,}" for name, times in difference.different_cells.items()):
         yield f"  different cells: {cells}"
     changed = [
-        [cell(value) for value in (*row.key.values(), name, *pair)]
+        [display.cell(value) for value in (*row.key.values(), name, *pair)]
         for row in difference.different
         for name, pair in row.cells.items()
     ]
-    cells_text = [out.Grid([*difference.key, "Column", *map(str.capitalize, sides)], changed)]
+    cells_text = [display.Grid([*difference.key, "Column", *map(str.capitalize, sides)], changed)]
     for heading, shown, total, body in (
-        (f"Only in {sides[0]}", difference.missing, difference.missing_rows, out.rows_text(difference.missing)),
+        (f"Only in {sides[0]}", difference.missing, difference.missing_rows, [display.rows_text(difference.missing)]),
         (
             f"Only in {sides[1]}",
             difference.unexpected,
             difference.unexpected_rows,
-            out.rows_text(difference.unexpected),
+            [display.rows_text(difference.unexpected)],
         ),
         ("Different", difference.different, difference.different_rows, cells_text),
     ):
         if shown:
             some = f" (first {len(shown):,} of {total:,}, see --limit)" if len(shown) < total else ""
             yield ""
-            yield out.line(f"{heading}{some}", "bold")
+            yield display.line(f"{heading}{some}", "bold")
             yield from body
 
 
@@ -352,7 +304,7 @@ def difference_json(difference: Difference) -> dict[str, Any]:
     }
 
 
-def status_text(status: MirrorStatus, *, problems_first: bool = False, detailed: bool = False) -> out.Lines:
+def status_text(status: MirrorStatus, *, problems_first: bool = False, detailed: bool = False) -> display.Lines:
     """A headline, a line for each table, a paragraph for each with something to report, and how many there are.
 
     Tables that need attention come first in each list; with `problems_first` their paragraphs come before it, as the
@@ -361,23 +313,26 @@ def status_text(status: MirrorStatus, *, problems_first: bool = False, detailed:
     now = time.time()
     yield _headline(status, now)
     if status.partner and (partner := _partner(status.partner)):
-        yield out.line(partner, "dim")
+        yield display.line(partner, "dim")
     failure = status.last_failure
     if failure and not any(found.message in failure["message"] for found in status.unlisted):
-        yield from out.with_help(f"last failure: {failure['message']}", failure["help"], "bold red")
-    for diagnostic in findings(status.diagnostics, lambda each: each)[: out.MAX_LINES]:
+        yield from display.with_help(f"last failure: {failure['message']}", failure["help"], "bold red")
+    for diagnostic in findings(status.diagnostics, lambda each: each)[: display.MAX_LINES]:
         yield ""
-        yield from out.diagnostic_lines(diagnostic)
+        yield from display.diagnostic_lines(diagnostic)
     by_urgency = sorted(status.tables, key=lambda table: list(STATE_STYLES).index(table.urgency))
     noted = [table for table in by_urgency if _is_noted(table, detailed=detailed, by_fabric=bool(status.fabric))]
     first = [table for table in noted if problems_first and table.urgency == "stuck"]
     yield from _paragraphs(first, detailed=detailed, by_fabric=bool(status.fabric))
     yield ""
     overview = _overview(by_urgency, now, status)
-    yield overview if status.tables else out.line(NO_FOLDERS)
+    yield overview if status.tables else display.line(NO_FOLDERS)
     yield from _paragraphs(noted[len(first) :], detailed=detailed, by_fabric=bool(status.fabric))
     if status.tables:
-        yield _end(status, has_fabric=overview.shows("Fabric"))
+        starred = (
+            _end(status, " * Fabric shows an error.") if any(table.fabric_error for table in status.tables) else None
+        )
+        yield display.WithColumn(overview, "Fabric", starred, _end(status)) if starred else _end(status)
 
 
 def _is_noted(table: TableStatus, *, detailed: bool, by_fabric: bool) -> bool:
@@ -391,24 +346,22 @@ def _is_noted(table: TableStatus, *, detailed: bool, by_fabric: bool) -> bool:
     return not isinstance(table.state, CaughtUp if detailed else CaughtUp | Behind | Loading)
 
 
-def _paragraphs(tables: Sequence[TableStatus], *, detailed: bool, by_fabric: bool) -> out.Lines:
+def _paragraphs(tables: Sequence[TableStatus], *, detailed: bool, by_fabric: bool) -> display.Lines:
     yield from [""] if tables else []
     for table in tables[:MAX_PARAGRAPHS]:
         yield from _paragraph(table, detailed=detailed)
         if by_fabric and table.fabric_error:
-            yield out.bullet("Fabric:", table.fabric_error)
+            yield display.bullet("Fabric:", table.fabric_error)
     if (more := len(tables) - MAX_PARAGRAPHS) > 0:
-        yield out.line(f"… and {count(more, 'more table')}: see --table NAME, or --json", "dim")
+        yield display.line(f"… and {count(more, 'more table')}: see --table NAME, or --json", "dim")
 
 
-def _end(status: MirrorStatus, *, has_fabric: bool) -> Text:
+def _end(status: MirrorStatus, legend: str = "") -> Text:
     """`11 tables: 4 caught up, 6 need attention, 1 pending`, and what to do about pending files."""
-    text = tally_text(status.counts)
-    if has_fabric and any(table.fabric_error for table in status.tables):
-        text += " * Fabric shows an error."
+    text = tally_text(status.counts) + legend
     if any(isinstance(table.state, Behind | Loading) for table in status.tables) and not status.is_worked_on:
         text += f" {START_ENGINE[:1].upper()}{START_ENGINE[1:]}."
-    return out.line(text, "bold")
+    return display.line(text, "bold")
 
 
 def _headline(status: MirrorStatus, now: float) -> Text:
@@ -416,23 +369,22 @@ def _headline(status: MirrorStatus, now: float) -> Text:
     if status.fabric:
         seen, says = status.last_heartbeat_at, status.fabric
         engine = ", ".join(filter(None, [f"mirrored by Fabric: {says['status'] or 'no status'}", says["error"]]))
-        engine += "" if seen is None else f" (last seen {out.short_span(max(0.0, now - seen))} ago)"
+        engine += "" if seen is None else f" (last seen {display.short_span(max(0.0, now - seen))} ago)"
     elif not status.engine_running:
         seen = status.last_heartbeat_at
-        engine = (
-            f"no engine is running{'' if seen is None else f' (last seen {out.short_span(max(0.0, now - seen))} ago)'}"
-        )
+        ago = "" if seen is None else f" (last seen {display.short_span(max(0.0, now - seen))} ago)"
+        engine = f"no engine is running{ago}"
         engine += f"; expired is the lease of {lease}" if lease and not lease.is_over else ""
     elif lease and status.next_scan_at is None:
         engine = f"engine running on {lease}"
     elif status.next_scan_at is None or status.next_scan_at <= now:
         engine = "engine running, working"
     else:
-        engine = f"engine running, next scan in {out.short_span(status.next_scan_at - now)}"
+        engine = f"engine running, next scan in {display.short_span(status.next_scan_at - now)}"
     zone = "" if status.zone else "no landing zone (Files/LandingZone); "
     kinds = ", ".join(f"{number:,} {kind}" for kind, number in status.scan_requests.items())
     requests = f"; a scan takes {count(sum(status.scan_requests.values()), 'request')} ({kinds})" if kinds else ""
-    return out.line(f"{status.root}: {zone}{engine}{requests}")
+    return display.line(f"{status.root}: {zone}{engine}{requests}")
 
 
 def _partner(partner: PartnerEvents) -> str:
@@ -444,55 +396,55 @@ def _partner(partner: PartnerEvents) -> str:
     return " ".join(f"{label} {text}" for label, text in (("published by", name), ("from", source)) if text)
 
 
-def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -> out.Grid:
+def _overview(tables: Sequence[TableStatus], now: float, status: MirrorStatus) -> display.Grid:
     last = ">Last sync" if status.fabric else ">Last commit"
     headings = ["Table", "State", "Fabric", ">Applied", ">Pending", ">Lag", ">Rows", ">Version", last]
     names = shown_names(table.name for table in tables)
     rows = [
         (
             names[table.name],
-            out.line(table.state.code.replace("_", " "), STATE_STYLES[table.urgency]),
+            display.line(table.state.code.replace("_", " "), STATE_STYLES[table.urgency]),
             (table.fabric_status or "-") + ("*" if table.fabric_error else ""),
             table.watermark,
             f"{len(table.pending_files):,}" if table.pending_files else "-",
-            out.short_span(table.lag_seconds) if table.pending_files else "-",
+            display.short_span(table.lag_seconds) if table.pending_files else "-",
             _number(table.row_count),
             "-" if table.delta_version is None else f"v{table.delta_version}",
-            "-" if table.last_commit_at is None else f"{out.short_span(max(0.0, now - table.last_commit_at))} ago",
+            "-" if table.last_commit_at is None else f"{display.short_span(max(0.0, now - table.last_commit_at))} ago",
         )
         for table in tables
     ]
-    return out.Grid(headings, rows, expendable=("Version", "Fabric", last, "Lag"))
+    return display.Grid(headings, rows, expendable=("Version", "Fabric", last, "Lag"))
 
 
-def _paragraph(table: TableStatus, *, detailed: bool) -> out.Lines:
+def _paragraph(table: TableStatus, *, detailed: bool) -> display.Lines:
     """What is to be said of a table: its state with the reason and help, and findings that this does not tell."""
     style = STATE_STYLES[table.urgency]
     own, first = {*table.ignored}, None
     counted = findings({**dict.fromkeys(_diagnostics_of(table), 1), **dict(table.diagnostics)}.items(), itemgetter(0))
     if isinstance(table.state, Halted) and counted:
         first = counted[0][0]
-        yield from out.diagnostic_lines(first, out.halted(table.name))
+        yield from display.diagnostic_lines(first, display.halted(table.name))
         own.add(first)
     else:
-        yield from out.with_help(table.message, table.help(engine_running=True), style)
+        yield from display.with_help(table.message, table.help(engine_running=True), style)
         own |= {*_diagnostics_of(table), *(found for found, _ in counted if _is_said(found, table))}
     if table.would_reject:
-        yield out.line("Fabric would reject:", style)
-        yield from out.diagnostic_lines(table.would_reject)
+        yield display.line("Fabric would reject:", style)
+        yield from display.diagnostic_lines(table.would_reject)
     if detailed and table.pending_files:
         pending = count(len(table.pending_files), "file")
-        yield f"  {pending} pending, the oldest for {out.short_span(table.lag_seconds)}"
+        yield f"  {pending} pending, the oldest for {display.short_span(table.lag_seconds)}"
     if table.columns:
-        yield from out.bullets([("columns:", ", ".join(f"{each.name} {each.type}" for each in table.columns))])
-    yield from out.bullets(_numbers(table, detailed=detailed))
+        yield from display.bullets([("columns:", ", ".join(f"{each.name} {each.type}" for each in table.columns))])
+    yield from display.bullets(_numbers(table, detailed=detailed))
     if detailed:
         told = {getattr(first, "message", ""), f"{getattr(table.state, 'missing', '')} is missing"}
         waiting = [file for file in table.pending_files if file.state != "rejected"]
         reasons = ["" if file.reason in told else f": {file.reason}" for file in waiting]
-        yield from out.bullets([("pending:", file.path + why) for file, why in zip(waiting, reasons, strict=True)])
-    yield from out.bullets(out.ignored_paths(table.ignored))
-    yield from out.diagnostics((each for each in counted if each[0] not in own), f"{table.name.folder}/")
+        yield from display.bullets([("pending:", file.path + why) for file, why in zip(waiting, reasons, strict=True)])
+    yield from display.bullets(display.ignored_paths(table.ignored))
+    yield from display.diagnostics((each for each in counted if each[0] not in own), f"{table.name.folder}/")
 
 
 def _diagnostics_of(table: TableStatus) -> tuple[Diagnostic, ...]:

@@ -20,7 +20,8 @@ import click
 
 from mirror_engine import events
 from mirror_engine.cli.options import Choice
-from mirror_engine.cli.output import diagnostic_lines, elapsed, line, short_span, stderr, verbosity, with_help
+from mirror_engine.cli.output import stderr, verbosity
+from mirror_engine.display import diagnostic_lines, elapsed, line, short_span, with_help
 from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, count, printable
 from mirror_engine.landing_zone.names import TableName
 from mirror_engine.monitoring.words import DROPPED_BECAUSE

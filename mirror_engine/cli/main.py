@@ -21,6 +21,8 @@ from mirror_engine.cli.options import CONTEXT, QUIET, ROOT, VERBOSE, Choice, lis
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mirror_engine.cli.options import Command
+
 PROGRAM = "mirror-engine"
 COMPLETION_VARIABLE = "_MIRROR_ENGINE_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
@@ -85,9 +87,7 @@ class Commands(click.Group):
             return Commands(name, f"{name} ", help=_GROUPS[name])
         if name not in ALL_COMMANDS:
             return None
-        module = import_module(f"mirror_engine.cli.{_MODULES[name]}")
-        command: click.Command = getattr(module, "exec_" if cmd_name == "exec" else cmd_name.replace("-", "_"))
-        return command
+        return command_named(name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections = (
@@ -95,6 +95,13 @@ class Commands(click.Group):
             for heading, names in COMMANDS.items()
         )
         write_sections(formatter, [section for section in sections if section[1]])
+
+
+def command_named(name: str) -> Command:
+    """Import a command by its name in `ALL_COMMANDS`."""
+    module, attribute = import_module(f"mirror_engine.cli.{_MODULES[name]}"), name.rpartition(" ")[2].replace("-", "_")
+    found: Command = getattr(module, "exec_" if attribute == "exec" else attribute)
+    return found
 
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click calls it so

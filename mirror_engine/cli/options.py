@@ -42,6 +42,7 @@ from mirror_engine.storage.stores import open_storage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from mirror_engine.results import Result
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.listing import StoreStorage
     from mirror_engine.storage.store_url import Place
@@ -205,6 +206,8 @@ class Downloads:
 class Command(click.Command):
     """Command whose help groups its options by topic."""
 
+    result: type[Result] | None = None  # what it prints with `--json`
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         topics: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
@@ -234,6 +237,7 @@ def command(
     as_last_engine: Sequence[str] = (),
     at_once: bool = False,
     copies: bool = False,
+    result: type[Result] | None = None,
 ) -> Callable[[Callable[..., int | None]], Command]:
     """Make a command of a function, which returns an exit code or None for 0.
 
@@ -250,6 +254,7 @@ def command(
         as_last_engine: fields of `Config` that the engine which ran last on ROOT gives where nothing else does.
         at_once: whether it reads change files of a mirror as they are at one moment: a store is listed once.
         copies: whether it copies files, so that `--max-download` counts those of this machine, too.
+        result: what it prints with `--json`; its JSON schema is made of it.
     """
 
     def decorate(function: Callable[..., int | None]) -> Command:
@@ -294,13 +299,15 @@ def command(
         if is_configured:
             parameters += [*map(_config_flag, config), _CONFIG_FILE]
         parameters += [_JSON, *([] if root == "own" else [ROOT]), VERBOSE, QUIET]
-        return Command(
+        made = Command(
             name or function.__name__,
             callback=run,
             params=parameters,
             help="\n\n".join(map(_laid_out, inspect.cleandoc(function.__doc__ or "").split("\n\n"))),
             context_settings=CONTEXT,
         )
+        made.result = result
+        return made
 
     return decorate
 

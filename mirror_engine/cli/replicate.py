@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mirror_engine import display
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import MAX_PARAGRAPHS
@@ -25,10 +26,8 @@ from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, 
 from mirror_engine.monitoring.words import (
     DROPPED_BECAUSE,
     START_ENGINE,
-    as_json,
     change_json,
     describe,
-    fields_json,
     help_for,
     kind_of,
     lost_rows,
@@ -37,6 +36,7 @@ from mirror_engine.monitoring.words import (
     tally,
     tally_text,
 )
+from mirror_engine.results import as_json, fields_json
 from mirror_engine.storage.roots import has_zone, zone_alike
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _report_text(done: SyncReport) -> str:
     if done.commits:
         files = f"{count(done.files_applied, 'file')} ({count(done.rows_applied, 'row')})"
         applied = f"Applied {files} to {count(done.tables_applied, 'table')} in {count(done.commits, 'commit')}"
-    applied = f"{applied} ({out.elapsed(done.duration_seconds)})."
+    applied = f"{applied} ({display.elapsed(done.duration_seconds)})."
     caught_up = sum(isinstance(state, (CaughtUp, Empty)) for state in done.states.values())
     is_whole, but = None not in done.failures, ignored_data(sum(map(len, done.ignored.values())))
     if not done.states:
@@ -149,14 +149,14 @@ def counts(done: SyncReport) -> dict[str, int]:
     )
 
 
-def _report_lines(done: SyncReport) -> out.Lines:
+def _report_lines(done: SyncReport) -> display.Lines:
     """Dropped tables, then what needs attention, then what else became of tables."""
     yield from changes_text([change for change in done.changes if change.kind == "dropped"])
     yield from _attention(done)
     yield from changes_text([change for change in done.changes if change.kind != "dropped"])
 
 
-def changes_text(changes: Sequence[TableChange]) -> out.Lines:
+def changes_text(changes: Sequence[TableChange]) -> display.Lines:
     """What became of tables besides the applied rows; files that were archived with `-v` alone."""
     by_kind = groupby(changes, lambda change: (change.kind, "" if change.kind == "halted" else change.reason))
     for (kind, reason), group in by_kind:
@@ -166,9 +166,11 @@ def changes_text(changes: Sequence[TableChange]) -> out.Lines:
         tables = count(len(found), "table")
         match kind:
             case "dropped":
-                yield out.line(f"Dropped {tables} ({DROPPED_BECAUSE[reason]}): {names}{more}.", "yellow")
+                yield display.line(f"Dropped {tables} ({DROPPED_BECAUSE[reason]}): {names}{more}.", "yellow")
                 if reason == "removed":
-                    yield out.bullet("help:", "archived change files are read again by mirror-engine rebuild --replay")
+                    yield display.bullet(
+                        "help:", "archived change files are read again by mirror-engine rebuild --replay"
+                    )
             case "halted":
                 pass  # each is named with its reason, if it is halted still
             case "files_archived" if out.verbosity() <= 0:
@@ -178,7 +180,7 @@ def changes_text(changes: Sequence[TableChange]) -> out.Lines:
                 over = f"no longer halted ({DROPPED_BECAUSE[reason]})" if reason else "resumed"
                 facts = {"tables": tables, "over": over, "archived": count(files, "archived file")}
                 became = BECAME[kind].format(**facts, applied=count(files, "applied file"))
-                yield out.line(f"{became}: {names}{more}.", "yellow" if kind in UNUSUAL else "")
+                yield display.line(f"{became}: {names}{more}.", "yellow" if kind in UNUSUAL else "")
 
 
 def ignored_data(paths: int) -> str:
@@ -186,18 +188,18 @@ def ignored_data(paths: int) -> str:
     return f", but {count(paths, 'path')} with data {'is' if paths == 1 else 'are'} ignored" if paths else ""
 
 
-def _attention(done: SyncReport) -> out.Lines:
+def _attention(done: SyncReport) -> display.Lines:
     """What failed, data that is ignored, and the tables that have not caught up, with what to do."""
     if whole := done.failures.get(None):
-        yield from out.with_help(f"error: {whole.message}", whole.help, "bold red")
+        yield from display.with_help(f"error: {whole.message}", whole.help, "bold red")
     for found in done.ignored.get(None, ()):
-        yield from out.diagnostic_lines(found)
+        yield from display.diagnostic_lines(found)
     noted = [table for table, state in done.states.items() if _is_noted(done, table, state)]
     noted.sort(key=lambda table: table not in done.failures and not needs_attention(done.states[table]))
     for table in noted[:MAX_PARAGRAPHS]:
         yield from _paragraph(done, table, done.states[table])
     if (more := len(noted) - MAX_PARAGRAPHS) > 0:
-        yield out.line(f"… and {count(more, 'more table')}: see mirror-engine status", "dim")
+        yield display.line(f"… and {count(more, 'more table')}: see mirror-engine status", "dim")
 
 
 def _is_noted(done: SyncReport, table: TableName, state: TableState) -> bool:
@@ -205,25 +207,25 @@ def _is_noted(done: SyncReport, table: TableName, state: TableState) -> bool:
     return not is_well or table in done.failures or table in done.lost or bool(done.ignored.get(table))
 
 
-def _paragraph(done: SyncReport, table: TableName, state: TableState) -> out.Lines:
+def _paragraph(done: SyncReport, table: TableName, state: TableState) -> display.Lines:
     failure = done.failures.get(table)
     for rows in done.lost.get(table, ()):
-        yield from out.diagnostic_lines(rows)
+        yield from display.diagnostic_lines(rows)
     match state:
         case _ if failure:
             yield f"{describe(table, state)}."
-            yield from out.with_help(f"error: {failure.message}", failure.help, "bold red")
+            yield from display.with_help(f"error: {failure.message}", failure.help, "bold red")
         case CaughtUp() | Empty() if table in done.ignored:
-            yield out.line(f"{describe(table, state)}{notes(done.ignored[table])}.", "yellow")
+            yield display.line(f"{describe(table, state)}{notes(done.ignored[table])}.", "yellow")
         case CaughtUp() | Empty() | Unlisted():
             return
         case Halted(diagnostic):
-            yield from out.diagnostic_lines(diagnostic, out.halted(table))
+            yield from display.diagnostic_lines(diagnostic, display.halted(table))
         case _:
             is_said = isinstance(state, Blocked) and table in done.lost
             help = "" if is_said else help_for(state, engine_running=False)
-            yield from out.with_help(f"{describe(table, state)}.", help)
-    yield from out.bullets(out.ignored_paths(done.ignored.get(table, ())))
+            yield from display.with_help(f"{describe(table, state)}.", help)
+    yield from display.bullets(display.ignored_paths(done.ignored.get(table, ())))
 
 
 @command(place="empty", config=ALL)
@@ -269,7 +271,7 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
         own = {"exit_code", "changes"}  # each change was logged
         writer.write("info", "stopped", {name: value for name, value in facts.items() if name not in own})
     elif not is_quiet:
-        for part in (*_report_lines(done), out.line(_report_text(done))):
+        for part in (*_report_lines(done), display.line(_report_text(done))):
             out.stderr().print(part, crop=False)
     if out.wants_json():
         out.print_json(facts)
@@ -319,13 +321,13 @@ def wait(
             if not unmet or seconds >= timeout or stopping.stop.is_set() or is_hopeless:
                 break
             if not (engine_running or is_noted):
-                out.note(f"{START_ENGINE}; waiting {out.short_span(timeout)} for one")
+                out.note(f"{START_ENGINE}; waiting {display.short_span(timeout)} for one")
                 is_noted = True
             files = [table.files for table in status.tables] if status else landed
             if seconds >= noted + NOTE_SECONDS and out.verbosity() >= 0:
                 more = f"; and {len(unmet) - 1:,} more" if unmet[1:] else ""
                 more += "; nothing landed" if files == landed else ""
-                out.note(f"[{out.elapsed(seconds)}] {unmet[0].message}{more}")
+                out.note(f"[{display.elapsed(seconds)}] {unmet[0].message}{more}")
                 noted, landed = seconds, files
             landed = landed or files
             stopping.stop.wait(min(interval, timeout - seconds))
@@ -346,7 +348,7 @@ def wait(
     document = {"result": result, "exit_code": code, "engine_running": engine_running}
     document |= {"duration_seconds": round(seconds, 3)}
     document["unmet"] = [fields_json(entry, "table", "state", "message", "help") for entry in unmet]
-    out.report(document, [out.line(f"{text}{but} ({out.elapsed(seconds)}).", "yellow" if but else "green")])
+    out.report(document, [display.line(f"{text}{but} ({display.elapsed(seconds)}).", "yellow" if but else "green")])
     return code
 
 
@@ -364,13 +366,13 @@ def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[MirrorStat
 
 
 def _print_unmet(unmet: Sequence[UnmetCondition], seconds: float, *, engine_running: bool, timed_out: bool) -> None:
-    what = f"{'timed out' if timed_out else 'stopped'} after {out.elapsed(seconds)}"
+    what = f"{'timed out' if timed_out else 'stopped'} after {display.elapsed(seconds)}"
     tables = len({entry.table for entry in unmet if entry.table})
     missing = f": {count(tables, 'table')} {'has' if tables == 1 else 'have'} not caught up" if tables else ""
     engine = "" if engine_running else "; no engine is running"
-    out.stderr().print(out.line(f"error: {what}{missing}{engine}", "bold red"))
+    out.stderr().print(display.line(f"error: {what}{missing}{engine}", "bold red"))
     for help, entries in groupby(unmet, attrgetter("help")):
         for entry in entries:
             out.note(f"  {entry.message}")
         if help or engine_running:
-            out.stderr().print(out.bullet("help:", help or ALREADY_RUNNING), crop=False)
+            out.stderr().print(display.bullet("help:", help or ALREADY_RUNNING), crop=False)

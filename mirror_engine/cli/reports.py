@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
-from mirror_engine import __version__
+from mirror_engine import __version__, display
 from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import NO_FOLDERS
 from mirror_engine.landing_zone.detection import never_arrives
@@ -66,7 +66,7 @@ def _severity(diagnostic: Diagnostic) -> Severity:
 
 
 def _message(diagnostic: Diagnostic, times: int) -> str:
-    return f"{diagnostic.full_message}{out.often(times)}{f'; help: {diagnostic.help}' if diagnostic.help else ''}"
+    return f"{diagnostic.full_message}{display.often(times)}{f'; help: {diagnostic.help}' if diagnostic.help else ''}"
 
 
 def _name(table: TableReport) -> str:
@@ -191,10 +191,10 @@ def _sarif_result(diagnostic: Diagnostic, times: int, number: int | None, path: 
     }
 
 
-def text(report: ValidationReport) -> out.Lines:
+def text(report: ValidationReport) -> display.Lines:
     """Table by table, the most serious findings first, each with its help; then a summary."""
     if report.diagnostics:
-        yield out.line(f"{report.landing_zone}:", "bold")
+        yield display.line(f"{report.landing_zone}:", "bold")
         yield from _findings(report.zone_findings, TableReport("", ""), report)
     names = shown_names(TableName.from_folder(table.name) for table in report.tables)
     shown = _shown(report)
@@ -202,11 +202,13 @@ def text(report: ValidationReport) -> out.Lines:
         yield _heading(table, names[TableName.from_folder(table.name)])
         yield from _findings(table.findings, table, report)
         if table.fabric_error:
-            yield out.bullet("Fabric:", table.fabric_error, "dim")
+            yield display.bullet("Fabric:", table.fabric_error, "dim")
     if more := len(report.tables) - len(shown):
         clean = len({table.name for table in report.tables if not table.diagnostics} - {table.name for table in shown})
         others = f"{count(more, 'more table')}: {clean:,} without findings"
-        yield out.line(f"… and {others}{f', {more - clean:,} with some' if more > clean else ''}; -v shows all", "dim")
+        yield display.line(
+            f"… and {others}{f', {more - clean:,} with some' if more > clean else ''}; -v shows all", "dim"
+        )
     if not (report.tables or report.diagnostics):
         yield NO_FOLDERS
     yield ""
@@ -229,11 +231,11 @@ def _heading(table: TableReport, name: str) -> RenderableType:
     total = len(table.files) + len(table.not_applied)
     applied = f"{len(table.files)} of {count(total, 'file')} applied" if table.not_applied else count(total, "file")
     numbers = f", {applied} ({count(table.rows, 'row')})" if total else ""
-    state = out.line(table.state.replace("_", " "), _STATE_STYLES.get(table.state, "yellow"))
-    return Text.assemble(out.line(name, "bold"), ": ", state, numbers)
+    state = display.line(table.state.replace("_", " "), _STATE_STYLES.get(table.state, "yellow"))
+    return Text.assemble(display.line(name, "bold"), ": ", state, numbers)
 
 
-def _findings(diagnostics: Iterable[Counted], table: TableReport, report: ValidationReport) -> out.Lines:
+def _findings(diagnostics: Iterable[Counted], table: TableReport, report: ValidationReport) -> display.Lines:
     by_code: dict[str, list[Counted]] = {}
     for found, times in diagnostics:
         by_code.setdefault(found.code, []).append((found, times))
@@ -242,21 +244,23 @@ def _findings(diagnostics: Iterable[Counted], table: TableReport, report: Valida
         for (found, times), following in zip(same, [*helps[1:], ""], strict=False):
             label = f"{found.severity.value}[{found.code}]:"
             rules = f" ({', '.join(found.rules)})"
-            yield out.bullet(label, f"{found.message}{out.often(times)}{rules}", mark_style=out.STYLES[found.severity])
+            yield display.bullet(
+                label, f"{found.message}{display.often(times)}{rules}", mark_style=display.STYLES[found.severity]
+            )
             place, number = report.path_of(found), line_of(found, table)
             if number is not None:
                 place += f":{number}" + ("" if found.row is None else f" (row {found.row})")
             elif found.row is not None:
                 place += f", row {found.row}"
             if place:
-                yield out.place("  -->", place)
+                yield display.place("  -->", place)
             if found.help and found.help != following:
-                yield out.bullet("  help:", found.help)
+                yield display.bullet("  help:", found.help)
         if len(same) > MAX_OF_A_CODE:
-            yield out.bullet("  ...", f"and {len(same) - MAX_OF_A_CODE:,} more {same[0][0].code}", "dim")
+            yield display.bullet("  ...", f"and {len(same) - MAX_OF_A_CODE:,} more {same[0][0].code}", "dim")
 
 
-def _summary(report: ValidationReport) -> out.Lines:
+def _summary(report: ValidationReport) -> display.Lines:
     files = sum(len(table.files) for table in report.tables)
     pending = sum(len(table.not_applied) for table in report.tables)
     rows = sum(table.rows for table in report.tables)
@@ -264,19 +268,19 @@ def _summary(report: ValidationReport) -> out.Lines:
     severities = [severity for severity in reversed(SEVERITY_ORDER) if report.count(severity)]
     if severities:
         found = ", ".join(count(report.count(severity), severity.value) for severity in severities)
-        yield out.line(f"Found {found} ({checked}).", out.STYLES[severities[0]])
+        yield display.line(f"Found {found} ({checked}).", display.STYLES[severities[0]])
     elif files or pending or report.suppressed:
-        yield out.line(f"No problems found ({checked}).", "green")
+        yield display.line(f"No problems found ({checked}).", "green")
     else:
         yield f"Nothing has landed yet ({checked})."
     if report.suppressed:
-        yield out.line(f"{count(report.suppressed, 'finding')} suppressed.", "dim")
+        yield display.line(f"{count(report.suppressed, 'finding')} suppressed.", "dim")
     if severities:
         shown = [found for found, _ in report.findings()]
         first = next(filter(report.fails, shown), shown[0])
-        yield out.line(f"For details: mirror-engine explain {first.code}", "dim")
+        yield display.line(f"For details: mirror-engine explain {first.code}", "dim")
     if report.is_failing:
-        yield out.line(f"Failed: {', '.join(why_failed(report))}.", "bold red")
+        yield display.line(f"Failed: {', '.join(why_failed(report))}.", "bold red")
 
 
 def why_failed(report: ValidationReport) -> Iterator[str]:

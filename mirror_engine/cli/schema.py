@@ -1,10 +1,12 @@
 """`schema`: JSON schemas of files that publishers and users write, and of what commands print with `--json` and log.
 
-They are in `schemas/`, without what follows from a rule, which is added here; that of the options is made of `Config`.
+Those of documents are made of the commands' results, that of the options of `Config`. Others are in `schemas/`, without
+what follows from a rule, which is added here.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
@@ -14,15 +16,20 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import UNSET
 
-from mirror_engine.cli.main import ALL_COMMANDS
+from mirror_engine.cli.main import ALL_COMMANDS, command_named
 from mirror_engine.cli.options import command, default_text
-from mirror_engine.cli.output import SCHEMA_VERSION, Grid, report, wants_json
+from mirror_engine.cli.output import SCHEMA_VERSION, report, wants_json
 from mirror_engine.config import any_case, option_name, options
+from mirror_engine.display import Grid
 from mirror_engine.errors import UsageError
+from mirror_engine.results import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from mirror_engine.results import Result
 
     Schema = dict[str, Any]
 
@@ -70,9 +77,13 @@ def schema_of(name: str) -> Schema:
     """The whole JSON schema of one of `NAMES`."""
     if name == CONFIG:
         return _config()
-    found = _read(name)
+    result = command_named(_OUTPUTS[name]).result if name in _OUTPUTS else None
+    found = _derived(result) if result else _read(name)
     if name in OF_FILES:
         found = _each(_widened_part, found)
+    elif result:
+        envelope = {"schema_version": {"const": SCHEMA_VERSION}, "command": {"const": _OUTPUTS[name]}}
+        found |= {"properties": envelope | found["properties"], "required": [*envelope, *found["required"]]}
     else:
         document: Schema = {"schema_version": {"const": SCHEMA_VERSION}, "command": {"const": _OUTPUTS.get(name)}}
         if name == ERROR:
@@ -94,6 +105,40 @@ def _config() -> Schema:
     about = "Options of a mirror: `mirror-engine.toml`."
     closed = {"properties": properties, "additionalProperties": False}
     return {"$schema": DIALECT, "title": f"mirror-engine: {CONFIG}", "description": about, "type": "object", **closed}
+
+
+def _derived(result: type[Result]) -> Schema:
+    """The schema of a result and its parts: types from annotations, meanings from docstrings."""
+    from msgspec.json import schema_components
+
+    _, parts = schema_components([result], ref_template=f"{_DEFINITION}{{name}}")
+    kinds: dict[str, type[Part]] = {}
+    pending: list[type[Part]] = [Part]
+    while pending:
+        below: list[type[Part]] = pending.pop().__subclasses__()
+        kinds |= {each.__name__: each for each in below}
+        pending += below
+    parts = {name: _described(kinds[name], part) if name in kinds else part for name, part in sorted(parts.items())}
+    return {**parts.pop(result.__name__), "$defs": parts}
+
+
+def _described(kind: type[Part], part: Schema) -> Schema:
+    """The schema of a class with the meanings of its fields, its parents' among them."""
+    meanings: dict[str, str] = {}
+    for parent in reversed(kind.__mro__):
+        listed = inspect.cleandoc(parent.__doc__ or "").partition("Attributes:\n")[2]
+        items = re.sub(r"\n {8,}", " ", listed).splitlines()  # of more lines than one
+        meanings |= {name.strip(): about for name, _, about in (item.partition(": ") for item in items)}
+    properties = {
+        name: {each: value for each, value in inner.items() if each != "default"}
+        | ({"description": meanings[name]} if name in meanings else {})
+        for name, inner in part["properties"].items()
+    }
+    about = inspect.cleandoc(kind.__doc__ or "").partition("\n\nAttributes:")[0]
+    fields, defaults = kind.__struct_fields__, kind.__struct_defaults__
+    optional = {name for name, value in zip(reversed(fields), reversed(defaults), strict=False) if value is UNSET}
+    required = [name for name in fields if name not in optional]
+    return {"description": " ".join(about.split()), "type": "object", "properties": properties, "required": required}
 
 
 def _read(name: str) -> Schema:

@@ -8,12 +8,15 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+from msgspec import UNSET, UnsetType
 
+from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
@@ -21,23 +24,23 @@ from mirror_engine.cli.options import LISTING, command
 from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
 from mirror_engine.landing_zone.diagnostics import Trait, count, printable
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
-from mirror_engine.monitoring.words import as_json, table_json
+from mirror_engine.results import Check, Count, Failure, Finding, Result, TableReference
 from mirror_engine.storage.roots import check_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from rich.console import RenderableType
 
     from mirror_engine.config import Config
     from mirror_engine.engine.rebuild import TableRebuild
     from mirror_engine.storage.store_url import Place
-    from mirror_engine.tables.spark.doctor import Check
 
 EXAMPLE = Path(__file__).with_name("example")
 EXAMPLE_METADATA = "_metadata.example.jsonc"  # in ROOT: in a table folder it would be an ignored file
 ELSEWHERE = "choose another folder"
 SPARK = ("spark_profile", "driver_memory", "delta_jars_dir")
+NUMBERS = ("files_added", "files_removed", "files_deleted")  # of maintenance
 NEXT = {
     "sync": "apply it",
     "status": "show the state of each table",
@@ -46,7 +49,26 @@ NEXT = {
 }
 
 
-@command(place="any")
+class Init(Result, frozen=True):
+    """A new example landing zone.
+
+    Attributes:
+        landing_zone: from ROOT
+        files: from ROOT
+    """
+
+    root: str
+    landing_zone: str
+    files: Sequence[str]
+
+    def text(self) -> display.Lines:
+        yield from (f"  {path}" for path in self.files)
+        yield f"Created {count(len(self.files), 'file')} below {self.root}. Next:"
+        at = f"-C {shlex.quote(self.root)} " if self.root != "." else ""
+        yield from (f"  mirror-engine {at}{name:12} {about}" for name, about in NEXT.items())
+
+
+@command(place="any", result=Init)
 def init(root: Path) -> None:
     """Create an example landing zone.
 
@@ -66,11 +88,7 @@ def init(root: Path) -> None:
             file.write((EXAMPLE / EXAMPLE_METADATA).read_bytes())
     paths = [root / EXAMPLE_METADATA, *(root / ZONE).rglob("*")]
     files = sorted(path.relative_to(root).as_posix() for path in paths if path.is_file())
-    at = f"-C {shlex.quote(str(root))} " if root != Path() else ""
-    text = [f"  {path}" for path in files]
-    text += [f"Created {count(len(files), 'file')} below {root}. Next:"]
-    text += [f"  mirror-engine {at}{name:12} {about}" for name, about in NEXT.items()]
-    out.report({"root": str(root), "landing_zone": ZONE, "files": files}, text)
+    out.report(Init(str(root), ZONE, files))
 
 
 @contextmanager
@@ -100,7 +118,25 @@ def _land_example(root: Path) -> None:
         os.utime(target, ns=(time.time_ns(),) * 2)  # files that are written within a tick of the kernel's have one time
 
 
-@command(place="any", config=("merge_engine", "driver_memory", "delta_jars_dir"))
+class Doctor(Result, frozen=True):
+    """Checks of this machine, and of the Delta tables."""
+
+    ok: bool
+    checks: Sequence[Check]
+
+    def text(self) -> display.Lines:
+        rows: list[tuple[RenderableType, ...]] = []
+        for check in self.checks:
+            mark = display.line("ok", "green") if check.ok else display.line("FAIL", "bold red")
+            rows.append((mark, check.name, check.found))
+            if check.help and not check.ok:
+                rows.append(("", "", display.bullet("help:", check.help)))
+        yield display.Grid(["", "Check", "Found"], rows)
+        failed = sum(not check.ok for check in self.checks)
+        yield f"{count(failed, 'check')} failed." if failed else "All checks passed."
+
+
+@command(place="any", config=("merge_engine", "driver_memory", "delta_jars_dir"), result=Doctor)
 def doctor(root: Path, config: Config) -> int:
     """Check this machine and the Delta tables.
 
@@ -116,31 +152,24 @@ def doctor(root: Path, config: Config) -> int:
     refuse_idle_options(config, None, root)
     machine = checks(root, config)
     all_checks = [*machine, *(_delta_tables(root, config) if root.is_dir() else ())]
-    failed = sum(not check.ok for check in all_checks)
-    rows: list[tuple[RenderableType, ...]] = []
-    for check in all_checks:
-        rows.append((out.line("ok", "green") if check.ok else out.line("FAIL", "bold red"), check.name, check.found))
-        if check.help and not check.ok:
-            rows.append(("", "", out.bullet("help:", check.help)))
-    end = f"{count(failed, 'check')} failed." if failed else "All checks passed."
-    out.report({"ok": not failed, "checks": as_json(all_checks)}, [out.Grid(["", "Check", "Found"], rows), end])
+    is_well = all(check.ok for check in all_checks)
+    out.report(Doctor(is_well, all_checks))
     if not all(check.ok for check in machine):
         return exits.FAILURE
-    return exits.NEEDS_ATTENTION if failed else exits.SUCCESS
+    return exits.SUCCESS if is_well else exits.NEEDS_ATTENTION
 
 
 def _delta_tables(root: Path, config: Config) -> list[Check]:
     """One check for each Delta table that the engine did not leave as it is, or one for all."""
     from mirror_engine.mirror import Mirror
-    from mirror_engine.tables.spark.doctor import Check
 
     try:
         with Mirror(root, config) as mirror:
             tables = mirror.status().tables
     except TransientError as error:
-        return [Check("Delta tables", ok=False, found=error.message, help=error.help)]
+        return [Check("Delta tables", ok=False, found=error.message, help=error.help or None)]
     wrong = [
-        Check(table.name.normalized, ok=False, found=found.message, help=found.help)
+        Check(table.name.normalized, ok=False, found=found.message, help=found.help or None)
         for table in tables
         for found, _ in table.diagnostics
         if found.has(Trait.DELTA)
@@ -149,10 +178,43 @@ def _delta_tables(root: Path, config: Config) -> list[Check]:
     return wrong or [Check("Delta tables", ok=True, found=f"{count(present, 'table')}, no external change")]
 
 
+class MaintainedTable(TableReference, frozen=True):
+    """A table that was compacted and vacuumed, or could not be.
+
+    Attributes:
+        files_removed: from the newest version
+        files_deleted: from the disk
+        error: why it could not be maintained
+    """
+
+    files_added: Count | UnsetType = UNSET
+    files_removed: Count | UnsetType = UNSET
+    files_deleted: Count | UnsetType = UNSET
+    error: Failure | UnsetType = UNSET
+
+
+class Maintain(Result, frozen=True):
+    """What was compacted and vacuumed."""
+
+    tables: Sequence[MaintainedTable]
+
+    def text(self) -> display.Lines:
+        if not self.tables:
+            yield "There are no Delta tables yet."
+        for table in self.tables:
+            facts = {name: getattr(table, name) for name in NUMBERS}
+            done = ", ".join(
+                f"{name.replace('_', ' ')} {number}" for name, number in facts.items() if number is not UNSET
+            )
+            if table.error is UNSET:  # each failure was printed at once
+                yield f"{table.table}: {done or 'nothing to do'}"
+
+
 @command(
     root="option",
     config=("default_schema", "vacuum_retention_days", "merge_engine", "spark_master", *SPARK),
     as_last_engine=("merge_engine", "spark_master", *SPARK),
+    result=Maintain,
 )
 @click.argument("tables", metavar="[TABLE]...", nargs=-1, help="Sales.Orders, Items …; default: all tables.")
 @progress_option
@@ -168,30 +230,49 @@ def maintain(root: Place, config: Config, tables: tuple[str, ...], progress: str
     Exit codes: 0 done · 1 missing prerequisite or internal error · 2 usage error: no such table · 3 a table is
     damaged · 4 temporary: storage, conflict or another engine; retry · 130 interrupted
     """
-    from mirror_engine.mirror import Mirror
+    from mirror_engine.mirror import Mirror, of_delta_table
 
-    failures: list[tuple[dict[str, Any], TransientError]] = []
+    failed: list[MaintainedTable] = []
+    codes: list[int] = []
 
     def fail(folder: str, error: TransientError) -> None:
-        reference = out.delta_table_json(mirror, folder)
-        failures.append((reference, error))
+        failed.append(of_delta_table(MaintainedTable, mirror, folder, *[UNSET] * 3, Failure(**error.to_json())))
+        codes.append(exits.of_error(error))
         if not out.wants_json():  # at once: the next table may take long
-            sys.stderr.write(exits.error_text(f"{reference['table']}: {error.message}", error.help))
+            sys.stderr.write(exits.error_text(f"{failed[-1].table}: {error.message}", error.help))
 
     with shown(progress) as listener, Mirror(root, config, listeners=[listener]) as mirror:
         facts = mirror.maintain(tables, fail)
-        done = [(out.delta_table_json(mirror, folder), numbers) for folder, numbers in facts.items()]
-    documents = [{**reference, **as_json(numbers)} for reference, numbers in done]
-    documents += [{**reference, "error": error.to_json()} for reference, error in failures]
-    text = []
-    for reference, numbers in done:
-        shown_numbers = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in numbers.items())
-        text.append(f"{reference['table']}: {shown_numbers or 'nothing to do'}")
-    out.report({"tables": documents}, text if documents else ["There are no Delta tables yet."])
-    return min((exits.of_error(error) for _, error in failures), default=exits.SUCCESS)  # the worst is the smallest
+        done = [
+            of_delta_table(MaintainedTable, mirror, folder, *(numbers.get(name, UNSET) for name in NUMBERS))
+            for folder, numbers in facts.items()
+        ]
+    out.report(Maintain([*done, *failed]))
+    return min(codes, default=exits.SUCCESS)  # the worst is the smallest
 
 
-@command(config=LISTING)
+class Rebuild(Result, frozen=True):
+    """What was dropped.
+
+    Attributes:
+        files_moved_back: from the archive
+        diagnostics: rows that were lost
+    """
+
+    dropped: Sequence[TableReference]
+    files_moved_back: Count
+    diagnostics: Sequence[Finding]
+
+    def text(self) -> display.Lines:
+        for lost in self.diagnostics:
+            yield from display.diagnostic_lines(lost)
+        if self.files_moved_back:
+            yield f"Moved {count(self.files_moved_back, 'change file')} back"
+        yield from (f"Dropped {each.table}" for each in self.dropped)
+        yield "The next sync or run reads the files that are in the landing zone."
+
+
+@command(config=LISTING, result=Rebuild)
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 @click.option("--replay", is_flag=True, help="Move archived change files back first, so that all rows are rebuilt.")
 @click.option("--lose-rows", is_flag=True, help="Go on where rows are lost.")
@@ -219,7 +300,7 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
         plans.extend(found)
         if yes:
             return
-        for part in _lost_lines(found):
+        for part in (part for plan in found if plan.lost for part in display.diagnostic_lines(plan.lost)):
             out.stderr().print(part, crop=False)
         rows = sum(int(dict(plan.lost.details)["count"]) for plan in found if plan.lost)
         moved = count(sum(len(plan.moves) for plan in found), "change file")
@@ -231,23 +312,7 @@ def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: boo
 
     with Mirror(root, config) as mirror:  # who answers the question has read what is lost
         dropped = mirror.rebuild(tables, replay=replay, lose_rows=lose_rows or not (yes or replay), confirm=ask)
+    schema = config.delta_default_schema
+    references = [TableReference.of(table, table.delta_folder(schema)) for table in dropped]
     moved = sum(len(plan.moves) for plan in plans)
-    out.report(
-        {
-            "dropped": [table_json(table, table.delta_folder(config.delta_default_schema)) for table in dropped],
-            "files_moved_back": moved,
-            "diagnostics": as_json([plan.lost for plan in plans if plan.lost]),
-        },
-        [
-            *_lost_lines(plans),
-            *([f"Moved {count(moved, 'change file')} back"] if moved else ()),
-            *(f"Dropped {table.normalized}" for table in dropped),
-            "The next sync or run reads the files that are in the landing zone.",
-        ],
-    )
-
-
-def _lost_lines(plans: Iterable[TableRebuild]) -> out.Lines:
-    for plan in plans:
-        if plan.lost:
-            yield from out.diagnostic_lines(plan.lost)
+    out.report(Rebuild(references, moved, [Finding.of(plan.lost) for plan in plans if plan.lost]))

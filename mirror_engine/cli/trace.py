@@ -9,6 +9,7 @@ import click
 from rich.console import Group
 from rich.text import Text
 
+from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import NO_FOLDERS, ROWS_HELP, difference_json, difference_text, next_files
@@ -16,7 +17,8 @@ from mirror_engine.cli.options import COUNT, DROPPING, LISTING, READING, TABLE_H
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.names import find_table
-from mirror_engine.monitoring.words import as_json, cell, describe, fields_json, help_for, table_json
+from mirror_engine.monitoring.words import describe, help_for, table_json
+from mirror_engine.results import as_json, fields_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -202,12 +204,12 @@ def _pending_json(file: PendingFile) -> dict[str, Any]:
     return {**fields_json(file, "path", "state", "reason"), "rows": as_json(rows)}
 
 
-def _row_text(table: str, history: RowHistory) -> out.Lines:
+def _row_text(table: str, history: RowHistory) -> display.Lines:
     """Every change below its file, then the row as it is."""
     key = ", ".join(f"{name} = {value}" for name, value in history.key.items())
     files = {change.file for change in history.changes}
     changes = f"{count(len(history.changes), 'change')} in {count(len(files), 'file')}" if files else "no changes"
-    yield out.line(f"{table}, {key}: {changes}", "bold")
+    yield display.line(f"{table}, {key}: {changes}", "bold")
     if history.start:
         yield from _start_text(history.start)
         yield from _rows_text("Before these files", history.rows_at_start)
@@ -217,9 +219,9 @@ def _row_text(table: str, history: RowHistory) -> out.Lines:
     yield ""
     yield from _rows_text("Result", history.result)
     yield from _agreement(history)
-    yield from out.bullets([("overwritten after it was applied:", path) for path in history.overwritten])
+    yield from display.bullets([("overwritten after it was applied:", path) for path in history.overwritten])
     pending = [(file, _pending_text(file)) for file in history.not_applied]
-    yield from out.bullets([("pending:", f"{file.path}: {file.reason}; {text}") for file, text in pending])
+    yield from display.bullets([("pending:", f"{file.path}: {file.reason}; {text}") for file, text in pending])
 
 
 def _pending_text(file: PendingFile) -> str:
@@ -230,16 +232,15 @@ def _pending_text(file: PendingFile) -> str:
     return f"changes of this key: {rows}{more}" if rows else "no change of this key"
 
 
-def _changes_of_file(changes: Sequence[TracedChange]) -> out.Lines:
+def _changes_of_file(changes: Sequence[TracedChange]) -> display.Lines:
     from rich.table import Table
 
     first = changes[0]
-    yield out.line(f"{first.file}{'' if first.has_marker else ', without markers'}", "bold")
+    yield display.line(f"{first.file}{'' if first.has_marker else ', without markers'}", "bold")
     if waits := first.pending_because:
-        yield out.line(f"  not applied yet: {waits}", "yellow")
+        yield display.line(f"  not applied yet: {waits}", "yellow")
     else:
         yield f"  {_commit_text(first.delta_version, first.files_of_commit, first.file)}"
-    taken = 23 + max(len(f"  row {changes[-1].row:,}"), 8)  # by the columns before the effect
     lines = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for width in (8, 8, 9):
         lines.add_column(min_width=width, no_wrap=True)
@@ -247,8 +248,8 @@ def _changes_of_file(changes: Sequence[TracedChange]) -> out.Lines:
     for traced in changes:
         marker = f"{traced.marker.value} {traced.marker.name.lower()}"
         matched = f"matched {len(traced.before) if traced.is_match_known else '?'}"
-        lines.add_row(f"  row {traced.row:,}", marker, matched, _effect_text(traced, taken))
-    yield out.Trimmed(lines)
+        lines.add_row(f"  row {traced.row:,}", marker, matched, _effect_text(traced))
+    yield display.Trimmed(lines)
 
 
 def _commit_text(version: int | None, files: Sequence[str], path: str) -> str:
@@ -262,7 +263,7 @@ def _commit_text(version: int | None, files: Sequence[str], path: str) -> str:
     return f"Delta version {version}, with {len(others):,} others: {others[0]} … {others[-1]}"
 
 
-def _effect_text(traced: TracedChange, taken: int) -> Group:
+def _effect_text(traced: TracedChange) -> Group:
     effect = Text("no effect" if traced.effect == "nothing" else traced.effect, EFFECT_STYLES[traced.effect])
     reason = f": {traced.reason}" if traced.reason else ""
     pairs: Sequence[tuple[Row | None, Row | None]] = ()
@@ -270,35 +271,37 @@ def _effect_text(traced: TracedChange, taken: int) -> Group:
         pairs = [(None, traced.after[-1])]
     elif traced.effect != "nothing":
         pairs = list(zip_longest(traced.before, traced.after))
-    rows = [_values(old, new, traced, taken) for old, new in pairs[:MAX_ROWS]]
+    rows = [_values(old, new, traced) for old, new in pairs[:MAX_ROWS]]
     more = [Text(f"… and {len(pairs) - MAX_ROWS:,} more rows", "dim")] if len(pairs) > MAX_ROWS else []
     return Group(Text.assemble(effect, reason), *rows, *more)
 
 
-def _values(before: Row | None, after: Row | None, traced: TracedChange, taken: int) -> Text:
+def _values(before: Row | None, after: Row | None, traced: TracedChange) -> display.Fitted:
     """One row, the changed values marked with `*`; of many columns only these."""
     row = after or before or {}
     parts = []
     for name, value in row.items():
-        old = cell(before[name]) if before and after and name in traced.changed_columns else cell(value)
-        if old != cell(value):
-            parts.append(out.line(f"*{name} {old} -> {cell(value)}", "bold"))
+        old = display.cell(before[name]) if before and after and name in traced.changed_columns else display.cell(value)
+        if old != display.cell(value):
+            parts.append(display.line(f"*{name} {old} -> {display.cell(value)}", "bold"))
         elif len(row) <= MAX_COLUMNS:
-            parts.append(out.line(f"{name} {cell(value)}"))
+            parts.append(display.line(f"{name} {display.cell(value)}"))
     if len(parts) < len(row):
         parts.append(Text(f"({count(len(row) - len(parts), 'other column')})", "dim"))
-    return out.fitted(parts, taken)
+    return display.Fitted(parts)
 
 
-def _rows_text(heading: str, rows: Sequence[Row]) -> out.Lines:
-    yield out.line(f"{heading}: {count(len(rows), 'row') if rows else 'no row'}", "bold")
+def _rows_text(heading: str, rows: Sequence[Row]) -> display.Lines:
+    yield display.line(f"{heading}: {count(len(rows), 'row') if rows else 'no row'}", "bold")
     for row in rows[:MAX_ROWS]:
-        yield out.indented(out.fitted([out.line(f"{name} {cell(value)}") for name, value in row.items()], 2))
+        yield display.indented(
+            display.Fitted([display.line(f"{name} {display.cell(value)}") for name, value in row.items()])
+        )
     if len(rows) > MAX_ROWS:
-        yield out.line(f"  … and {len(rows) - MAX_ROWS:,} more", "dim")
+        yield display.line(f"  … and {len(rows) - MAX_ROWS:,} more", "dim")
 
 
-def _agreement(history: RowHistory) -> out.Lines:
+def _agreement(history: RowHistory) -> display.Lines:
     """Whether the Delta table has the rows that its files make."""
     if history.delta_rows is None:
         is_applied = any(not change.pending_because for change in history.changes)
@@ -310,72 +313,72 @@ def _agreement(history: RowHistory) -> out.Lines:
     elif history.matches_delta:
         pending = sum(bool(change.pending_because) for change in history.changes)
         rest = f" ({count(pending, 'change')} still pending)" if pending else ""
-        yield out.line(f"Matches the Delta table{rest}.", "green")
+        yield display.line(f"Matches the Delta table{rest}.", "green")
     else:
-        yield out.line("Mismatch: the Delta table differs from its change files.", "bold red")
+        yield display.line("Mismatch: the Delta table differs from its change files.", "bold red")
         yield from _rows_text("Applied change files", history.applied_rows)
         yield from _rows_text("Delta table", history.delta_rows)
-        yield out.bullet("help:", MISMATCH_HELP)
+        yield display.bullet("help:", MISMATCH_HELP)
 
 
-def _start_text(start: DryRunStart) -> out.Lines:
+def _start_text(start: DryRunStart) -> display.Lines:
     deleted = f"{count(start.deleted_files, 'earlier file')} {'was' if start.deleted_files == 1 else 'were'} deleted"
     if start.rows is None:
-        yield out.line(f"{deleted}, and so was the Delta version after them: earlier rows are unknown", "bold red")
+        yield display.line(f"{deleted}, and so was the Delta version after them: earlier rows are unknown", "bold red")
     else:
-        yield out.line(f"{deleted}: the replay starts from Delta version {start.delta_version}", "yellow")
-    yield from out.bullets([("not replayed, came before or with these:", path) for path in start.not_replayed])
+        yield display.line(f"{deleted}: the replay starts from Delta version {start.delta_version}", "yellow")
+    yield from display.bullets([("not replayed, came before or with these:", path) for path in start.not_replayed])
 
 
-def _file_text(table: str, found: FileReport) -> out.Lines:
+def _file_text(table: str, found: FileReport) -> display.Lines:
     """Where the file is, what it contains, and its effect."""
-    yield out.line(f"{table}, {found.path}: {found.state}", "bold")
+    yield display.line(f"{table}, {found.path}: {found.state}", "bold")
     if found.state == "applied":
-        yield out.indented(_commit_text(found.delta_version, found.files_of_commit, found.path))
+        yield display.indented(_commit_text(found.delta_version, found.files_of_commit, found.path))
     if found.reason:
-        yield out.indented(out.line(found.reason, "yellow"))
+        yield display.indented(display.line(found.reason, "yellow"))
     if found.step:
-        yield out.bullet("plan:", found.step.message)
+        yield display.bullet("plan:", found.step.message)
     if found.has_marker is not None:
         markers = (f"{rows:,} {RowMarker(marker).name.lower()} ({marker})" for marker, rows in found.markers.items())
         rest = "" if found.has_marker else "; no marker column"
-        yield out.bullet(f"{count(found.rows, 'row')}:", f"{', '.join(markers) or 'none'}{rest}")
+        yield display.bullet(f"{count(found.rows, 'row')}:", f"{', '.join(markers) or 'none'}{rest}")
     if effects := found.effects:
         done = f"{count(effects.inserted, 'row')} inserted, {effects.updated:,} updated, {effects.deleted:,} deleted"
-        yield out.bullet("effect:", done)
+        yield display.bullet("effect:", done)
         for name, (mark, noun, text) in NOTABLE_EFFECTS.items():
             if number := getattr(effects, name):
-                yield out.bullet(mark, f"{count(number, noun)} ({text})")
-    yield from out.diagnostics(((each, 1) for each in found.diagnostics), with_place=False)
+                yield display.bullet(mark, f"{count(number, noun)} ({text})")
+    yield from display.diagnostics(((each, 1) for each in found.diagnostics), with_place=False)
 
 
 def _plan_text(
     facts: Mapping[str, Any], steps: Sequence[PlannedStep], left: Sequence[FileStatus], status: TableStatus
-) -> out.Lines:
+) -> display.Lines:
     """The steps, then what is not included and why."""
-    yield out.line(facts["message"], "bold")
+    yield display.line(facts["message"], "bold")
     if not steps:
         yield "  nothing to do"
     for number, step in enumerate(steps, start=1):
-        yield out.bullet(f"{number}.", step.message)
+        yield display.bullet(f"{number}.", step.message)
     if left:
         yield "  Not included:"
     told = {file.reason for file in left if f": {file.reason}" in facts["message"]}
-    yield from out.bullets(
+    yield from display.bullets(
         [("pending:", file.path if file.reason in told else f"{file.path}: {file.reason}") for file in left]
     )
-    yield from [out.bullet("help:", facts["help"])] if facts["help"] else []
-    yield from out.bullets(out.ignored_paths(status.ignored))
-    yield from out.bullets(next_files(status.next_files, left))
+    yield from [display.bullet("help:", facts["help"])] if facts["help"] else []
+    yield from display.bullets(display.ignored_paths(status.ignored))
+    yield from display.bullets(next_files(status.next_files, left))
 
 
-def _what_if_text(table: str, result: WhatIf) -> out.Lines:
+def _what_if_text(table: str, result: WhatIf) -> display.Lines:
     """The changed order, and the difference that it makes."""
-    yield out.line(f"{table}, {'; '.join(result.changes)}", "bold")
+    yield display.line(f"{table}, {'; '.join(result.changes)}", "bold")
     if result.start:
         yield from _start_text(result.start)
     if result.message != result.message_what_if:
-        yield out.bullet("actual:", result.message)
-        yield out.bullet("what-if:", result.message_what_if)
+        yield display.bullet("actual:", result.message)
+        yield display.bullet("what-if:", result.message_what_if)
     headline = "The table would be the same", "The table would differ"
     yield from difference_text(result.difference, headline, ("actual", "what-if"), "yellow")

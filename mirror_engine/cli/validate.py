@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.options import (
@@ -125,7 +126,7 @@ def validate(
         out.print_json({"ok": all(target["ok"] for target in targets), "targets": targets})
     elif report_format == "text":
         for path, found in zip(paths, reports, strict=True):
-            out.report({}, [*([out.line(f"{path}:", "bold")] if len(reports) > 1 else []), *forms.text(found)])
+            out.report({}, [*([display.line(f"{path}:", "bold")] if len(reports) > 1 else []), *forms.text(found)])
     else:
         render = {"github": forms.github, "junit": forms.junit, "sarif": forms.sarif}[report_format]
         sys.stdout.write(render(*reports))
@@ -192,20 +193,20 @@ def explain(codes: tuple[str, ...], folder: Path | None) -> None:
     pages = [explanation(code) for code in (wanted if codes else CATALOG)]
     text: list[RenderableType] = []
     for rule in filter(None, named):
-        text += [*([""] if text else []), out.bullet(rule.name, rule.text), *(f"  {row}" for row in rule.rows)]
+        text += [*([""] if text else []), display.bullet(rule.name, rule.text), *(f"  {row}" for row in rule.rows)]
     for page in pages if codes else ():
         text += [*(["", ""] if text else []), *_page(page)]
     if not codes:
         rows = [
             (
                 page.code,
-                out.line(page.definition.severity.value, out.STYLES[page.definition.severity]),
+                display.line(page.definition.severity.value, display.STYLES[page.definition.severity]),
                 page.definition.name,
                 page.title,
             )
             for page in pages
         ]
-        text = [out.Grid(["Code", "Severity", "Name", "About"], rows)]
+        text = [display.Grid(["Code", "Severity", "Name", "About"], rows)]
     found = [{"name": rule.name, "text": "\n".join([rule.text, *rule.rows])} for rule in filter(None, named)]
     out.report({"explanations": [page.to_json() for page in pages], "rules": found}, text)
 
@@ -246,23 +247,23 @@ def _about(word: str) -> list[str]:
     return sorted(filter(counts.get, counts), key=lambda code: -counts[code]) if word.isalpha() else []
 
 
-def _page(page: Explanation) -> out.Lines:
+def _page(page: Explanation) -> display.Lines:
     from rich.text import Text
 
     from mirror_engine.explain.examples import examples
 
-    style = out.STYLES[page.definition.severity]
+    style = display.STYLES[page.definition.severity]
     yield Text.assemble((page.code, "bold"), f" {page.definition.name}  ", (page.severity, style))
     yield page.title
     for heading, text in (("Why it matters", page.why), ("What to do", page.what_to_do)):
-        yield from ("", out.line(heading, "bold"), out.indented(text))
+        yield from ("", display.line(heading, "bold"), display.indented(text))
     for heading, snippet in (("Example", page.example), ("Fixed", page.fixed)):
-        yield from ("", out.line(f"{heading}: {snippet.title}" if snippet.title else heading, "bold"))
-        yield from (out.verbatim(f"  {text}".rstrip()) for text in snippet.text.splitlines())
-    yield from ("", out.line("Rules", "bold"))
+        yield from ("", display.line(f"{heading}: {snippet.title}" if snippet.title else heading, "bold"))
+        yield from (display.verbatim(f"  {text}".rstrip()) for text in snippet.text.splitlines())
+    yield from ("", display.line("Rules", "bold"))
     for rule in page.rules:
         first, *rows = rule.about(page.code).splitlines()
-        yield out.bullet(rule.name, first)
-        yield from (out.bullet(" " * len(rule.name), row) for row in rows)
+        yield display.bullet(rule.name, first)
+        yield from (display.bullet(" " * len(rule.name), row) for row in rows)
     if page.code in examples():
         yield from ("", f"To try it: mirror-engine explain {page.code} --try ./lab")

@@ -203,8 +203,8 @@ class Diagnostic:
 
     @property
     def place(self) -> str:
-        """The path from ROOT of what it is about: in the landing zone, unless a detail `place` says otherwise."""
-        return dict(self.details).get("place") or f"{ZONE}/{self.path}".rstrip("/")
+        """The path from ROOT of what it is about."""
+        return place_of(self.path, dict(self.details))
 
     @property
     def coded_message(self) -> str:
@@ -231,6 +231,11 @@ class Diagnostic:
             "rules": list(self.rules),
             "details": dict(self.details),
         }
+
+
+def place_of(path: str, details: Mapping[str, str]) -> str:
+    """A path from ROOT: of one from the landing zone, unless a detail `place` says otherwise."""
+    return details.get("place") or f"{ZONE}/{path}".rstrip("/")
 
 
 def diagnose(code: str, path: str, *, row: int | None = None, strict: bool = False, **details: object) -> Diagnostic:

@@ -118,7 +118,7 @@ def as_fabric_has_it(context: EngineContext, zone: ZoneListing) -> EngineContext
         metrics = metrics if isinstance(metrics, dict) else {}
         synced_at, snapshot = seconds_of(str(metrics.get("lastSyncTimeUtc") or "")), snapshots.get(folder, _UNREAD)
         if folder in snapshots:
-            commits = (commit.timestamp_ms / 1000 for commit in context.delta.history(folder, limit=1))
+            commits = (commit.committed_at.timestamp() for commit in context.delta.history(folder, limit=1))
             synced_at = synced_at or next(commits, 0.0)
         progress, applied = progress_of(listing, with_archives.files, snapshot, metrics, synced_at)
         if folder in unread:

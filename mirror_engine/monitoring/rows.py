@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirror_engine.display import MAX_CELL, cell
 from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.monitoring.words import MAX_CELL, cell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -23,7 +23,6 @@ from mirror_engine.monitoring.words import (
     Readable,
     counted_json,
     describe,
-    fields_json,
     help_for,
     iso,
     kind_of,
@@ -33,6 +32,7 @@ from mirror_engine.monitoring.words import (
     tally,
     tally_text,
 )
+from mirror_engine.results import fields_json
 from mirror_engine.storage.base import at_once
 
 if TYPE_CHECKING:

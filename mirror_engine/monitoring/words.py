@@ -1,14 +1,7 @@
-"""Text for people: a table's state as a sentence, the help for it, times and cells; and results as plain values."""
+"""Text for people: a table's state as a sentence, the help for it, times and cells."""
 
 from __future__ import annotations
 
-import base64
-import math
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from datetime import date, datetime, time, timedelta, timezone
-from decimal import Decimal
-from enum import Enum
 from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,9 +22,10 @@ from mirror_engine.landing_zone.states import (
     Unconfigured,
     Unlisted,
 )
+from mirror_engine.results import fields_json, iso_text, utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mirror_engine.engine.changes import TableChange
     from mirror_engine.events import DropReason
@@ -52,8 +46,6 @@ URGENCY: dict[type[TableState], str] = {  # `stuck` needs attention
     **dict.fromkeys((Unconfigured, Empty), "idle"),
     **dict.fromkeys((Halted, Blocked, Unlisted), "stuck"),
 }
-MAX_CELL = 1000  # characters of a value that people look at
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _Result = TypeVar("_Result")
 
 
@@ -169,72 +161,7 @@ def tally_text(counts: Mapping[str, int]) -> str:
 
 def iso(seconds: float | None) -> str | None:
     """`2026-11-02T08:15:29.500Z`; None stays None."""
-    if seconds is None:
-        return None
-    return f"{(_EPOCH + timedelta(seconds=seconds)).isoformat(timespec='milliseconds')[:-6]}Z"
-
-
-def span(seconds: float) -> str:
-    """A length of time: `9s`, `4m`, `3h`, `12d`; rounded down."""
-    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * length or (unit != "d" and seconds >= length):
-            return f"{int(seconds // length)}{unit}"
-    return f"{int(seconds)}s"
-
-
-def cell(value: object, most: int | None = None) -> str:
-    """One value of a row, on one line; text or binary that is longer than `most` is cut, and its length follows."""
-    if value is None:
-        return "NULL"
-    if most is None or not isinstance(value, str | bytes) or len(value) <= most:
-        return printable(str(plain(value)))
-    length = count(len(value), "byte" if isinstance(value, bytes) else "character")
-    return f"{printable(plain(value[:most]))}… ({length})"
-
-
-def row_text(row: Mapping[str, Any]) -> str:
-    """A row on one line: `Id 1  City Graz`."""
-    return "  ".join(f"{name} {cell(value)}" for name, value in row.items())
-
-
-def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
-    """A value as exact JSON: decimals as text, bytes in Base64, times in ISO 8601, NaN as text."""
-    match value:
-        case bytes():
-            return base64.b64encode(value).decode("ascii")
-        case datetime() | date() | time():
-            return value.isoformat()
-        case Decimal():
-            return str(value)
-        case float() if not math.isfinite(value):
-            return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
-        case _:
-            return value
-
-
-def as_json(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """A value of a result as plain values."""
-    match value:
-        case Mapping():
-            return {str(name): as_json(inner) for name, inner in value.items()}
-        case list() | tuple():
-            return [as_json(inner) for inner in value]
-        case Enum():
-            return value.value
-        case _ if hasattr(value, "to_json"):
-            return value.to_json()
-        case _ if is_dataclass(value):
-            return fields_json(value, *(each.name for each in fields(value)))
-        case _:
-            return plain(value)
-
-
-def fields_json(value: object, *names: str, **renamed: str) -> dict[str, Any]:
-    """Some attributes of a result as plain values, null for an empty text; `renamed` ones get another name."""
-    found = {
-        name: getattr(value, source) for name, source in {**dict(zip(names, names, strict=True)), **renamed}.items()
-    }
-    return {name: None if inner == "" else as_json(inner) for name, inner in found.items()}
+    return None if seconds is None else iso_text(utc(seconds))
 
 
 def table_json(name: TableName, delta_folder: str) -> dict[str, Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.metadata import Metadata
+from mirror_engine.results import Count, Moment, Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import pyarrow as pa
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     Chosen: TypeAlias = Callable[[pa.RecordBatch], pa.Array[Any]]  # which rows of a batch, as booleans
 
+Way = Literal["passthrough", "append", "merge"]  # how files are applied
 MIN_ACCOUNTED_ROW_BYTES = 32  # a row counts for so much at least: its key is in memory however well the file is packed
 
 
@@ -385,27 +387,38 @@ class DeltaWriter(DeltaReader, DeltaCommitter, DeltaMaintainer, Protocol):
         """End the session, if one was started."""
 
 
-@dataclass(frozen=True)
-class HistoryEntry:
-    """One commit of a Delta table."""
+class HistoryEntry(Part, frozen=True):
+    """One commit of a Delta table.
 
-    version: int
-    timestamp_ms: int  # milliseconds since 1970
-    operation: str  # in Delta's words
-    files: tuple[str, ...] = ()  # change files it holds; empty for commits that hold none
-    rows: int = 0  # rows of those files
-    files_added: int = 0  # data files with rows that it added or changed: none of a compaction
-    engine: str = ""  # who made it
-    metrics: Mapping[str, str] = field(default_factory=dict)  # Delta's own operation metrics
-    merge_plan: str = ""  # how the batch was merged, in words; `""` where there was no choice
-    applied_by: str = ""  # how its files got there: `passthrough`, `append`, `merge`; `""` where no row did
-    # why files were not added unchanged, in words, by path
-    passthrough_skipped_because: Mapping[str, str] = field(default_factory=dict)
+    Attributes:
+        committed_at: of the commit, ISO 8601 in UTC
+        operation: in Delta's words
+        files: change files it applied
+        rows: of those files
+        files_added: data files with rows that it added or changed; none of a compaction
+        engine: that made it
+        metrics: Delta's operation metrics
+        applied_by: how its files got there
+        passthrough_skipped_because: why files were rewritten, by path
+        merge_plan: how the batch was merged, where there was a choice
+    """
+
+    version: Count
+    committed_at: Moment
+    operation: str
+    files: tuple[str, ...] = ()
+    rows: Count = 0
+    files_added: Count = 0
+    engine: str | None = None
+    metrics: Mapping[str, str] = {}
+    applied_by: Way | None = None
+    passthrough_skipped_because: Mapping[str, str] = {}
+    merge_plan: str | None = None
 
     def __str__(self) -> str:
-        at = datetime.fromtimestamp(self.timestamp_ms / 1000, timezone.utc)
         files = f": {', '.join(self.files)}" if self.files else ""
-        return f"v{self.version}  {at:%Y-%m-%d %H:%M:%S} UTC  {self.operation}  {count(self.rows, 'row')}{files}"
+        at = f"{self.committed_at:%Y-%m-%d %H:%M:%S} UTC"
+        return f"v{self.version}  {at}  {self.operation}  {count(self.rows, 'row')}{files}"
 
 
 def with_applied_by(record: BatchRecord, applied_by: str) -> BatchRecord:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirror_engine.display import plain
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.csv_dialect import TextDialect
 from mirror_engine.landing_zone.detection import numbered_name, sequence_of
@@ -22,7 +23,6 @@ from mirror_engine.landing_zone.names import (
     READY_TO_DELETE_FOLDER,
     SCHEMA_SUFFIX,
 )
-from mirror_engine.monitoring.words import plain
 from mirror_engine.storage.store_url import local_folder
 
 if TYPE_CHECKING:

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from mirror_engine.engine.cycle import SyncReport
     from mirror_engine.events import Event
     from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.monitoring.history import TableHistory
     from mirror_engine.monitoring.status import TableStatus
-    from mirror_engine.tables.base import DeltaWriter, HistoryEntry
+    from mirror_engine.tables.base import DeltaWriter
 
     Row = Mapping[str, Any]
 
@@ -220,7 +221,7 @@ class MirroredTable:
         __tracebackhide__ = True
         return self.mirror.read_table(self._folder())
 
-    def history(self) -> Sequence[HistoryEntry]:
+    def history(self) -> TableHistory:
         """The commits, newest first."""
         __tracebackhide__ = True
         return self.mirror.history(self._folder())

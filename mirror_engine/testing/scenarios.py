@@ -24,7 +24,7 @@ from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import needs_attention
-from mirror_engine.monitoring.words import as_json
+from mirror_engine.results import as_json
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.testing.landing_zone_writer import remove
 from mirror_engine.testing.mirror import MirrorInTest, described

@@ -17,12 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mirror_engine.display import cell, row_text
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.csv_dialect import RecordReader, TextDialect, decoded
 from mirror_engine.landing_zone.csv_values import PARSERS, CellFault
 from mirror_engine.landing_zone.diagnostics import RejectedFile, count
 from mirror_engine.landing_zone.schema import folded
-from mirror_engine.monitoring.words import Readable, cell, row_text
+from mirror_engine.monitoring.words import Readable
 from mirror_engine.tables.arrow_types import delta_type
 from mirror_engine.tables.reading.text import column_array
 

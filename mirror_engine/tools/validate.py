@@ -36,7 +36,8 @@ from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX, TableName, find_table
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_errors import fabric_message
-from mirror_engine.monitoring.words import Readable, counted_json, describe, fields_json, table_json
+from mirror_engine.monitoring.words import Readable, counted_json, describe, table_json
+from mirror_engine.results import fields_json
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, Source, ZoneView

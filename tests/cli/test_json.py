@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from json_schemas import example, faults
-from reference import JSON_EXAMPLES
+from json_examples import ERROR, documents
+from json_schemas import faults
 
 from mirror_engine.cli.main import ALL_COMMANDS
 
@@ -23,8 +23,8 @@ WITHOUT_EXAMPLE = {
 
 
 def test_every_command_has_an_example():
-    named = {path.stem for path in JSON_EXAMPLES.glob("*.json")} - {"error"}
-    assert named == {name.replace(" ", "-") for name in ALL_COMMANDS if name not in WITHOUT_EXAMPLE}
+    assert documents().keys() == {*ALL_COMMANDS, ERROR} - WITHOUT_EXAMPLE
+    assert [fault for document in documents().values() for fault in faults(document)] == []
 
 
 def test_every_command_prints_a_document_of_its_schema(sales, cli, tmp_path):
@@ -71,8 +71,3 @@ def test_every_command_prints_a_document_of_its_schema(sales, cli, tmp_path):
         assert faults(document) == []
     error = json.loads(cli("show", *at, "Nothing", "--json").err)
     assert (error["command"], faults(error)) == ("show", [])
-
-
-@pytest.mark.parametrize("name", [path.stem for path in JSON_EXAMPLES.glob("*.json")])
-def test_the_documented_example_is_of_its_schema(name):
-    assert faults(example(name)) == []

@@ -17,8 +17,9 @@ from rich.text import Text
 
 from mirror_engine.cli import log
 from mirror_engine.cli.log import LEVELS, Log, level_of, lines
-from mirror_engine.cli.output import PIPE_WIDTH, Grid, bullet, elapsed, report, short_span
+from mirror_engine.cli.output import report
 from mirror_engine.cli.schema import schema_of
+from mirror_engine.display import PIPE_WIDTH, Grid, bullet, cell, elapsed, plain, short_span
 from mirror_engine.events import (
     ArchivedFilesDeleted,
     BatchCommitted,
@@ -42,7 +43,6 @@ from mirror_engine.events import (
 )
 from mirror_engine.landing_zone.diagnostics import diagnose
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.monitoring.words import cell, plain
 from mirror_engine.onelake.middleware import RejectedRequest
 
 ORDERS = TableName("Sales", "Orders")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from itertools import product
@@ -11,11 +12,13 @@ from typing import get_args
 import pytest
 from jsonschema import Draft202012Validator
 
+from mirror_engine.cli.main import ALL_COMMANDS, command_named
 from mirror_engine.cli.schema import NAMES, schema_of
 from mirror_engine.config import CONFIG_FILE, load, option_name, options
 from mirror_engine.errors import ConfigError
 from mirror_engine.landing_zone.metadata import PROPERTIES, TYPES, FileFormat, Strategy, parse, parse_partner_events
 from mirror_engine.landing_zone.states import TableState
+from mirror_engine.results import Part
 from mirror_engine.testing import cases
 
 if sys.version_info >= (3, 11):
@@ -39,6 +42,20 @@ def test_each_is_a_schema_that_says_what_it_is_of_and_needs_no_other_file(name, 
     assert json.loads(cli("schema", name, "--json").out)["schemas"][0]["schema"] == found
     references = json.dumps(found).split('"$ref": "')[1:]
     assert {each.partition('"')[0] for each in references} == {f"#/$defs/{each}" for each in found.get("$defs", ())}
+
+
+def parts_below(kind):
+    return [part for each in kind.__subclasses__() for part in (each, *parts_below(each))]
+
+
+def test_docstrings_describe_fields_that_exist():
+    for name in ALL_COMMANDS:
+        command_named(name)  # imports its results
+    assert len(parts_below(Part)) > 10
+    for kind in parts_below(Part):
+        listed = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
+        named = {line.partition(": ")[0].strip() for line in listed.splitlines() if line[4:5].strip()}
+        assert named <= {*kind.__struct_fields__}, kind
 
 
 def test_the_names_are_listed_and_another_one_is_an_error(cli):

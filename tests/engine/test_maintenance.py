@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from shop import NO_STOP, Shop, row
 
 from mirror_engine.engine import maintenance as upkeep_module

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from mirror_engine.display import span
 from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.listing import unlisted
 from mirror_engine.landing_zone.names import TableName
@@ -21,7 +22,7 @@ from mirror_engine.landing_zone.states import (
     Unconfigured,
     Unlisted,
 )
-from mirror_engine.monitoring.words import KINDS, URGENCY, describe, help_for, iso, kind_of, span
+from mirror_engine.monitoring.words import KINDS, URGENCY, describe, help_for, iso, kind_of
 
 ORDERS = TableName("Sales", "Orders")
 NAME = "00000000000000000002.parquet"

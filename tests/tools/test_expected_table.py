@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mirror_engine.display import plain
 from mirror_engine.errors import UsageError
-from mirror_engine.monitoring.words import plain
 from mirror_engine.tools.diff import read_expected
 
 SCHEMA = pa.schema(

@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from mirror_engine.display import cell
 from mirror_engine.errors import MirrorError
 from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.diagnostics import Trait, printable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import shown_names
 from mirror_engine.landing_zone.states import Blocked, Deleted, Halted, Unconfigured, Unlisted
-from mirror_engine.monitoring.words import cell, counted_json, fields_json, iso
+from mirror_engine.monitoring.words import counted_json, iso
 from mirror_engine.onelake.hosts import DFS
 from mirror_engine.onelake.items import SUFFIXES
 from mirror_engine.onelake.page.statuses import MAX_FILES
+from mirror_engine.results import fields_json, iso_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -129,11 +131,10 @@ def _contents(statuses: StatusCache, item: ShownItem, table: TableStatus) -> Doc
     found: Document = {"commits": [], "has_more_commits": False, "rows": None, "error": None}
     if table.delta_version is not None:
         try:
-            commits = item.view().history(table.delta_folder, limit=MAX_COMMITS + 1)
-            found["commits"] = [_commit(commit) for commit in commits[:MAX_COMMITS]]
-            found["has_more_commits"] = len(commits) > MAX_COMMITS
-            if commits:
-                found["rows"] = row_texts(statuses.rows(item, table, commits[0]))
+            history = item.view().history(table.delta_folder, limit=MAX_COMMITS)
+            found |= {"commits": [*map(_commit, history)], "has_more_commits": history.has_more}
+            if history:
+                found["rows"] = row_texts(statuses.rows(item, table, history[0]))
         except MirrorError as problem:
             found["error"] = str(problem)
     return found
@@ -143,7 +144,7 @@ def _commit(commit: HistoryEntry) -> Document:
     facts = fields_json(commit, "version", "operation", "rows")
     files = [*commit.files]
     shown = files if len(files) <= MAX_NAMED else [files[0], files[-1]]
-    return {**facts, "committed_at": iso(commit.timestamp_ms / 1000), "files": shown, "file_count": len(files)}
+    return {**facts, "committed_at": iso_text(commit.committed_at), "files": shown, "file_count": len(files)}
 
 
 def row_texts(rows: SortedRows) -> Document:

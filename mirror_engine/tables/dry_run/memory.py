@@ -6,11 +6,12 @@ import itertools
 import threading
 from abc import abstractmethod
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec.structs import replace as entry_with
 
 from mirror_engine.errors import TableDamaged, UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, same_key
@@ -183,7 +184,7 @@ class MemoryDeltaWriter(InProcessWriter):
             )
             for version, commit in enumerate(self._tables.get(table, ()))
         ]
-        entries = [replace(entry, files_added=int(bool(entry.files))) for entry in entries]  # one for each commit
+        entries = [entry_with(entry, files_added=int(bool(entry.files))) for entry in entries]  # one for each commit
         return entries[::-1][:limit] if until is None else entries[until::-1][:limit]
 
     def records(self, table: str, versions: range) -> Iterable[BatchRecord | None]:

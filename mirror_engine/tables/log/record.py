@@ -11,11 +11,12 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from mirror_engine._version import __version__
 from mirror_engine.errors import REBUILD_COMMAND, CommitConflict, TableDamaged
 from mirror_engine.landing_zone.progress import Applied, Progress, typed
+from mirror_engine.results import utc
 from mirror_engine.tables.base import BatchRecord, HistoryEntry, RecordHead
 from mirror_engine.tables.log.log_names import checkpoint_names, commit_name, log_file
 from mirror_engine.tables.log.table_path import HINT, LOG_FOLDER, StorePath
@@ -24,6 +25,7 @@ from mirror_engine.tables.log.vectors import vector_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from mirror_engine.tables.base import Way
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.log.vectors import Descriptor
 
@@ -147,7 +149,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def history_entry(version: int, commit: Mapping[str, Any]) -> HistoryEntry:
+def history_entry(version: int, commit: Mapping[str, Any], files_added: int = 0) -> HistoryEntry:
     """A commit as an entry of its table's history, by what its `commitInfo` says."""
     operation, metadata = str(commit.get("operation") or ""), commit.get("userMetadata")
     timestamp = commit.get("inCommitTimestamp", commit.get("timestamp"))
@@ -155,14 +157,15 @@ def history_entry(version: int, commit: Mapping[str, Any]) -> HistoryEntry:
     applied = record.applied.files if record else {}
     return HistoryEntry(
         version,
-        timestamp if isinstance(timestamp, int) else 0,
+        utc(timestamp / 1000 if isinstance(timestamp, int) else 0),
         operation,
         tuple(applied),
         rows=sum(file.rows for file in applied.values()),
-        engine=str(commit.get("engineInfo") or ""),
+        files_added=files_added,
+        engine=str(commit.get("engineInfo") or "") or None,
         metrics={name: str(value) for name, value in (commit.get("operationMetrics") or {}).items()},
-        merge_plan=record.merge_plan if record else "",
-        applied_by=next((file.applied_by for file in applied.values()), ""),
+        merge_plan=(record.merge_plan or None) if record else None,
+        applied_by=cast("Way | None", next((file.applied_by for file in applied.values()), "") or None),
         passthrough_skipped_because={
             path: file.passthrough_skipped_because for path, file in applied.items() if file.passthrough_skipped_because
         },

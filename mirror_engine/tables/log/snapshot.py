@@ -720,7 +720,7 @@ def history(folder: TablePath, limit: int | None, until: int | None = None) -> S
         with contextlib.suppress(FileNotFoundError):
             commit = read_commit(folder, version)
             added = len(commit.added.keys() - commit.removed.keys()) if commit.changes_rows else 0
-            return (replace(history_entry(version, commit.information), files_added=added),)
+            return (history_entry(version, commit.information, added),)
         return ()
 
     with reading_log(folder):

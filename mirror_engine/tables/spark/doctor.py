@@ -9,11 +9,11 @@ import re
 import shutil
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirror_engine.errors import JavaMissing
+from mirror_engine.results import Check
 from mirror_engine.tables.spark.choice import is_spark_by_default, merges_with_spark
 from mirror_engine.tables.spark.java import (
     DELTA_VERSION,
@@ -36,16 +36,6 @@ _SUGGESTION = (
     "Spark merges because PySpark is installed. --merge-engine arrow applies a small change in about 0.05 s "
     "instead of 0.9 s, without Java."
 )
-
-
-@dataclass(frozen=True)
-class Check:
-    """One requirement: its name, whether it is fulfilled, what there is, and what to do where it is not."""
-
-    name: str
-    ok: bool
-    found: str
-    help: str = ""
 
 
 def checks(root: Path | None, config: Config) -> list[Check]:
@@ -75,7 +65,7 @@ def _java() -> Check:
     try:
         java = find_java()
     except JavaMissing as error:
-        return Check("Java", ok=False, found=error.message, help=error.help)
+        return Check("Java", ok=False, found=error.message, help=error.help or None)
     passed_over = f"; {fault}" if (fault := java_home_fault()) else ""
     return Check("Java", ok=True, found=f"{java.version} in {java.home}{passed_over}")
 
@@ -98,7 +88,7 @@ def _jars(config: Config) -> Check:
     if config.delta_jars_dir:
         command = f"Copy into that folder: {', '.join(missing)}"
     found = f"{len(jars) - len(missing)} of {len(jars)} in {jars_folder(config)}"
-    return Check("Delta jars", not missing, found, command if missing else "")
+    return Check("Delta jars", not missing, found, command if missing else None)
 
 
 def _memory(config: Config) -> Check:
@@ -107,7 +97,7 @@ def _memory(config: Config) -> Check:
         return Check("Memory", ok=True, found="unknown on this system")
     ok = available >= required
     found = f"{_gib(available)} available, {_gib(required)} needed (driver_memory {config.driver_memory} and 1 GiB)"
-    return Check("Memory", ok, found, "" if ok else "End other programs, or set a smaller --driver-memory.")
+    return Check("Memory", ok, found, None if ok else "End other programs, or set a smaller --driver-memory.")
 
 
 def memory_bytes(text: str) -> int:
@@ -133,7 +123,7 @@ def _disk(name: str, folder: Path) -> Check:
     place = _nearest(folder)
     free = shutil.disk_usage(place).free
     ok = free >= _FREE_DISK
-    return Check(name, ok, f"{_gib(free)} free at {place}", "" if ok else f"Free at least {_gib(_FREE_DISK)} there.")
+    return Check(name, ok, f"{_gib(free)} free at {place}", None if ok else f"Free at least {_gib(_FREE_DISK)} there.")
 
 
 def _writable(root: Path) -> Check:

@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import assert_never
 
+from mirror_engine.display import row_text
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.change import comparable as comparable_value
 from mirror_engine.landing_zone.csv_values import CellFault
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.schema import folded
-from mirror_engine.monitoring.words import Readable, row_text
+from mirror_engine.monitoring.words import Readable
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.changes.net_changes import comparable
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter

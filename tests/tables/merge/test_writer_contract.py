@@ -218,7 +218,7 @@ def test_history_names_the_files_of_each_commit(writer):
     assert [entry.rows for entry in entries] == [0, 1, 2, 0]
     assert [entry.files for entry in entries] == [(f"{number:020}.parquet",) for number in (3, 2, 1)] + [()]
     assert [entry.operation for entry in entries] == ["WRITE", "MERGE", "WRITE", "CREATE TABLE"]
-    assert all(entry.timestamp_ms > 1_700_000_000_000 and entry.engine for entry in entries)
+    assert all(entry.committed_at.timestamp() > 1_700_000_000 and entry.engine for entry in entries)
     assert [entry.version for entry in writer.history("dbo/T", limit=2)] == [3, 2]
 
 

@@ -1,0 +1,214 @@
+"""Results: typed values from which a command's text, JSON and JSON schema are made.
+
+A field's type stands in its class, its meaning in the class's docstring, below `Attributes:`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from html import escape
+from io import StringIO
+from typing import TYPE_CHECKING, Annotated, Any
+
+from msgspec import UNSET, Meta, Struct
+
+from mirror_engine.display import console_of, plain, print_to
+from mirror_engine.landing_zone.diagnostics import Severity, place_of
+from mirror_engine.landing_zone.layout import TABLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.console import RenderableType
+    from typing_extensions import Self
+
+    from mirror_engine.landing_zone.diagnostics import Diagnostic
+    from mirror_engine.landing_zone.names import TableName
+
+Count = Annotated[int, Meta(ge=0)]
+Place = Annotated[int, Meta(ge=1)]  # counted from 1
+Seconds = Annotated[float, Meta(ge=0)]
+Moment = Annotated[datetime, Meta(tz=True)]
+Row = Annotated[
+    Mapping[str, Any],
+    Meta(
+        description="cells by column: decimals are text, binary is Base64, times are ISO 8601, NaN and infinities text"
+    ),
+]
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Part(Struct, frozen=True):
+    """Part of a result; a field that is `UNSET` is left out of the JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as plain values; times as ISO 8601 in UTC."""
+        found = {name: getattr(self, name) for name in self.__struct_fields__}
+        return {
+            name: iso_text(value) if isinstance(value, datetime) else as_json(value)
+            for name, value in found.items()
+            if value is not UNSET
+        }
+
+
+class Result(Part, frozen=True):
+    """What a command returns."""
+
+    def text(self) -> Iterable[RenderableType]:
+        """Its lines, as the command shows them."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        written = StringIO()
+        print_to(console_of(written), self.text())
+        return written.getvalue().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+class TableReference(Part, frozen=True):
+    """How results refer to a table.
+
+    Attributes:
+        table: name: `Sales.Orders`
+        landing_folder: folder in the landing zone: `Sales.schema/Orders`; null if it is gone
+        delta_path: Delta table, from ROOT: `Tables/Sales/Orders`
+    """
+
+    table: str
+    landing_folder: str | None
+    delta_path: str
+
+    @classmethod
+    def of(cls, name: TableName, delta_folder: str, *fields: object, is_gone: bool = False) -> Self:
+        """Make a reference, or a result that begins with one and has more fields."""
+        return cls(name.normalized, None if is_gone else name.folder, f"{TABLES}/{delta_folder}", *fields)
+
+
+class Failure(Part, frozen=True):
+    """Why something failed.
+
+    Attributes:
+        code: kind of error: `storage_unavailable`
+        help: what to do
+    """
+
+    code: str
+    message: str
+    help: str | None
+
+
+class Column(Part, frozen=True):
+    """A column of a Delta table.
+
+    Attributes:
+        type: in Delta's words
+    """
+
+    name: str
+    type: str
+    nullable: bool
+
+
+class Check(Part, frozen=True):
+    """One requirement of the engine.
+
+    Attributes:
+        ok: whether it is fulfilled
+        found: what there is
+        help: what to do where it is not
+    """
+
+    name: str
+    ok: bool
+    found: str
+    help: str | None = None
+
+
+class Location(Part, frozen=True):
+    """Where a diagnostic was found.
+
+    Attributes:
+        path: from the landing zone; empty for the landing zone itself
+        row: of the file, counted from 1
+    """
+
+    path: str
+    row: Place | None
+    column: str | None
+
+
+class Finding(Part, frozen=True):
+    """A diagnostic.
+
+    Attributes:
+        code: `mirror-engine explain CODE` has more
+        name: of the code: `unknown-property`
+        help: what to do
+        rules: of docs/protocol.md
+        details: the values that the message names
+    """
+
+    code: Annotated[str, Meta(pattern="^ME[0-9]{3}$")]
+    name: str
+    severity: Severity
+    message: str
+    help: str | None
+    location: Location
+    rules: Sequence[Annotated[str, Meta(pattern=r"^LZ-[0-9]+\.[0-9]+$")]]
+    details: Mapping[str, str]
+
+    @property
+    def place(self) -> str:
+        """The path from ROOT of what it is about."""
+        return place_of(self.location.path, self.details)
+
+    @property
+    def row(self) -> int | None:
+        return self.location.row
+
+    @classmethod
+    def of(cls, found: Diagnostic, *fields: object) -> Self:
+        """Make one of a diagnostic."""
+        place = Location(found.path, found.row, found.column)
+        facts = found.code, found.name, found.severity, found.message, found.help or None, place
+        return cls(*facts, found.rules, dict(found.details), *fields)
+
+
+def iso_text(moment: datetime) -> str:
+    """`2026-11-02T08:15:29.500Z`."""
+    return f"{moment.astimezone(timezone.utc).isoformat(timespec='milliseconds')[:-6]}Z"
+
+
+def utc(seconds: float) -> datetime:
+    """Return the time of seconds since 1970."""
+    return _EPOCH + timedelta(seconds=seconds)
+
+
+def as_json(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Return a value of a result as plain values."""
+    match value:
+        case Mapping():
+            return {str(name): as_json(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [as_json(inner) for inner in value]
+        case Enum():
+            return value.value
+        case _ if hasattr(value, "to_json"):
+            return value.to_json()
+        case _ if is_dataclass(value):
+            return fields_json(value, *(each.name for each in fields(value)))
+        case _:
+            return plain(value)
+
+
+def fields_json(value: object, *names: str, **renamed: str) -> dict[str, Any]:
+    """Some attributes of a result as plain values, null for an empty text; `renamed` ones get another name."""
+    found = {
+        name: getattr(value, source) for name, source in {**dict(zip(names, names, strict=True)), **renamed}.items()
+    }
+    return {name: None if inner == "" else as_json(inner) for name, inner in found.items()}
