@@ -22,7 +22,6 @@ ROUTINE = frozenset({"maintained", "archived_files_deleted"})  # added up by tab
 _DURABLE = frozenset({"dropped", "halted", "resumed"})
 MAX_HISTORY_BYTES = 1 << 20  # of which routine is added up; as many again may come before that
 _DAY_SECONDS = 86_400
-FORMER = "history.1.jsonl"  # in which a former version kept the older half
 
 
 class History:
@@ -35,11 +34,6 @@ class History:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        former = path.with_name(FORMER)
-        with suppress(OSError):
-            if former.exists():
-                self._write([*_read(former), *_read(path)])
-                former.unlink()
 
     def add(self, change: TableChange) -> None:
         """Record a change, durably if it is a drop, a halt or a resume."""
@@ -112,4 +106,4 @@ def _values(line: str) -> list[Any]:
     values = json.loads(line)
     if not isinstance(values, list) or values[2:3] == [] or values[2] not in get_args(ChangeKind):
         raise ValueError(line)
-    return values if len(values) > 5 else [*values, 1]  # noqa: PLR2004 - before there were sums
+    return values
