@@ -44,6 +44,10 @@ class Found(Protocol):
     @property
     def help(self) -> str | None: ...
     @property
+    def coded_message(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
     def place(self) -> str: ...
     @property
     def row(self) -> int | None: ...
@@ -169,7 +173,7 @@ def often(times: int) -> str:
     return f" ({times:,} times)" if times > 1 else ""
 
 
-def ignored_paths(ignored: Sequence[Diagnostic]) -> list[tuple[str, str]]:
+def ignored_paths(ignored: Sequence[Found]) -> list[tuple[str, str]]:
     """Each ignored path with the reason."""
     return [("ignored:", f"{found.path}: {found.coded_message.removeprefix('ignored: ')}") for found in ignored]
 

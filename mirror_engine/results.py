@@ -11,13 +11,14 @@ from datetime import datetime, timedelta, timezone
 from enum import Enum
 from html import escape
 from io import StringIO
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from msgspec import UNSET, Meta, Struct
 
 from mirror_engine.display import console_of, plain, print_to
 from mirror_engine.landing_zone.diagnostics import Severity, place_of
 from mirror_engine.landing_zone.layout import TABLES
+from mirror_engine.landing_zone.states import TableState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +40,9 @@ Row = Annotated[
     ),
 ]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+State = Annotated[str, Meta(extra_json_schema={"enum": [state.code for state in get_args(TableState)]})]  # of a table
 
 
 class Part(Struct, frozen=True):
@@ -114,6 +118,27 @@ class Column(Part, frozen=True):
     nullable: bool
 
 
+class PlannedStep(Part, frozen=True):
+    """One step of the plan.
+
+    Attributes:
+        files: change files that it applies, in order, from the table folder
+        commits: that it makes at most
+    """
+
+    step: Literal[
+        "drop_table",
+        "start_generation",
+        "update_folder_identity",
+        "record_folder_state",
+        "mark_folder_missing",
+        "apply_batch",
+    ]
+    message: str
+    files: tuple[str, ...] = ()
+    commits: Count = 0
+
+
 class Check(Part, frozen=True):
     """One requirement of the engine.
 
@@ -168,8 +193,17 @@ class Finding(Part, frozen=True):
         return place_of(self.location.path, self.details)
 
     @property
+    def path(self) -> str:
+        return self.location.path
+
+    @property
     def row(self) -> int | None:
         return self.location.row
+
+    @property
+    def coded_message(self) -> str:
+        """`<message> [MEnnn]`."""
+        return f"{self.message} [{self.code}]"
 
     @classmethod
     def of(cls, found: Diagnostic, *fields: object) -> Self:

@@ -8,6 +8,7 @@ import json
 import secrets
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from functools import partial
@@ -29,19 +30,16 @@ from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
 from mirror_engine.monitoring.words import table_json
 from mirror_engine.onelake.connection import write_private
-from mirror_engine.results import fields_json
+from mirror_engine.results import Count, Result, Seconds, fields_json
 from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from mirror_engine.cli.options import Downloads
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import DeltaWriter
     from mirror_engine.tools.compare.zone import Finding, TableComparison
-    from mirror_engine.tools.pull import PullPlan
 
 URL_HELP = "The mirrored database: abfss://WORKSPACE@onelake.dfs.fabric.microsoft.com/ITEM, s3://…, or a folder."
 MAX_NAMED = 3  # files of one table
@@ -226,7 +224,54 @@ def _named(files: Sequence[str], digest: KeyDigest | None) -> str:
     return ", ".join(names) if len(names) <= MAX_NAMED else f"{names[0]} … {names[-1]}"
 
 
-@command(root="own", config=("default_schema",), at_once=True, copies=True)
+class Pulled(Result, frozen=True):
+    """What was copied to this machine.
+
+    Attributes:
+        files: downloaded
+        present: that were here already
+        older: than `--since`
+        restored: archived files at their old paths
+        recreated: tables whose folder is a new one
+        bytes: downloaded
+        duration_seconds: of the copy
+    """
+
+    url: str
+    root: str
+    files: Count
+    present: Count
+    older: Count
+    restored: Count
+    not_restored: Sequence[str]
+    recreated: Sequence[str]
+    bytes: Count
+    duration_seconds: Seconds
+
+    def text(self) -> display.Lines:
+        """What was copied, and what the copy lacks."""
+        seconds = display.elapsed(self.duration_seconds)
+        copied = f"{count(self.files, 'file')} ({filesize.decimal(self.bytes)}, {seconds})"
+        before = f"; {count(self.present, 'file')} present before" if self.present else ""
+        yield f"Copied {copied} to {self.root}{before}."
+        if self.restored:
+            yield f"{count(self.restored, 'archived file')} put back at old paths."
+        if self.older:
+            yield display.line(
+                f"{count(self.older, 'older file')} left out: validate and sync the copy with --first-file lowest.",
+                "yellow",
+            )
+        yield from display.bullets([("recreated, copied again:", path) for path in self.recreated])
+        yield from display.bullets(
+            [("stays archived:", f"{path}: a new file is at its old path (LZ-3.13)") for path in self.not_restored]
+        )
+        if self.not_restored:
+            yield display.bullet(
+                "help:", "validate, trace and compare read the archived file, as applied; sync reads the new one"
+            )
+
+
+@command(root="own", config=("default_schema",), at_once=True, copies=True, result=Pulled)
 @click.argument("url", metavar="URL", type=PlaceType(), help=URL_HELP)
 @click.argument(
     "target", metavar="ROOT", type=FolderType(), help="A new or empty folder, or one pulled from URL before."
@@ -267,33 +312,6 @@ def pull(
         origin = str(url.resolve() if isinstance(url, Path) else url)
         found = Pull(open_storage(url), origin, target, tables, since_ns, default_schema=schema, listen=listen)
         plan = found.run(lambda plan: downloads.add(plan.byte_count))
-    names = ("present", "older", "restored", "not_restored", "recreated")
-    document = {
-        "url": str(url),
-        "root": str(target),
-        "files": len(plan.files),
-        **fields_json(plan, *names, bytes="byte_count"),
-    }
-    out.report(document, _pull_text(plan, target, time.monotonic() - started))
-
-
-def _pull_text(plan: PullPlan, target: Path, seconds: float) -> display.Lines:
-    """What was copied, and what the copy lacks."""
-    copied = f"{count(len(plan.files), 'file')} ({filesize.decimal(plan.byte_count)}, {display.elapsed(seconds)})"
-    before = f"; {count(plan.present, 'file')} present before" if plan.present else ""
-    yield f"Copied {copied} to {target}{before}."
-    if plan.restored:
-        yield f"{count(plan.restored, 'archived file')} put back at old paths."
-    if plan.older:
-        yield display.line(
-            f"{count(plan.older, 'older file')} left out: validate and sync the copy with --first-file lowest.",
-            "yellow",
-        )
-    yield from display.bullets([("recreated, copied again:", path) for path in plan.recreated])
-    yield from display.bullets(
-        [("stays archived:", f"{path}: a new file is at its old path (LZ-3.13)") for path in plan.not_restored]
-    )
-    if plan.not_restored:
-        yield display.bullet(
-            "help:", "validate, trace and compare read the archived file, as applied; sync reads the new one"
-        )
+    copied = plan.present, plan.older, plan.restored, plan.not_restored, plan.recreated, plan.byte_count
+    seconds = round(time.monotonic() - started, 3)
+    out.report(Pulled(str(url), str(target), len(plan.files), *copied, seconds))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -36,12 +37,10 @@ from mirror_engine.monitoring.words import (
     tally,
     tally_text,
 )
-from mirror_engine.results import as_json, fields_json
+from mirror_engine.results import Count, Part, Result, Seconds, State, as_json, fields_json
 from mirror_engine.storage.roots import has_zone, zone_alike
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from mirror_engine.config import Config
     from mirror_engine.engine.changes import TableChange
     from mirror_engine.engine.cycle import SyncReport
@@ -278,7 +277,51 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     return code
 
 
-@command(place="empty", config=(*LISTING, *DROPPING), reads_engine=True)
+class Unmet(Part, frozen=True):
+    """Why a wait condition is not met.
+
+    Attributes:
+        table: null for the landing zone as a whole
+        message: why it is not met
+        help: what to do
+    """
+
+    table: str | None
+    state: State | None
+    message: str
+    help: str | None
+
+
+class Wait(Result, frozen=True):
+    """Whether the condition was met in time.
+
+    Attributes:
+        exit_code: of the process
+        message: the result in a sentence
+        ignored_paths: with data, where all tables have caught up
+    """
+
+    result: Literal["reached", "timeout", "needs_attention", "interrupted"]
+    exit_code: Count
+    duration_seconds: Seconds
+    engine_running: bool
+    message: str
+    ignored_paths: Count
+    unmet: Sequence[Unmet]
+
+    def text(self) -> display.Lines:
+        if self.result == "reached":
+            but, seconds = ignored_data(self.ignored_paths), display.elapsed(self.duration_seconds)
+            yield display.line(f"{self.message}{but} ({seconds}).", "yellow" if but else "green")
+            return
+        yield display.line(f"error: {self.message}", "bold red")
+        for help, entries in groupby(self.unmet, attrgetter("help")):
+            yield from (f"  {entry.message}" for entry in entries)
+            if help or self.engine_running:
+                yield display.bullet("help:", help or ALREADY_RUNNING)
+
+
+@command(place="empty", config=(*LISTING, *DROPPING), reads_engine=True, result=Wait)
 @click.option(
     "condition",
     "--for",
@@ -331,24 +374,21 @@ def wait(
                 noted, landed = seconds, files
             landed = landed or files
             stopping.stop.wait(min(interval, timeout - seconds))
-    result, code = "reached", exits.SUCCESS
-    if unmet and stopping.interrupted:
-        result, code = "interrupted", exits.INTERRUPTED
-    elif unmet:
+    result: Literal["reached", "timeout", "needs_attention", "interrupted"] = "reached"
+    code, ignored = exits.SUCCESS, 0
+    if unmet:
         result, code = ("needs_attention", exits.NEEDS_ATTENTION) if is_hopeless else ("timeout", exits.RETRY)
+        if stopping.interrupted:
+            result, code = "interrupted", exits.INTERRUPTED
+        message = _unmet_text(unmet, seconds, engine_running=engine_running, timed_out=result == "timeout")
+    else:
+        message, ignored = _met(status, file, tables)
+    entries = [Unmet(each.table or None, each.state or None, each.message, each.help or None) for each in unmet]
+    done = Wait(result, code, round(seconds, 3), engine_running, message, ignored, entries)
     if unmet and not out.wants_json():
-        _print_unmet(unmet, seconds, engine_running=engine_running, timed_out=result == "timeout")
-        return code
-    seen = status.tables if status else ()
-    number = len(tables) or len(seen)
-    text = "The table has caught up" if number == 1 else f"All {number:,} tables have caught up"
-    text = f"{file} is applied" if file else text
-    ignored = [] if status is None else [*status.diagnostics, *(found for each in seen for found in each.ignored)]
-    but = "" if file or tables else ignored_data(sum(map(never_arrives, ignored)))
-    document = {"result": result, "exit_code": code, "engine_running": engine_running}
-    document |= {"duration_seconds": round(seconds, 3)}
-    document["unmet"] = [fields_json(entry, "table", "state", "message", "help") for entry in unmet]
-    out.report(document, [display.line(f"{text}{but} ({display.elapsed(seconds)}).", "yellow" if but else "green")])
+        display.print_to(out.stderr(), done.text())
+    else:
+        out.report(done)
     return code
 
 
@@ -365,14 +405,21 @@ def _check(mirror: Mirror, file: str, tables: Sequence[str]) -> tuple[MirrorStat
     return status, unmet
 
 
-def _print_unmet(unmet: Sequence[UnmetCondition], seconds: float, *, engine_running: bool, timed_out: bool) -> None:
-    what = f"{'timed out' if timed_out else 'stopped'} after {display.elapsed(seconds)}"
+def _met(status: MirrorStatus | None, file: str, tables: Sequence[str]) -> tuple[str, int]:
+    """The sentence on a condition that is met, and how many paths with data are ignored."""
+    if file:
+        return f"{file} is applied", 0
+    seen = status.tables if status else ()
+    number = len(tables) or len(seen)
+    message = "The table has caught up" if number == 1 else f"All {number:,} tables have caught up"
+    if tables or not status:
+        return message, 0
+    found = [*status.diagnostics, *(each for table in seen for each in table.ignored)]
+    return message, sum(map(never_arrives, found))
+
+
+def _unmet_text(unmet: Sequence[UnmetCondition], seconds: float, *, engine_running: bool, timed_out: bool) -> str:
     tables = len({entry.table for entry in unmet if entry.table})
     missing = f": {count(tables, 'table')} {'has' if tables == 1 else 'have'} not caught up" if tables else ""
     engine = "" if engine_running else "; no engine is running"
-    out.stderr().print(display.line(f"error: {what}{missing}{engine}", "bold red"))
-    for help, entries in groupby(unmet, attrgetter("help")):
-        for entry in entries:
-            out.note(f"  {entry.message}")
-        if help or engine_running:
-            out.stderr().print(display.bullet("help:", help or ALREADY_RUNNING), crop=False)
+    return f"{'timed out' if timed_out else 'stopped'} after {display.elapsed(seconds)}{missing}{engine}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +18,14 @@ from mirror_engine.cli.options import COUNT, DROPPING, LISTING, READING, TABLE_H
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.names import find_table
+from mirror_engine.monitoring.status import FileStatus
 from mirror_engine.monitoring.words import describe, help_for, table_json
-from mirror_engine.results import as_json, fields_json
+from mirror_engine.results import Finding, PlannedStep, Result, State, TableReference, as_json, fields_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from rich.console import RenderableType
-
     from mirror_engine.mirror import Mirror
-    from mirror_engine.monitoring.status import FileStatus, TableStatus
     from mirror_engine.tools.trace.dry_run import DryRunStart
-    from mirror_engine.tools.trace.file import FileReport, PlannedStep, WhatIf
+    from mirror_engine.tools.trace.file import FileReport, WhatIf
     from mirror_engine.tools.trace.row import PendingFile, RowHistory, TracedChange
 
     Row = Mapping[str, Any]
@@ -141,7 +138,70 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
     out.report(document, _what_if_text(trace.name.normalized, result))
 
 
-@command(config=(*LISTING, *DROPPING), reads_engine=True, at_once=True)
+class PlannedTable(TableReference, frozen=True):
+    """What the next `sync` would do with a table.
+
+    Attributes:
+        message: the state in a sentence
+        help: what to do
+        not_included: pending files that no step applies
+        ignored: why paths are never read
+        next_files: the file that comes next, by partition; `""` without partitions
+    """
+
+    state: State
+    message: str
+    help: str | None
+    steps: Sequence[PlannedStep]
+    not_included: Sequence[FileStatus]
+    ignored: Sequence[Finding]
+    next_files: Mapping[str, str]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do and nothing to say."""
+        return not (self.steps or self.not_included or self.ignored)
+
+    def text(self) -> display.Lines:
+        """The steps, then what is not included and why."""
+        yield display.line(self.message, "bold")
+        if not self.steps:
+            yield "  nothing to do"
+        for number, step in enumerate(self.steps, start=1):
+            yield display.bullet(f"{number}.", step.message)
+        if self.not_included:
+            yield "  Not included:"
+        told = {file.reason for file in self.not_included if f": {file.reason}" in self.message}
+        yield from display.bullets(
+            [
+                ("pending:", file.path if file.reason in told else f"{file.path}: {file.reason}")
+                for file in self.not_included
+            ]
+        )
+        yield from [display.bullet("help:", self.help)] if self.help else []
+        yield from display.bullets(display.ignored_paths(self.ignored))
+        yield from display.bullets(next_files(self.next_files, self.not_included))
+
+
+class Plan(Result, frozen=True):
+    """What the next `sync` would do."""
+
+    tables: Sequence[PlannedTable]
+
+    def text(self) -> display.Lines:
+        idle = [table for table in self.tables if table.is_idle] if len(self.tables) > MAX_IDLE else []
+        shown = [table for table in self.tables if not (idle and table.is_idle)]
+        for number, table in enumerate(shown):
+            yield from [""] if number else []
+            yield from table.text()
+        if idle:
+            yield from [""] if shown else []
+            yield f"{count(len(idle), 'table')}: nothing to do and nothing pending."
+        if not self.tables:
+            yield NO_FOLDERS
+
+
+@command(config=(*LISTING, *DROPPING), reads_engine=True, at_once=True, result=Plan)
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
     """Show what the next sync would do.
@@ -155,10 +215,8 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
     """
     from mirror_engine.tools.trace.file import planned_steps
 
-    documents: list[dict[str, Any]] = []
-    text: list[RenderableType] = []
     schema = mirror.config.delta_default_schema
-    idle = 0
+    found = []
     with mirror.snapshot() as snapshot:
         known = mirror.status_of(snapshot).tables
         folders = [status.delta_folder for status in known]
@@ -168,23 +226,10 @@ def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
             steps, state = planned_steps(plan, snapshot.context.config), plan.state
             applied = {path for step in steps for path in step.files}
             left = [file for file in status.pending_files if file.path not in applied]
-            facts = {
-                **table_json(status.name, status.delta_folder),
-                "state": state.code,
-                "message": describe(status.name, state),
-                "not_included": as_json(left),
-                "help": help_for(state, engine_running=True, lost=status.rows_lost) or None,
-                "steps": as_json(steps),
-                **fields_json(status, "ignored", "next_files"),
-            }
-            documents.append(facts)
-            if len(known) > MAX_IDLE and not (tables or steps or left or status.ignored):
-                idle += 1
-            else:
-                text += [*([""] if text else []), *_plan_text(facts, steps, left, status)]
-    if idle:
-        text += [*([""] if text else []), f"{count(idle, 'table')}: nothing to do and nothing pending."]
-    out.report({"tables": documents}, text or [NO_FOLDERS])
+            help = help_for(state, engine_running=True, lost=status.rows_lost) or None
+            facts = state.code, describe(status.name, state), help, steps, left, [*map(Finding.of, status.ignored)]
+            found.append(PlannedTable.of(status.name, status.delta_folder, *facts, status.next_files))
+    out.report(Plan(found))
 
 
 def _change_json(traced: TracedChange) -> dict[str, Any]:
@@ -350,26 +395,6 @@ def _file_text(table: str, found: FileReport) -> display.Lines:
             if number := getattr(effects, name):
                 yield display.bullet(mark, f"{count(number, noun)} ({text})")
     yield from display.diagnostics(((each, 1) for each in found.diagnostics), with_place=False)
-
-
-def _plan_text(
-    facts: Mapping[str, Any], steps: Sequence[PlannedStep], left: Sequence[FileStatus], status: TableStatus
-) -> display.Lines:
-    """The steps, then what is not included and why."""
-    yield display.line(facts["message"], "bold")
-    if not steps:
-        yield "  nothing to do"
-    for number, step in enumerate(steps, start=1):
-        yield display.bullet(f"{number}.", step.message)
-    if left:
-        yield "  Not included:"
-    told = {file.reason for file in left if f": {file.reason}" in facts["message"]}
-    yield from display.bullets(
-        [("pending:", file.path if file.reason in told else f"{file.path}: {file.reason}") for file in left]
-    )
-    yield from [display.bullet("help:", facts["help"])] if facts["help"] else []
-    yield from display.bullets(display.ignored_paths(status.ignored))
-    yield from display.bullets(next_files(status.next_files, left))
 
 
 def _what_if_text(table: str, result: WhatIf) -> display.Lines:

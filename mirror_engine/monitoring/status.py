@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.recovery import LOST_ROWS, intact_rows
@@ -32,8 +32,9 @@ from mirror_engine.monitoring.words import (
     tally,
     tally_text,
 )
-from mirror_engine.results import fields_json
+from mirror_engine.results import Count, Part, fields_json
 from mirror_engine.storage.base import at_once
+from mirror_engine.tables.base import Way
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,18 +54,26 @@ if TYPE_CHECKING:
 LOST_FILE = "ME025"
 
 
-@dataclass(frozen=True)
-class FileStatus:
-    """One change file (LZ-9.7)."""
+class FileStatus(Part, frozen=True):
+    """One change file (LZ-9.7).
 
-    path: str  # from the table folder
+    Attributes:
+        path: from the table folder
+        reason: why it is pending or was rejected; of an applied file, what was found about a file that replaced it
+            (LZ-3.13)
+        delta_version: that applied it; null if not applied or no longer known
+        rows: of an applied file
+        applied_by: null if not applied or not known
+        passthrough_skipped_because: why its rows were rewritten; null if they were not, or not known
+    """
+
+    path: str
     state: Literal["pending", "applied", "rejected"]
-    # Why it is pending or was rejected; once applied, what was found about a file that replaced it (LZ-3.13), else `""`
-    reason: str = ""
-    delta_version: int | None = None  # the Delta version that applied it; None if not applied or no longer known
-    rows: int | None = None  # how many it holds; None if not applied
-    applied_by: str = ""  # `passthrough`, `append` or `merge`; `""` if not applied or not known
-    passthrough_skipped_because: str = ""  # why its rows were rewritten; `""` if they were not, or not known
+    reason: str | None = None
+    delta_version: Count | None = None
+    rows: Count | None = None
+    applied_by: Way | None = None
+    passthrough_skipped_because: str | None = None
 
 
 @dataclass(frozen=True)
@@ -375,4 +384,6 @@ def _unapplied(file: Entry, plan: Plan, later: AbstractSet[str]) -> FileStatus:
 
 def _applied(path: str, file: AppliedFile, reason: str) -> FileStatus:
     version = file.version if file.version >= 0 else None
-    return FileStatus(path, "applied", reason, version, file.rows, file.applied_by, file.passthrough_skipped_because)
+    way = cast("Way | None", file.applied_by or None)
+    why_not = file.passthrough_skipped_because or None
+    return FileStatus(path, "applied", reason or None, version, file.rows, way, why_not)

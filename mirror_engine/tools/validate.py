@@ -295,7 +295,7 @@ def report_of(
                 is_text=bool(listing and listing.usable and listing.usable.is_text),
                 message=describe(table.name, table.state),
                 not_applied=(
-                    *((f"{folder}/{file.path}", file.reason) for file in table.pending_files),
+                    *((f"{folder}/{file.path}", file.reason or "") for file in table.pending_files),
                     *_ignored_data(table, listing, diagnostics),
                 ),
                 fabric_error=_fabric_error(table, target.config.default_schema),

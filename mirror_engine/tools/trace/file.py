@@ -20,6 +20,7 @@ from mirror_engine.landing_zone.progress import FolderProgress
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.landing_zone.states import Blocked, Halted
 from mirror_engine.monitoring.words import DROPPED_BECAUSE, describe
+from mirror_engine.results import PlannedStep
 from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
@@ -45,16 +46,6 @@ if TYPE_CHECKING:
 
     Content = dict[str, str | None]  # by path, which file is shown there; None for none
     FileState = Literal["applied", "pending", "rejected", "ignored"]
-
-
-@dataclass(frozen=True)
-class PlannedStep:
-    """One step of the plan, the files that it applies, in order, and how many commits it makes at most."""
-
-    step: str
-    message: str
-    files: tuple[str, ...] = ()
-    commits: int = 0
 
 
 @dataclass(frozen=True)
@@ -105,7 +96,7 @@ def trace_file(trace: TraceContext, name: str) -> FileReport:
         state, reason = "ignored", next(ignored, "not a change file")
     else:
         status = file_state(trace, pending) if pending and actual.state != "applied" else actual
-        state, reason = status.state, status.reason
+        state, reason = status.state, status.reason or ""
     if not reason and start and path in start.not_replayed:
         reason = "it was applied along with or before a deleted file: the rows it matched are not known"
     elif not reason and start and path in start.applied.files:

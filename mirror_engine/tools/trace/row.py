@@ -300,7 +300,7 @@ def _traced(
             effect, reason = _effect(marker, before, rows)
         pending_because = "it was archived, and the table never held it"
         if file is not None:
-            pending_because = "" if file.state == "applied" else file.reason
+            pending_because = "" if file.state == "applied" else file.reason or ""
         yield TracedChange(
             each.file,
             each.row,
@@ -358,4 +358,4 @@ def _pending(replayed: FileStatus, trace: TraceContext, writer: ChangesWriter, m
     if file is not None:
         entries = (row for batch in file.rows.batches([ROW_COLUMN, MARKER_COLUMN]) for row in batch.to_pylist())
         rows = tuple((entry[ROW_COLUMN], RowMarker(entry[MARKER_COLUMN])) for entry in entries)
-    return PendingFile(replayed.path, status.state, status.reason, rows)
+    return PendingFile(replayed.path, status.state, status.reason or "", rows)

@@ -145,7 +145,9 @@ def test_table_page_says_what_status_says(visit, base, still):
     for table in still.shown[0].view().status(100).tables:
         text = shown(visit(f"{base}/tables/{SHOP}/{table.name.folder}"))
         expected = [table.message, help_for(table.state, engine_running=False), table.delta_folder]
-        expected += [f"{each.path} {each.state}" for each in table.files] + [each.reason for each in table.files]
+        expected += [f"{each.path} {each.state}" for each in table.files] + [
+            each.reason for each in table.files if each.reason
+        ]
         expected += [each.message for each, _ in table.diagnostics]
         expected += [f"Rows processed {table.rows_processed:,}"]
         assert [each for each in expected if " ".join(each.replace("`", "").split()) not in text] == []

@@ -76,7 +76,7 @@ def test_each_table_has_its_files_and_diagnostics(still, client):
     for item in still.shown:
         for table in item.view().status(MAX_FILES).tables:
             found = data(client, f"/tables/{item.id}/{quote(table.name.folder)}")["table"]
-            assert {(each["path"], each["state"], each["reason"] or "") for each in found["files"]} == {
+            assert {(each["path"], each["state"], each["reason"]) for each in found["files"]} == {
                 (each.path, each.state, each.reason) for each in table.files
             }
             assert [each["code"] for each in found["diagnostics"]] == [each.code for each, _ in table.diagnostics]
