@@ -14,7 +14,7 @@ from mirror_engine.clock import Clock
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
-from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log.record import from_metadata
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
@@ -74,7 +74,7 @@ class Shop:
     def without_folders(self):
         """ROOT as S3, GCS and Blob have it."""
         store = LocalStore(self.root, automatic_cleanup=True)
-        return ObjectStorage(StoreUrl("s3", "bucket", ""), store, Requests())
+        return ObjectStorage(S3Url("bucket", ""), store, Requests())
 
     def sync(self, **parts):
         with self.mirror(**parts) as mirror:

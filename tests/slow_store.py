@@ -9,7 +9,7 @@ from obstore.store import LocalStore
 
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
-from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 
 REQUEST_SECONDS = 0.02
@@ -40,7 +40,7 @@ class SlowRequests(Requests):
 def slow_store(root):
     """ROOT as S3 has it, at `REQUEST_SECONDS` a request; its requests."""
     requests = SlowRequests()
-    return ObjectStorage(StoreUrl("s3", "bucket", ""), LocalStore(root, automatic_cleanup=True), requests), requests
+    return ObjectStorage(S3Url("bucket", ""), LocalStore(root, automatic_cleanup=True), requests), requests
 
 
 class SlowLogs(MemoryDeltaWriter):

@@ -25,6 +25,9 @@ class StorePublisher(LandingZoneWriter):
     def remove(self, path):
         self._storage.delete(f"{self.zone}/{path}")
 
+    def names(self, folder):
+        return [entry.name for entry in self._storage.list(f"{self.zone}/{folder}") or ()]
+
     def has(self, path):
         """Whether a file or folder is there."""
         return self._storage.stat(f"{self.zone}/{path}") is not None

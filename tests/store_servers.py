@@ -32,14 +32,16 @@ from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake.connection import CA_VARIABLES
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
-from mirror_engine.storage import stores
-from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage import azure_stores, stores
+from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl
+from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.tables.spark.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from mirror_engine.onelake.middleware import RejectedRequest
+    from mirror_engine.storage.store_url import StoreUrl
 
 AZURITE = "azurite@3.35.0"
 S3PROXY = "4.1.0"
@@ -110,14 +112,14 @@ def alone(monkeypatch: pytest.MonkeyPatch, **environment: str) -> None:
             monkeypatch.delenv(name)
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
-    stores.azure_credential.cache_clear()
+    azure_stores.azure_credential.cache_clear()
 
 
 def _set_environment(wanted: Mapping[str, str]) -> None:
     for name in os.environ.keys() - wanted.keys():
         del os.environ[name]
     os.environ.update(wanted)
-    stores.azure_credential.cache_clear()
+    azure_stores.azure_credential.cache_clear()
 
 
 @pytest.fixture(scope="session")
@@ -181,7 +183,7 @@ def s3_server(java, installed, tmp_path_factory) -> Iterator[StoreServer]:
     }
     command = (program, *quick, "-jar", str(jar), "--properties", "s3proxy.conf")
     with _running(command, folder, port):
-        server = StoreServer("S3", StoreUrl("s3", BUCKET, ""), environment)
+        server = StoreServer("S3", S3Url(BUCKET, ""), environment)
         _create_bucket(server)
         yield server
 
@@ -204,7 +206,7 @@ def azurite(installed, tmp_path_factory) -> Iterator[StoreServer]:
     with _running(("node", str(program), *options, "--blobPort", str(port)), folder, port):
         with BlobServiceClient(endpoint, credential=AZURITE_KEY) as client:
             client.create_container(BUCKET)
-        yield StoreServer("Azure Blob", StoreUrl("az", BUCKET, f"{ACCOUNT}.blob.core.windows.net"), environment)
+        yield StoreServer("Azure Blob", BlobUrl(BUCKET, f"{ACCOUNT}.blob.core.windows.net"), environment)
 
 
 @pytest.fixture(scope="session")
@@ -226,7 +228,7 @@ def emulator(tmp_path_factory, rejections) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def onelake_server(emulator) -> StoreServer:
     """OneLake: production URLs by the proxy, over https, with Entra ID."""
-    url = StoreUrl("abfss", WORKSPACE, "onelake.dfs.fabric.microsoft.com")
+    url = DatalakeUrl(WORKSPACE, "onelake.dfs.fabric.microsoft.com")
     found = emulator.connection.environment
     # each connection of requests loads all that its file holds: a hundred roots take 25 ms
     ours = dict.fromkeys(CA_VARIABLES, found["NODE_EXTRA_CA_CERTS"])
@@ -241,7 +243,7 @@ def adls_server(emulator) -> StoreServer:
         "AZURE_STORAGE_KEY": AZURITE_KEY,
         "AZURE_STORAGE_ENDPOINT": emulator.connection.http,
     }
-    url = StoreUrl("abfss", WORKSPACE, f"{ACCOUNT}.dfs.core.windows.net")
+    url = DatalakeUrl(WORKSPACE, f"{ACCOUNT}.dfs.core.windows.net")
     return StoreServer("ADLS Gen2", url, environment, emulator.plan.store)
 
 

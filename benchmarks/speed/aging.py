@@ -32,8 +32,7 @@ from mirror_engine.landing_zone.names import READY_TO_DELETE_FOLDER
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
 from mirror_engine.storage.roots import state_folder
-from mirror_engine.storage.store_url import parse_place
-from mirror_engine.storage.stores import open_storage
+from mirror_engine.storage.stores import open_storage, parse_place
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter, LandOptions
 from speed.places import TABLE, mirrored
 from speed.rows import KEY

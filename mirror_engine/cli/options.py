@@ -36,8 +36,8 @@ from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import OPTIONS, TABLES, ZONE
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.roots import check_root, root_of, state_folder
-from mirror_engine.storage.store_url import local_folder, parse_place
-from mirror_engine.storage.stores import open_storage
+from mirror_engine.storage.store_url import local_folder
+from mirror_engine.storage.stores import open_storage, parse_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

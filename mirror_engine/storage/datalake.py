@@ -191,7 +191,7 @@ class DatalakeStorage(StoreStorage):
         """
         with suppress(FileNotFoundError), self._errors("delete", path):
             try:
-                if self._url.scheme == "abfss":
+                if self._url.has_folders:
                     self._files.get_file_client(self._full(path)).delete_file(**_only(etag))
                 else:
                     self._blobs.get_blob_client(self._full(path)).delete_blob(**_only(etag))

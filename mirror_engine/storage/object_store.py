@@ -23,7 +23,7 @@ from urllib3.util import Retry
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.listing import Entry
-from mirror_engine.storage.base import PAGE, no_file_path, parts_of
+from mirror_engine.storage.base import no_file_path, parts_of
 from mirror_engine.storage.listing import StoreStorage, folder_entry
 from mirror_engine.storage.remote import MAX_CONNECTIONS, NO_CREDENTIAL, PRECONDITION, login_failure, unavailable
 
@@ -52,7 +52,6 @@ RETRIED = Retry(
 INVALID_PATH = "InvalidPath"  # one that obstore cannot send: a control character
 NO_NAME = re.compile(f"{INVALID_PATH}|KeyTooLong|InvalidURI|InvalidUri|OutOfRangeInput|InvalidResourceName")
 NO_CONTAINER = re.compile("ContainerNotFound|NoSuchBucket")
-BLOB_PAGE = 5000  # entries
 MAX_LEASE_BYTES = 65_536  # anybody may write there
 MAX_COPIED_BYTES = 5 * 1000**3  # S3 copies no larger object by one request
 _METADATA_SERVICE = re.compile(r"169\.254\.|metadata\.google")  # asked where there is no other credential
@@ -78,7 +77,7 @@ class ObjectStorage(StoreStorage):
     ) -> None:
         super().__init__(url, requests)
         self._store, self._azure = store, azure
-        self._page = BLOB_PAGE if url.scheme == "az" else PAGE  # entries of one answer
+        self._page = url.page_entries
 
     def list(self, folder: str) -> Sequence[Entry] | None:
         parts = parts_of(folder)

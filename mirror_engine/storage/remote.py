@@ -73,19 +73,6 @@ _ABOUT_A_PATH = (
     (429, "", "the store asks for fewer requests", "It is asked again; a longer --poll-interval asks less."),
     (503, "", "the store is busy", "It is asked again; a longer --poll-interval asks less."),
 )
-_AZURE_LOGIN = "Run az login, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or a SAS or key."
-_LOGINS = {
-    "abfss": _AZURE_LOGIN,
-    "az": _AZURE_LOGIN,
-    "s3": "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; profiles and SSO need the Python package boto3.",
-    "gs": "Run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS.",
-}
-_ROLES = {
-    "abfss": "the role Storage Blob Data Contributor (Reader to read)",
-    "az": "the role Storage Blob Data Contributor (Reader to read)",
-    "s3": "s3:ListBucket, s3:GetObject, and to write s3:PutObject and s3:DeleteObject",
-    "gs": "the role Storage Object User (Viewer to read)",
-}
 
 
 for _name in ("urllib3.connectionpool", "urllib3.util.retry"):  # which quote URLs, where a retry begins as a warning
@@ -142,9 +129,9 @@ def unavailable(url: StoreUrl, path: str, operation: str, status: int, code: str
         "code": code,
         "container": printable(url.container),
         "item": printable(url.path.partition("/")[0]),
-        "kind": "workspace" if url.is_onelake else "bucket" if url.scheme in {"s3", "gs"} else "container",
-        "login": _LOGINS[url.scheme],
-        "role": "the role Contributor in the workspace (Viewer to read)" if url.is_onelake else _ROLES[url.scheme],
+        "kind": "workspace" if url.is_onelake else url.container_kind,
+        "login": url.login_help,
+        "role": "the role Contributor in the workspace (Viewer to read)" if url.is_onelake else url.role,
     }
     place = printable(path) or url
     for prefix, reasons in ((f"{url}: ", _ABOUT_ROOT), (f"{place}: cannot {operation} it: ", _ABOUT_A_PATH)):

@@ -77,9 +77,9 @@ class Backend:
         if find_spec("pyspark") is None:
             help_ = f"Install it: {install_command('spark')}; or use --merge-engine arrow."
             raise SetupError("the merge engine Spark needs PySpark, which is not installed", help_)
-        if isinstance(self.root, StoreUrl) and self.root.scheme == "az":
+        if isinstance(self.root, StoreUrl) and not self.root.has_hadoop:
             help_ = "Use --merge-engine arrow; an account with folders (ADLS Gen2) has an abfss:// URL, too."
-            raise SetupError(f"{self.root}: Hadoop, and so Spark, has no file system for az://", help_)
+            raise SetupError(f"{self.root}: Hadoop, and so Spark, has no file system for {self.root.scheme}://", help_)
         limit = self.config.driver_batch_limit
         if limit == "auto":
             limit = 0 if is_distributed(self.config, self.spark) else DRIVER_BATCH_BYTES

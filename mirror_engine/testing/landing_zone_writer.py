@@ -151,6 +151,11 @@ class LandingZoneWriter:
             file.truncate()
             file.write(content)
 
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder of the zone; none where it is missing."""
+        place = self.path / folder
+        return [entry.name for entry in place.iterdir()] if place.is_dir() else []
+
     def remove(self, path: str) -> None:
         """Delete a file, or a folder with all in it; absent is no error."""
         remove(self.path / path)
@@ -249,10 +254,9 @@ class TableFolder:
 
     def _newest(self, partition: str) -> int:
         """The highest number among a partition's files and those that were moved away once they were applied."""
-        folder = self.writer / self.path
-        places = [folder / archive / partition for archive in ("", READY_TO_DELETE_FOLDER, PROCESSED_FOLDER)]
-        files = (file for place in places if place.is_dir() for file in place.iterdir())
-        return max((sequence_of(file.name) for file in files), default=0)
+        parts = ((self.path, archive, partition) for archive in ("", READY_TO_DELETE_FOLDER, PROCESSED_FOLDER))
+        folders = ["/".join(filter(None, each)) for each in parts]
+        return max((sequence_of(name) for folder in folders for name in self.writer.names(folder)), default=0)
 
     def put(self, path: str, content: bytes, *, modified_ns: int | None = None) -> str:
         """Write any file by its path from the table folder; returns its path from the zone's top."""

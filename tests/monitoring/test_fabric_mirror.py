@@ -27,7 +27,6 @@ from mirror_engine.monitoring.fabric_mirror import progress_of
 from mirror_engine.onelake import faults
 from mirror_engine.onelake.fault_rules import FaultRule
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.base import TableSnapshot
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.testing.cases import load
@@ -267,7 +266,7 @@ def onelake_s(fabric_s, onelake_server, emulator, tmp_path, monkeypatch):
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path / "state"))
     monkeypatch.setitem(faults._THROTTLED, "403", (REFUSED,))
-    asked_once = lambda url: {**deltalake_options(url), "max_retries": "0"}  # noqa: E731 - what deltalake waits is its own
+    asked_once = lambda url: {**url.deltalake_options(), "max_retries": "0"}  # noqa: E731 - what deltalake waits is its own
     monkeypatch.setattr("mirror_engine.tables.log.snapshot.deltalake_options", asked_once)
     options = emulator.plan.options
     with onelake_server.in_use():

@@ -20,9 +20,9 @@ from mirror_engine.landing_zone.layout import LEASE_ID, LEDGER
 from mirror_engine.storage import lease as leases
 from mirror_engine.storage.lease import hold_lease, holder_of
 from mirror_engine.storage.object_store import ConditionalFile
-from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.s3_store import S3Url
 
-ROOT = StoreUrl("s3", "bucket", "", "shop")
+ROOT = S3Url("bucket", "", "shop")
 
 
 class Machine:

@@ -11,9 +11,9 @@ from obstore.store import MemoryStore
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
-from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.s3_store import S3Url
 
-URL = StoreUrl("s3", "bucket", "", "root")
+URL = S3Url("bucket", "", "root")
 TEXT = "Error performing PUT http://127.0.0.1/a - Server returned non-2xx status code: 409 Conflict: "
 
 

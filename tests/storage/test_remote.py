@@ -9,12 +9,13 @@ import pytest
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage import remote
+from mirror_engine.storage.azure_stores import DatalakeUrl
 from mirror_engine.storage.remote import RangedReader, Requests, unavailable
-from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.s3_store import S3Url
 
-ONELAKE = StoreUrl("abfss", "Sales", "onelake.dfs.fabric.microsoft.com", "Shop.Lakehouse")
-ADLS = StoreUrl("abfss", "zone", "acme.dfs.core.windows.net")
-S3 = StoreUrl("s3", "bucket", "")
+ONELAKE = DatalakeUrl("Sales", "onelake.dfs.fabric.microsoft.com", "Shop.Lakehouse")
+ADLS = DatalakeUrl("zone", "acme.dfs.core.windows.net")
+S3 = S3Url("bucket", "")
 
 
 class Ranges:

@@ -23,8 +23,8 @@ from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.storage import stores
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
-from mirror_engine.storage.store_url import StoreUrl
-from mirror_engine.storage.stores import deltalake_options, object_store, open_storage
+from mirror_engine.storage.s3_store import S3Url
+from mirror_engine.storage.stores import STORES, object_store, open_storage
 from mirror_engine.tables.log.snapshot import reading_log
 from mirror_engine.tables.log.table_path import StorePath
 
@@ -70,7 +70,7 @@ def test_azure_without_a_credential(onelake_server, monkeypatch, capfd):
         alone(monkeypatch, PATH="")
         message = f"^{root}: no credential was found\n  -> Run az login"
         check(message, lambda: open_storage(root).list(""))
-        check(message, lambda: deltalake_options(root))
+        check(message, root.deltalake_options)
         check(message, lambda: ObjectStorage(root, object_store(root), Requests()).list(""))
     assert capfd.readouterr() == ("", "")
 
@@ -208,7 +208,7 @@ def telling_s3(telling, monkeypatch):
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "planted")
-    return StoreUrl("s3", "bucket", "", "shop")
+    return S3Url("bucket", "", "shop")
 
 
 @pytest.fixture
@@ -314,21 +314,21 @@ def test_what_answers_without_the_headers_of_a_store_is_none(telling, scheme, ca
     monkeypatch.setattr(stores, "TIMEOUT", stores.TIMEOUT / 60)
     azure = {"AZURE_STORAGE_ENDPOINT": telling, "AZURE_SKIP_SIGNATURE": "true"}
     alone(monkeypatch, **azure, AWS_ENDPOINT_URL=telling, AWS_SKIP_SIGNATURE="true")
-    url = StoreUrl(scheme, "c", "" if scheme == "s3" else "account.blob.core.windows.net", "shop")
+    url = STORES[scheme]("c", "" if scheme == "s3" else "account.blob.core.windows.net", "shop")
     check("the store cannot be reached|answers 200", lambda: CALLS[call](open_storage(url)))
 
 
 def test_a_credential_that_lacks_a_part(monkeypatch):
     alone(monkeypatch, AWS_SECRET_ACCESS_KEY="planted")  # noqa: S106 - it is none
-    check("the credential .* has a wrong form or lacks a part", lambda: open_storage(StoreUrl("s3", "bucket", "")))
+    check("the credential .* has a wrong form or lacks a part", lambda: open_storage(S3Url("bucket", "")))
 
 
 @pytest.mark.parametrize("scheme", ["abfss", "az"])
 @pytest.mark.parametrize("token", ["", "planted"])
 def test_a_token_is_sent_to_no_server_without_tls(scheme, token, monkeypatch):
     alone(monkeypatch, AZURE_STORAGE_ENDPOINT="http://127.0.0.1:9", AZURE_STORAGE_TOKEN=token)
-    root = StoreUrl(scheme, "c", "account.dfs.core.windows.net", "shop")
-    for call in (open_storage, deltalake_options):
+    root = STORES[scheme]("c", "account.dfs.core.windows.net", "shop")
+    for call in (open_storage, type(root).deltalake_options):
         check("http://127.0.0.1:9 has no TLS", lambda call=call: call(root))
 
 
@@ -336,6 +336,6 @@ def test_what_a_store_answered_to_deltalake_is_no_part_of_a_message():
     answer = "Object at location T not found: Error performing GET REDACTED - <Message>GET /T?sig=planted</Message>"
     with (
         pytest.raises(MirrorError, match="location T not found\n"),
-        reading_log(StorePath(StoreUrl("s3", "b", ""), "T", None, None)),
+        reading_log(StorePath(S3Url("b", ""), "T", None, None)),
     ):
         raise FileNotFoundError(answer)

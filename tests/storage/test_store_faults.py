@@ -15,14 +15,14 @@ from store_servers import alone
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage import stores
+from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl
 from mirror_engine.storage.remote import FIRST_BYTES, Requests
-from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import open_storage
 
 pytestmark = pytest.mark.slow
 
-DFS = StoreUrl("abfss", "shop", "onelake.dfs.fabric.microsoft.com", "orders/Files/LandingZone")
-BLOB = StoreUrl("az", "shop", "onelake.blob.core.windows.net", "orders/Files/LandingZone")
+DFS = DatalakeUrl("shop", "onelake.dfs.fabric.microsoft.com", "orders/Files/LandingZone")
+BLOB = BlobUrl("shop", "onelake.blob.core.windows.net", "orders/Files/LandingZone")
 
 
 @pytest.fixture(params=[DFS, BLOB], ids=["DFS", "Blob"])

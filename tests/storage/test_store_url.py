@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from mirror_engine.errors import UsageError
+from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl
+from mirror_engine.storage.gcs_store import GcsUrl
 from mirror_engine.storage.roots import check_place, state_folder
-from mirror_engine.storage.store_url import StoreUrl, local_folder, parse_place
+from mirror_engine.storage.s3_store import S3Url
+from mirror_engine.storage.store_url import local_folder
+from mirror_engine.storage.stores import parse_place, parse_url
 
 ONELAKE = "onelake.dfs.fabric.microsoft.com"
 GUID = "0f8fad5b-d9cb-469f-a165-70867728950e"
-SHOP = StoreUrl("abfss", "Sales", ONELAKE, "Shop.MountedRelationalDatabase/Files/LandingZone")
+SHOP = DatalakeUrl("Sales", ONELAKE, "Shop.MountedRelationalDatabase/Files/LandingZone")
 
 
 @pytest.mark.parametrize(
@@ -23,32 +27,32 @@ SHOP = StoreUrl("abfss", "Sales", ONELAKE, "Shop.MountedRelationalDatabase/Files
         (f"abfs://Sales@{ONELAKE}/{SHOP.path}/", SHOP),
         (f"https://{ONELAKE}/Sales/{SHOP.path}", SHOP),
         (f"https://onelake.blob.fabric.microsoft.com/Sales/{SHOP.path}", SHOP),
-        (f"https://{ONELAKE}/{GUID}/{GUID}/Files", StoreUrl("abfss", GUID, ONELAKE, f"{GUID}/Files")),
+        (f"https://{ONELAKE}/{GUID}/{GUID}/Files", DatalakeUrl(GUID, ONELAKE, f"{GUID}/Files")),
         (f"https://app.fabric.microsoft.com/groups/{GUID}/mirroreddatabases/{GUID}?experience=fabric-developer",
-         StoreUrl("abfss", GUID, ONELAKE, GUID)),
-        (f"abfss://My%20Team@{ONELAKE}/A B.Lakehouse", StoreUrl("abfss", "My Team", ONELAKE, "A B.Lakehouse")),
+         DatalakeUrl(GUID, ONELAKE, GUID)),
+        (f"abfss://My%20Team@{ONELAKE}/A B.Lakehouse", DatalakeUrl("My Team", ONELAKE, "A B.Lakehouse")),
         ("https://westus-onelake.dfs.fabric.microsoft.com/W/I",
-         StoreUrl("abfss", "W", "westus-onelake.dfs.fabric.microsoft.com", "I")),
-        ("abfss://zone@acme.dfs.core.windows.net", StoreUrl("abfss", "zone", "acme.dfs.core.windows.net")),
-        ("https://acme.dfs.core.windows.net/zone/a", StoreUrl("abfss", "zone", "acme.dfs.core.windows.net", "a")),
-        ("abfss://zone@acme.blob.core.windows.net/a", StoreUrl("abfss", "zone", "acme.dfs.core.windows.net", "a")),
-        ("https://acme.blob.core.windows.net/zone/a/b", StoreUrl("az", "zone", "acme.blob.core.windows.net", "a/b")),
-        ("az://zone@acme.blob.core.windows.net/a", StoreUrl("az", "zone", "acme.blob.core.windows.net", "a")),
-        ("az://zone/a", StoreUrl("az", "zone", "fallback.blob.core.windows.net", "a")),
-        ("s3://Bucket/a/k=v/100%25", StoreUrl("s3", "Bucket", "", "a/k=v/100%")),
-        ("s3a://bucket", StoreUrl("s3", "bucket", "")),
-        ("gs://bucket/a", StoreUrl("gs", "bucket", "", "a")),
+         DatalakeUrl("W", "westus-onelake.dfs.fabric.microsoft.com", "I")),
+        ("abfss://zone@acme.dfs.core.windows.net", DatalakeUrl("zone", "acme.dfs.core.windows.net")),
+        ("https://acme.dfs.core.windows.net/zone/a", DatalakeUrl("zone", "acme.dfs.core.windows.net", "a")),
+        ("abfss://zone@acme.blob.core.windows.net/a", DatalakeUrl("zone", "acme.dfs.core.windows.net", "a")),
+        ("https://acme.blob.core.windows.net/zone/a/b", BlobUrl("zone", "acme.blob.core.windows.net", "a/b")),
+        ("az://zone@acme.blob.core.windows.net/a", BlobUrl("zone", "acme.blob.core.windows.net", "a")),
+        ("az://zone/a", BlobUrl("zone", "fallback.blob.core.windows.net", "a")),
+        ("s3://Bucket/a/k=v/100%25", S3Url("Bucket", "", "a/k=v/100%")),
+        ("s3a://bucket", S3Url("bucket", "")),
+        ("gs://bucket/a", GcsUrl("bucket", "", "a")),
     ],
 )  # fmt: skip
 def test_the_spellings_of_a_url(text, url, monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "fallback")
-    assert StoreUrl.parse(text) == parse_place(text) == url
-    assert StoreUrl.parse(str(url)) == url
+    assert parse_url(text) == parse_place(text) == url
+    assert parse_url(str(url)) == url
 
 
 @pytest.mark.parametrize("text", ["shop", "./a:b", "/data/shop", "a/b://c", ""])
 def test_a_path_of_this_machine_is_no_url(text):
-    assert StoreUrl.parse(text) is None
+    assert parse_url(text) is None
     assert parse_place(text) == Path(text)
 
 
@@ -76,7 +80,7 @@ def test_a_url_that_cannot_be_used_is_refused_without_its_secret(text, message, 
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT", raising=False)
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
     with pytest.raises(UsageError, match=message) as problem:
-        StoreUrl.parse(text)
+        parse_url(text)
     assert problem.value.help
     assert "SECRET" not in str(problem.value)
 
@@ -100,11 +104,11 @@ def test_path_with_a_colon_is_a_local_folder(path):
 
 def test_parts_of_a_url():
     assert str(SHOP) == f"abfss://Sales@{ONELAKE}/Shop.MountedRelationalDatabase/Files/LandingZone"
-    assert str(StoreUrl("s3", "b", "") / "a b/k=ü") == "s3://b/a%20b/k=%C3%BC"
-    assert (SHOP.name, StoreUrl("s3", "b", "").name) == ("LandingZone", "b")
+    assert str(S3Url("b", "") / "a b/k=ü") == "s3://b/a%20b/k=%C3%BC"
+    assert (SHOP.name, S3Url("b", "").name) == ("LandingZone", "b")
     assert (SHOP / "T").path == f"{SHOP.path}/T"
     assert (SHOP.is_onelake, SHOP.account) == (True, "onelake")
-    assert not StoreUrl("az", "c", "acme.blob.core.windows.net").is_onelake
+    assert not BlobUrl("c", "acme.blob.core.windows.net").is_onelake
 
 
 def test_the_state_of_a_store_is_in_a_folder_of_this_machine(monkeypatch, tmp_path):
@@ -112,7 +116,7 @@ def test_the_state_of_a_store_is_in_a_folder_of_this_machine(monkeypatch, tmp_pa
     folder = state_folder(SHOP)
     assert folder.parent == tmp_path
     assert folder.name.startswith("Sales-Shop.MountedRelationalDatabase-")
-    assert state_folder(StoreUrl.parse(str(SHOP))) == folder != state_folder(SHOP / "T")
+    assert state_folder(parse_url(str(SHOP))) == folder != state_folder(SHOP / "T")
     assert state_folder(Path("shop")) == Path("shop")
     monkeypatch.delenv("MIRROR_ENGINE_STATE")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "x"))

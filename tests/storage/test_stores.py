@@ -10,16 +10,17 @@ from azure.core.exceptions import ClientAuthenticationError
 from store_servers import alone
 
 from mirror_engine.errors import MirrorError
-from mirror_engine.storage import stores
+from mirror_engine.storage import azure_stores, stores
+from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
-from mirror_engine.storage.store_url import StoreUrl
-from mirror_engine.storage.stores import deltalake_options, object_store, open_storage
+from mirror_engine.storage.s3_store import S3Url
+from mirror_engine.storage.stores import object_store, open_storage
 
-ADLS = StoreUrl("abfss", "zone", "acme.dfs.core.windows.net", "a/b")
-ONELAKE = StoreUrl("abfss", "My Team", "onelake.dfs.fabric.microsoft.com", "Shop.Lakehouse")
-BLOB = StoreUrl("az", "zone", "acme.blob.core.windows.net", "a")
-S3 = StoreUrl("s3", "bucket", "", "a")
+ADLS = DatalakeUrl("zone", "acme.dfs.core.windows.net", "a/b")
+ONELAKE = DatalakeUrl("My Team", "onelake.dfs.fabric.microsoft.com", "Shop.Lakehouse")
+BLOB = BlobUrl("zone", "acme.blob.core.windows.net", "a")
+S3 = S3Url("bucket", "", "a")
 KEY = "c2VjcmV0"
 
 
@@ -27,7 +28,7 @@ KEY = "c2VjcmV0"
 def no_credentials(monkeypatch):
     alone(monkeypatch)
     yield
-    stores.azure_credential.cache_clear()
+    azure_stores.azure_credential.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -46,21 +47,21 @@ def no_credentials(monkeypatch):
 def test_an_azure_secret_is_taken_for_its_own_account(environment, url, secret, monkeypatch):
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
-    assert stores.azure_secret(url) == secret
+    assert url.secret() == secret
 
 
 def test_the_endpoint_is_the_blob_api_of_the_account_or_an_emulator(monkeypatch):
-    assert stores.azure_endpoint(ADLS) == "https://acme.blob.core.windows.net"
-    assert stores.azure_endpoint(ONELAKE) == "https://onelake.blob.fabric.microsoft.com"
+    assert ADLS.endpoint == "https://acme.blob.core.windows.net"
+    assert ONELAKE.endpoint == "https://onelake.blob.fabric.microsoft.com"
     monkeypatch.setenv("AZURE_STORAGE_USE_EMULATOR", "true")
     monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
-    assert stores.azure_endpoint(BLOB) == f"{stores.AZURITE}/{stores.AZURITE_ACCOUNT}"
+    assert BLOB.endpoint == f"{azure_stores.AZURITE}/{azure_stores.AZURITE_ACCOUNT}"
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:8080/")
-    assert stores.azure_endpoint(ADLS) == "http://127.0.0.1:8080"
+    assert ADLS.endpoint == "http://127.0.0.1:8080"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("url", [ADLS, BLOB, ONELAKE, S3, StoreUrl("s3", "bucket", "")])
+@pytest.mark.parametrize("url", [ADLS, BLOB, ONELAKE, S3, S3Url("bucket", "")])
 def test_a_store_of_obstore_is_rooted_at_the_url(url, monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=c2VjcmV0")
     assert (stores.object_store(url).prefix or "") == url.path
@@ -69,26 +70,26 @@ def test_a_store_of_obstore_is_rooted_at_the_url(url, monkeypatch):
 def test_options_of_deltalake_and_hadoop(monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:8080")
-    assert stores.deltalake_options(ADLS) == {
+    assert ADLS.deltalake_options() == {
         "azure_storage_account_name": "acme",
         "azure_storage_account_key": KEY,
         "azure_storage_endpoint": "http://127.0.0.1:8080",
         "allow_http": "true",
     }
-    assert stores.hadoop_options(ADLS) == {
+    assert ADLS.hadoop_options() == {
         "spark.hadoop.fs.azure.account.auth.type.acme.dfs.core.windows.net": "SharedKey",
         "spark.hadoop.fs.azure.account.key.acme.dfs.core.windows.net": KEY,
     }
     monkeypatch.delenv("AZURE_STORAGE_KEY")
     for name in ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET"):
         monkeypatch.setenv(name, name.rpartition("_")[2].lower())
-    options = stores.hadoop_options(ONELAKE)
+    options = ONELAKE.hadoop_options()
     assert options["spark.hadoop.fs.azure.account.auth.type.onelake.dfs.fabric.microsoft.com"] == "OAuth"
     assert options["spark.hadoop.fs.azure.account.oauth2.client.id.onelake.dfs.fabric.microsoft.com"] == "id"
-    assert stores.deltalake_options(S3) == {"aws_conditional_put": "etag"}
+    assert S3.deltalake_options() == {"aws_conditional_put": "etag"}
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:7070")
-    assert stores.hadoop_options(S3)["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:7070"
-    assert (stores.hadoop_url(S3), stores.hadoop_url(ADLS)) == ("s3a://bucket/a", str(ADLS))
+    assert S3.hadoop_options()["spark.hadoop.fs.s3a.endpoint"] == "http://127.0.0.1:7070"
+    assert (S3.hadoop_url, ADLS.hadoop_url) == ("s3a://bucket/a", str(ADLS))
 
 
 def test_a_local_root_loads_no_library_of_stores():
@@ -100,10 +101,10 @@ def test_a_local_root_loads_no_library_of_stores():
     assert done.stdout.strip() == "[]"
 
 
-URL = StoreUrl("abfss", "Sales", "onelake.dfs.fabric.microsoft.com", "Shop.MountedRelationalDatabase")
+URL = DatalakeUrl("Sales", "onelake.dfs.fabric.microsoft.com", "Shop.MountedRelationalDatabase")
 CALLS = {
     "datalake": lambda: open_storage(URL).list(""),
-    "deltalake": lambda: deltalake_options(URL),
+    "deltalake": URL.deltalake_options,
     "obstore": lambda: ObjectStorage(URL, object_store(URL), Requests()).list(""),
 }
 HEAD = "DefaultAzureCredential failed to retrieve a token from the included credentials.\nAttempted credentials:\n\t"
@@ -145,7 +146,7 @@ def test_each_reason_has_its_words(text, call, monkeypatch):
         def get_token(self, *_, **__):
             raise ClientAuthenticationError(HEAD + TEXTS[text][0])
 
-    monkeypatch.setattr(stores, "azure_credential", Stub)
+    monkeypatch.setattr(azure_stores, "azure_credential", Stub)
     check(TEXTS[text][1], CALLS[call])
 
 

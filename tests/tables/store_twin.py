@@ -12,11 +12,11 @@ from obstore.store import LocalStore
 
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
-from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.tables.log import snapshot, table_path
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
-URL = StoreUrl("s3", "bucket", "", "root/Tables")
+URL = S3Url("bucket", "", "root/Tables")
 
 
 class CountedStore:

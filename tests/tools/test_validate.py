@@ -21,7 +21,7 @@ from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, Trait
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.storage.store_url import parse_place
+from mirror_engine.storage.stores import parse_place
 from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.testing.cases import load

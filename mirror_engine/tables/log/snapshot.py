@@ -36,7 +36,6 @@ from mirror_engine.errors import (
 )
 from mirror_engine.landing_zone.schema import Column, TableSchema
 from mirror_engine.storage.remote import FIRST_BYTES
-from mirror_engine.storage.stores import deltalake_options
 from mirror_engine.tables.arrow_types import PARSE_ERRORS, arrow_schema
 from mirror_engine.tables.base import TableSnapshot
 from mirror_engine.tables.log.log_names import log_file
@@ -482,8 +481,8 @@ def _as_of_now(
 def open_delta(folder: TablePath, version: int | None = None) -> DeltaTable:
     """A table for `deltalake`, at its newest version or another; with credentials of now, which expire."""
     if isinstance(folder, StorePath):
-        url = folder.url if folder.url.scheme == "abfss" else replace(folder.url, host="")  # as deltalake reads URLs
-        return DeltaTable(str(url), version=version, storage_options=deltalake_options(folder.url))
+        options = folder.url.deltalake_options()
+        return DeltaTable(folder.url.deltalake_url, version=version, storage_options=options)
     return DeltaTable(
         str(folder if EASY_FOR_DELTALAKE.fullmatch(str(folder)) else plain_folder(folder)), version=version
     )

@@ -19,7 +19,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.base import at_once
 from mirror_engine.storage.remote import RangedReader
 from mirror_engine.storage.store_url import StoreUrl
-from mirror_engine.storage.stores import hadoop_url, object_store, open_storage
+from mirror_engine.storage.stores import object_store, open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -229,7 +229,7 @@ def for_each(
 
 def remove_folder(folder: StorePath) -> None:
     """Delete all in a folder: by one request where a store has folders."""
-    if folder.url.scheme == "abfss":
+    if folder.url.has_folders:
         folder.unlink()
     else:
         list(for_each(folder, StorePath.unlink, folder.rglob("*")))
@@ -273,7 +273,7 @@ def create_file(target: TablePath, content: bytes) -> None:
 def spark_path(folder: TablePath) -> str:
     """A table's folder as Spark names it."""
     if isinstance(folder, StorePath):
-        return hadoop_url(folder.url)
+        return folder.url.hadoop_url
     return str(folder)
 
 

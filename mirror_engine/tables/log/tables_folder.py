@@ -196,7 +196,7 @@ def _retire_in_store(folder: StorePath, check: Callable[[], None], *, is_begun: 
     list(for_each(folder, remove, sorted(first, key=lambda file: (file in in_log, file.name))))
     for file in final:
         remove(file)
-    if folder.url.scheme == "abfss":
+    if folder.url.has_folders:
         above = {"/".join(file.parts[:depth]) for file in files for depth in range(len(folder.parts), len(file.parts))}
         for path in sorted(above, reverse=True):
             replace(folder, path=path).remove()

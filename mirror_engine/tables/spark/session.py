@@ -28,7 +28,6 @@ from urllib.parse import urlsplit
 from mirror_engine.errors import JarsMissing, MirrorError, SetupError, SparkFailed
 from mirror_engine.events import SetupProgress, ignore
 from mirror_engine.storage.store_url import StoreUrl
-from mirror_engine.storage.stores import hadoop_options
 from mirror_engine.tables.reading.open_file import unlimited_memory
 from mirror_engine.tables.spark import java
 from mirror_engine.tables.spark.choice import is_cluster, is_distributed, is_submitted
@@ -329,7 +328,7 @@ def store_settings(place: Place) -> Mapping[str, str]:
     """Settings of a session that reaches tables in a store; no log or page of Spark shows them."""
     if not isinstance(place, StoreUrl):
         return {}
-    options = {name.removeprefix("spark.hadoop."): value for name, value in hadoop_options(place).items()}
+    options = {name.removeprefix("spark.hadoop."): value for name, value in place.hadoop_options().items()}
     return {**options, "spark.sql.redaction.options.regex": r"(?i)url|fs\.(azure|s3a)\."}
 
 

@@ -22,7 +22,7 @@ from mirror_engine.errors import CommitConflict, RootLocked, StorageUnavailable,
 from mirror_engine.landing_zone.progress import Applied, Progress
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
-from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.tables.base import BatchRecord
 from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import StagedChanges
@@ -35,7 +35,7 @@ from mirror_engine.tables.log.table_path import StorePath, parquet_source
 from mirror_engine.tables.log.tables_folder import TablesFolder, is_table
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
-URL = StoreUrl("s3", "bucket", "", "root/Tables")
+URL = S3Url("bucket", "", "root/Tables")
 
 
 class Faulty:

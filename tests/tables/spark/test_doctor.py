@@ -9,7 +9,7 @@ import pytest
 
 from mirror_engine.config import Config
 from mirror_engine.errors import JavaMissing
-from mirror_engine.storage.store_url import StoreUrl
+from mirror_engine.storage.stores import parse_url
 from mirror_engine.tables.spark import choice, doctor
 from mirror_engine.tables.spark.doctor import Check, checks, memory_bytes
 from mirror_engine.tables.spark.java import Java
@@ -71,7 +71,7 @@ def test_arrow_is_suggested_where_spark_is_the_default(config, installed, is_sug
 
 def test_arrow_is_not_suggested_under_spark_submit_or_in_a_store(monkeypatch):
     assert doctor.suggestion(Config()) != ""
-    assert doctor.suggestion(Config(), StoreUrl.parse("s3://bucket/shop")) == ""
+    assert doctor.suggestion(Config(), parse_url("s3://bucket/shop")) == ""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     assert doctor.suggestion(Config()) == ""
 
