@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.storage.stores import object_store, open_storage
+from mirror_engine.storage.stores import open_storage
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 
@@ -16,7 +16,7 @@ class StorePublisher(LandingZoneWriter):
     def __init__(self, root, *, zone=ZONE):
         self.url = root
         self.zone = zone
-        self._store = object_store(root)
+        self._store = root.object_store()
         self._storage = open_storage(root)
 
     def put(self, path, content, *, modified_ns=None):  # noqa: ARG002 - as of a folder
@@ -37,6 +37,6 @@ def everything(root):
     """What is below a URL: every file with its ETag and time."""
     return {
         found["path"]: (found["e_tag"], found["last_modified"], found["size"])
-        for page in object_store(root).list()
+        for page in root.object_store().list()
         for found in page
     }

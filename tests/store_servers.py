@@ -32,7 +32,7 @@ from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake.connection import CA_VARIABLES
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
-from mirror_engine.storage import azure_stores, stores
+from mirror_engine.storage import azure_stores
 from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl
 from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.tables.spark.java import find_java
@@ -272,7 +272,7 @@ def _create_bucket(server: StoreServer) -> None:
     import obstore  # noqa: PLC0415 - only S3's tests need it
 
     with server.in_use():
-        url = obstore.sign(stores.object_store(server.url), "PUT", "", timedelta(minutes=1))
+        url = obstore.sign(server.url.object_store(), "PUT", "", timedelta(minutes=1))
     with urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=START_SECONDS):  # noqa: S310 - http
         pass
 

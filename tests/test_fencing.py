@@ -28,7 +28,6 @@ from mirror_engine import Config, Mirror
 from mirror_engine.engine.lock import is_locked
 from mirror_engine.landing_zone.layout import LOCK, SCRATCH, TABLES, ZONE
 from mirror_engine.storage.lease import holder_of, lease_file
-from mirror_engine.storage.stores import object_store
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow
@@ -156,7 +155,7 @@ def drops_of(root):
 
 
 def content_of(root, path):
-    return object_store(root).get(path).bytes().to_bytes()
+    return root.object_store().get(path).bytes().to_bytes()
 
 
 def stop(process):

@@ -70,7 +70,7 @@ class AzureUrl(StoreUrl):
             return {"token": token}
         return {"skip_signature": True} if is_set("AZURE_SKIP_SIGNATURE") else {}
 
-    def open_object_store(self, options: Mapping[str, Any]) -> AzureStore:
+    def _open_object_store(self, options: Mapping[str, Any]) -> AzureStore:
         from obstore.store import AzureStore  # noqa: PLC0415 - an optional library
 
         def token() -> dict[str, Any]:  # asked again before it expires
@@ -167,9 +167,8 @@ class BlobUrl(AzureUrl):
 
     def open_storage(self, requests: Requests) -> Storage:
         from mirror_engine.storage.object_store import ObjectStorage  # noqa: PLC0415 - an optional library
-        from mirror_engine.storage.stores import object_store  # noqa: PLC0415 - which imports this module
 
-        return ObjectStorage(self, object_store(self), requests, cache(lambda: self._datalake(requests)))
+        return ObjectStorage(self, self.object_store(), requests, cache(lambda: self._datalake(requests)))
 
 
 @cache

@@ -27,11 +27,10 @@ class GcsUrl(StoreUrl):
 
     def open_storage(self, requests: Requests) -> Storage:
         from mirror_engine.storage.object_store import ObjectStorage  # noqa: PLC0415 - an optional library
-        from mirror_engine.storage.stores import object_store  # noqa: PLC0415 - which imports this module
 
-        return ObjectStorage(self, object_store(self), requests)
+        return ObjectStorage(self, self.object_store(), requests)
 
-    def open_object_store(self, options: Mapping[str, Any]) -> GCSStore:
+    def _open_object_store(self, options: Mapping[str, Any]) -> GCSStore:
         from obstore.store import GCSStore  # noqa: PLC0415 - an optional library
 
         return GCSStore(self.container, **options)

@@ -16,7 +16,6 @@ from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import SetupProgress
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import LEASE
-from mirror_engine.storage.stores import object_store
 from mirror_engine.threads import threads
 
 if TYPE_CHECKING:
@@ -191,7 +190,7 @@ def lease_file(root: StoreUrl) -> ConditionalFile:
     """Return the lease of a ROOT."""
     from mirror_engine.storage.object_store import ConditionalFile  # noqa: PLC0415 - an optional library
 
-    return ConditionalFile(object_store(root), LEASE, root)
+    return ConditionalFile(root.object_store(), LEASE, root)
 
 
 def last_id(memory: Path) -> str | None:

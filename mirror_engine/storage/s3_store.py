@@ -37,12 +37,11 @@ class S3Url(StoreUrl):
 
     def open_storage(self, requests: Requests) -> Storage:
         from mirror_engine.storage.object_store import ObjectStorage, S3Storage  # noqa: PLC0415 - an optional library
-        from mirror_engine.storage.stores import object_store  # noqa: PLC0415 - which imports this module
 
         kind = ObjectStorage if is_set("AWS_SKIP_SIGNATURE") else S3Storage
-        return kind(self, object_store(self), requests)
+        return kind(self, self.object_store(), requests)
 
-    def open_object_store(self, options: Mapping[str, Any]) -> S3Store:
+    def _open_object_store(self, options: Mapping[str, Any]) -> S3Store:
         from obstore.store import S3Store  # noqa: PLC0415 - an optional library
 
         return S3Store(self.container, **_credential(), **options)

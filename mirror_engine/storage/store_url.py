@@ -6,11 +6,13 @@ import os
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from urllib.parse import quote
 
-from mirror_engine.errors import UsageError
+from mirror_engine.errors import SetupError, UsageError
+from mirror_engine.extras import install_command
 from mirror_engine.storage.base import PAGE
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.remote import Requests
 
+TIMEOUT = timedelta(seconds=60)
+BACKOFF = {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=15), "base": 2}
 _SAFE = "/=+,;:@!$&'()*~"  # in a path; `=` is in the names of Hive folders
 
 
@@ -82,9 +86,36 @@ class StoreUrl(ABC):
     def open_storage(self, requests: Requests) -> Storage:
         """Open the folder as ROOT; ImportError without the libraries of stores."""
 
+    def object_store(self) -> AzureStore | GCSStore | S3Store:
+        """Return obstore's store rooted here; of Azure by the Blob API.
+
+        Raises:
+            SetupError: obstore is not installed.
+        """
+        try:
+            from obstore.exceptions import BaseError  # noqa: PLC0415 - an optional library
+        except ImportError:
+            help_text = f"Install the extra: {install_command('stores')}"
+            raise SetupError("The library for stores (obstore) is not installed", help_text) from None
+        is_http = self.endpoint.startswith("http://")
+        options: dict[str, Any] = {
+            "prefix": self.path or None,
+            "client_options": {
+                "timeout": TIMEOUT,
+                "connect_timeout": "10s",
+                **({"allow_http": True} if is_http else {}),
+            },
+            "retry_config": {"max_retries": 8, "retry_timeout": TIMEOUT, "backoff": BACKOFF},
+        }
+        try:
+            return self._open_object_store(options)
+        except BaseError:  # its text may quote the key
+            message = f"{self}: the credential in the environment has a wrong form or lacks a part"
+            raise UsageError(message, "Set it again, whole.") from None
+
     @abstractmethod
-    def open_object_store(self, options: Mapping[str, Any]) -> AzureStore | GCSStore | S3Store:
-        """Open obstore's store rooted here; ImportError without it."""
+    def _open_object_store(self, options: Mapping[str, Any]) -> AzureStore | GCSStore | S3Store:
+        """Open obstore's store with these options; ImportError without it."""
 
     @abstractmethod
     def deltalake_options(self) -> dict[str, str]:

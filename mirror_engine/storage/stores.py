@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from mirror_engine.errors import SetupError, UsageError
@@ -20,8 +19,6 @@ from mirror_engine.storage.store_url import StoreUrl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from obstore.store import AzureStore, GCSStore, S3Store
 
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
@@ -41,8 +38,6 @@ _KEEP_OUT = (
 _PORTAL = re.compile(
     r"(?:app|msit)\.(?:powerbi|fabric\.microsoft)\.com/groups/([^/]+)/mirroreddatabases/([^/?]+)", re.IGNORECASE
 )
-TIMEOUT = timedelta(seconds=60)
-BACKOFF = {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=15), "base": 2}
 
 
 def parse_url(text: str) -> StoreUrl | None:
@@ -126,31 +121,5 @@ def open_storage(place: Place, requests: Requests | None = None) -> Storage:
     try:  # optional libraries, which a ROOT on this machine needs not
         return place.open_storage(requests or Requests())
     except ImportError:
-        raise SetupError("The libraries for stores are not installed", _install_help()) from None
-
-
-def object_store(url: StoreUrl) -> AzureStore | GCSStore | S3Store:
-    """Return obstore's store rooted at a URL; of Azure by the Blob API.
-
-    Raises:
-        SetupError: obstore is not installed.
-    """
-    try:
-        from obstore.exceptions import BaseError  # noqa: PLC0415 - an optional library
-    except ImportError:
-        raise SetupError("The library for stores (obstore) is not installed", _install_help()) from None
-    is_http = url.endpoint.startswith("http://")
-    options: dict[str, Any] = {
-        "prefix": url.path or None,
-        "client_options": {"timeout": TIMEOUT, "connect_timeout": "10s", **({"allow_http": True} if is_http else {})},
-        "retry_config": {"max_retries": 8, "retry_timeout": TIMEOUT, "backoff": BACKOFF},
-    }
-    try:
-        return url.open_object_store(options)
-    except BaseError:  # its text may quote the key
-        message = f"{url}: the credential in the environment has a wrong form or lacks a part"
-        raise UsageError(message, "Set it again, whole.") from None
-
-
-def _install_help() -> str:
-    return f"Install the extra: {install_command('stores')}"
+        help_text = f"Install the extra: {install_command('stores')}"
+        raise SetupError("The libraries for stores are not installed", help_text) from None

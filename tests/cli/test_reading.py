@@ -11,7 +11,7 @@ import pytest
 from mirror_engine.cli.main import main
 from mirror_engine.landing_zone.layout import ENGINE, ZONE
 from mirror_engine.onelake.faults import parse_fault
-from mirror_engine.storage.stores import object_store, open_storage
+from mirror_engine.storage.stores import open_storage
 from mirror_engine.testing.cases import load
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
@@ -63,7 +63,7 @@ def without(value):
 
 def versions(root):
     """Every file below a ROOT with its ETag."""
-    return {found["path"]: found["e_tag"] for page in object_store(root).list() for found in page}
+    return {found["path"]: found["e_tag"] for page in root.object_store().list() for found in page}
 
 
 @pytest.mark.slow

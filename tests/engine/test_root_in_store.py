@@ -20,7 +20,6 @@ from mirror_engine.monitoring.fabric_files import REPLICATOR_FILE
 from mirror_engine.storage import lease
 from mirror_engine.storage.lease import lease_file
 from mirror_engine.storage.roots import state_folder
-from mirror_engine.storage.stores import object_store
 from mirror_engine.tables import passthrough, writer
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log import commit
@@ -171,7 +170,7 @@ def test_an_engine_that_lost_the_lease_ends_before_its_next_commit(far_shop, mon
     with far_shop.mirror()._engine() as running:
         running.cycle(NO_STOP)
         monkeypatch.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look; the thread waits already
-        object_store(far_shop.root).put(
+        far_shop.root.object_store().put(
             LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time()), time.time())
         )
         far_shop.orders.insert(row(3))
@@ -182,7 +181,7 @@ def test_an_engine_that_lost_the_lease_ends_before_its_next_commit(far_shop, mon
 
 
 def test_a_wait_for_another_engine_ends_when_it_is_to_stop(far_shop, monkeypatch):
-    object_store(far_shop.root).put(
+    far_shop.root.object_store().put(
         LEASE, lease._content(lease.Holder("other", "worker-2", 7, time.time()), time.time())
     )
     monkeypatch.setattr(lease.Holder, "age_seconds", lambda *_: 3600.0)
@@ -205,7 +204,7 @@ def test_a_batch_that_two_engines_commit_is_in_the_table_once(far_shop, monkeypa
         def lose_the_lease_and_apply(*arguments):
             monkeypatch.setattr(far_shop.writer, "apply", apply)
             found = json.loads(lease_file(far_shop.root).read().content)
-            object_store(far_shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
+            far_shop.root.object_store().put(LEASE, json.dumps({**found, "is_over": True}).encode())
             far_shop.on("two")
             assert far_shop.sync().commits == 1
             return apply(*arguments)
@@ -238,7 +237,7 @@ def test_batch_of_a_new_table_is_committed_once_by_two_engines(far_shop, monkeyp
         monkeypatch.setattr(writer, "create_table", create)
         is_made = is_first and create(*arguments, **options)
         found = json.loads(lease_file(far_shop.root).read().content)
-        object_store(far_shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
+        far_shop.root.object_store().put(LEASE, json.dumps({**found, "is_over": True}).encode())
         far_shop.on("two")
         with Mirror(far_shop.root, Config(merge_engine="arrow")) as second:
             assert second.sync().commits == 1
@@ -295,7 +294,7 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(far_shop, m
         monkeypatch.setattr(ArrowWriter, "tidy", tidy)
         data = added(folder, actions)
         found = json.loads(lease_file(far_shop.root).read().content)
-        object_store(far_shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
+        far_shop.root.object_store().put(LEASE, json.dumps({**found, "is_over": True}).encode())
         far_shop.orders.drop()
         synced("two")
         again = StorePublisher(far_shop.root).table("Orders", keys=["id"], types=TYPES)
@@ -354,7 +353,7 @@ def test_checkpoint_that_comes_after_its_table_was_dropped_is_taken_back(
 
     def stopped(table):
         monkeypatch.setattr(DeltaTable, "create_checkpoint", write)
-        store, log = object_store(far_shop.root), "Tables/dbo/Orders/_delta_log/"
+        store, log = far_shop.root.object_store(), "Tables/dbo/Orders/_delta_log/"
         before = everything(far_shop.root)
         table.create_checkpoint()
         made = {path: store.get(path).bytes() for path in everything(far_shop.root).keys() - before.keys()}
@@ -411,7 +410,7 @@ def test_a_url_within_a_landing_zone_is_no_root(far_shop):
 @pytest.mark.parametrize("command", ["sync", "maintain", "rebuild"])
 def test_what_fabric_mirrors_is_refused_and_left_as_it_is(far_shop, command):
     """Fabric's monitoring files are there, and nothing of this engine."""
-    object_store(far_shop.root).put(REPLICATOR_FILE, b'{"status": "Running"}')
+    far_shop.root.object_store().put(REPLICATOR_FILE, b'{"status": "Running"}')
     before = everything(far_shop.root)
     with far_shop.mirror() as mirror:
         with pytest.raises(UsageError, match="is mirrored by Fabric; nothing was written there") as error:

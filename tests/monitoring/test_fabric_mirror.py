@@ -26,6 +26,7 @@ from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.fabric_mirror import progress_of
 from mirror_engine.onelake import faults
 from mirror_engine.onelake.fault_rules import FaultRule
+from mirror_engine.storage.azure_stores import DatalakeUrl
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.tables.base import TableSnapshot
 from mirror_engine.tables.merge.arrow import ArrowWriter
@@ -266,8 +267,9 @@ def onelake_s(fabric_s, onelake_server, emulator, tmp_path, monkeypatch):
     monkeypatch.setenv("MIRROR_ENGINE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path / "state"))
     monkeypatch.setitem(faults._THROTTLED, "403", (REFUSED,))
-    asked_once = lambda url: {**url.deltalake_options(), "max_retries": "0"}  # noqa: E731 - what deltalake waits is its own
-    monkeypatch.setattr("mirror_engine.tables.log.snapshot.deltalake_options", asked_once)
+    options_of = DatalakeUrl.deltalake_options
+    asked_once = lambda url: {**options_of(url), "max_retries": "0"}  # noqa: E731 - what deltalake waits is its own
+    monkeypatch.setattr(DatalakeUrl, "deltalake_options", asked_once)
     options = emulator.plan.options
     with onelake_server.in_use():
         root = onelake_server.new_root()

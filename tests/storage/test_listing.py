@@ -20,7 +20,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.storage.listing import Cache, FolderOfStore
 from mirror_engine.storage.remote import Requests
-from mirror_engine.storage.stores import object_store, open_storage
+from mirror_engine.storage.stores import open_storage
 
 METADATA = b'{"keyColumns": ["id"]}'
 
@@ -137,7 +137,7 @@ def test_a_scan_of_1010_tables(request, server, lists):
     """The figures of docs/stores.md; without metadata, which only a first scan reads."""
     server = request.getfixturevalue(server)
     with server.in_use(), ThreadPoolExecutor(16) as pool:
-        client = object_store((root := server.new_root()) / ZONE)
+        client = ((root := server.new_root()) / ZONE).object_store()
         names = [f"T{number // 2}/{number % 2 + 1:020}.csv" for number in range(2020)]
         if server.store:
             for file in (server.store / root.container / root.name.partition(".")[0] / ZONE / name for name in names):

@@ -20,11 +20,11 @@ from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.faults import parse_fault
-from mirror_engine.storage import stores
+from mirror_engine.storage import store_url
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.s3_store import S3Url
-from mirror_engine.storage.stores import STORES, object_store, open_storage
+from mirror_engine.storage.stores import STORES, open_storage
 from mirror_engine.tables.log.snapshot import reading_log
 from mirror_engine.tables.log.table_path import StorePath
 
@@ -71,7 +71,7 @@ def test_azure_without_a_credential(onelake_server, monkeypatch, capfd):
         message = f"^{root}: no credential was found\n  -> Run az login"
         check(message, lambda: open_storage(root).list(""))
         check(message, root.deltalake_options)
-        check(message, lambda: ObjectStorage(root, object_store(root), Requests()).list(""))
+        check(message, lambda: ObjectStorage(root, root.object_store(), Requests()).list(""))
     assert capfd.readouterr() == ("", "")
 
 
@@ -95,7 +95,7 @@ def test_other_stores(request, server, environment, change, message, monkeypatch
 
 
 def test_a_store_that_is_not_there(s3_server, monkeypatch):
-    monkeypatch.setattr(stores, "TIMEOUT", stores.TIMEOUT / 60)
+    monkeypatch.setattr(store_url, "TIMEOUT", store_url.TIMEOUT / 60)
     with s3_server.in_use():
         monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
         check("^s3://.*: the store cannot be reached\n", lambda: open_storage(s3_server.new_root()).list(""))
@@ -311,7 +311,7 @@ def test_a_deletion_in_s3_trusts_the_authorities_that_all_requests_trust(telling
     ("scheme", "call"), sorted({*product(["abfss", "az", "s3"], CALLS)} - {("s3", "list"), ("s3", "scan")})
 )
 def test_what_answers_without_the_headers_of_a_store_is_none(telling, scheme, call, monkeypatch):
-    monkeypatch.setattr(stores, "TIMEOUT", stores.TIMEOUT / 60)
+    monkeypatch.setattr(store_url, "TIMEOUT", store_url.TIMEOUT / 60)
     azure = {"AZURE_STORAGE_ENDPOINT": telling, "AZURE_SKIP_SIGNATURE": "true"}
     alone(monkeypatch, **azure, AWS_ENDPOINT_URL=telling, AWS_SKIP_SIGNATURE="true")
     url = STORES[scheme]("c", "" if scheme == "s3" else "account.blob.core.windows.net", "shop")

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_put_may_ask_that_nothing_is_there_or_that_nothing_has_changed(store):
-    client = stores.object_store(store.new_root() / ZONE)
+    client = (store.new_root() / ZONE).object_store()
     first = client.put("lease", b"1", mode="create")
     with pytest.raises(AlreadyExistsError):
         client.put("lease", b"2", mode="create")
@@ -32,7 +32,7 @@ def test_a_put_may_ask_that_nothing_is_there_or_that_nothing_has_changed(store):
 
 
 def test_a_list_is_whole_and_may_start_after_a_name(store):
-    client = stores.object_store(store.new_root() / ZONE)
+    client = (store.new_root() / ZONE).object_store()
     names = [f"T/{number:020}.csv" for number in range(1, 6)]
     for name in names:
         client.put(name, b"x")
@@ -44,7 +44,7 @@ def test_a_list_is_whole_and_may_start_after_a_name(store):
 
 
 def test_a_deletion_may_name_the_file_that_it_means(store):
-    storage, client = stores.open_storage(root := store.new_root()), stores.object_store(root)
+    storage, client = stores.open_storage(root := store.new_root()), root.object_store()
     name = f"{ZONE}/T/ä %23#?&+='(1)~.csv"
     etags = [client.put(name, content)["e_tag"].strip('"') for content in (b"old", b"new")]
     with pytest.raises(StorageUnavailable, match="was replaced meanwhile"):

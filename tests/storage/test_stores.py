@@ -10,12 +10,12 @@ from azure.core.exceptions import ClientAuthenticationError
 from store_servers import alone
 
 from mirror_engine.errors import MirrorError
-from mirror_engine.storage import azure_stores, stores
+from mirror_engine.storage import azure_stores
 from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl
 from mirror_engine.storage.object_store import ObjectStorage
 from mirror_engine.storage.remote import Requests
 from mirror_engine.storage.s3_store import S3Url
-from mirror_engine.storage.stores import object_store, open_storage
+from mirror_engine.storage.stores import open_storage
 
 ADLS = DatalakeUrl("zone", "acme.dfs.core.windows.net", "a/b")
 ONELAKE = DatalakeUrl("My Team", "onelake.dfs.fabric.microsoft.com", "Shop.Lakehouse")
@@ -64,7 +64,7 @@ def test_the_endpoint_is_the_blob_api_of_the_account_or_an_emulator(monkeypatch)
 @pytest.mark.parametrize("url", [ADLS, BLOB, ONELAKE, S3, S3Url("bucket", "")])
 def test_a_store_of_obstore_is_rooted_at_the_url(url, monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=c2VjcmV0")
-    assert (stores.object_store(url).prefix or "") == url.path
+    assert (url.object_store().prefix or "") == url.path
 
 
 def test_options_of_deltalake_and_hadoop(monkeypatch):
@@ -105,7 +105,7 @@ URL = DatalakeUrl("Sales", "onelake.dfs.fabric.microsoft.com", "Shop.MountedRela
 CALLS = {
     "datalake": lambda: open_storage(URL).list(""),
     "deltalake": URL.deltalake_options,
-    "obstore": lambda: ObjectStorage(URL, object_store(URL), Requests()).list(""),
+    "obstore": lambda: ObjectStorage(URL, URL.object_store(), Requests()).list(""),
 }
 HEAD = "DefaultAzureCredential failed to retrieve a token from the included credentials.\nAttempted credentials:\n\t"
 NO_ENVIRONMENT = (

@@ -70,7 +70,7 @@ def writer_in_store(folder, monkeypatch):
     disk = folder / "store"
     disk.mkdir()
     store = CountedStore(LocalStore(disk))
-    monkeypatch.setattr(table_path, "object_store", lambda _: store)
+    monkeypatch.setattr(S3Url, "object_store", lambda _: store)
     monkeypatch.setattr(table_path, "open_storage", lambda _: ObjectStorage(URL, store, Requests()))
     monkeypatch.setattr(
         snapshot, "open_delta", lambda path, version=None: DeltaTable(str(disk / path.path), version=version)

@@ -19,7 +19,7 @@ from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.base import at_once
 from mirror_engine.storage.remote import RangedReader
 from mirror_engine.storage.store_url import StoreUrl
-from mirror_engine.storage.stores import object_store, open_storage
+from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -210,7 +210,7 @@ TablePath: TypeAlias = Path | StorePath
 def table_path(place: Place) -> TablePath:
     """A folder that tables are in, or one of them."""
     if isinstance(place, StoreUrl):
-        return StorePath(place, "", object_store(place), open_storage(place))
+        return StorePath(place, "", place.object_store(), open_storage(place))
     return place.absolute()
 
 

@@ -75,7 +75,7 @@ def far_disk(tmp_path, lossy):  # noqa: ARG001 - it makes the folder
 @pytest.fixture
 def tables(lossy, monkeypatch, tmp_path):
     """`ROOT/Tables` in a store; deltalake reaches the same files on disk."""
-    monkeypatch.setattr(table_path, "object_store", lambda _: lossy)
+    monkeypatch.setattr(S3Url, "object_store", lambda _: lossy)
     monkeypatch.setattr(table_path, "open_storage", lambda _: ObjectStorage(URL, lossy, Requests()))
     return TablesFolder(URL, tmp_path / "scratch")
 
