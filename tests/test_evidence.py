@@ -11,6 +11,7 @@ from named_tests import missing, nodes
 HOME = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_every_rule_has_a_fixture_or_a_test():
     """Names it: a fixture's README.md, or the docstring of a test or of its file."""
     assert without_evidence() == []

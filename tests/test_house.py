@@ -30,6 +30,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 # Where nobody but a developer's own machine has a folder
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/")
 CODE = re.compile(r"ME\d{3}")
+FIXTURE = re.compile(r"^ *@pytest\.fixture\b.*\n(?:(?! *def ).*\n)*? *def (\w+)", re.MULTILINE)
 # Codes that cannot be met on one machine in a test, each with its reason; none so far
 NOT_RAISED: dict[str, str] = {}
 
@@ -84,6 +85,7 @@ def cycles() -> list[list[str]]:
     return sorted(sorted(group) for group in groups if len(group) > 1)
 
 
+@pytest.mark.slow
 def test_no_modules_import_each_other() -> None:
     """Type-only imports included."""
     assert cycles() == []
@@ -250,16 +252,10 @@ def test_a_command_does_not_wait_for_the_others() -> None:
     assert done.stderr == "[]\n"
 
 
-def fixtures_of(path: Path) -> list[str]:
-    """The pytest fixtures that a file defines."""
-    made = [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef)]
-    return [node.name for node in made if any("pytest.fixture" in ast.unparse(mark) for mark in node.decorator_list)]
-
-
 def test_fixture_name_means_one_thing_in_all_tests() -> None:
     homes: dict[str, list[str]] = {}
     for path in sorted((HOME / "tests").rglob("*.py")):
-        for name in fixtures_of(path):
+        for name in FIXTURE.findall(path.read_text(encoding="utf-8")):
             homes.setdefault(name, []).append(path.relative_to(HOME).as_posix())
     assert {name: files for name, files in homes.items() if len(files) > 1} == {}
 

@@ -185,6 +185,7 @@ def test_sync_reports_a_change_in_text(synced, cli, case):
         assert printed.out.startswith(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(CASES))
 def test_sync_reports_a_change_in_json_and_the_history_has_it(synced, cli, case):
     act, _, changes, _ = CASES[case]
@@ -210,6 +211,7 @@ def test_sync_report_of_python_has_a_change(synced, case):
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(CASES))
 def test_run_logs_a_change_and_reports_it_at_its_end(synced, cli, case):
     act, _, changes, _ = CASES[case]
@@ -256,6 +258,7 @@ def test_archived_files_that_expire_are_reported(synced, cli):
     assert recorded_changes(synced.root / HISTORY)[0].files == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [name for name in DROPS if name != "removed"])
 def test_drop_is_said_before_by_status_plan_and_wait(synced, cli, case):
     act, _, changes, _ = DROPS[case]
@@ -363,6 +366,7 @@ def test_every_kind_of_change_is_tried():
     assert tried | others == {*ChangeKind.__args__}
 
 
+@pytest.mark.slow
 def test_rows_lost_with_a_removed_delta_table_are_said_until_a_rebuild(synced, cli):
     """ME069: the applied files were archived, and a sequential table does not begin without them."""
     update(synced)

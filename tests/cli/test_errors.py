@@ -54,6 +54,7 @@ def test_no_control_character_leaves_by_stdout_or_stderr(capsys):
     assert r"\u202e" in printed.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\x9bb", "a\u202eb", "\x1b]0;pwn\x07"])
 def test_no_command_writes_a_name_of_control_characters(name, tmp_path, cli):
     """Of a table, of a file, of a column."""

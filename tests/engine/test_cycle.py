@@ -81,6 +81,7 @@ def test_a_table_found_damaged_is_halted_by_the_next_cycle_without_a_retry(shop,
     assert changes == [("halted", "ME081"), ("resumed", "")]
 
 
+@pytest.mark.slow
 def test_damaged_tables_are_each_opened_twice(shop, monkeypatch):
     """By the batch that found it, and to make sure: none is read again with the others, or in the next cycle."""
     tables, opened = [f"T{number}" for number in range(100)], Counter()
@@ -263,6 +264,7 @@ def test_what_no_further_cycle_writes_into_the_monitoring_files_is_written_at_th
     assert metrics["T0"]["processedRowCount"] == 4
 
 
+@pytest.mark.slow
 def test_unlistable_folder_retries_for_ever_and_stops_no_table(shops):
     """1,100 cycles, each after its retry is due; then some that come before it."""
     storage = faulty(LocalStorage(shops.root), Failing(r"list .*/T1$"))

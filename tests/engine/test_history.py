@@ -50,6 +50,7 @@ def past(ram):
     return Recorded(ram / "history.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [4_096, 16_384])
 def test_file_a_second_for_30_days_leaves_drops_and_halts(past, monkeypatch, limit):
     """In a fast form: 300 files in five minutes, in a history that is as much smaller."""

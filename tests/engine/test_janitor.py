@@ -194,6 +194,7 @@ def test_lost_ledger_and_damaged_info_file_restart_the_retention(harm):
     assert zone.names(READY) == ["_FilesReadyToDeleteInfo.json"]
 
 
+@pytest.mark.slow
 def test_lost_ledger_takes_retention_from_an_info_file_of_any_size():
     zone = Zone()
     zone.land(*numbered(1, 2))
@@ -364,6 +365,7 @@ class SlowName(TableName):
         return super().__hash__()
 
 
+@pytest.mark.slow
 def test_tables_are_forgotten_while_other_threads_clean():
     zone, failures = Zone(), []
     listing = zone.listing()

@@ -221,6 +221,7 @@ SEQUENCES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dates", SEQUENCES)
 def test_sequence_of_wrong_dates_deletes_each_file_after_seven_days(shop, dates):
     """One archived in each run; LZ-8.3."""

@@ -210,6 +210,7 @@ def steps_of(query, files):
         return len(steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", QUERIES)
 def test_query_costs_the_same_however_many_files_were_applied(query):
     assert steps_of(QUERIES[query], 5_000) <= 2 * steps_of(QUERIES[query], 50)

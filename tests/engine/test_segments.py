@@ -26,6 +26,8 @@ from mirror_engine.tables.base import BatchRecord
 from mirror_engine.tables.log import segments as stored
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
+pytestmark = pytest.mark.slow
+
 ORDERS = TableName("", "Orders")
 
 

@@ -16,6 +16,8 @@ from mirror_engine.monitoring.fabric_mirror import refuse_fabrics
 from mirror_engine.storage import base
 from mirror_engine.storage.base import PAGE
 
+pytestmark = pytest.mark.slow
+
 FILES = 64
 TABLES = 100
 AT_ONCE = 16

@@ -132,6 +132,7 @@ def test_entries_of_the_last_time_are_made_again_where_the_table_or_its_days_cha
     assert "21 days" in found[2]["errorMessage"]
 
 
+@pytest.mark.slow
 def test_tables_of_a_file_of_any_length_are_stopped() -> None:
     """The engine writes it: no bound may cut it, or all tables would be gone."""
     storage, entries = MemoryStorage(), [{"id": str(number), "errorMessage": "x" * (1 << 20)} for number in range(70)]

@@ -270,6 +270,7 @@ def pages_of(client, dialect):
             return
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", ["dfs", "blob"])
 def test_listing_in_pages_loses_and_repeats_nothing_while_files_change(onelake_api, dialect):
     stays = [f"{number:02}-stays" for number in range(0, 20, 2)]
@@ -432,6 +433,7 @@ def test_what_is_no_block_list_or_unfolds_is_refused(onelake_api, document):
     assert code(onelake_api.put(f"{BLOBS}/T/x?comp=blocklist", content=document)) == (400, "InvalidXmlDocument")
 
 
+@pytest.mark.slow
 def test_block_list_has_as_many_blocks_as_in_azure(onelake_api):
     assert onelake_api.put(f"{BLOBS}/T/x?comp=block&blockid=QQ==", content=b"a").status_code == 201
     content = b"<BlockList xmlns='x'>" + b"<Latest>QQ==</Latest>" * 50_000 + b"</BlockList>"

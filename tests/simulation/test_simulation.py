@@ -60,6 +60,7 @@ def test_night_fails_where_a_state_was_not_reached(monkeypatch, capsys):
     assert "NOT REACHED by any seed: checkpoint" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_seed_that_fails_prints_how_to_play_it_and_its_shortest_prefix():
     bug = planted.digest_of_a_moved_file_forgotten
     run = next(run for run in (play(seed, bug=bug) for seed in range(1, 31)) if run.fault)

@@ -308,6 +308,7 @@ def test_the_oldest_make_room(tmp_path):
     assert cache.get("large", 11) is None
 
 
+@pytest.mark.slow
 def test_keeping_a_piece_costs_the_same_among_many(tmp_path):
     def seconds(pieces):
         cache = Cache(tmp_path)

@@ -184,6 +184,7 @@ LIES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", LIES)
 def test_false_claim_of_a_footer_sends_the_file_to_the_rows_path(tmp_path, case):
     kind, lie, reason = LIES[case]

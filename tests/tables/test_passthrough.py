@@ -158,6 +158,7 @@ def batches(zone):
     return [[int(path[:20]) for path in commit.files] for commit in reversed(commits) if commit.files]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local", [False, True], ids=["memory", "arrow"])
 def test_passthrough_batch_is_bounded_by_max_batch_size(tmp_path, monkeypatch, local):
     zone = Zone(tmp_path, local_writer(tmp_path) if local else None)
@@ -202,6 +203,7 @@ def test_full_disk_at_the_third_copy_commits_the_two_before(tmp_path, monkeypatc
     assert list((tmp_path / SCRATCH).glob("*")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("local", [False, True], ids=["memory", "arrow"])
 def test_large_files_between_small_ones_are_copied_once(tmp_path, monkeypatch, local):
     verify_at_once(monkeypatch, 1)

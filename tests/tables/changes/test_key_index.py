@@ -129,6 +129,7 @@ def test_rows_that_are_gone_are_not_found(local, index, marking):  # noqa: ARG00
     assert [code for code, *_ in found(log, "long", [3, 4], index)] == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("eager")
 def test_indexed_engine_does_what_another_does(tmp_path, marking):  # noqa: ARG001 - rows are marked
     choose = np.random.default_rng(5)

@@ -122,6 +122,7 @@ def test_repeated_batch_is_refused(local):
         batch(table, (4, 2, "Wien"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_kept_log_equals_one_opened_anew_after_any_commits(local, seed):
     choose, table = random.Random(seed), begun(local)

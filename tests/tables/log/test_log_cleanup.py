@@ -60,6 +60,7 @@ def test_new_table_keeps_its_log_as_long_as_vacuum_its_files(local, covered_tabl
     assert known_log(local.path("dbo/T")).configuration[LOG_RETENTION] == "interval 7 days"
 
 
+@pytest.mark.slow
 def test_checkpoint_of_a_batch_cleans_the_log_up(local, covered_table):
     grow(covered_table, 7)
     assert versions(covered_table)[0] == 0

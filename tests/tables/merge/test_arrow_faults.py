@@ -189,6 +189,7 @@ def test_full_disk_during_a_fold_fails_no_batch(local, monkeypatch):
     assert table.found() == [(1, "Linz"), (2, "Wels")]
 
 
+@pytest.mark.slow
 def test_record_outlives_a_fold_and_the_log_cleanup_of_others(tmp_path):
     with marking(crowd=2, commits=2):
         shop = Shop(tmp_path, ArrowWriter(tmp_path / "Tables", tmp_path / "scratch"))
@@ -225,6 +226,7 @@ def test_vacuum_keeps_what_was_removed_since_whatever_commits_say(local, request
         assert len(local.rows("dbo/T", version=version)) == 10, version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retention", [7, 1])
 def test_vacuum_reads_only_new_commits_if_the_checkpoint_names_all_files(local, monkeypatch, retention):
     """A checkpoint that was made under a shorter retention, or by a clock that was ahead, lacks some."""

@@ -114,6 +114,7 @@ def test_rewritten_and_new_rows_are_one_file(local):
     assert sorted(file.rows for file in files_of(table)) == [1, 3]
 
 
+@pytest.mark.slow
 def test_small_files_stay_few_without_maintenance(local):
     table, most = Scenario(local, SIMPLE, ["Id"]), 0
     for key in range(200):

@@ -174,6 +174,7 @@ def test_spark_reads_from_the_feed_of_each_commit_what_replay_does(fresh, spark,
         assert protocol_faults(folder_of(table)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("Id", "a`b"), ("`Id`", "City"), ("`", "``")])
 @pytest.mark.parametrize("wanted", ["on", "keep"])
 def test_backtick_in_a_column_name_does_not_halt_the_feed_on_spark(tmp_path, names, wanted):

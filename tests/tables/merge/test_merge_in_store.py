@@ -20,6 +20,8 @@ from mirror_engine.tables.log import snapshot
 from mirror_engine.tables.log.snapshot import DeltaLog, count_rows, read_rows
 from mirror_engine.tables.log.vectors_in_use import removed_since
 
+pytestmark = pytest.mark.slow
+
 FILES = 24
 GROUP = 10_000  # rows of a row group
 SECONDS = 0.02  # of a request

@@ -110,6 +110,7 @@ DUCKDB_TYPES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("expression", "word", "value"), DUCKDB_TYPES, ids=[case[0] for case in DUCKDB_TYPES])
 def test_duckdbs_types_are_read(tmp_path, expression, word, value):
     duckdb.sql(f"copy (select {expression} as c) to '{tmp_path}/duck.parquet' (format parquet)")

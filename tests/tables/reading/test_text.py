@@ -410,6 +410,7 @@ def repeated(content, names):
     return [found.row for found in file.diagnostics if found.code == "ME099"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "rows"),
     [
