@@ -10,6 +10,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import asdict
+
 from mirror_engine.clock import Clock
 from mirror_engine.config import Config, write_effective
 from mirror_engine.engine.changes import Changes
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import DeltaWriter
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
-    from mirror_engine.tools.diff import Difference
+    from mirror_engine.tools.difference import TableDifference
     from mirror_engine.tools.trace.row import RowHistory
     from mirror_engine.tools.validate import ValidationReport
 
@@ -398,7 +400,7 @@ class Mirror:
         version: int | None = None,
         tolerance: float = 0.0,
         limit: int | None = 20,
-    ) -> Difference:
+    ) -> TableDifference:
         """Compare a table with an expected one. Starts no JVM.
 
         Args:
@@ -414,13 +416,16 @@ class Mirror:
             UsageError: what is expected cannot be read, or has other types.
         """
         from mirror_engine.tools.diff import diff_tables, expected_rows, read_expected  # noqa: PLC0415 - a sync needs none of these tools
+        from mirror_engine.tools.difference import TableDifference  # noqa: PLC0415 - the same
 
         actual = self.read_table(table, version=version)
         if isinstance(expected, (str, Path)):
             wanted = read_expected(Path(expected), actual.schema)
         else:
             wanted = expected_rows(expected, actual.schema)
-        return diff_tables(actual, wanted, key or self.key_columns(table), tolerance=tolerance, limit=limit)
+        found = diff_tables(actual, wanted, key or self.key_columns(table), tolerance=tolerance, limit=limit)
+        about = of_delta_table(TableReference, self, self.delta_folder(table))
+        return TableDifference(**asdict(found), **asdict(about), at_version=version)
 
     def maintain(
         self, tables: Sequence[str] = (), failed: Callable[[str, TransientError], None] | None = None

@@ -15,6 +15,7 @@ from mirror_engine import Config, Mirror
 from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
+from mirror_engine.tools.difference import DifferentCell
 
 
 class Cells(HTMLParser):
@@ -91,16 +92,16 @@ def test_validate_trace_and_diff_are_at_hand(viewed):
             *((0, "inserted"), (1, "updated"))
         ]
     expected = [{"id": 1, "city": "<b>Graz</b> & more"}, {"id": 2}, {"ID": 10, "city": "Linz"}]
-    assert not viewed.diff("orders", [row(1)]).is_equal
+    assert not viewed.diff("orders", [row(1)]).equal
     with pytest.raises(UsageError, match="twice"):
         viewed.diff("orders", expected)
     expected[2] = row(10)
     for wanted in (expected, tuple(expected), pa.Table.from_pylist(expected[::-1])):
-        assert viewed.diff("orders", wanted).is_equal
+        assert viewed.diff("orders", wanted).equal
     (viewed.root / "expected.csv").write_text("city,id\nLinz,10\n,2\nVienna,1\n", "utf-8")
     difference = viewed.diff("orders", str(viewed.root / "expected.csv"))
     assert [(each.key, each.cells) for each in difference.different] == [
-        ({"id": 1}, {"city": ("Vienna", "<b>Graz</b> & more")})
+        ({"id": 1}, [DifferentCell("city", "Vienna", "<b>Graz</b> & more")])
     ]
     for wrong in ([{"id": "one"}], [1], 7, [{"id": 1}, {"id": "one"}]):
         with pytest.raises(UsageError, match="expected"):
@@ -144,12 +145,24 @@ def test_results_are_printed_as_text_and_shown_so_in_a_notebook(tmp_path):
         assert "row 1: 1 update, updated\n  id 2  city <b>Graz" in str(trace)
         assert trace._repr_html_().startswith("<pre>id 2: 2 changes")
         assert "&lt;b&gt;Graz" in trace._repr_html_()
-        assert str(mirror.diff("Orders", [row(1), {"id": 2, "city": "<b>Graz"}])) == "equal: 2 equal rows"
+        assert (
+            str(mirror.diff("Orders", [row(1), {"id": 2, "city": "<b>Graz"}])) == "Orders is as expected: 2 equal rows"
+        )
         assert str(mirror.diff("Orders", [{"id": 2, "city": "Wels"}, {"id": 3, "city": None}])).splitlines() == [
-            "1 missing, 1 unexpected, 1 different; 0 equal rows",
-            "missing     id 3  city NULL",
-            f"unexpected  id 1  city {row(1)['city']}",
-            "different   id 2: city Wels -> <b>Graz",
+            "Orders differs from expected: 1 missing, 1 unexpected, 1 different; 0 equal rows",
+            "  different cells: city 1",
+            "",
+            "Only in expected",
+            "id  city",
+            "3   NULL",
+            "",
+            "Only in actual",
+            "id  city",
+            f"1   {row(1)['city']}",
+            "",
+            "Different",
+            "id  Column  Expected  Actual",
+            "2   city    Wels      <b>Graz",
         ]
         assert re.fullmatch(
             r" +1  2\S+ \S+  \w.*  +3  0+1.parquet, 0+2.parquet", str(mirror.history("Orders")).split("\n")[1]

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -32,7 +32,8 @@ from mirror_engine.landing_zone.states import (
 )
 from mirror_engine.monitoring.history import TableHistory
 from mirror_engine.monitoring.words import START_ENGINE, tally_text
-from mirror_engine.results import Column, Count, Result, Row, TableReference, as_json, fields_json
+from mirror_engine.results import Column, Count, Result, Row, TableReference
+from mirror_engine.tools.difference import TableDifference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.mirror import Mirror
     from mirror_engine.monitoring.status import FileStatus, MirrorStatus, TableStatus
-    from mirror_engine.tools.diff import Difference
     from mirror_engine.tools.snapshot import MirrorSnapshot
 
 NO_FOLDERS = "The landing zone has no table folders."
@@ -199,7 +199,7 @@ def _tolerance(value: object) -> float:
     return number
 
 
-@command(root="option", config=("default_schema",))
+@command(root="option", config=("default_schema",), result=TableDifference)
 @click.argument("table", help=TABLE_HELP)
 @click.argument("expected", type=Path, help="The expected table: a .csv, .parquet or .json file.")
 @click.option("--key", metavar="COLUMNS", multiple=True, help="Match rows by these columns; default: the table's key.")
@@ -232,76 +232,11 @@ def diff(
 
     Exit codes: 0 equal · 2 usage error: no such table, column or file · 3 different · 4 temporary: storage; retry
     """
-    from mirror_engine.mirror import of_delta_table
-
     folder = mirror.delta_folder(table)
     downloads.add_table(mirror.root, folder, at_version)
-    difference = mirror.diff(
-        folder, expected, key=key, version=at_version, tolerance=float_tolerance, limit=limit or None
-    )
-    reference = of_delta_table(TableReference, mirror, folder)
-    document = {**reference.to_json(), "at_version": at_version, **difference_json(difference)}
-    headline = f"{reference.table} is as expected", f"{reference.table} differs from expected"
-    out.report(document, difference_text(difference, headline))
-    return exits.SUCCESS if difference.is_equal else exits.NEEDS_ATTENTION
-
-
-def difference_text(
-    difference: Difference,
-    headline: tuple[str, str],
-    sides: tuple[str, str] = ("expected", "actual"),
-    style: str = "bold red",
-) -> display.Lines:
-    """Counts first, then the first rows of each kind; `headline` is that of equal tables, and of others."""
-    rows = count(difference.equal_rows, "equal row")
-    if difference.is_equal:
-        yield display.line(f"{headline[0]}: {rows}", "green")
-        return
-    numbers = f"{difference.missing_rows:,} missing, {difference.unexpected_rows:,} unexpected"
-    yield display.line(f"{headline[1]}: {numbers}, {difference.different_rows:,} different; {rows}", style)
-    for side, names in zip(sides, (difference.missing_columns, difference.unexpected_columns), strict=True):
-        if names:
-            yield f"  columns only in {side}: {', '.join(names)}"
-    if cells := ", ".join(f"{name} {times:,}" for name, times in difference.different_cells.items()):
-        yield f"  different cells: {cells}"
-    changed = [
-        [display.cell(value) for value in (*row.key.values(), name, *pair)]
-        for row in difference.different
-        for name, pair in row.cells.items()
-    ]
-    cells_text = [display.Grid([*difference.key, "Column", *map(str.capitalize, sides)], changed)]
-    for heading, shown, total, body in (
-        (f"Only in {sides[0]}", difference.missing, difference.missing_rows, [display.rows_text(difference.missing)]),
-        (
-            f"Only in {sides[1]}",
-            difference.unexpected,
-            difference.unexpected_rows,
-            [display.rows_text(difference.unexpected)],
-        ),
-        ("Different", difference.different, difference.different_rows, cells_text),
-    ):
-        if shown:
-            some = f" (first {len(shown):,} of {total:,}, see --limit)" if len(shown) < total else ""
-            yield ""
-            yield display.line(f"{heading}{some}", "bold")
-            yield from body
-
-
-def difference_json(difference: Difference) -> dict[str, Any]:
-    """Counts, columns and the first rows of each kind, as plain values."""
-    counts = {kind: f"{kind}_rows" for kind in ("equal", "missing", "unexpected", "different")}
-    names = ("column", "expected", "actual")
-    cells = (
-        [dict(zip(names, (name, *pair), strict=True)) for name, pair in row.cells.items()]
-        for row in difference.different
-    )
-    different = [{"key": row.key, "cells": pairs} for row, pairs in zip(difference.different, cells, strict=True)]
-    return {
-        **fields_json(difference, "key", "different_cells", "missing", "unexpected", equal="is_equal"),
-        "counts": fields_json(difference, **counts),
-        "columns": fields_json(difference, missing="missing_columns", unexpected="unexpected_columns"),
-        "different": as_json(different),
-    }
+    found = mirror.diff(folder, expected, key=key, version=at_version, tolerance=float_tolerance, limit=limit or None)
+    out.report(found)
+    return exits.SUCCESS if found.equal else exits.NEEDS_ATTENTION
 
 
 def status_text(status: MirrorStatus, *, problems_first: bool = False, detailed: bool = False) -> display.Lines:

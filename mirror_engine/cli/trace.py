@@ -13,7 +13,7 @@ from rich.text import Text
 from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
-from mirror_engine.cli.inspection import NO_FOLDERS, ROWS_HELP, difference_json, difference_text, next_files
+from mirror_engine.cli.inspection import NO_FOLDERS, ROWS_HELP, next_files
 from mirror_engine.cli.options import COUNT, DROPPING, LISTING, READING, TABLE_HELP, command
 from mirror_engine.landing_zone.change import RowMarker
 from mirror_engine.landing_zone.diagnostics import count
@@ -133,7 +133,7 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
         **table_json(trace.name, trace.status.delta_folder),
         **fields_json(result, "changes", "message", "message_what_if"),
         "replay_start": result.start and fields_json(result.start, *START),
-        **difference_json(result.difference),
+        **result.difference.to_json(),
     }
     out.report(document, _what_if_text(trace.name.normalized, result))
 
@@ -406,4 +406,4 @@ def _what_if_text(table: str, result: WhatIf) -> display.Lines:
         yield display.bullet("actual:", result.message)
         yield display.bullet("what-if:", result.message_what_if)
     headline = "The table would be the same", "The table would differ"
-    yield from difference_text(result.difference, headline, ("actual", "what-if"), "yellow")
+    yield from result.difference.lines(headline, ("actual", "what-if"), "yellow")

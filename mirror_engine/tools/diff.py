@@ -17,15 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirror_engine.display import cell, row_text
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.csv_dialect import RecordReader, TextDialect, decoded
 from mirror_engine.landing_zone.csv_values import PARSERS, CellFault
-from mirror_engine.landing_zone.diagnostics import RejectedFile, count
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.schema import folded
-from mirror_engine.monitoring.words import Readable
 from mirror_engine.tables.arrow_types import delta_type
 from mirror_engine.tables.reading.text import column_array
+from mirror_engine.tools.difference import Difference, DifferentCell, DifferentRow, OtherColumns, RowCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,51 +51,6 @@ _FAMILY = re.compile(  # types between which a value keeps its meaning
     r"(?P<number>u?int|halffloat|float|double|decimal)|(?P<text>(large_)?string)|(?P<binary>\w*binary)|"
     r"(?P<timestamp>timestamp)|(?P<date>date)|(?P<boolean>bool)"
 )
-
-
-@dataclass(frozen=True)
-class DifferentRow:
-    """One row that both tables have under one key, and its cells that differ: expected value, found value."""
-
-    key: Row
-    cells: Mapping[str, tuple[Any, Any]]
-
-
-@dataclass(frozen=True)
-class Difference(Readable):
-    """The difference between a table and the expected one; of the rows that differ the first ones."""
-
-    key: tuple[str, ...]  # the columns by which rows were matched; empty where they were compared as multisets
-    equal_rows: int
-    missing_rows: int  # expected, and not in the table
-    unexpected_rows: int
-    different_rows: int
-    missing_columns: tuple[str, ...]  # only in the expected table
-    unexpected_columns: tuple[str, ...]  # only in the table; not compared
-    different_cells: Mapping[str, int]  # by column, in how many of the different rows
-    missing: tuple[Row, ...]
-    unexpected: tuple[Row, ...]
-    different: tuple[DifferentRow, ...]
-
-    @property
-    def is_equal(self) -> bool:
-        rows = self.missing_rows + self.unexpected_rows + self.different_rows
-        return not (rows or self.missing_columns or self.unexpected_columns)
-
-    def __str__(self) -> str:
-        equal = count(self.equal_rows, "equal row")
-        if self.is_equal:
-            return f"equal: {equal}"
-        others = f"{self.missing_rows:,} missing, {self.unexpected_rows:,} unexpected"
-        lines = [f"{others}, {self.different_rows:,} different; {equal}"]
-        for side, names in (("missing", self.missing_columns), ("unexpected", self.unexpected_columns)):
-            lines += [f"{side} columns: {', '.join(names)}"] if names else []
-        lines += [f"missing     {row_text(row)}" for row in self.missing]
-        lines += [f"unexpected  {row_text(row)}" for row in self.unexpected]
-        for row in self.different:
-            cells = (f"{name} {cell(wanted)} -> {cell(found)}" for name, (wanted, found) in row.cells.items())
-            lines.append(f"different   {row_text(row.key)}: {'; '.join(cells)}")
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -166,21 +120,23 @@ def diff_tables(
     """
     found = match(table, expected, key, tolerance=tolerance)
     actual, wanted = table.take(found.first[:limit]).to_pylist(), expected.take(found.second[:limit]).to_pylist()
+    counts = RowCounts(found.equal_rows, len(found.missing), len(found.unexpected), len(found.first))
+    has, wants = table.column_names, expected.column_names
+    columns = OtherColumns(
+        tuple(name for name in wants if name not in has), tuple(name for name in has if name not in wants)
+    )
     return Difference(
         key=found.key,
-        equal_rows=found.equal_rows,
-        missing_rows=len(found.missing),
-        unexpected_rows=len(found.unexpected),
-        different_rows=len(found.first),
-        missing_columns=tuple(name for name in expected.column_names if name not in table.column_names),
-        unexpected_columns=tuple(name for name in table.column_names if name not in expected.column_names),
+        equal=not (counts.missing or counts.unexpected or counts.different or columns.missing or columns.unexpected),
+        counts=counts,
+        columns=columns,
         different_cells={name: int(differs.sum()) for name, differs in found.cells.items()},
         missing=tuple(expected.take(found.missing[:limit]).to_pylist()),
         unexpected=tuple(table.take(found.unexpected[:limit]).to_pylist()),
         different=tuple(
             DifferentRow(
                 {name: row[name] for name in found.key},
-                {name: (target[name], row[name]) for name, differs in found.cells.items() if differs[at]},
+                [DifferentCell(name, target[name], row[name]) for name, differs in found.cells.items() if differs[at]],
             )
             for at, (row, target) in enumerate(zip(actual, wanted, strict=True))
         ),

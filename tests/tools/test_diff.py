@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from mirror_engine.errors import UsageError
 from mirror_engine.tools.diff import diff_tables
+from mirror_engine.tools.difference import DifferentCell
 
 SCHEMA = pa.schema([("Id", pa.int64()), ("Name", pa.string()), ("Price", pa.float64())])
 FLOATS = pa.schema([("x", pa.float64())])
@@ -26,8 +27,8 @@ def table(*rows, schema=SCHEMA):
 
 
 def counts(difference):
-    rows = difference.equal_rows, difference.missing_rows, difference.unexpected_rows, difference.different_rows
-    assert difference.is_equal == (not any(rows[1:]))
+    rows = difference.counts.equal, difference.counts.missing, difference.counts.unexpected, difference.counts.different
+    assert difference.equal == (not any(rows[1:]))
     return rows
 
 
@@ -40,7 +41,7 @@ def test_rows_are_matched_by_key_and_compared_cell_by_cell():
     assert difference.unexpected == ({"Id": 4, "Name": "d", "Price": 4.0},)
     (row,) = difference.different
     assert row.key == {"Id": 2}
-    assert row.cells == {"Name": ("x", "b"), "Price": (2.5, 2.0)}
+    assert row.cells == [DifferentCell("Name", "x", "b"), DifferentCell("Price", 2.5, 2.0)]
     assert difference.different_cells == {"Name": 1, "Price": 1}
 
 
@@ -105,9 +106,9 @@ def test_tables_without_a_common_column_cannot_be_compared():
 def test_columns_of_one_table_only_are_reported_and_not_compared():
     expected = table((1, "a", 1.0)).drop_columns(["Price"]).append_column("Size", pa.array([9]))
     difference = diff_tables(table((1, "a", 1.0)), expected, ["Id"])
-    assert (difference.missing_columns, difference.unexpected_columns) == (("Size",), ("Price",))
-    assert difference.equal_rows == 1
-    assert not difference.is_equal
+    assert (difference.columns.missing, difference.columns.unexpected) == (("Size",), ("Price",))
+    assert difference.counts.equal == 1
+    assert not difference.equal
 
 
 def test_the_key_is_named_in_any_case_and_must_be_in_both_tables():
@@ -123,12 +124,12 @@ def test_a_limit_bounds_the_rows_returned_and_not_the_counts():
     many = table(*((at, "a", 1.0) for at in range(50)))
     assert len(diff_tables(many, table(), ["Id"]).unexpected) == 20
     assert len(diff_tables(table(), many, ["Id"], limit=None).missing) == 50
-    assert diff_tables(table(), many, ["Id"], limit=3).missing_rows == 50
+    assert diff_tables(table(), many, ["Id"], limit=3).counts.missing == 50
 
 
 def test_a_table_in_many_chunks_compares_as_one():
     rows = [table((at, str(at % 3), None)) for at in range(10)]
-    assert diff_tables(pa.concat_tables(rows), pa.concat_tables(rows[::-1]), ["Id"]).is_equal
+    assert diff_tables(pa.concat_tables(rows), pa.concat_tables(rows[::-1]), ["Id"]).equal
 
 
 def test_every_type_of_a_mirrored_table_can_be_compared():
@@ -137,8 +138,8 @@ def test_every_type_of_a_mirrored_table_can_be_compared():
     schema = pa.schema([*zip("abcdef", types, strict=True), ("g", pa.int8())])
     row = (Decimal("1.50"), b"\x00", True, now, now.date(), 0.1, 7)
     other = (Decimal("1.51"), b"\x01", False, now.replace(year=2027), now.date().replace(year=2027), 0.2, 7)
-    assert diff_tables(table(row, schema=schema), table(row, schema=schema)).is_equal
-    assert diff_tables(table(row, schema=schema), table((*other[:6], 8), schema=schema), ["g"]).missing_rows == 1
+    assert diff_tables(table(row, schema=schema), table(row, schema=schema)).equal
+    assert diff_tables(table(row, schema=schema), table((*other[:6], 8), schema=schema), ["g"]).counts.missing == 1
     assert len(diff_tables(table(row, schema=schema), table(other, schema=schema), ["g"]).different[0].cells) == 6
 
 
@@ -160,14 +161,14 @@ def test_without_a_key_the_difference_is_that_of_the_counted_rows(rows, expected
     counted_expected = Counter(plain_row(row) for row in table(*expected).to_pylist())
     assert Counter(map(plain_row, difference.unexpected)) == counted - counted_expected
     assert Counter(map(plain_row, difference.missing)) == counted_expected - counted
-    assert difference.equal_rows == sum((counted & counted_expected).values())
+    assert difference.counts.equal == sum((counted & counted_expected).values())
 
 
 @given(some_rows, some_rows, st.sampled_from([0.0, 0.5]))
 def test_with_a_key_every_row_is_counted_once_and_rows_of_one_key_are_paired(rows, expected, tolerance):
     difference = diff_tables(table(*rows), table(*expected), ["Id"], tolerance=tolerance, limit=None)
-    assert difference.equal_rows + difference.missing_rows + difference.different_rows == len(expected)
-    assert difference.equal_rows + difference.unexpected_rows + difference.different_rows == len(rows)
+    assert difference.counts.equal + difference.counts.missing + difference.counts.different == len(expected)
+    assert difference.counts.equal + difference.counts.unexpected + difference.counts.different == len(rows)
     assert {row["Id"] for row in difference.missing}.isdisjoint(row["Id"] for row in difference.unexpected)
     assert all(row.cells for row in difference.different)
     swapped = diff_tables(table(*expected), table(*rows), ["Id"], tolerance=tolerance, limit=None)

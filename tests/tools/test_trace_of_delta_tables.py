@@ -12,6 +12,7 @@ from mirror_engine.errors import SetupError
 from mirror_engine.landing_zone.layout import SCRATCH, TABLES
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
+from mirror_engine.tools.difference import DifferentCell
 from mirror_engine.tools.trace.file import trace_what_if
 from mirror_engine.tools.trace.row import trace_row
 
@@ -48,5 +49,5 @@ def test_a_delta_table_has_the_versions_and_the_row_after_deleted_files(tmp_path
     assert rest.rows_at_start == ({"Key no": Decimal("3.00"), "Paid at": None, "Name": "a3"},)
     assert [change.effect for change in rest.changes] == ["updated", "nothing", "updated", "nothing"]
     assert rest.matches_delta is True
-    assert otherwise.difference.different_rows == 3
-    assert dict(otherwise.difference.different[0].cells) == {"Name": ("c0", "b0")}
+    assert otherwise.difference.counts.different == 3
+    assert otherwise.difference.different[0].cells == [DifferentCell("Name", "c0", "b0")]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, CommitResult, FileRows
     from mirror_engine.tables.changes.key_counts import ChangeEffects
-    from mirror_engine.tools.diff import Difference
+    from mirror_engine.tools.difference import Difference
     from mirror_engine.tools.trace.context import TraceContext
     from mirror_engine.tools.trace.dry_run import DryRunStart
 
