@@ -129,7 +129,7 @@ def test_maintain_takes_the_engine_that_root_had_last(sales, cli, monkeypatch, f
     (sales.root / ENGINE).mkdir()
     write_effective(sales.root / OPTIONS, Config(merge_engine="arrow", workers=9))
     chosen = []
-    monkeypatch.setattr("mirror_engine.mirror.Mirror.maintain", lambda self, *_: chosen.append(self.config) or {})
+    monkeypatch.setattr(Mirror, "maintain", lambda self, *_: chosen.append(self.config) or {})
     assert cli("maintain", "-C", sales.root, *flags).code == 0
     assert [(config.merge_engine, config.workers) for config in chosen] == [(engine, 4)]
     printed = cli("maintain", "-C", sales.root, "--driver-memory", "4g")
