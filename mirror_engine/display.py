@@ -156,15 +156,12 @@ def bullets(marked: Sequence[tuple[str, str]]) -> Lines:
         yield line(f"  … and {len(marked) - MAX_LINES:,} more", "dim")
 
 
-def diagnostics(counted: Iterable[tuple[Diagnostic, int]], folder: str = "", *, with_place: bool = True) -> Lines:
+def diagnostics(counted: Iterable[tuple[Diagnostic, int]], folder: str) -> Lines:
     """Findings behind their codes, each with its help and how often it was found; paths from `folder`."""
     marked = []
     for found, times in counted:
-        place, help = (
-            f"{found.location.removeprefix(folder)}: " if with_place else "",
-            f"; {found.help}" if found.help else "",
-        )
-        marked.append((f"{found.severity.value}[{found.code}]:", f"{place}{found.message}{often(times)}{help}"))
+        place, help = found.location.removeprefix(folder), f"; {found.help}" if found.help else ""
+        marked.append((f"{found.severity.value}[{found.code}]:", f"{place}: {found.message}{often(times)}{help}"))
     return bullets(marked)
 
 

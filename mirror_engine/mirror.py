@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
     from mirror_engine.tools.difference import TableDifference
-    from mirror_engine.tools.trace.row import RowHistory
+    from mirror_engine.tools.trace.results import RowTrace
     from mirror_engine.tools.validate import ValidationReport
 
 
@@ -372,7 +372,7 @@ class Mirror:
 
         return check_landing_zone(find_target(self.root, self.config))
 
-    def trace(self, table: str, key: object) -> RowHistory:
+    def trace(self, table: str, key: object) -> RowTrace:
         """Every change to the row of a key, in order. Reads only, starts no JVM.
 
         Args:
@@ -385,11 +385,12 @@ class Mirror:
             TransientError: the landing zone or the table cannot be read.
         """
         from mirror_engine.tools.trace.context import open_trace  # noqa: PLC0415 - a sync needs none of these tools
+        from mirror_engine.tools.trace.results import RowTrace  # noqa: PLC0415 - the same
         from mirror_engine.tools.trace.row import key_arguments, trace_row  # noqa: PLC0415 - a sync needs none of these tools
 
         with self.snapshot() as seen:
             trace = open_trace(seen, table)
-            return trace_row(trace, key_arguments(trace.key_columns, key))
+            return RowTrace.of_history(trace.reference, trace_row(trace, key_arguments(trace.key_columns, key)))
 
     def diff(  # noqa: PLR0913 - as of the command
         self,

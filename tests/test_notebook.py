@@ -140,10 +140,10 @@ def test_results_are_printed_as_text_and_shown_so_in_a_notebook(tmp_path):
         assert str(mirror.sync()).startswith("Applied 2 files (3 rows) to 1 table in 1 commit (")
         assert str(mirror.sync()).startswith("Nothing to apply (")
         trace = mirror.trace("Orders", 2)
-        assert str(trace).splitlines()[0] == "id 2: 2 changes in 2 files"
+        assert str(trace).splitlines()[0] == "Orders, id = 2: 2 changes in 2 files"
         assert str(trace).splitlines()[-1] == "Matches the Delta table."
-        assert "row 1: 1 update, updated\n  id 2  city <b>Graz" in str(trace)
-        assert trace._repr_html_().startswith("<pre>id 2: 2 changes")
+        assert re.search(r"row 1 +1 update +matched 1 +updated\n +id 2  \*city \S+ -> <b>Graz", str(trace))
+        assert trace._repr_html_().startswith("<pre>Orders, id = 2: 2 changes")
         assert "&lt;b&gt;Graz" in trace._repr_html_()
         assert (
             str(mirror.diff("Orders", [row(1), {"id": 2, "city": "<b>Graz"}])) == "Orders is as expected: 2 equal rows"

@@ -119,6 +119,7 @@ def test_a_change_in_json(sales, cli):
         "file": "00000000000000000002.parquet",
         "row": 1,
         "marker": 1,
+        "has_marker": True,
         "marker_name": "update",
         "matched_rows": 1,
         "effect": "updated",

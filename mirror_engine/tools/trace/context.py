@@ -15,6 +15,7 @@ from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, find_table
 from mirror_engine.landing_zone.progress import Applied
 from mirror_engine.monitoring.status import mirror_status
+from mirror_engine.results import TableReference
 from mirror_engine.storage.zone_view import RestoredView, Source, ZoneView
 
 if TYPE_CHECKING:
@@ -47,6 +48,11 @@ class TraceContext:
     storage: Storage  # ROOT with this table alone, archived files at their old paths, in the order they were applied
     listing: TableListing  # in that storage
     overwritten: frozenset[str]  # files whose content is not the applied one, as far as that is known (LZ-3.13)
+
+    @property
+    def reference(self) -> TableReference:
+        """How results refer to it."""
+        return TableReference.of(self.name, self.status.delta_folder)
 
     @property
     def key_columns(self) -> tuple[str, ...]:

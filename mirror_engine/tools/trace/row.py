@@ -15,14 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import assert_never
 
-from mirror_engine.display import row_text
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.change import comparable as comparable_value
 from mirror_engine.landing_zone.csv_values import CellFault
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.schema import folded
-from mirror_engine.monitoring.words import Readable
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.changes.net_changes import comparable
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
@@ -90,7 +88,7 @@ class PendingFile:
 
 
 @dataclass(frozen=True)
-class RowHistory(Readable):
+class RowHistory:
     """Everything about one key."""
 
     key: Mapping[str, str]  # its values as written, by column
@@ -109,21 +107,6 @@ class RowHistory(Readable):
         if self.delta_rows is None or (self.start and self.start.rows is None):
             return None
         return same_rows(self.applied_rows, self.delta_rows)
-
-    def __str__(self) -> str:
-        files = len({change.file for change in self.changes})
-        lines = [f"{row_text(self.key)}: {count(len(self.changes), 'change')} in {count(files, 'file')}"]
-        for change in self.changes:
-            waits = f"; not applied: {change.pending_because}" if change.pending_because else ""
-            reason = f": {change.reason}" if change.reason else ""
-            done = f"{change.marker.value} {change.marker.name.lower()}, {change.effect}{reason}{waits}"
-            lines.append(f"{change.file} row {change.row:,}: {done}")
-            lines += [f"  {row_text(row)}" for row in change.after]
-        lines += [f"{file.path}: {file.reason}" for file in self.not_applied]
-        lines += [f"Result: {count(len(self.result), 'row')}", *(f"  {row_text(row)}" for row in self.result)]
-        if self.matches_delta is None:
-            return "\n".join([*lines, "There is no Delta table to compare."])
-        return "\n".join([*lines, f"{'Matches' if self.matches_delta else 'Differs from'} the Delta table."])
 
 
 def parse_key(
