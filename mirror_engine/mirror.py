@@ -38,7 +38,7 @@ from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.monitoring.words import Lines
 from mirror_engine.option_rules import ARROW_ONLY, SPARK_ONLY
 from mirror_engine.results import TableReference
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.roots import check_place, check_root, pasted, root_of, state_folder
 from mirror_engine.storage.stores import open_storage, parse_place
 from mirror_engine.tables.deferred import DeferredWriter, TablesReadOnce

@@ -13,7 +13,7 @@ from mirror_engine import Config, Mirror
 from mirror_engine.clock import Clock
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.storage.object_store import ObjectStorage
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log.record import from_metadata

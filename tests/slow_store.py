@@ -8,7 +8,7 @@ import time
 from obstore.store import LocalStore
 
 from mirror_engine.storage.object_store import ObjectStorage
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 

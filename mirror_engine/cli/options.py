@@ -34,7 +34,7 @@ from mirror_engine.config import (
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import OPTIONS, TABLES, ZONE
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.roots import check_root, root_of, state_folder
 from mirror_engine.storage.store_url import local_folder
 from mirror_engine.storage.stores import open_storage, parse_place

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mirror_engine.events import Listener
     from mirror_engine.landing_zone.progress import Progress
     from mirror_engine.storage.base import Storage
-    from mirror_engine.storage.remote import Requests
+    from mirror_engine.storage.requests import Requests
     from mirror_engine.tables.base import DeltaReader, DeltaWriter
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.config import Config
     from mirror_engine.storage.base import Storage
-    from mirror_engine.storage.remote import Requests
+    from mirror_engine.storage.requests import Requests
 
 MAX_SCANS = 3  # of a folder that changes while it is scanned
 _SEARCHED_LEVELS, _SEARCHED_FOLDERS = 3, 10  # of an unexpected sub-folder, for tables in the wrong place

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.datalake import Credential, DatalakeStorage
-    from mirror_engine.storage.remote import Requests
+    from mirror_engine.storage.requests import Requests
 
 SCOPE = "https://storage.azure.com/.default"  # OneLake takes it, too
 AZURITE, AZURITE_ACCOUNT = "http://127.0.0.1:10000", "devstoreaccount1"

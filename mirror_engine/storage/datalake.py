@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from azure.core.pipeline import PipelineRequest, PipelineResponse
     from azure.storage.filedatalake import PathProperties
 
-    from mirror_engine.storage.remote import Requests
+    from mirror_engine.storage.requests import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
 Credential: TypeAlias = "AzureNamedKeyCredential | AzureSasCredential | TokenCredential | str"  # text: a SAS

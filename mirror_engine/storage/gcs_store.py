@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from obstore.store import GCSStore
 
     from mirror_engine.storage.base import Storage
-    from mirror_engine.storage.remote import Requests
+    from mirror_engine.storage.requests import Requests
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from mirror_engine.storage.remote import Requests
+    from mirror_engine.storage.requests import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
 ARCHIVED_COST = 3 / PAGE  # of an archived file that is listed, in lists of a single folder

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
     from mirror_engine.storage.datalake import DatalakeStorage
-    from mirror_engine.storage.remote import Requests
+    from mirror_engine.storage.requests import Requests
     from mirror_engine.storage.store_url import StoreUrl
 
 DELETED, NOT_FOUND, EMPTY, NOT_IMPLEMENTED = 204, 404, 416, 501

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from mirror_engine.storage.base import Storage
-    from mirror_engine.storage.remote import Requests
+    from mirror_engine.storage.requests import Requests
 
 TIMEOUT = timedelta(seconds=60)
 BACKOFF = {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=15), "base": 2}

@@ -13,7 +13,7 @@ from mirror_engine.extras import install_command
 from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl
 from mirror_engine.storage.gcs_store import GcsUrl
 from mirror_engine.storage.local import LocalStorage
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.storage.store_url import StoreUrl
 

@@ -14,7 +14,7 @@ from mirror_engine.engine import segments
 from mirror_engine.events import CycleEnded, DiagnosticRaised, RetryScheduled, TableHalted
 from mirror_engine.landing_zone.layout import TABLES, ZONE
 from mirror_engine.storage.lease import hold_lease
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.threads import use_threads
 from simulation.arrow import ArrowTables
 from simulation.disk import Disk, DiskStorage, StoreStorage

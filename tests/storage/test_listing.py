@@ -19,7 +19,7 @@ from mirror_engine.engine.poller import Poller
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.storage.listing import Cache, FolderOfStore
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.stores import open_storage
 
 METADATA = b'{"keyColumns": ["id"]}'

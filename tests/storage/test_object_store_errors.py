@@ -10,7 +10,7 @@ from obstore.store import MemoryStore
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.object_store import ObjectStorage
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
 
 URL = S3Url("bucket", "", "root")

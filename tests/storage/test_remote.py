@@ -10,7 +10,8 @@ import pytest
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage import remote
 from mirror_engine.storage.azure_stores import DatalakeUrl
-from mirror_engine.storage.remote import RangedReader, Requests, unavailable
+from mirror_engine.storage.remote import RangedReader, unavailable
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
 
 ONELAKE = DatalakeUrl("Sales", "onelake.dfs.fabric.microsoft.com", "Shop.Lakehouse")

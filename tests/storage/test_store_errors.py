@@ -22,7 +22,7 @@ from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.faults import parse_fault
 from mirror_engine.storage import store_url
 from mirror_engine.storage.object_store import ObjectStorage
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.storage.stores import STORES, open_storage
 from mirror_engine.tables.log.snapshot import reading_log

@@ -16,7 +16,8 @@ from store_servers import alone
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage import stores
 from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl
-from mirror_engine.storage.remote import FIRST_BYTES, Requests
+from mirror_engine.storage.remote import FIRST_BYTES
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.stores import open_storage
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from mirror_engine.errors import MirrorError
 from mirror_engine.storage import azure_stores
 from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl
 from mirror_engine.storage.object_store import ObjectStorage
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.storage.stores import open_storage
 

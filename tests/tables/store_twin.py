@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from obstore.store import LocalStore
 
 from mirror_engine.storage.object_store import ObjectStorage
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.tables.log import snapshot, table_path
 from mirror_engine.tables.merge.arrow import ArrowWriter

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace as file_with
+
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.states import Behind, Halted, Loading
 from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
@@ -44,9 +46,9 @@ def _checked(seen: MirrorSnapshot, table: TableStatus) -> TableStatus:
     path = found.path.removeprefix(f"{table.name.folder}/")
     at = paths.index(path) if path in paths else 0  # metadata is read before all of them
     files = (
-        replace(file, state="rejected", reason=found.message)
+        file_with(file, state="rejected", reason=found.message)
         if file.path == path
-        else replace(file, reason=f"Fabric would halt at {found.path}")
+        else file_with(file, reason=f"Fabric would halt at {found.path}")
         if place >= at and file.state != "applied"
         else file
         for place, file in enumerate(table.files)

@@ -21,7 +21,7 @@ from obstore.store import LocalStore
 from mirror_engine.errors import CommitConflict, RootLocked, StorageUnavailable, TableDamaged, UsageError
 from mirror_engine.landing_zone.progress import Applied, Progress
 from mirror_engine.storage.object_store import ObjectStorage
-from mirror_engine.storage.remote import Requests
+from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.s3_store import S3Url
 from mirror_engine.tables.base import BatchRecord
 from mirror_engine.tables.changes.net_changes import Role
