@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -25,6 +26,7 @@ from mirror_engine.tables.spark.session import end_session, start_session
 end_session(start_session(Config(), scratch=folder, log_file=folder / "spark.log", scheme=sys.argv[2]))
 """
 QUICK = "not spark and not slow"
+MARKS_OF_MODULE = re.compile(r"^pytestmark = (?:\[[^\]]*\]|.*)", re.MULTILINE)
 pytest_plugins = ["store_servers"]
 settings.register_profile("ours", deadline=None, derandomize=not IS_DRAWN)  # machines are busy
 settings.load_profile("ours")
@@ -139,7 +141,8 @@ def pytest_ignore_collect(collection_path, config):
     """The quick look imports no module whose tests are all slow."""
     if config.getoption("markexpr") != QUICK or collection_path.suffix != ".py":
         return None
-    return "\npytestmark = pytest.mark.slow\n" in collection_path.read_text(encoding="utf-8") or None
+    marks = MARKS_OF_MODULE.search(collection_path.read_text(encoding="utf-8"))
+    return (marks is not None and "mark.slow" in marks[0]) or None
 
 
 def pytest_collection_modifyitems(items):
