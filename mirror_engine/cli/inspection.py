@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from mirror_engine.cli.options import Downloads
+    from mirror_engine.cli.downloads import Downloads
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.metadata import PartnerEvents
     from mirror_engine.mirror import Mirror

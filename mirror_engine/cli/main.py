@@ -31,7 +31,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Replicate": {
         "sync": ("replicate", "Apply all pending change files, then exit."),
         "run": ("replicate", "Apply change files as they arrive, until stopped."),
-        "plan": ("trace", "Show what the next sync would do."),
+        "plan": ("plan", "Show what the next sync would do."),
         "wait": ("replicate", "Wait until tables have caught up or a file is applied."),
     },
     "Inspect": {
@@ -43,11 +43,11 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "trace what-if": ("trace", "Replay without a file, or in another order."),
         "diff": ("inspection", "Compare a table with an expected result."),
         "compare": ("compare", "Compare Fabric's tables with a replay of their landing zone."),
-        "pull": ("compare", "Copy a landing zone to this machine."),
+        "pull": ("pull", "Copy a landing zone to this machine."),
     },
     "Check a publisher": {
         "validate": ("validate", "Check a landing zone. Reads only; needs no Java."),
-        "explain": ("validate", "Explain a diagnostic code."),
+        "explain": ("explain", "Explain a diagnostic code."),
         "schema": ("schema", "Print a JSON schema, for editors and programs."),
         "emulator start": ("emulator", "Start a local OneLake for your publisher."),
         "emulator stop": ("emulator", "Stop it."),
@@ -57,8 +57,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Set up and maintain": {
         "init": ("setup", "Create an example landing zone."),
         "doctor": ("setup", "Check this machine and the Delta tables."),
-        "maintain": ("setup", "Compact and vacuum the Delta tables."),
-        "rebuild": ("setup", "DROP Delta tables and reload them from the landing zone."),
+        "maintain": ("maintain", "Compact and vacuum the Delta tables."),
+        "rebuild": ("maintain", "DROP Delta tables and reload them from the landing zone."),
     },
 }
 _MODULES = {name: module for group in COMMANDS.values() for name, (module, _) in group.items()}

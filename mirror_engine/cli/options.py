@@ -5,24 +5,18 @@ from __future__ import annotations
 import inspect
 import os
 import re
-import sys
-import threading
-import time
 from contextlib import ExitStack
 from dataclasses import fields, replace
-from functools import partial
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from click.core import ParameterSource
 
-from mirror_engine.cli.output import verbosity
+from mirror_engine.cli.downloads import Downloads
 from mirror_engine.config import (
     Config,
     OptionKind,
-    cache_folder,
     duration,
     flag_of,
     load,
@@ -32,19 +26,15 @@ from mirror_engine.config import (
     whole,
 )
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.landing_zone.layout import OPTIONS, TABLES, ZONE
-from mirror_engine.storage.requests import Requests
+from mirror_engine.landing_zone.layout import OPTIONS, ZONE
 from mirror_engine.storage.roots import check_root, root_of, state_folder
 from mirror_engine.storage.store_url import local_folder
-from mirror_engine.storage.stores import open_storage, parse_place
+from mirror_engine.storage.stores import parse_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from mirror_engine.results import Result
-    from mirror_engine.storage.base import Storage
-    from mirror_engine.storage.listing import StoreStorage
     from mirror_engine.storage.store_url import Place
 
 ALL = tuple(field.name for field in fields(Config))
@@ -54,12 +44,12 @@ READING = (*LISTING, "all_null_columns", "naive_timestamps")  # of those that re
 ROOT_VARIABLE = "MIRROR_ENGINE_ROOT"
 DAY = 86_400  # seconds
 WIDTH = 100  # of help, at most
-SHOWN_SECONDS = {True: 2.0, False: 10.0}  # between two lines on downloads, on a terminal or elsewhere
 CONTEXT: dict[str, Any] = {
     "help_option_names": ["-h", "--help"],
     "max_content_width": WIDTH,
     "show_default": True,
 }
+URL_HELP = "The mirrored database: abfss://WORKSPACE@onelake.dfs.fabric.microsoft.com/ITEM, s3://…, or a folder."
 TABLE_HELP = "Sales.Orders, Sales.schema/Orders or Items, in any case."
 _ROOT_HELP = "The mirrored database's folder, or its URL in a store.  [default: .]"
 _RULE = re.compile(r"LZ-\d+\.\d+")
@@ -134,73 +124,6 @@ DURATION = Value(duration(0))
 _MAX_DOWNLOAD = click.Option(
     ["--max-download"], type=Value(size()), default="1GiB", help="Of a store: ask before more is downloaded."
 )
-
-
-class Downloads:
-    """The downloads of one command; as many bytes as `max_download` need no consent."""
-
-    def __init__(self, max_download: int) -> None:
-        self._max_download, self._total = max_download, 0
-        self._is_quiet = verbosity() < 0
-        self._answer: UsageError | bool = False  # whether more is allowed; asked once
-        self._lock = threading.Lock()
-        self._shown_at = time.monotonic()
-
-    def open(self, place: Place, top: str) -> Storage:
-        """Open a folder to read what is below `top` in it, in a store as it is at the first look."""
-        storage = open_storage(place, Requests(partial(self._show, "listing")))
-        if isinstance(place, Path):
-            return storage
-        from mirror_engine.storage.listing import Cache, FolderOfStore
-
-        cache = Cache(cache_folder() / "stores" / sha256(str(place).encode()).hexdigest()[:16])
-        return FolderOfStore(cast("StoreStorage", storage), top, cache, self.add, self._show)
-
-    def add(self, byte_count: int) -> None:
-        """Count bytes that are about to be downloaded.
-
-        Raises:
-            UsageError: it is more than the user allows.
-        """
-        with self._lock:
-            self._total += byte_count
-            if self._total > self._max_download and self._answer is False:
-                from rich import filesize
-
-                limit, total = filesize.decimal(self._max_download), filesize.decimal(self._total)
-                text = f"more than {limit} would be downloaded ({total} so far)"
-                help = "allow it with --max-download, or ask for less, such as one table"
-                if not sys.stdin.isatty():
-                    self._answer = UsageError(text, help)
-                else:
-                    is_confirmed = click.confirm(f"{text[:1].upper()}{text[1:]}. Go on?", err=True)
-                    self._answer = is_confirmed or UsageError("not confirmed", help)
-            if isinstance(self._answer, UsageError):
-                raise self._answer
-
-    def add_table(self, root: Place, folder: str, version: int | None = None, limit: int | None = None) -> None:
-        """Count the files of a Delta table in a store, from which rows are about to be read.
-
-        Args:
-            root: the ROOT.
-            folder: of the table, from its `Tables`.
-            version: the newest by default.
-            limit: the most rows that are read; None for all.
-
-        Raises:
-            UsageError: it is more than the user allows; or no such version.
-        """
-        from mirror_engine.tables.log.snapshot import byte_count, open_log  # imports Arrow
-        from mirror_engine.tables.log.table_path import table_path
-
-        if not isinstance(root, Path) and (log := open_log(table_path(root / TABLES / folder), version)):
-            self.add(byte_count(log, limit))
-
-    def _show(self, doing: str, files: int) -> None:
-        with self._lock:
-            if not self._is_quiet and time.monotonic() - self._shown_at >= SHOWN_SECONDS[sys.stderr.isatty()]:
-                self._shown_at = time.monotonic()
-                sys.stderr.write(f"{doing} {count(files, 'file')}\n")
 
 
 class Command(click.Command):

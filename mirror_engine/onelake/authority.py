@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from mirror_engine.onelake.connection import write_private
 from mirror_engine.onelake.hosts import BLOB, DFS, FABRIC, LOGINS, LOOPBACK, LOOPBACK_ADDRESSES
+from mirror_engine.storage.local import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from http.client import HTTPConnection, HTTPException
@@ -184,14 +183,6 @@ class StateFolder:
             return ConnectionInfo(**{name: values[name] for name in ConnectionInfo.__dataclass_fields__})
         except (FileNotFoundError, ValueError, KeyError):
             return None
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file in one step, readable by its owner alone from the first byte on."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    os.replace(name, path)  # noqa: PTH105 - the name is text
 
 
 def undo_lines(store: Path, path: str) -> Sequence[str]:

@@ -21,13 +21,7 @@ from mirror_engine.config import write_effective
 from mirror_engine.errors import RootLocked, UsageError
 from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.onelake.authority import create_authority
-from mirror_engine.onelake.connection import (
-    CA_VARIABLES,
-    UNFINISHED_PATH,
-    ConnectionInfo,
-    StateFolder,
-    write_private,
-)
+from mirror_engine.onelake.connection import CA_VARIABLES, UNFINISHED_PATH, ConnectionInfo, StateFolder
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.entra import entra_app, install_az
 from mirror_engine.onelake.errors import FabricApiError
@@ -41,6 +35,7 @@ from mirror_engine.onelake.middleware import Gate
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.storage_api import onelake_app
 from mirror_engine.onelake.store import LocalStore
+from mirror_engine.storage.local import write_private
 from mirror_engine.storage.roots import check_store, pasted
 
 if TYPE_CHECKING:

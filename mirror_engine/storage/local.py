@@ -10,6 +10,7 @@ import secrets
 import stat
 import struct
 import sys
+import tempfile
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from operator import attrgetter
@@ -334,3 +335,11 @@ class _Reader(io.FileIO):
     def readall(self) -> bytes:
         with os_errors("read", self._path):
             return super().readall()
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file in one step, readable by its owner alone from the first byte on."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    os.replace(name, path)  # noqa: PTH105 - the name is text
