@@ -25,6 +25,7 @@ from mirror_engine.config import flag_of, read_effective, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.extras import install_command
 from mirror_engine.onelake.hosts import PassedHost
+from mirror_engine.results import Result
 from mirror_engine.storage.roots import check_store, pasted
 
 if TYPE_CHECKING:
@@ -181,7 +182,18 @@ def start(
     return stopping.exit_code(exits.SUCCESS)
 
 
-@command(root="own")
+class Stopped(Result, frozen=True):
+    """Whether one was stopped."""
+
+    store: str
+    stopped: bool
+
+    def text(self) -> display.Lines:
+        shown = self.store if Path(self.store).name else Path(self.store).resolve()  # "of .." says nothing
+        yield f"Stopped the emulator of {shown}." if self.stopped else f"No emulator is running for {shown}."
+
+
+@command(root="own", result=Stopped)
 @click.argument("store", type=FolderType(), help=f"{_STORE}.")
 def stop(store: Path) -> None:
     """Stop the emulator of STORE, after the current commits.
@@ -193,11 +205,12 @@ def stop(store: Path) -> None:
     _check_packages()
     from mirror_engine.onelake import connection
 
-    stopped, shown = connection.stop(store), store if store.name else store.resolve()  # "of .." says nothing
+    stopped = connection.stop(store)
+    found = Stopped(str(store), stopped is not None)
     if out.wants_json():
-        out.report({"store": str(store), "stopped": stopped is not None}, ())
+        out.report(found)
     else:
-        out.note(f"Stopped the emulator of {shown}." if stopped else f"No emulator is running for {shown}.")
+        display.print_to(out.stderr(), found.text())
         if stopped and stopped.environment["HTTPS_PROXY"] == os.environ.get("HTTPS_PROXY"):
             undo = f'eval "$(mirror-engine emulator env {pasted(store)} --unset)"'
             out.stderr().print(display.bullet("help:", f"this shell's programs still look for it; undo that: {undo}"))

@@ -2,25 +2,64 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mirror_engine.cli.setup import writing
 from mirror_engine.config import Config, flag_of
 from mirror_engine.errors import UsageError
 from mirror_engine.explain.examples import examples
-from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.results import Part
 from mirror_engine.storage.roots import check_place, pasted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirror_engine.testing.cases import Case
+    from mirror_engine.display import Lines
 
 
-def land_example(code: str, root: Path) -> tuple[dict[str, Any], list[str]]:
+class LandedStage(Part, frozen=True):
+    """A stage of an example.
+
+    Attributes:
+        removed: paths that were deleted, from ROOT
+        files: that landed, from ROOT
+    """
+
+    title: str
+    removed: Sequence[str]
+    files: Sequence[str]
+
+
+class Landed(Part, frozen=True):
+    """What landed of an example; the engine ran after each stage but the last.
+
+    Attributes:
+        case: name of the fixture
+        title: of the fixture
+        options: flags that the commands take
+    """
+
+    case: str
+    title: str
+    root: str
+    options: Sequence[str]
+    stages: Sequence[LandedStage]
+
+    def lines(self) -> Lines:
+        """What landed, and the commands to try."""
+        yield from (f"{self.title}.", "")
+        for number, stage in enumerate(self.stages):
+            yield f"The engine has run. Then {stage.title}:" if number else f"Landed in {self.root}:"
+            yield from (f"  deleted {path}" for path in stage.removed)
+            yield from (f"  {path}" for path in stage.files)
+        at = " ".join([pasted(self.root), *self.options])
+        commands = ("sync",) if len(self.stages) > 1 else ("validate", "sync")  # `validate` sees the last stage alone
+        yield from ("", "Next:", *(f"  mirror-engine {command} {at}" for command in commands))
+
+
+def land_example(code: str, root: Path) -> Landed:
     """Land the case of a code in a new ROOT; the engine runs after each of its stages but the last.
-
-    Returns: what landed, as JSON and as text.
 
     Raises:
         UsageError: the code has no case, or there is something in the folder.
@@ -40,20 +79,6 @@ def land_example(code: str, root: Path) -> tuple[dict[str, Any], list[str]]:
             with Mirror(root, Config(**case.options)) as mirror:
                 mirror.sync()
         case.stages[-1].land(root)
-    stages = [
-        {"title": stage.title, "removed": list(stage.removed), "files": [file.path for file in stage.files]}
-        for stage in case.stages
-    ]
-    return {"case": name, "root": str(root), "stages": stages}, _text(case, root)
-
-
-def _text(case: Case, root: Path) -> list[str]:
-    lines = [f"{case.title}.", ""]
-    for number, stage in enumerate(case.stages):
-        lines += [f"The engine has run. Then {stage.title}:"] if number else [f"Landed in {root}:"]
-        lines += [f"  deleted {printable(path)}" for path in stage.removed]
-        lines += [f"  {printable(file.path)}" for file in stage.files]
-    flags = [flag_of(name) if value is True else f"{flag_of(name)} {value}" for name, value in case.options.items()]
-    at = " ".join([pasted(root), *flags])
-    commands = ("sync",) if len(case.stages) > 1 else ("validate", "sync")  # `validate` sees the last stage alone
-    return [*lines, "", "Next:", *(f"  mirror-engine {command} {at}" for command in commands)]
+    flags = [flag_of(each) if value is True else f"{flag_of(each)} {value}" for each, value in case.options.items()]
+    stages = [LandedStage(stage.title, stage.removed, [file.path for file in stage.files]) for stage in case.stages]
+    return Landed(name, case.title, str(root), flags, stages)

@@ -3,33 +3,63 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import UNSET, UnsetType
 
 from mirror_engine import display
 from mirror_engine.cli import output as out
+from mirror_engine.cli.example import Landed, land_example
 from mirror_engine.cli.options import (
     FolderType,
     command,
 )
 from mirror_engine.errors import UsageError
+from mirror_engine.explain.pages import ExplainedCode, RuleText, explanation, rules
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES
+from mirror_engine.results import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from rich.console import RenderableType
-
-    from mirror_engine.explain.pages import Explanation
 
 MAX_NEAR = 5  # codes that are suggested
 _NUMBER = re.compile(r"(?:ME)?0*(\d{1,9})")
 
 
-@command(root="own")
+class Explanations(Result, frozen=True):
+    """Pages of diagnostics, and rules of the protocol.
+
+    Attributes:
+        landed: of `--try`
+    """
+
+    explanations: Sequence[ExplainedCode]
+    rules: Sequence[RuleText]
+    landed: Landed | UnsetType = UNSET
+
+    def text(self) -> display.Lines:
+        if isinstance(self.landed, Landed):
+            yield from self.landed.lines()
+            return
+        if len(self.explanations) == len(CATALOG):
+            yield display.Grid(["Code", "Severity", "Name", "About"], [_row(page) for page in self.explanations])
+            return
+        for number, rule in enumerate(self.rules):
+            first, *rows = rule.text.splitlines()
+            yield from [""] if number else []
+            yield display.bullet(rule.name, first)
+            yield from (f"  {row}" for row in rows)
+        for number, page in enumerate(self.explanations):
+            yield from ["", ""] if number or self.rules else []
+            yield from _page(page)
+
+
+@command(root="own", result=Explanations)
 @click.argument("codes", metavar="[CODE]...", nargs=-1, help="ME014, its name or a rule (LZ-2.7); none: list all.")
 @click.option("folder", "--try", metavar="DIR", type=FolderType(), help="Land an example of one code in a new folder.")
 def explain(codes: tuple[str, ...], folder: Path | None) -> None:
@@ -42,43 +72,21 @@ def explain(codes: tuple[str, ...], folder: Path | None) -> None:
 
     Exit codes: 0 explained · 2 usage error: no such code, or DIR is not empty · 4 temporary: the disk is full
     """
-    from mirror_engine.explain.pages import explanation, rules
-
     if folder is not None:
         _try(codes, folder)
         return
     named = [rules().get(code.strip().upper()) for code in codes]
     wanted = [known_code(code) for code, rule in zip(codes, named, strict=True) if not rule]
-    pages = [explanation(code) for code in (wanted if codes else CATALOG)]
-    text: list[RenderableType] = []
-    for rule in filter(None, named):
-        text += [*([""] if text else []), display.bullet(rule.name, rule.text), *(f"  {row}" for row in rule.rows)]
-    for page in pages if codes else ():
-        text += [*(["", ""] if text else []), *_page(page)]
-    if not codes:
-        rows = [
-            (
-                page.code,
-                display.line(page.definition.severity.value, display.STYLES[page.definition.severity]),
-                page.definition.name,
-                page.title,
-            )
-            for page in pages
-        ]
-        text = [display.Grid(["Code", "Severity", "Name", "About"], rows)]
-    found = [{"name": rule.name, "text": "\n".join([rule.text, *rule.rows])} for rule in filter(None, named)]
-    out.report({"explanations": [page.to_json() for page in pages], "rules": found}, text)
+    pages = [ExplainedCode.of(explanation(code)) for code in (wanted if codes else CATALOG)]
+    found = [RuleText(rule.name, "\n".join([rule.text, *rule.rows])) for rule in filter(None, named)]
+    out.report(Explanations(pages, found))
 
 
 def _try(codes: Sequence[str], folder: Path) -> None:
-    from mirror_engine.cli.example import land_example
-    from mirror_engine.explain.pages import explanation
-
     if len(codes) != 1:
         raise UsageError("--try takes one code", "for example: mirror-engine explain ME037 --try ./lab")
     code = known_code(codes[0])
-    landed, text = land_example(code, folder)
-    out.report({"explanations": [explanation(code).to_json()], "rules": [], "landed": landed}, text)
+    out.report(Explanations([ExplainedCode.of(explanation(code))], [], land_example(code, folder)))
 
 
 def known_code(text: str) -> str:
@@ -106,13 +114,19 @@ def _about(word: str) -> list[str]:
     return sorted(filter(counts.get, counts), key=lambda code: -counts[code]) if word.isalpha() else []
 
 
-def _page(page: Explanation) -> display.Lines:
+def _row(page: ExplainedCode) -> tuple[RenderableType, ...]:
+    severity = display.line(page.severity.value, display.STYLES[page.severity])
+    return page.code, severity, page.name, page.title
+
+
+def _page(page: ExplainedCode) -> display.Lines:
     from rich.text import Text
 
     from mirror_engine.explain.examples import examples
 
-    style = display.STYLES[page.definition.severity]
-    yield Text.assemble((page.code, "bold"), f" {page.definition.name}  ", (page.severity, style))
+    usual, strict = page.severity.value, page.severity_strict.value
+    severity = usual if usual == strict else f"{usual}, {strict} under strict"
+    yield Text.assemble((page.code, "bold"), f" {page.name}  ", (severity, display.STYLES[page.severity]))
     yield page.title
     for heading, text in (("Why it matters", page.why), ("What to do", page.what_to_do)):
         yield from ("", display.line(heading, "bold"), display.indented(text))
@@ -121,7 +135,7 @@ def _page(page: Explanation) -> display.Lines:
         yield from (display.verbatim(f"  {text}".rstrip()) for text in snippet.text.splitlines())
     yield from ("", display.line("Rules", "bold"))
     for rule in page.rules:
-        first, *rows = rule.about(page.code).splitlines()
+        first, *rows = rule.text.splitlines()
         yield display.bullet(rule.name, first)
         yield from (display.bullet(" " * len(rule.name), row) for row in rows)
     if page.code in examples():

@@ -10,26 +10,25 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
+from mirror_engine import display
 from mirror_engine.cli.main import ALL_COMMANDS, command_named
 from mirror_engine.cli.options import command, default_text
 from mirror_engine.cli.output import SCHEMA_VERSION, report, wants_json
 from mirror_engine.config import any_case, option_name, options
-from mirror_engine.display import Grid
 from mirror_engine.errors import UsageError
-from mirror_engine.results import Part
+from mirror_engine.results import Part, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from mirror_engine.results import Result
+    from collections.abc import Callable
 
     Schema = dict[str, Any]
 
@@ -42,7 +41,28 @@ _NULL: Schema = {"type": "null"}
 _DEFINITION = "#/$defs/"
 
 
-@command(root="own")
+class NamedSchema(Part, frozen=True):
+    """A JSON schema.
+
+    Attributes:
+        schema: where it was asked for
+    """
+
+    name: str
+    about: str
+    schema: Mapping[str, Any] | UnsetType = UNSET
+
+
+class Schemas(Result, frozen=True):
+    """The JSON schemas that there are, or one of them."""
+
+    schemas: Sequence[NamedSchema]
+
+    def text(self) -> display.Lines:
+        yield display.Grid(["Name", "Schema of"], [[each.name, each.about] for each in self.schemas])
+
+
+@command(root="own", result=Schemas)
 @click.argument(
     "name", required=False, help=f"{', '.join((*OF_FILES, CONFIG, LOG))}, or a command: status, trace-row …"
 )
@@ -57,8 +77,7 @@ def schema(name: str | None) -> None:
     Exit codes: 0 printed · 2 usage error: there is no such schema
     """
     if name is None:
-        listed = [{"name": each, "about": schema_of(each)["description"]} for each in NAMES]
-        report({"schemas": listed}, [Grid(["Name", "Schema of"], [[*each.values()] for each in listed])])
+        report(Schemas([NamedSchema(each, schema_of(each)["description"]) for each in NAMES]))
         return
     known = name.replace(" ", "-")
     if known not in NAMES:
@@ -67,7 +86,7 @@ def schema(name: str | None) -> None:
         raise UsageError(f'unknown schema "{name}"', f"{meant}mirror-engine schema lists all")
     found = schema_of(known)
     if wants_json():
-        report({"schemas": [{"name": known, "about": found["description"], "schema": found}]}, ())
+        report(Schemas([NamedSchema(known, found["description"], found)]))
     else:
         sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
 

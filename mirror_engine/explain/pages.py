@@ -9,13 +9,17 @@ fixed form must not.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, read_page
+from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, Severity, read_page
+from mirror_engine.results import Part
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from mirror_engine.landing_zone.diagnostics import DiagnosticDefinition
 
 _FENCED = r"```(\w+)(?: ([^\n]+))?\n(.+?)\n```"
@@ -112,22 +116,73 @@ class Explanation:
         related = ", ".join(self.definition.related)
         return "\n\n".join([*parts, f"Related: {related}."] if related else parts)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "code": self.code,
-            "name": self.definition.name,
-            "title": self.title,
-            "severity": self.definition.severity.value,
-            "severity_strict": self.definition.severity_strict.value,
-            "message": self.definition.template,
-            "help": self.definition.help or None,
-            "why": self.why,
-            "what_to_do": self.what_to_do,
-            "rules": [{"name": rule.name, "text": rule.about(self.code)} for rule in self.rules],
-            "example": self.example._asdict(),
-            "fixed": self.fixed._asdict(),
-            "related": list(self.definition.related),
-        }
+
+class RuleText(Part, frozen=True):
+    """A rule of the protocol."""
+
+    name: str
+    text: str
+
+
+class Example(Part, frozen=True):
+    """An example.
+
+    Attributes:
+        title: the file it shows; empty for none
+    """
+
+    language: str
+    title: str
+    text: str
+
+
+class ExplainedCode(Part, frozen=True):
+    """The page of a diagnostic.
+
+    Attributes:
+        title: a heading in plain words
+        severity_strict: with `--strict`
+        message: with names for its details
+        why: what it means and what Fabric does
+        what_to_do: the help at length
+        example: raises it
+        fixed: the same without the problem
+        related: codes
+    """
+
+    code: str
+    name: str
+    title: str
+    severity: Severity
+    severity_strict: Severity
+    message: str
+    help: str | None
+    why: str
+    what_to_do: str
+    rules: Sequence[RuleText]
+    example: Example
+    fixed: Example
+    related: Sequence[str]
+
+    @classmethod
+    def of(cls, page: Explanation) -> Self:
+        """Make one of a page."""
+        entry = page.definition
+        return cls(
+            code=page.code,
+            name=entry.name,
+            title=page.title,
+            severity=entry.severity,
+            severity_strict=entry.severity_strict,
+            message=entry.template,
+            help=entry.help or None,
+            why=page.why,
+            what_to_do=page.what_to_do,
+            rules=[RuleText(rule.name, rule.about(page.code)) for rule in page.rules],
+            example=Example(*page.example),
+            fixed=Example(*page.fixed),
+            related=entry.related,
+        )
 
 
 @cache

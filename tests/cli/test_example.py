@@ -30,5 +30,5 @@ def test_a_later_stage_lands_after_the_engine_has_run(cli, tmp_path):
         ([], 4),
         (["Orders"], 2),
     ]
-    assert sorted(document["landed"]) == sorted(schema_of("explain")["properties"]["landed"]["properties"])
+    assert sorted(document["landed"]) == sorted(schema_of("explain")["$defs"]["Landed"]["properties"])
     assert (root / "Tables/dbo/Orders/_delta_log").is_dir()
