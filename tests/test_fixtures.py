@@ -27,7 +27,7 @@ from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
-from mirror_engine.testing.cases import load, names
+from mirror_engine.testing.cases import Stage, load, names
 from mirror_engine.tools.compare.zone import compare_zone
 
 NAMES = names()
@@ -169,6 +169,30 @@ def test_every_code_that_files_can_raise_has_one_example():
     for code, name in examples().items():
         case = load(name)
         assert code in {entry.code for entry in (*case.diagnostics, *case.earlier, *case.validate)}, name
+
+
+@pytest.mark.parametrize("code", ["ME025", "ME028", "ME029", "ME071"])
+def test_sticky_diagnostic_is_reported_after_later_runs(code):
+    case, writer = load(examples()[code]), MemoryDeltaWriter()
+    with quick_folder() as folder:
+        for stage in (*case.stages, Stage("nothing happens"), Stage("nothing happens")):
+            land(stage, Path(folder))
+            mirror = Mirror(Path(folder), Config(**case.options), writer=writer)
+            mirror.sync()
+        assert code in {found.code for found in standing(mirror.status())}
+
+
+@pytest.mark.parametrize("code", ["ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME082"])
+def test_ignored_path_is_listed_as_ignored(code):
+    case, writer = load(examples()[code]), MemoryDeltaWriter()
+    with quick_folder() as folder:
+        for stage in case.stages:
+            land(stage, Path(folder))
+            mirror = Mirror(Path(folder), Config(**case.options), writer=writer)
+            report = mirror.sync()
+        ignored = [found for table in mirror.status().tables for found in table.ignored]
+    ignored += [found for several in report.ignored.values() for found in several]
+    assert code in {found.code for found in ignored}
 
 
 @pytest.fixture(scope="session")

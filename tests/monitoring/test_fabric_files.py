@@ -187,6 +187,12 @@ LONG_ID = type_mismatch(Column("Id", "long", nullable=False), Column("Id", "inte
             id="E1, an empty Parquet file",
         ),
         pytest.param(
+            diagnose("ME024", f"{FOLDER}/1.parquet", reason="no footer", help=""),
+            f"We encountered an error while opening the Parquet file 'Files/LandingZone/{FOLDER}/1.parquet', please "
+            f"fix the file and try again. The error is: 'Invalid: file cannot be read: no footer'{TAIL}",
+            id="E1, an unreadable Parquet file",
+        ),
+        pytest.param(
             diagnose("ME023", f"{FOLDER}/1.csv"),
             f"{DATA}Exception reading the data file. Exception: No data rows available. IReader state: ColumnCount: 0 "
             f"CurrentIndex: -1 ({FOLDER}/1.csv: file is empty (0 bytes) [ME023]){TAIL}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from mirror_engine.config import Config
 from mirror_engine.errors import InternalError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives, numbered_name
 from mirror_engine.landing_zone.diagnostics import CATALOG, Severity, Trait
+from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
@@ -76,6 +78,35 @@ def test_validate_reports_the_diagnostics_and_the_result_of_a_fixture(name):
     assert diagnostic_differences(case, diagnostics, diagnostics) == []
     is_lost = any(never_arrives(diagnostic) or diagnostic.code == "ME085" for diagnostic in diagnostics)
     assert report.is_failing == (is_lost or case.result == "needs_attention")
+
+
+class LandsNext(threading.Event):
+    """`validate --watch` stops once it has seen a first stage; its last look sees the second one."""
+
+    def __init__(self, case, root):
+        super().__init__()
+        self._stage, self._root = case.stages[1], root
+        (root / ZONE / "New").mkdir(parents=True)  # ME008, without a file
+        land(case.stages[0], root)
+
+    def wait(self, timeout=None):  # noqa: ARG002 - between two looks
+        land(self._stage, self._root)
+        LandingZoneWriter(self._root).table("New", keys=["Id"])
+        self.set()
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "is_reported"),
+    [
+        ("metadata-may-land-last", "ME008", False),
+        ("gap-filled-later-goes-on", "ME019", False),
+        ("rejected-file-deleted-and-landed-again-goes-on", "ME037", True),
+    ],
+)
+def test_watch_forgets_transient_diagnostics_alone(name, code, is_reported, tmp_path):
+    stop = LandsNext(load(name), tmp_path)
+    report = validate.watch(find_target(tmp_path, Config()), stop, lambda _: None)
+    assert (code in {diagnostic.code for diagnostic, _ in report.all()}) is is_reported
 
 
 @pytest.mark.slow
