@@ -15,7 +15,7 @@ from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.key_digest import KeyDigest
 from mirror_engine.cli.log import progress_option, shown
-from mirror_engine.cli.options import COUNT, READING, URL_HELP, PlaceType, command
+from mirror_engine.cli.options import COUNT, READING, URL_HELP, PlaceType, command, with_config, with_downloads
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
@@ -42,12 +42,14 @@ VERDICTS = {
 }
 
 
-@command(root="own", config=(*READING, "memory_limit"), at_once=True)
+@command(root="own", config=(*READING, "memory_limit"))
 @click.argument("url", metavar="URL", type=PlaceType(), help=URL_HELP)
 @click.argument("tables", metavar="[TABLE]...", nargs=-1, help="Sales.Orders, Items …; default: all tables.")
 @click.option("--limit", type=COUNT, default=5, help="Maximum number of keys to list of each finding.")
 @click.option("--show-keys", is_flag=True, help="Show the keys' values, on a terminal only; not with --json.")
 @progress_option
+@with_config
+@with_downloads
 def compare(
     url: Place,
     tables: tuple[str, ...],

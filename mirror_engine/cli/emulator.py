@@ -20,7 +20,7 @@ from click.core import ParameterSource
 from mirror_engine import display
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import ALL, DURATION, Choice, FolderType, Value, command, refuse_given
+from mirror_engine.cli.options import ALL, DURATION, Choice, FolderType, Value, command, refuse_given, with_config
 from mirror_engine.config import flag_of, read_effective, whole
 from mirror_engine.errors import UsageError
 from mirror_engine.extras import install_command
@@ -134,6 +134,7 @@ def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("-d", "--detach", is_flag=True, help="Return when it is ready; it keeps running.")
 @click.option("--foreground", is_flag=True, help="Do not detach.", hidden=True)
 @log.log_options("text", "json")
+@with_config
 def start(
     store: Path,
     config: Config,
@@ -169,7 +170,7 @@ def start(
     served["listening"] = _listening(served)
     if detach and not foreground:
         check_store(store)
-        words = [*click.get_current_context().obj, "--foreground"]
+        words = [*click.get_current_context().find_root().obj, "--foreground"]
         info = running(store) or start_detached(store, words, os.environ)
         out.report(info.to_json(), map(display.verbatim, info.lines()))
         return exits.SUCCESS
@@ -253,6 +254,7 @@ def env(store: Path, *, unset: bool) -> None:
 @click.option(
     "--wait", type=DURATION, help="After COMMAND succeeded, wait at most this long until its files are applied."
 )
+@with_config
 def exec_(
     store: Path,
     config: Config,

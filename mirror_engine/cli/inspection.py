@@ -15,7 +15,17 @@ import click
 from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import COUNT, DROPPING, READING, TABLE_HELP, Value, command, refuse_given
+from mirror_engine.cli.options import (
+    COUNT,
+    DROPPING,
+    READING,
+    TABLE_HELP,
+    Value,
+    command,
+    refuse_given,
+    with_downloads,
+    with_mirror,
+)
 from mirror_engine.config import OptionKind, duration
 from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.diagnostics import count
@@ -55,7 +65,7 @@ MAX_PARAGRAPHS = 20  # of tables in one report
 MAX_CHARACTERS = 100  # of one value of the partner events, which may be any text
 
 
-@command(config=(*READING, *DROPPING), reads_engine=True, at_once=True)
+@command(config=(*READING, *DROPPING), reads_engine=True)
 @click.option("names", "--table", metavar="TABLE", multiple=True, help="Only this table, with its files (repeatable).")
 @click.option(
     "--check",
@@ -70,6 +80,7 @@ MAX_CHARACTERS = 100  # of one value of the partner events, which may be any tex
 @click.option(
     "--interval", type=Value(duration(0.1)), help="Time between two refreshes.  [default: 2s, 30s of a ROOT in a store]"
 )
+@with_mirror(at_once=True)
 def status(mirror: Mirror, names: tuple[str, ...], interval: float | None, *, check: bool, watch: bool) -> int:
     """Show the state of every table, and what to do.
 
@@ -155,6 +166,8 @@ class Show(TableReference, Result, frozen=True):
 @click.argument("table", help=TABLE_HELP)
 @click.option("--at-version", type=COUNT, help="Delta version to show; default: the newest.")
 @click.option("--limit", type=COUNT, default=20, help="Maximum number of rows; 0 for all.")
+@with_downloads
+@with_mirror(at_once=False)
 def show(mirror: Mirror, table: str, at_version: int | None, limit: int, downloads: Downloads) -> None:
     """Show a table's rows.
 
@@ -179,6 +192,7 @@ def show(mirror: Mirror, table: str, at_version: int | None, limit: int, downloa
 @command(root="option", config=("default_schema",), result=TableHistory)
 @click.argument("table", required=False, help=f"{TABLE_HELP} Without it: what happened to all tables.")
 @click.option("--limit", type=COUNT, default=20, help="Maximum number of commits or changes; 0 for all.")
+@with_mirror(at_once=False)
 def history(mirror: Mirror, table: str | None, limit: int) -> None:
     """Show a table's commits and their change files, or what else happened to all tables.
 
@@ -211,6 +225,8 @@ def _tolerance(value: object) -> float:
     help="Floating-point values this far apart are equal.",
 )
 @click.option("--limit", type=COUNT, default=20, help=ROWS_HELP)
+@with_downloads
+@with_mirror(at_once=False)
 def diff(
     mirror: Mirror,
     table: str,

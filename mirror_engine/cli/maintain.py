@@ -13,7 +13,7 @@ from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
-from mirror_engine.cli.options import LISTING, command
+from mirror_engine.cli.options import LISTING, command, with_config, with_root
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.results import Count, Failure, Finding, Result, TableReference
@@ -67,6 +67,8 @@ class Maintain(Result, frozen=True):
 )
 @click.argument("tables", metavar="[TABLE]...", nargs=-1, help="Sales.Orders, Items …; default: all tables.")
 @progress_option
+@with_root
+@with_config
 def maintain(root: Place, config: Config, tables: tuple[str, ...], progress: str) -> int:
     """Compact and vacuum the Delta tables.
 
@@ -126,6 +128,8 @@ class Rebuild(Result, frozen=True):
 @click.option("--replay", is_flag=True, help="Move archived change files back first, so that all rows are rebuilt.")
 @click.option("--lose-rows", is_flag=True, help="Go on where rows are lost.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@with_root
+@with_config
 def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: bool, lose_rows: bool, yes: bool) -> None:
     """DROP Delta tables and reload them from the landing zone.
 

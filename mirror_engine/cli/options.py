@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -119,6 +119,7 @@ class Choice(click.Choice[str]):
         return "|".join(self.choices)
 
 
+Code = TypeVar("Code", bound=int | None)
 COUNT = Value(whole("N", 0))
 DURATION = Value(duration(0))
 _MAX_DOWNLOAD = click.Option(
@@ -150,6 +151,75 @@ def write_sections(formatter: click.HelpFormatter, sections: Iterable[tuple[str,
             formatter.write_dl(records)
 
 
+@dataclass(frozen=True)
+class Call:
+    """What the running command works on: click's `obj`, of which `with_root` and its like pass parts."""
+
+    root: Place
+    config: Config | None  # None for a command without fields of `Config`
+    downloads: Downloads
+
+
+def with_root(function: Callable[..., Code]) -> Callable[..., Code]:
+    """Pass `root`, ROOT as it was given."""
+
+    @click.pass_obj
+    def passed(call: Call, /, **values: Any) -> Code:
+        return function(root=call.root, **values)
+
+    return update_wrapper(passed, function)
+
+
+def with_config(function: Callable[..., Code]) -> Callable[..., Code]:
+    """Pass `config`, of flags, variables and file."""
+
+    @click.pass_obj
+    def passed(call: Call, /, **values: Any) -> Code:
+        return function(config=call.config, **values)
+
+    return update_wrapper(passed, function)
+
+
+def with_downloads(function: Callable[..., Code]) -> Callable[..., Code]:
+    """Pass `downloads`, which `--max-download` limits."""
+
+    @click.pass_obj
+    def passed(call: Call, /, **values: Any) -> Code:
+        return function(downloads=call.downloads, **values)
+
+    return _with_max_download(update_wrapper(passed, function))
+
+
+def with_mirror(*, at_once: bool) -> Callable[[Callable[..., Code]], Callable[..., Code]]:
+    """Pass `mirror`, open on ROOT.
+
+    Args:
+        at_once: whether change files are read as they are at one moment: a store is listed once.
+    """
+
+    def decorate(function: Callable[..., Code]) -> Callable[..., Code]:
+        @click.pass_obj
+        def passed(call: Call, /, **values: Any) -> Code:
+            from mirror_engine.mirror import Mirror
+
+            is_listed_once = at_once and not isinstance(call.root, Path) and not values.get("watch")  # that looks again
+            storage = call.downloads.open(call.root, ZONE) if is_listed_once else None
+            with Mirror(call.root, call.config, storage=storage) as mirror:
+                return function(mirror=mirror, **values)
+
+        wrapped = update_wrapper(passed, function)
+        return _with_max_download(wrapped) if at_once else wrapped
+
+    return decorate
+
+
+def _with_max_download(function: Callable[..., Code]) -> Callable[..., Code]:
+    given: list[click.Parameter] = vars(function).setdefault("__click_params__", [])
+    if _MAX_DOWNLOAD not in given:
+        given.append(_MAX_DOWNLOAD)
+    return function
+
+
 def command(
     name: str = "",
     *,
@@ -158,68 +228,55 @@ def command(
     config: Sequence[str] = (),
     reads_engine: bool = False,
     as_last_engine: Sequence[str] = (),
-    at_once: bool = False,
     copies: bool = False,
     result: type[Result] | None = None,
 ) -> Callable[[Callable[..., int | None]], Command]:
     """Make a command of a function, which returns an exit code or None for 0.
 
-    The function takes its own parameters and, where its signature names them, `root`, `config`, `downloads` and an
-    open `mirror`.
+    The function takes its own parameters. `with_root`, `with_config`, `with_downloads` and `with_mirror` below this
+    decorator pass the shared ones.
 
     Args:
         name: of the command; the function's by default.
         root: how ROOT is given: by `-C` or as an argument, by `-C` only; `own`: the command has a folder of its
             own, or none.
         place: what ROOT must be: a ROOT, or an empty folder that may become one, or any folder of this machine.
-        config: fields of `Config` that become flags.
+        config: fields of `Config` that become flags; without any, the command has no `config`.
         reads_engine: whether the running engine's options take the place of file and variables.
         as_last_engine: fields of `Config` that the engine which ran last on ROOT gives where nothing else does.
-        at_once: whether it reads change files of a mirror as they are at one moment: a store is listed once.
         copies: whether it copies files, so that `--max-download` counts those of this machine, too.
         result: what it prints with `--json`; its JSON schema is made of it.
     """
 
     def decorate(function: Callable[..., int | None]) -> Command:
-        wanted = inspect.signature(function).parameters.keys()
-        is_configured = bool(wanted & {"config", "mirror"})
-
         def run(**values: Any) -> int | None:
             shared = {name: values.pop(name) for name in _SHARED & values.keys()}
-            given: dict[str, Any] = {"root": _root(shared.get("root"), shared.get("root_option"))}
-            given["downloads"] = Downloads(shared.get("max_download") or 0)
-            is_local = isinstance(given["root"], Path)
-            _refuse_max_download(() if copies else [given["root"]] if root != "own" else _places(values), values)
+            given = _root(shared.get("root"), shared.get("root_option"))
+            _refuse_max_download(() if copies else [given] if root != "own" else _places(values), values)
             if root != "own" and place == "any":
-                local_folder(str(given["root"]))
-            if root != "own" and place != "any" and (not is_local or given["root"].is_dir()):
-                check_root(given["root"], may_be_empty=place == "empty")
-            if is_configured:
-                folder = given["root"] if root != "own" else _folder(values)
+                local_folder(str(given))
+            if root != "own" and place != "any" and (not isinstance(given, Path) or given.is_dir()):
+                check_root(given, may_be_empty=place == "empty")
+            loaded = None
+            if config:
+                folder = given if root != "own" else _folder(values)
                 flags = {field: shared[field] for field in config if shared[field] is not None}
                 effective = _effective(folder) if reads_engine else None
                 last = _last_options(folder, as_last_engine)
-                given["config"] = load(
+                loaded = load(
                     state_folder(folder), flags, os.environ, shared["config_file"], effective=effective, last=last
                 )
-                if "memory_limit" in config and given["config"].memory_limit != "none":
+                if "memory_limit" in config and loaded.memory_limit != "none":
                     from mirror_engine.tables.reading.open_file import limit_memory  # imports Arrow
 
-                    limit_memory(given["config"].memory_limit)
-            with ExitStack() as stack:
-                if "mirror" in wanted:
-                    from mirror_engine.mirror import Mirror
-
-                    is_listed_once = at_once and not is_local and not values.get("watch")  # that looks again and again
-                    storage = given["downloads"].open(given["root"], ZONE) if is_listed_once else None
-                    given["mirror"] = stack.enter_context(Mirror(given["root"], given["config"], storage=storage))
-                return function(**values, **{name: given[name] for name in wanted & given.keys()})
+                    limit_memory(loaded.memory_limit)
+            click.get_current_context().obj = Call(given, loaded, Downloads(shared.get("max_download") or 0))
+            return function(**values)
 
         parameters: list[click.Parameter] = list(reversed(vars(function).get("__click_params__", [])))
         if root == "argument":
             parameters.insert(0, click.Argument(["root"], required=False, type=PlaceType(), help=_ROOT_HELP))
-        parameters += [_MAX_DOWNLOAD] if at_once or "downloads" in wanted else []
-        if is_configured:
+        if config:
             parameters += [*map(_config_flag, config), _CONFIG_FILE]
         parameters += [_JSON, *([] if root == "own" else [ROOT]), VERBOSE, QUIET]
         made = Command(

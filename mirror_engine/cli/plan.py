@@ -10,7 +10,7 @@ import click
 from mirror_engine import display
 from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import NO_FOLDERS, next_files
-from mirror_engine.cli.options import DROPPING, LISTING, command
+from mirror_engine.cli.options import DROPPING, LISTING, command, with_mirror
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.monitoring.status import FileStatus
@@ -86,8 +86,9 @@ class Plan(Result, frozen=True):
             yield NO_FOLDERS
 
 
-@command(config=(*LISTING, *DROPPING), reads_engine=True, at_once=True, result=Plan)
+@command(config=(*LISTING, *DROPPING), reads_engine=True, result=Plan)
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
+@with_mirror(at_once=True)
 def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
     """Show what the next sync would do.
 

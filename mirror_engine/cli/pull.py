@@ -14,7 +14,7 @@ from rich import filesize
 from mirror_engine import display
 from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
-from mirror_engine.cli.options import URL_HELP, FolderType, PlaceType, Value, command
+from mirror_engine.cli.options import URL_HELP, FolderType, PlaceType, Value, command, with_config, with_downloads
 from mirror_engine.config import OptionKind, duration
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.results import Count, Result, Seconds
@@ -82,7 +82,7 @@ class Pulled(Result, frozen=True):
             )
 
 
-@command(root="own", config=("default_schema",), at_once=True, copies=True, result=Pulled)
+@command(root="own", config=("default_schema",), copies=True, result=Pulled)
 @click.argument("url", metavar="URL", type=PlaceType(), help=URL_HELP)
 @click.argument(
     "target", metavar="ROOT", type=FolderType(), help="A new or empty folder, or one pulled from URL before."
@@ -94,6 +94,8 @@ class Pulled(Result, frozen=True):
     help="Only change files that landed since then: 2026-11-20T08:00Z, or 2d ago.",
 )
 @progress_option
+@with_config
+@with_downloads
 def pull(
     url: Place,
     target: Path,

@@ -17,7 +17,17 @@ from mirror_engine import display
 from mirror_engine.cli import exits, log
 from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import MAX_PARAGRAPHS
-from mirror_engine.cli.options import ALL, DROPPING, DURATION, LISTING, Value, command
+from mirror_engine.cli.options import (
+    ALL,
+    DROPPING,
+    DURATION,
+    LISTING,
+    Value,
+    command,
+    with_config,
+    with_mirror,
+    with_root,
+)
 from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives
@@ -70,6 +80,8 @@ OF_RUN = ("poll_interval_seconds", "auto_maintain")  # without effect in one `sy
 
 @command(config=[name for name in ALL if name not in OF_RUN])
 @log.progress_option
+@with_root
+@with_config
 def sync(root: Place, config: Config, progress: str) -> int:
     """Apply all pending change files, then exit.
 
@@ -229,6 +241,8 @@ def _paragraph(done: SyncReport, table: TableName, state: TableState) -> display
 
 @command(place="empty", config=ALL)
 @log.log_options("auto", "text", "json")
+@with_root
+@with_config
 def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     """Apply change files as they arrive, until stopped.
 
@@ -335,6 +349,7 @@ class Wait(Result, frozen=True):
     "--interval", type=Value(duration(0.05)), help="Time between two checks.  [default: 1s, of a ROOT in a store 10s]"
 )
 @click.option("--fail-fast", is_flag=True, help="End with 3 as soon as a table is halted or blocked.")
+@with_mirror(at_once=False)
 def wait(
     mirror: Mirror, condition: str, tables: tuple[str, ...], timeout: float, interval: float | None, *, fail_fast: bool
 ) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
-from mirror_engine.cli.options import command
+from mirror_engine.cli.options import command, with_config, with_root
 from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
 from mirror_engine.landing_zone.diagnostics import Trait, count
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
@@ -60,6 +60,7 @@ class Init(Result, frozen=True):
 
 
 @command(place="any", result=Init)
+@with_root
 def init(root: Path) -> None:
     """Create an example landing zone.
 
@@ -128,6 +129,8 @@ class Doctor(Result, frozen=True):
 
 
 @command(place="any", config=("merge_engine", "driver_memory", "delta_jars_dir"), result=Doctor)
+@with_root
+@with_config
 def doctor(root: Path, config: Config) -> int:
     """Check this machine and the Delta tables.
 

@@ -10,16 +10,17 @@ from msgspec.structs import asdict
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import ROWS_HELP
-from mirror_engine.cli.options import COUNT, READING, TABLE_HELP, command
+from mirror_engine.cli.options import COUNT, READING, TABLE_HELP, command, with_mirror
 from mirror_engine.tools.trace.results import FileTrace, ReplayStart, RowTrace, WhatIfTrace
 
 if TYPE_CHECKING:
     from mirror_engine.mirror import Mirror
 
 
-@command(root="option", config=(*READING, "memory_limit"), reads_engine=True, at_once=True, result=RowTrace)
+@command(root="option", config=(*READING, "memory_limit"), reads_engine=True, result=RowTrace)
 @click.argument("table", help=TABLE_HELP)
 @click.argument("key", nargs=-1, required=True, help="The key's value: 42, or Order=7 for each column.")
+@with_mirror(at_once=True)
 def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
     """Show every change to one key.
 
@@ -41,9 +42,10 @@ def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
     return exits.NEEDS_ATTENTION if found.matches_delta is False else exits.SUCCESS
 
 
-@command(root="option", config=(*READING, "memory_limit"), reads_engine=True, at_once=True, result=FileTrace)
+@command(root="option", config=(*READING, "memory_limit"), reads_engine=True, result=FileTrace)
 @click.argument("table", help=TABLE_HELP)
 @click.argument("name", metavar="FILE", help="The change file's name, path or number.")
+@with_mirror(at_once=True)
 def file(mirror: Mirror, table: str, name: str) -> None:
     """Show what one change file did.
 
@@ -62,13 +64,12 @@ def file(mirror: Mirror, table: str, name: str) -> None:
     out.report(FileTrace.of_report(trace.reference, found))
 
 
-@command(
-    "what-if", root="option", config=(*READING, "memory_limit"), reads_engine=True, at_once=True, result=WhatIfTrace
-)
+@command("what-if", root="option", config=(*READING, "memory_limit"), reads_engine=True, result=WhatIfTrace)
 @click.argument("table", help=TABLE_HELP)
 @click.option("--skip", metavar="FILE", multiple=True, help="Replay without this file (repeatable).")
 @click.option("--swap", metavar="FILE,FILE", multiple=True, help="Exchange two files: 3,2 (repeatable).")
 @click.option("--limit", type=COUNT, default=20, help=ROWS_HELP)
+@with_mirror(at_once=True)
 def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, ...], limit: int) -> None:
     """Replay without a file, or in another order.
 

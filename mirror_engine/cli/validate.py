@@ -24,6 +24,8 @@ from mirror_engine.cli.options import (
     PlaceType,
     command,
     refuse_given,
+    with_config,
+    with_downloads,
 )
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import Severity, count
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from mirror_engine.tools.validate import ValidationReport, ValidationTarget
 
 
-@command(root="own", config=(*READING, *DROPPING, "memory_limit"), at_once=True)
+@command(root="own", config=(*READING, *DROPPING, "memory_limit"))
 @click.argument(
     "paths",
     metavar="[PATH]...",
@@ -67,6 +69,8 @@ if TYPE_CHECKING:
 )
 @click.option("--watch", is_flag=True, help="Keep checking while a publisher writes, until Ctrl+C.")
 @click.option("--duration", type=DURATION, help="With --watch: end after this time.")
+@with_config
+@with_downloads
 def validate(
     paths: tuple[Place, ...],
     config: Config,
