@@ -60,9 +60,10 @@ const time = (iso) => (iso ? h("time", { datetime: iso }, iso.slice(0, 19).repla
 const state = (tone, text, ...rest) => [h("span", { class: `state ${tone}` }, text), rest];
 const help = (text) => (text ? h("span", { class: "help" }, arrow(), " ", bdi(coded(text))) : null);
 
-// A text in which `this` is code and [ME037] leads to its explanation.
+// A text in which `this` is code, [ME037] leads to its explanation, and a file's name may be broken before its extension.
 function coded(text) {
-  const linked = (part) => part.split(/(?<=\[)(ME\d{3})(?=\])/).map((each, at) => (at % 2 ? h("a", { href: `/explain/${each}` }, each) : each));
+  const broken = (part) => part.split(/(?<=\d{20})(?=\.)/).flatMap((each, at) => (at ? [h("wbr"), each] : [each]));
+  const linked = (part) => part.split(/(?<=\[)(ME\d{3})(?=\])/).map((each, at) => (at % 2 ? h("a", { href: `/explain/${each}` }, each) : broken(each)));
   return text.split("`").map((part, at) => (at % 2 ? h("code", null, part) : linked(part)));
 }
 
