@@ -6,6 +6,7 @@ import base64
 import math
 from datetime import date, datetime, time
 from decimal import Decimal
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -395,6 +396,8 @@ def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
             return base64.b64encode(value).decode("ascii")
         case datetime() | date() | time():
             return value.isoformat()
+        case Enum():
+            return value.value
         case Decimal():
             return str(value)
         case float() if not math.isfinite(value):

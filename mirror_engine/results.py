@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta, timezone
-from enum import Enum
 from html import escape
 from io import StringIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from msgspec import UNSET, Meta, Struct
 
 from mirror_engine.display import console_of, plain, print_to
-from mirror_engine.landing_zone.diagnostics import Severity, place_of
+from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, place_of
 from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.states import TableState
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from typing_extensions import Self
 
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
 
 Count = Annotated[int, Meta(ge=0)]
@@ -213,6 +211,12 @@ class Finding(Part, frozen=True):
         return cls(*facts, found.rules, dict(found.details), *fields)
 
 
+class CountedFinding(Finding, frozen=True):
+    """A diagnostic, and how often it occurred."""
+
+    count: Count
+
+
 def iso_text(moment: datetime) -> str:
     """`2026-11-02T08:15:29.500Z`."""
     return f"{moment.astimezone(timezone.utc).isoformat(timespec='milliseconds')[:-6]}Z"
@@ -230,8 +234,8 @@ def as_json(value: Any) -> Any:  # noqa: ANN401 - any JSON value
             return {str(name): as_json(inner) for name, inner in value.items()}
         case list() | tuple():
             return [as_json(inner) for inner in value]
-        case Enum():
-            return value.value
+        case Diagnostic():
+            return Finding.of(value).to_json()
         case _ if hasattr(value, "to_json"):
             return value.to_json()
         case _ if is_dataclass(value):

@@ -19,8 +19,7 @@ from mirror_engine.cli.options import COUNT, READING, URL_HELP, PlaceType, comma
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
-from mirror_engine.monitoring.words import table_json
-from mirror_engine.results import fields_json
+from mirror_engine.results import TableReference, fields_json
 from mirror_engine.storage.stores import open_storage
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def _check_fabric(url: Place, source: Storage, fabric: DeltaWriter) -> None:
 
 def _comparison_json(found: TableComparison, default_schema: str, digest: KeyDigest) -> dict[str, Any]:
     return {
-        **table_json(found.name, found.name.delta_folder(default_schema)),
+        **TableReference.of(found.name, found.name.delta_folder(default_schema)).to_json(),
         **fields_json(found, "verdict", "state", "key", "is_partial", "files", "counts", "not_traced"),
         "diagnostic": found.diagnostic and found.diagnostic.code,
         "not_yet": [digest.path(path) for path in found.not_yet],

@@ -34,20 +34,19 @@ from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unlisted, needs_attention
+from mirror_engine.monitoring.history import Change
 from mirror_engine.monitoring.words import (
     DROPPED_BECAUSE,
     START_ENGINE,
-    change_json,
     describe,
     help_for,
     kind_of,
     lost_rows,
     notes,
-    table_json,
     tally,
     tally_text,
 )
-from mirror_engine.results import Count, Part, Result, Seconds, State, as_json, fields_json
+from mirror_engine.results import Count, Part, Result, Seconds, State, TableReference, as_json, fields_json
 from mirror_engine.storage.roots import has_zone, zone_alike
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
             "help": help or (lost[0].help if lost else None),
             "last_failure": as_json(failure),
         }
-        tables.append({**table_json(table, table.delta_folder(config.delta_default_schema)), **facts})
+        tables.append({**TableReference.of(table, table.delta_folder(config.delta_default_schema)).to_json(), **facts})
     whole = {"last_failure": as_json(done.failures.get(None)), "counts": counts(done)}
     return {**report_json(done, code), **whole, "tables": tables}
 
@@ -131,7 +130,7 @@ def sync_json(done: SyncReport, code: int, config: Config) -> dict[str, Any]:
 def report_json(done: SyncReport, code: int) -> dict[str, Any]:
     """What was applied, as plain values."""
     facts = fields_json(done, "result", "commits", "files_applied", "rows_applied")
-    seconds, changes = round(done.duration_seconds, 3), [change_json(change) for change in done.changes]
+    seconds, changes = round(done.duration_seconds, 3), [Change.of(change).to_json() for change in done.changes]
     return {**facts, "exit_code": code, "duration_seconds": seconds, "changes": changes}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.layout import ZONE
@@ -218,19 +218,6 @@ class Diagnostic:
 
     def _filled(self, template: str) -> str:
         return printable(template.format_map(_Details({name: _Detail(value) for name, value in self.details})))
-
-    def to_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        return {
-            "code": self.code,
-            "name": self.name,
-            "severity": self.severity.value,
-            "message": self.message,
-            "help": self.help or None,
-            "location": {"path": self.path, "row": self.row, "column": self.column},
-            "rules": list(self.rules),
-            "details": dict(self.details),
-        }
 
 
 def place_of(path: str, details: Mapping[str, str]) -> str:

@@ -28,11 +28,10 @@ from mirror_engine.monitoring.words import (
     kind_of,
     lost_rows,
     notes,
-    table_json,
     tally,
     tally_text,
 )
-from mirror_engine.results import Count, Part, fields_json
+from mirror_engine.results import Count, Part, TableReference, fields_json
 from mirror_engine.storage.base import at_once
 from mirror_engine.tables.base import Way
 
@@ -163,7 +162,7 @@ class TableStatus:
         names = ["message", "last_failure", "fabric_status", "fabric_error", "blocked_by", "would_reject", "watermarks"]
         names += ["next_files", "rows_processed", "bytes_processed", "row_count", "columns", "delta_version"]
         return {
-            **table_json(self.name, self.delta_folder),
+            **TableReference.of(self.name, self.delta_folder).to_json(),
             "state": self.state.code,
             **fields_json(self, *names),
             "help": self.help(engine_running=engine_running) or None,

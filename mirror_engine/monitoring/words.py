@@ -9,7 +9,6 @@ from typing_extensions import assert_never
 
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import CATALOG, count, printable
-from mirror_engine.landing_zone.layout import TABLES
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.landing_zone.states import (
     Behind,
@@ -22,12 +21,11 @@ from mirror_engine.landing_zone.states import (
     Unconfigured,
     Unlisted,
 )
-from mirror_engine.results import fields_json, iso_text, utc
+from mirror_engine.results import CountedFinding, iso_text, utc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from mirror_engine.engine.changes import TableChange
     from mirror_engine.events import DropReason
     from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.names import TableName
@@ -164,17 +162,6 @@ def iso(seconds: float | None) -> str | None:
     return None if seconds is None else iso_text(utc(seconds))
 
 
-def table_json(name: TableName, delta_folder: str) -> dict[str, Any]:
-    """How JSON refers to a table: its name, its folder in the landing zone, its Delta table from ROOT."""
-    return {"table": name.normalized, "landing_folder": name.folder, "delta_path": f"{TABLES}/{delta_folder}"}
-
-
-def change_json(change: TableChange) -> dict[str, Any]:
-    """A change of a table as plain values."""
-    facts = fields_json(change, "kind", "reason", "files", "times")
-    return {"table": change.table.normalized, "change": facts.pop("kind"), **facts, "last_at": iso(change.at)}
-
-
 def lost_rows(diagnostics: Sequence[Diagnostic]) -> str:
     """What is to be added for rows that went with a Delta table that others removed (ME069)."""
     return "".join(f"; {found.message} [{found.code}]" for found in diagnostics)
@@ -182,4 +169,4 @@ def lost_rows(diagnostics: Sequence[Diagnostic]) -> str:
 
 def counted_json(diagnostics: Iterable[tuple[Diagnostic, int]]) -> list[dict[str, Any]]:
     """Diagnostics as plain values, each with its number of occurrences."""
-    return [found.to_json() | {"count": times} for found, times in diagnostics]
+    return [CountedFinding.of(found, times).to_json() for found, times in diagnostics]

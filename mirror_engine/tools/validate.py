@@ -36,8 +36,8 @@ from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX, TableName, find_table
 from mirror_engine.landing_zone.states import Halted
 from mirror_engine.monitoring.fabric_errors import fabric_message
-from mirror_engine.monitoring.words import Readable, counted_json, describe, table_json
-from mirror_engine.results import fields_json
+from mirror_engine.monitoring.words import Readable, counted_json, describe
+from mirror_engine.results import TableReference, fields_json
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import open_storage
 from mirror_engine.storage.zone_view import ARCHIVES, RestoredView, Source, ZoneView
@@ -97,7 +97,7 @@ class TableReport:
     def to_json(self, default_schema: str) -> dict[str, Any]:
         name = TableName.from_folder(self.name)
         return {
-            **table_json(name, name.delta_folder(default_schema)),
+            **TableReference.of(name, name.delta_folder(default_schema)).to_json(),
             **fields_json(self, "state", "message", "files", "rows", "fabric_error"),
             "not_applied": [{"path": path, "reason": reason} for path, reason in self.not_applied],
             "diagnostics": counted_json(self.findings),

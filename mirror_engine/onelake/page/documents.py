@@ -17,7 +17,7 @@ from mirror_engine.monitoring.words import counted_json, iso
 from mirror_engine.onelake.hosts import DFS
 from mirror_engine.onelake.items import SUFFIXES
 from mirror_engine.onelake.page.statuses import MAX_FILES
-from mirror_engine.results import fields_json, iso_text
+from mirror_engine.results import Finding, fields_json, iso_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ def _tables(cached: CachedStatus, status: MirrorStatus, tables: Sequence[TableSt
                 "urgency": table.urgency,
                 "pending_since": since and f"{since[:16]}Z",  # to the minute: a scan takes time
                 "applied_up_to": table.watermark,
-                "diagnostic": last and last.to_json(),
+                "diagnostic": last and Finding.of(last).to_json(),
             }
         )
     return found

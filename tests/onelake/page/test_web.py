@@ -28,6 +28,7 @@ from mirror_engine.onelake.page.statuses import MAX_FILES, MAX_ROWS
 from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.serving import Server
+from mirror_engine.results import Finding
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
 pytestmark = pytest.mark.slow
@@ -60,7 +61,7 @@ def test_every_table_has_its_status_urgency_and_diagnostic(still, client):
             expected.pop("lag_seconds")
             assert {name: found[name] for name in expected} == expected
             last = last_diagnostic(table)
-            assert found["diagnostic"] == (last and last.to_json())
+            assert found["diagnostic"] == (last and Finding.of(last).to_json())
             assert found["urgency"] == table.urgency
             assert bool(found["pending_since"]) == bool(table.pending_files)
             assert client.get(found["url"], headers=JSON).status_code == 200
