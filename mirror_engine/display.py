@@ -10,7 +10,8 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from mirror_engine.landing_zone.diagnostics import Severity, count, printable
+from mirror_engine.landing_zone.diagnostics import Severity
+from mirror_engine.landing_zone.text import count, printable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

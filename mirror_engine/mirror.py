@@ -34,8 +34,8 @@ from mirror_engine.landing_zone.names import TableName, find_table, spelled
 from mirror_engine.monitoring.fabric_mirror import as_fabric_has_it, refuse_fabrics
 from mirror_engine.monitoring.history import Change, TableHistory
 from mirror_engine.monitoring.monitoring_files import MonitoringFiles, heartbeat
+from mirror_engine.monitoring.state_text import Lines
 from mirror_engine.monitoring.status import mirror_status
-from mirror_engine.monitoring.words import Lines
 from mirror_engine.option_rules import ARROW_ONLY, SPARK_ONLY
 from mirror_engine.results import TableReference
 from mirror_engine.storage.requests import Requests

@@ -34,7 +34,7 @@ from mirror_engine.landing_zone.states import (
     Unconfigured,
     Unlisted,
 )
-from mirror_engine.monitoring import words
+from mirror_engine.monitoring import state_text
 from mirror_engine.monitoring.fabric_files import fabric_status
 
 if TYPE_CHECKING:
@@ -220,8 +220,8 @@ def states() -> str:
     for when, state, progress in examples:
         shown = {
             "when": " ".join((state.__doc__ or "").split()),
-            f"{when}sentence": words.describe(TableName("Sales", "Orders"), state),
-            f"{when}help": words.help_for(state, engine_running=False),
+            f"{when}sentence": state_text.describe(TableName("Sales", "Orders"), state),
+            f"{when}help": state_text.help_for(state, engine_running=False),
             f"{when}Fabric's table status": fabric_status(state, progress) or "not listed",
         }
         sections[state.code] = sections.get(state.code, {}) | shown

@@ -17,8 +17,8 @@ from mirror_engine.cli.key_digest import KeyDigest
 from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import COUNT, READING, URL_HELP, PlaceType, command, with_config, with_downloads
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
+from mirror_engine.landing_zone.text import count
 from mirror_engine.results import TableReference, fields_json
 from mirror_engine.storage.stores import open_storage
 

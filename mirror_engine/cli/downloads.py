@@ -17,8 +17,8 @@ from mirror_engine.config import (
     cache_folder,
 )
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import TABLES
+from mirror_engine.landing_zone.text import count
 from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.stores import open_storage
 

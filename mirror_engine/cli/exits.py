@@ -27,7 +27,8 @@ from mirror_engine.errors import (
     UsageError,
     traceback_of,
 )
-from mirror_engine.landing_zone.diagnostics import CONTROLS, RejectedFile, printable
+from mirror_engine.landing_zone.diagnostics import RejectedFile
+from mirror_engine.landing_zone.text import CONTROLS, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

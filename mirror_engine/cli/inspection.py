@@ -28,7 +28,6 @@ from mirror_engine.cli.options import (
 )
 from mirror_engine.config import OptionKind, duration
 from mirror_engine.landing_zone.causes import findings
-from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.names import find_table, shown_names
 from mirror_engine.landing_zone.states import (
     Behind,
@@ -40,8 +39,9 @@ from mirror_engine.landing_zone.states import (
     Unconfigured,
     Unlisted,
 )
+from mirror_engine.landing_zone.text import count
 from mirror_engine.monitoring.history import TableHistory
-from mirror_engine.monitoring.words import START_ENGINE, tally_text
+from mirror_engine.monitoring.state_text import START_ENGINE, tally_text
 from mirror_engine.results import Column, Count, Result, Row, TableReference
 from mirror_engine.tools.difference import TableDifference
 

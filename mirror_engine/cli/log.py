@@ -22,9 +22,10 @@ from mirror_engine import events
 from mirror_engine.cli.options import Choice
 from mirror_engine.cli.output import stderr, verbosity
 from mirror_engine.display import diagnostic_lines, elapsed, line, short_span, with_help
-from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity, count, printable
+from mirror_engine.landing_zone.diagnostics import Diagnostic, Severity
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.monitoring.words import DROPPED_BECAUSE
+from mirror_engine.landing_zone.text import count, printable
+from mirror_engine.monitoring.state_text import DROPPED_BECAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,10 +11,10 @@ from mirror_engine import display
 from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import NO_FOLDERS, next_files
 from mirror_engine.cli.options import DROPPING, LISTING, command, with_mirror
-from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.names import find_table
+from mirror_engine.landing_zone.text import count
+from mirror_engine.monitoring.state_text import describe, help_for
 from mirror_engine.monitoring.status import FileStatus
-from mirror_engine.monitoring.words import describe, help_for
 from mirror_engine.results import Finding, PlannedStep, Result, State, TableReference
 
 if TYPE_CHECKING:

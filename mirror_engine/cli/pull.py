@@ -16,7 +16,7 @@ from mirror_engine.cli import output as out
 from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import URL_HELP, FolderType, PlaceType, Value, command, with_config, with_downloads
 from mirror_engine.config import OptionKind, duration
-from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.text import count
 from mirror_engine.results import Count, Result, Seconds
 from mirror_engine.storage.stores import open_storage
 

@@ -31,11 +31,11 @@ from mirror_engine.cli.options import (
 from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives
-from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unlisted, needs_attention
+from mirror_engine.landing_zone.text import count, printable
 from mirror_engine.monitoring.history import Change
-from mirror_engine.monitoring.words import (
+from mirror_engine.monitoring.state_text import (
     DROPPED_BECAUSE,
     START_ENGINE,
     describe,

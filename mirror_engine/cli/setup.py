@@ -17,8 +17,9 @@ from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.options import command, with_config, with_root
 from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
-from mirror_engine.landing_zone.diagnostics import Trait, count
+from mirror_engine.landing_zone.diagnostics import Trait
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
+from mirror_engine.landing_zone.text import count
 from mirror_engine.results import Check, Result
 from mirror_engine.storage.roots import check_place
 

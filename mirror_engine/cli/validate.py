@@ -28,8 +28,9 @@ from mirror_engine.cli.options import (
     with_downloads,
 )
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.diagnostics import Severity, count
+from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.landing_zone.text import count
 from mirror_engine.storage.roots import pasted
 
 if TYPE_CHECKING:

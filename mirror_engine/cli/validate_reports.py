@@ -14,8 +14,9 @@ from mirror_engine import __version__, display
 from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import NO_FOLDERS
 from mirror_engine.landing_zone.detection import never_arrives
-from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Severity, count, printable
+from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Severity
 from mirror_engine.landing_zone.names import TableName, shown_names
+from mirror_engine.landing_zone.text import count, printable
 from mirror_engine.tools.validate import TableReport, blocks_progress
 
 if TYPE_CHECKING:

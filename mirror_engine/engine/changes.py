@@ -17,7 +17,7 @@ from mirror_engine.events import (
     TableMaintained,
     TableResumed,
 )
-from mirror_engine.landing_zone.diagnostics import count, printable
+from mirror_engine.landing_zone.text import count, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,9 +29,10 @@ from mirror_engine.events import (
     DiagnosticRaised,
 )
 from mirror_engine.landing_zone.detection import never_arrives
-from mirror_engine.landing_zone.diagnostics import Trait, count, printable
+from mirror_engine.landing_zone.diagnostics import Trait
 from mirror_engine.landing_zone.listing import UNLISTED, unlisted
 from mirror_engine.landing_zone.states import CaughtUp, Unlisted, needs_attention
+from mirror_engine.landing_zone.text import count, printable
 from mirror_engine.threads import threads
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from mirror_engine.engine.root_identity import has_content
 from mirror_engine.errors import StorageUnavailable, TransientError, UsageError
 from mirror_engine.events import DiagnosticRaised
 from mirror_engine.landing_zone.detection import detect
-from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.listing import MetadataAbsent
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX, find_table
 from mirror_engine.landing_zone.progress import FolderProgress, Progress
 from mirror_engine.landing_zone.schema import folded
+from mirror_engine.landing_zone.text import count
 from mirror_engine.storage.base import NO_IDENTITY
 from mirror_engine.storage.local import os_errors
 from mirror_engine.storage.zone_view import RestoredView

@@ -15,7 +15,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.csv_encoding import is_utf8, seeming_encoding
-from mirror_engine.landing_zone.diagnostics import RejectedFile, count, diagnose
+from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
+from mirror_engine.landing_zone.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,12 +9,13 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal
 
-from mirror_engine.landing_zone.diagnostics import Diagnostic, count, diagnose
+from mirror_engine.landing_zone.diagnostics import Diagnostic, diagnose
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata, Strategy
 from mirror_engine.landing_zone.partitions import agreed_columns, columns_of, leaves
 from mirror_engine.landing_zone.progress import FolderProgress, Mark
 from mirror_engine.landing_zone.schema import folded
+from mirror_engine.landing_zone.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

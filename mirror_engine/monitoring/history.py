@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, overload
 
 from mirror_engine.display import Grid, line, moment
 from mirror_engine.engine.changes import ChangeKind
-from mirror_engine.landing_zone.diagnostics import count
-from mirror_engine.monitoring.words import DROPPED_BECAUSE
+from mirror_engine.landing_zone.text import count
+from mirror_engine.monitoring.state_text import DROPPED_BECAUSE
 from mirror_engine.results import Count, Moment, Part, Place, Result, utc
 from mirror_engine.tables.base import HistoryEntry
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirror_engine.display import MAX_CELL, cell
-from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,13 +12,14 @@ from mirror_engine.engine.ledger import NEXT_POLL, SCAN_REQUESTS
 from mirror_engine.engine.recovery import LOST_ROWS, intact_rows
 from mirror_engine.errors import TransientError
 from mirror_engine.landing_zone.detection import DIGITS, never_arrives
-from mirror_engine.landing_zone.diagnostics import Trait, count
+from mirror_engine.landing_zone.diagnostics import Trait
 from mirror_engine.landing_zone.listing import UNLISTED
 from mirror_engine.landing_zone.states import CaughtUp, Halted, TableState, Unconfigured, Unlisted, needs_attention
+from mirror_engine.landing_zone.text import count
 from mirror_engine.monitoring.fabric_errors import FabricTable, fabric_error
 from mirror_engine.monitoring.fabric_files import fabric_status, last_heartbeat
 from mirror_engine.monitoring.fabric_mirror import FabricTables
-from mirror_engine.monitoring.words import (
+from mirror_engine.monitoring.state_text import (
     URGENCY,
     Readable,
     counted_json,

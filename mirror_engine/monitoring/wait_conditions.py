@@ -9,7 +9,7 @@ from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.detection import number_of, sequence_of
 from mirror_engine.landing_zone.names import find_table
 from mirror_engine.landing_zone.states import Behind, CaughtUp, Empty, Loading, Unconfigured, Unlisted, needs_attention
-from mirror_engine.monitoring.words import START_ENGINE
+from mirror_engine.monitoring.state_text import START_ENGINE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ from starlette.routing import Match
 
 from mirror_engine.config import write_effective
 from mirror_engine.errors import RootLocked, UsageError
-from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.landing_zone.text import printable
 from mirror_engine.onelake.authority import create_authority
 from mirror_engine.onelake.connection import CA_VARIABLES, UNFINISHED_PATH, ConnectionInfo, StateFolder
 from mirror_engine.onelake.engine_pool import EnginePool

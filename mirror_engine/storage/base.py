@@ -7,8 +7,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Protocol, TypeVar
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.listing import Entry, Kind
+from mirror_engine.landing_zone.text import printable
 from mirror_engine.threads import threads
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from mirror_engine.clock import Clock
 from mirror_engine.errors import RootLocked, StorageUnavailable
 from mirror_engine.events import SetupProgress
-from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import LEASE
+from mirror_engine.landing_zone.text import printable
 from mirror_engine.threads import threads
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.listing import Entry, Kind
+from mirror_engine.landing_zone.text import printable
 from mirror_engine.storage.base import is_text, no_file_path, parts_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.landing_zone.diagnostics import printable
+from mirror_engine.landing_zone.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

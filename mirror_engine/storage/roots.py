@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from mirror_engine.config import CONFIG_FILE
 from mirror_engine.errors import UsageError
-from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.layout import ENGINE, LEDGER, OLDER_ZONE, STORE_ITEMS, TABLES, ZONE
 from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import METADATA_FILE, SCHEMA_SUFFIX
+from mirror_engine.landing_zone.text import printable
 from mirror_engine.storage.base import name_alike
 from mirror_engine.storage.store_url import local_folder
 from mirror_engine.storage.stores import open_storage

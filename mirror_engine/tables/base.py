@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.metadata import Metadata
+from mirror_engine.landing_zone.text import count
 from mirror_engine.results import Count, Moment, Part
 
 if TYPE_CHECKING:

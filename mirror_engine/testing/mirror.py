@@ -16,7 +16,7 @@ from mirror_engine.landing_zone.names import find_table
 from mirror_engine.landing_zone.states import Blocked, CaughtUp, Empty, Halted, Unconfigured, needs_attention
 from mirror_engine.mirror import Mirror
 from mirror_engine.monitoring.rows import SortedRows
-from mirror_engine.monitoring.words import describe
+from mirror_engine.monitoring.state_text import describe
 from mirror_engine.tools.validate import UNMATCHED_CHANGE_CODES
 
 if TYPE_CHECKING:

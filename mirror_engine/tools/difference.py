@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.display import Grid, cell, line, rows_text
-from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.text import count
 from mirror_engine.results import Count, Part, Result, Row
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from rich import filesize
 from mirror_engine.engine.lock import lock_root
 from mirror_engine.errors import ConcurrentModification, UsageError
 from mirror_engine.events import SetupProgress, ignore
-from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.landing_zone.names import (
@@ -27,6 +26,7 @@ from mirror_engine.landing_zone.names import (
     TableName,
     find_table,
 )
+from mirror_engine.landing_zone.text import count
 from mirror_engine.storage.base import joined
 from mirror_engine.storage.local import LocalStorage, os_errors
 from mirror_engine.storage.roots import check_place

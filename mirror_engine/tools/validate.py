@@ -21,22 +21,15 @@ from mirror_engine.events import DiagnosticRaised, TableHalted
 from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.change import same_rows
 from mirror_engine.landing_zone.detection import never_arrives, sequence_of
-from mirror_engine.landing_zone.diagnostics import (
-    SEVERITY_ORDER,
-    Diagnostic,
-    Severity,
-    Trait,
-    count,
-    diagnose,
-    printable,
-)
+from mirror_engine.landing_zone.diagnostics import SEVERITY_ORDER, Diagnostic, Severity, Trait, diagnose
 from mirror_engine.landing_zone.layout import ENGINE, OLDER_ZONE, ZONE
 from mirror_engine.landing_zone.listing import Kind, partition_of
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, PARTNER_EVENTS_FILE, SCHEMA_SUFFIX, TableName, find_table
 from mirror_engine.landing_zone.states import Halted
+from mirror_engine.landing_zone.text import count, printable
 from mirror_engine.monitoring.fabric_errors import fabric_message
-from mirror_engine.monitoring.words import Readable, counted_json, describe
+from mirror_engine.monitoring.state_text import Readable, counted_json, describe
 from mirror_engine.results import TableReference, fields_json
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.storage.stores import open_storage

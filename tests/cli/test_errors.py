@@ -20,7 +20,8 @@ from mirror_engine.cli.exits import Stopping
 from mirror_engine.cli.main import main
 from mirror_engine.engine.cycle import RunResult
 from mirror_engine.errors import InternalError, StorageUnavailable, UsageError, as_internal_error
-from mirror_engine.landing_zone.diagnostics import CONTROLS, RejectedFile, diagnose
+from mirror_engine.landing_zone.diagnostics import RejectedFile, diagnose
+from mirror_engine.landing_zone.text import CONTROLS
 
 FULL = Path("/dev/full")
 INTERRUPTED_WHILE_IMPORTING = """

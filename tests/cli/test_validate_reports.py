@@ -10,8 +10,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from mirror_engine.cli.validate_reports import github, junit, line_of, sarif
-from mirror_engine.landing_zone.diagnostics import CATALOG, CONTROLS, Diagnostic, Severity, diagnose, printable
+from mirror_engine.landing_zone.diagnostics import CATALOG, Diagnostic, Severity, diagnose
 from mirror_engine.landing_zone.listing import unlisted
+from mirror_engine.landing_zone.text import CONTROLS, printable
 from mirror_engine.tools.validate import TableReport, ValidationReport
 
 SECOND = "Items/00000000000000000002.csv"

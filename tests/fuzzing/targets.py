@@ -25,9 +25,10 @@ from quick_folder import quick_folder
 from mirror_engine import Mirror
 from mirror_engine.config import Config
 from mirror_engine.events import DiagnosticRaised, RetryScheduled, TableHalted
-from mirror_engine.landing_zone.diagnostics import UNSAFE, RejectedFile
+from mirror_engine.landing_zone.diagnostics import RejectedFile
 from mirror_engine.landing_zone.layout import LEDGER
 from mirror_engine.landing_zone.metadata import parse
+from mirror_engine.landing_zone.text import UNSAFE
 from mirror_engine.onelake.proxy import grant_tunnel
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.parquet import ParquetChangeFile

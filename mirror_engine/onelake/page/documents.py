@@ -9,11 +9,12 @@ from urllib.parse import quote
 from mirror_engine.display import cell
 from mirror_engine.errors import MirrorError
 from mirror_engine.explain.pages import ExplainedCode, explanation
-from mirror_engine.landing_zone.diagnostics import Trait, printable
+from mirror_engine.landing_zone.diagnostics import Trait
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import shown_names
 from mirror_engine.landing_zone.states import Blocked, Deleted, Halted, Unconfigured, Unlisted
-from mirror_engine.monitoring.words import counted_json, iso
+from mirror_engine.landing_zone.text import printable
+from mirror_engine.monitoring.state_text import counted_json, iso
 from mirror_engine.onelake.hosts import DFS
 from mirror_engine.onelake.items import SUFFIXES
 from mirror_engine.onelake.page.statuses import MAX_FILES

@@ -9,8 +9,8 @@ import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from mirror_engine.display import span
-from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.states import TableState
+from mirror_engine.landing_zone.text import printable
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from mirror_engine.engine.poller import Poller
 from mirror_engine.engine.root_identity import has_content
 from mirror_engine.errors import StorageUnavailable, UnknownTable, UsageError
-from mirror_engine.landing_zone.diagnostics import printable
 from mirror_engine.landing_zone.metadata import Strategy
 from mirror_engine.landing_zone.names import METADATA_FILE, find_table
 from mirror_engine.landing_zone.progress import Applied
+from mirror_engine.landing_zone.text import printable
 from mirror_engine.monitoring.status import mirror_status
 from mirror_engine.results import TableReference
 from mirror_engine.storage.zone_view import RestoredView, Source, ZoneView

@@ -13,13 +13,13 @@ from mirror_engine.engine import planner as plan
 from mirror_engine.engine.batch_reader import is_full
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.detection import detect, number_of, numbered_name, sequence_of
-from mirror_engine.landing_zone.diagnostics import count, printable
 from mirror_engine.landing_zone.listing import partition_of
 from mirror_engine.landing_zone.metadata import Metadata
 from mirror_engine.landing_zone.progress import FolderProgress
 from mirror_engine.landing_zone.schema import folded
 from mirror_engine.landing_zone.states import Blocked, Halted
-from mirror_engine.monitoring.words import DROPPED_BECAUSE, describe
+from mirror_engine.landing_zone.text import count, printable
+from mirror_engine.monitoring.state_text import DROPPED_BECAUSE, describe
 from mirror_engine.results import PlannedStep
 from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from mirror_engine.display import Fitted, Trimmed, bullet, bullets, cell, indented, line
 from mirror_engine.landing_zone.change import RowMarker
-from mirror_engine.landing_zone.diagnostics import count
+from mirror_engine.landing_zone.text import count
 from mirror_engine.results import Count, Finding, Part, Place, PlannedStep, Result, Row, TableReference
 from mirror_engine.tools.difference import Difference
 

@@ -19,8 +19,8 @@ from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.change import comparable as comparable_value
 from mirror_engine.landing_zone.csv_values import CellFault
-from mirror_engine.landing_zone.diagnostics import count
 from mirror_engine.landing_zone.schema import folded
+from mirror_engine.landing_zone.text import count
 from mirror_engine.tables.arrow_types import arrow_schema, delta_type
 from mirror_engine.tables.changes.net_changes import comparable
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter

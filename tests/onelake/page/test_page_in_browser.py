@@ -17,7 +17,7 @@ from page_tables import EVIL, EVIL_TABLE, SHOP, Window, served
 
 from mirror_engine.explain.pages import explanation
 from mirror_engine.landing_zone.names import TableName
-from mirror_engine.monitoring.words import help_for
+from mirror_engine.monitoring.state_text import help_for
 
 pytestmark = pytest.mark.slow
 

@@ -16,10 +16,11 @@ from starlette.testclient import TestClient
 
 from mirror_engine import mirror
 from mirror_engine.explain.pages import ExplainedCode, explanation
-from mirror_engine.landing_zone.diagnostics import CATALOG, CONTROLS
+from mirror_engine.landing_zone.diagnostics import CATALOG
 from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.landing_zone.text import CONTROLS
 from mirror_engine.monitoring.rows import SortedRows, python_rows
-from mirror_engine.monitoring.words import URGENCY
+from mirror_engine.monitoring.state_text import URGENCY
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.engine_pool import DatabaseStatus
 from mirror_engine.onelake.page import statuses

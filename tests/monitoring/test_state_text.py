@@ -22,7 +22,7 @@ from mirror_engine.landing_zone.states import (
     Unconfigured,
     Unlisted,
 )
-from mirror_engine.monitoring.words import KINDS, URGENCY, describe, help_for, iso, kind_of
+from mirror_engine.monitoring.state_text import KINDS, URGENCY, describe, help_for, iso, kind_of
 
 ORDERS = TableName("Sales", "Orders")
 NAME = "00000000000000000002.parquet"

@@ -1,4 +1,4 @@
-"""Text for people: a table's state as a sentence, the help for it, times and cells."""
+"""A table's state as a sentence, the help for it, and how tables are counted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from typing_extensions import assert_never
 
 from mirror_engine.landing_zone.detection import never_arrives
-from mirror_engine.landing_zone.diagnostics import CATALOG, count, printable
+from mirror_engine.landing_zone.diagnostics import CATALOG
 from mirror_engine.landing_zone.names import METADATA_FILE
 from mirror_engine.landing_zone.states import (
     Behind,
@@ -21,6 +21,7 @@ from mirror_engine.landing_zone.states import (
     Unconfigured,
     Unlisted,
 )
+from mirror_engine.landing_zone.text import count, printable
 from mirror_engine.results import CountedFinding, iso_text, utc
 
 if TYPE_CHECKING:
