@@ -246,7 +246,7 @@ def reconcile(context: EngineContext, table: TableName, snapshot: TableSnapshot 
             context.ledger.record(table, Progress("", "", diagnostics={lost: 1}))  # stays until a rebuild
             context.emit(DiagnosticRaised(table, lost))
     if snapshot and snapshot.record is None and known and known.has_table:
-        if is_as_recorded(context.ledger.mirror, known, snapshot):
+        if is_as_recorded(known, snapshot):
             return
         # a checkpoint of the table that was here before hides the commits of this one
         raise TableDamaged(context.delta_folder(table), LATE_CHECKPOINT, f"rebuild the table: {REBUILD_COMMAND}")
@@ -257,7 +257,7 @@ def reconcile(context: EngineContext, table: TableName, snapshot: TableSnapshot 
     if earlier and earlier.batch == recorded.batch:
         return
     folder = context.delta_folder(table)
-    if known and not earlier and _is_at_batch(context.ledger.mirror, known, snapshot):  # an engine that lost the lease
+    if known and not earlier and _is_at_batch(known, snapshot):  # an engine that lost the lease
         raise TableDamaged(folder, LATE_COMMIT, f"remove version {snapshot.record_version} of its Delta log")
     context.delta.make_durable(folder, recorded.delta_version)
     changed = context.latest_external_change(table, recorded)
@@ -295,26 +295,22 @@ def owner_of(context: EngineContext, folder: str, snapshot: TableSnapshot) -> Ta
     """Return the table that a Delta table belongs to; None for another program's, or a copy next to its original."""
     if snapshot.record is None:  # log cleanup took it
         return next(
-            (
-                each
-                for each, known in context.owners(folder).items()
-                if _is_at_batch(context.ledger.mirror, known, snapshot)
-            ),
+            (each for each, known in context.owners(folder).items() if _is_at_batch(known, snapshot)),
             None,
         )
     table = TableName.from_folder(snapshot.record.folder)
     return table if table and context.delta_folder(table) == folder else None
 
 
-def _is_at_batch(mirror: str, known: Progress, snapshot: TableSnapshot) -> bool:
+def _is_at_batch(known: Progress, snapshot: TableSnapshot) -> bool:
     """Whether a log's transactions name the generation and the batch in the ledger: it knows all that was applied."""
-    return snapshot.batch_of(application_of(mirror, known.generation)) == known.batch
+    return snapshot.batch_of(application_of(known.generation)) == known.batch
 
 
-def is_as_recorded(mirror: str, known: Progress, snapshot: TableSnapshot | None) -> bool:
+def is_as_recorded(known: Progress, snapshot: TableSnapshot | None) -> bool:
     """Whether a Delta table is of the generation in the ledger, or absent where the ledger knows of none."""
     if snapshot is None:
         return not known.has_table
     if snapshot.record is None:
-        return _is_at_batch(mirror, known, snapshot)
+        return _is_at_batch(known, snapshot)
     return snapshot.record.progress.generation == known.generation

@@ -248,7 +248,7 @@ class Replayer:
             raise ConcurrentModification(f"{task.table.folder}: dropped in the meantime")
         self._context.emit(BatchStarted(task.table, len(task.pending), task.pending[0].path, task.pending[-1].path))
         snapshot = self._context.delta.snapshot(self._context.delta_folder(task.table))
-        if not is_as_recorded(self._context.ledger.mirror, known, snapshot):
+        if not is_as_recorded(known, snapshot):
             raise CommitConflict(
                 f"{task.table.folder}: the Delta table does not match the recorded state",
                 "The next cycle reads its log again; remove a table of another program.",

@@ -141,12 +141,12 @@ class ChangeBatch:
             file.rows.close()
 
 
-APPLICATIONS = "mirror_engine:"  # begins the application id of every mirror
+APPLICATIONS = "mirror_engine:"  # begins the application id of every generation
 
 
-def application_of(mirror: str, generation: str) -> str:
-    """The Delta transaction identifier's application id of a table's generation."""
-    return f"{APPLICATIONS}{mirror}:{generation}"
+def application_of(generation: str) -> str:
+    """The Delta transaction identifier's application id of a table's generation, whichever ledger's engine commits."""
+    return f"{APPLICATIONS}{generation}"
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class RecordHead:
     @property
     def application(self) -> str:
         """The Delta transaction identifier's application id: this mirror and the table's generation."""
-        return application_of(self.mirror, self.progress.generation)
+        return application_of(self.progress.generation)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,14 @@ from mirror_engine.tables.log.commit import (
     wanted_properties,
 )
 from mirror_engine.tables.log.durability import make_durable
-from mirror_engine.tables.log.record import commits_after, creation_record, from_metadata, refuse_repeated, to_metadata
+from mirror_engine.tables.log.record import (
+    commits_after,
+    creation_record,
+    from_metadata,
+    refuse_another,
+    refuse_repeated,
+    to_metadata,
+)
 from mirror_engine.tables.log.segments import write_segment
 from mirror_engine.tables.log.snapshot import open_log
 from mirror_engine.tables.log.table_path import StorePath
@@ -127,13 +134,14 @@ class LogWriter(LogMaintainer, DeltaWriter):
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         if log is None:
             folder, properties = self.path(table), wanted_properties(self._feed, self._retention_days)
-            if create_table(folder, batch.schema, creation_record(record), properties=properties):
+            begun = creation_record(record)
+            if create_table(folder, batch.schema, begun, properties=properties):
                 make_durable(folder, -1)
                 self.forget(folder)
             log = open_log(folder)
             if log is None:
                 raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
-            refuse_repeated(table, record, log.batch_of(record.application))  # by another engine, meanwhile
+            refuse_another(table, begun, log.newest_record().head)
         return self.replay(table, log, batch, record)
 
     def _add_files(

@@ -228,8 +228,9 @@ def compact_all(writer, table, log, _):
         writer._compact(table, log, [log.data_files()], folder, record_again(log, with_earlier=False))
 
 
+@pytest.mark.parametrize("has_ledger", [False, True], ids=["", "by another mirror's id"])
 @pytest.mark.parametrize("is_first", [True, False], ids=["made by the first", "made by the second"])
-def test_batch_of_a_new_table_is_committed_once_by_two_engines(far_shop, monkeypatch, is_first):
+def test_batch_of_a_new_table_is_committed_once_by_two_engines(far_shop, monkeypatch, is_first, has_ledger):
     """The first engine is stopped just after, or before, it makes the table; the second one commits the batch."""
     create = writer.create_table
 
@@ -239,6 +240,9 @@ def test_batch_of_a_new_table_is_committed_once_by_two_engines(far_shop, monkeyp
         found = json.loads(lease_file(far_shop.root).read().content)
         far_shop.root.object_store().put(LEASE, json.dumps({**found, "is_over": True}).encode())
         far_shop.on("two")
+        if has_ledger:
+            with Mirror(far_shop.root, Config(merge_engine="arrow"))._engine() as second:
+                assert second.context.ledger.mirror
         with Mirror(far_shop.root, Config(merge_engine="arrow")) as second:
             assert second.sync().commits == 1
         return is_made or create(*arguments, **options)
@@ -328,6 +332,54 @@ def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(far_shop, m
     assert synced("two").result is RunResult.CAUGHT_UP
     with on("two") as mirror:
         assert sorted(mirror.read_table("Orders").column("id").to_pylist()) == [30]
+
+
+def test_first_batch_is_not_committed_on_top_of_a_late_commit(onelake_server, tmp_path, monkeypatch):
+    """LZ-4.18: the commit comes when the second engine has made the table anew, and not yet committed to it.
+
+    Only in a store with folders is the table of which nothing was applied another one.
+    """
+    config, put, create = Config(merge_engine="arrow"), commit.put_commit, writer.create_table
+
+    def synced(machine):
+        shop.on(machine)
+        with Mirror(shop.root, config) as mirror:
+            return mirror.sync()
+
+    def stopped(folder, version, actions):
+        actions = list(actions)
+        if not version:
+            put(folder, version, actions)
+            return
+        data = added(folder, actions)
+
+        def created(*arguments, **options):
+            is_made = create(*arguments, **options)
+            for path, content in data.items():
+                (folder / path).create(content)
+            put(folder, version, actions)
+            monkeypatch.setattr(writer, "create_table", create)
+            return is_made
+
+        monkeypatch.setattr(commit, "put_commit", put)
+        found = json.loads(lease_file(shop.root).read().content)
+        object_store(shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
+        shop.orders.drop()
+        again = StorePublisher(shop.root).table("Orders", keys=["id"], types=TYPES)
+        again.apply_changes((0, row(30)), (0, row(31)), (2, row(31)))
+        monkeypatch.setattr(writer, "create_table", created)
+        synced("two")
+        assert writer.create_table is create
+        monkeypatch.setattr(lease, "RENEW_SECONDS", 0.0)  # of each look: the first engine was stopped for longer
+
+    with onelake_server.in_use():
+        shop = StoreShop(onelake_server, tmp_path, monkeypatch)
+        monkeypatch.setattr(commit, "put_commit", stopped)
+        with pytest.raises(RootLocked, match="the lease was lost"):
+            synced("one")
+        assert synced("two").result is RunResult.CAUGHT_UP
+        with Mirror(shop.root, config) as mirror:
+            assert mirror.read_table("Orders").column("id").to_pylist() == [30]
 
 
 @pytest.mark.parametrize(("commits", "first_is_killed"), [(1, False), (4, False), (1, True)])

@@ -24,6 +24,7 @@ from mirror_engine.tables.log.record import (
     from_metadata,
     head_of,
     history_entry,
+    refuse_another,
     refuse_repeated,
     to_metadata,
 )
@@ -252,6 +253,7 @@ class TablesWriter(DeltaWriter):
             begun = creation_record(record)
             log = self._port.call(f"make {table}", lambda: self._create(table, batch.schema, begun))
             self._port.call(f"sync {table}", partial(self._sync, table))
+            refuse_another(table, begun, log.newest_record(log.version)[0])
         opened = batch.snapshot.version if batch.snapshot else log.version
         refuse_repeated(table, record, log.commits[opened].transactions.get(record.application))
         last = log.commits[opened]
@@ -379,7 +381,8 @@ class TablesWriter(DeltaWriter):
         log = self._log(folder)
         if log is None or log.version != opened:
             raise CommitConflict(f"{record.folder}: another writer committed first", "The next cycle reads it again.")
-        log.commits.append(replace(commit, transactions={record.application: record.progress.batch}))
+        transactions = {**log.commits[-1].transactions, record.application: record.progress.batch}
+        log.commits.append(replace(commit, transactions=transactions))
         log.late.append(self._port.process)
         self._tables.watch.comes_late(self._port.machine)
         return log.version

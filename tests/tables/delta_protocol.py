@@ -312,7 +312,7 @@ def transactions(history):
 
 
 def _application(record):
-    return f"mirror_engine:{record['mirror']}:{record['progress']['generation']}"
+    return f"mirror_engine:{record['progress']['generation']}"
 
 
 def files(history):

@@ -199,6 +199,18 @@ def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
         )
 
 
+def refuse_another(table: str, begun: BatchRecord, newest: RecordHead | None) -> None:
+    """The check that a new table is still as it was made: no other engine, and no late commit, was first (LZ-4.18).
+
+    Raises:
+        CommitConflict: the newest record is not the one of the commit that made the table.
+    """
+    if newest is None or (newest.application, newest.progress.batch) != (begun.application, begun.progress.batch):
+        raise CommitConflict(
+            f"{table}: another engine committed to the new table", "The next cycle reads the table's state again."
+        )
+
+
 class Removed(NamedTuple):
     """A data file that a commit removed."""
 
