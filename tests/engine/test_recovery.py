@@ -187,17 +187,16 @@ def test_a_delta_table_belongs_to_the_table_whose_delta_folder_it_is_in(tmp_path
 
 def test_a_delta_table_of_another_generation_is_not_the_recorded_one():
     state = SimpleNamespace(record=SimpleNamespace(progress=Progress("one", "f")))
-    assert is_as_recorded("m", Progress("one", "f", delta_version=3), state)
-    assert not is_as_recorded("m", Progress("other", "f", delta_version=3), state)
-    assert not is_as_recorded("m", Progress("one", "f", delta_version=3), None)
-    assert is_as_recorded("m", Progress("one", "f"), None)
+    assert is_as_recorded(Progress("one", "f", delta_version=3), state)
+    assert not is_as_recorded(Progress("other", "f", delta_version=3), state)
+    assert not is_as_recorded(Progress("one", "f", delta_version=3), None)
+    assert is_as_recorded(Progress("one", "f"), None)
 
 
-def test_table_without_a_record_is_ours_by_mirror_generation_and_batch():
-    state = SimpleNamespace(record=None, batch_of={"mirror_engine:m:one": 2}.get)
+def test_table_without_a_record_is_ours_by_generation_and_batch():
+    state = SimpleNamespace(record=None, batch_of={"mirror_engine:one": 2}.get)
     known = Progress("one", "f", batch=2, delta_version=3)
-    assert is_as_recorded("m", known, state)
-    assert not is_as_recorded("other", known, state)
-    assert is_as_recorded("m", replace(known, delta_version=-1), state)  # it was only made, and that is not noted
+    assert is_as_recorded(known, state)
+    assert is_as_recorded(replace(known, delta_version=-1), state)  # it was only made, and that is not noted
     for changes in ({"generation": "other"}, {"batch": 1}, {"batch": 3}):
-        assert not is_as_recorded("m", replace(known, **changes), state)
+        assert not is_as_recorded(replace(known, **changes), state)

@@ -363,7 +363,7 @@ def test_first_batch_is_not_committed_on_top_of_a_late_commit(onelake_server, tm
 
         monkeypatch.setattr(commit, "put_commit", put)
         found = json.loads(lease_file(shop.root).read().content)
-        object_store(shop.root).put(LEASE, json.dumps({**found, "is_over": True}).encode())
+        shop.root.object_store().put(LEASE, json.dumps({**found, "is_over": True}).encode())
         shop.orders.drop()
         again = StorePublisher(shop.root).table("Orders", keys=["id"], types=TYPES)
         again.apply_changes((0, row(30)), (0, row(31)), (2, row(31)))

@@ -317,7 +317,10 @@ class Judge:
             metadata = json.loads(metadata.content) if metadata else None
         except ValueError:
             metadata = None
-        if not isinstance(metadata, dict) or not self._keeps_keys(generation, metadata):
+        if not isinstance(metadata, dict):
+            return []
+        if not self._keeps_keys(generation, metadata):  # the table began while its publisher had described other keys
+            self.halted.add(folder)
             return []
         life, waiting = copy.deepcopy(generation.life), []
         extension = "csv" if metadata.get("FileFormat") == "CSV" else "parquet"
