@@ -120,6 +120,7 @@ def test_option_beside_a_given_session_is_refused_at_once(sales):
 
 
 def test_key_index_is_refused_where_spark_merges_because_it_is_installed(sales):
+    pytest.importorskip("pyspark", reason="the extra `spark` is not installed: `make test` has it")
     with Mirror(sales.root, Config(key_index_size=5)) as mirror, pytest.raises(ConfigError, match="uses no index"):
         mirror.sync()
 
