@@ -14,8 +14,8 @@ from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.key_digest import KeyDigest
-from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import COUNT, READING, URL_HELP, PlaceType, command, with_config, with_downloads
+from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.layout import MONITORING, TABLES, ZONE
 from mirror_engine.landing_zone.text import count

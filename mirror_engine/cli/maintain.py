@@ -12,8 +12,8 @@ from msgspec import UNSET, UnsetType
 from mirror_engine import display
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
-from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import LISTING, command, with_config, with_root
+from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.text import count, printable
 from mirror_engine.results import Count, Failure, Finding, Result, TableReference

@@ -13,8 +13,8 @@ from rich import filesize
 
 from mirror_engine import display
 from mirror_engine.cli import output as out
-from mirror_engine.cli.log import progress_option, shown
 from mirror_engine.cli.options import URL_HELP, FolderType, PlaceType, Value, command, with_config, with_downloads
+from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.config import OptionKind, duration
 from mirror_engine.landing_zone.text import count
 from mirror_engine.results import Count, Result, Seconds

@@ -28,6 +28,7 @@ from mirror_engine.cli.options import (
     with_mirror,
     with_root,
 )
+from mirror_engine.cli.progress import progress_option, shown
 from mirror_engine.config import duration
 from mirror_engine.errors import TransientError, UsageError
 from mirror_engine.landing_zone.detection import never_arrives
@@ -78,7 +79,7 @@ OF_RUN = ("poll_interval_seconds", "auto_maintain")  # without effect in one `sy
 
 
 @command(config=[name for name in ALL if name not in OF_RUN])
-@log.progress_option
+@progress_option
 @with_root
 @with_config
 def sync(root: Place, config: Config, progress: str) -> int:
@@ -92,7 +93,7 @@ def sync(root: Place, config: Config, progress: str) -> int:
     """
     from mirror_engine.mirror import Mirror
 
-    with log.shown(progress) as listener, Mirror(root, config, listeners=[listener]) as mirror:
+    with shown(progress) as listener, Mirror(root, config, listeners=[listener]) as mirror:
         _misses_zone(root)
         with exits.Stopping() as stopping:
             done = mirror.sync(stopping.stop)
@@ -267,7 +268,7 @@ def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     quicker = suggestion(config, root)
     if quicker and writer is None and not is_quiet:
         out.note(quicker)
-    view = nullcontext(writer) if writer else log.shown(least=least)
+    view = nullcontext(writer) if writer else shown(least=least)
     with exits.Stopping() as stopping, view as listener, Mirror(root, config, listeners=[listener]) as mirror:
         if writer:
             seconds = mirror.config.scan_pause(0)

@@ -89,7 +89,7 @@ def cli(capsys):
 def terminal(monkeypatch):
     """What a person sees on a terminal: stdout and stderr together."""
     console = Console(file=io.StringIO(), force_terminal=True, width=100, height=30, highlight=False)
-    for module in ("output", "log"):
+    for module in ("output", "progress"):
         for stream in ("stdout", "stderr"):
             monkeypatch.setattr(f"mirror_engine.cli.{module}.{stream}", lambda: console, raising=False)
     return console

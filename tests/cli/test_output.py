@@ -15,9 +15,10 @@ from json_schemas import faults
 from rich.console import Console
 from rich.text import Text
 
-from mirror_engine.cli import log
-from mirror_engine.cli.log import LEVELS, Log, level_of, lines
+from mirror_engine.cli import progress
+from mirror_engine.cli.log import LEVELS, Log, level_of
 from mirror_engine.cli.output import report
+from mirror_engine.cli.progress import lines
 from mirror_engine.cli.schema import schema_of
 from mirror_engine.display import PIPE_WIDTH, Grid, bullet, cell, elapsed, plain, short_span
 from mirror_engine.events import (
@@ -114,17 +115,17 @@ def click_context():
 
 
 def test_progress_is_off_with_none_and_with_q(click_context):
-    with log.shown("none") as listener:
+    with progress.shown("none") as listener:
         assert listener is ignore
     click_context.params["quiet"] = 1
-    with log.shown("plain") as listener:
+    with progress.shown("plain") as listener:
         assert listener is ignore
 
 
 @pytest.mark.usefixtures("click_context")
 def test_progress_without_a_terminal_is_a_line_now_and_then(monkeypatch, capsys):
-    monkeypatch.setattr(log, "PLAIN_SECONDS", 0.02)
-    with log.shown() as listener:
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.02)
+    with progress.shown() as listener:
         listener(SetupProgress("jars", 3, 33))
         assert listener.line().endswith("preparing jars: 3 of 33")
         listener(SetupProgress("jars", 33, 33))
@@ -142,7 +143,7 @@ def test_a_bar_follows_reading_and_committing_and_is_full_only_once_all_is_commi
         (cells, *_) = zip(*(column._cells for column in listener.bars().columns), strict=True)
         return cells[1].completed / cells[1].total, cells[2]
 
-    listener = log.ProgressTracker()
+    listener = progress.ProgressTracker()
     listener(BatchStarted(ORDERS, 4, "1", "4"))
     listener(FileRead(ORDERS, "1", 1200))
     assert bar() == (1 / 8, "reading 1 of 4 files, 1,200 rows")
@@ -164,7 +165,7 @@ def test_a_bar_follows_reading_and_committing_and_is_full_only_once_all_is_commi
     "over", [TableHalted(ORDERS, EMPTY), RetryScheduled(ORDERS, "no", 1.0), TableDropped(ORDERS, "deleted")]
 )
 def test_a_table_that_stops_has_no_bar(over):
-    listener = log.ProgressTracker(is_lasting=True)
+    listener = progress.ProgressTracker(is_lasting=True)
     listener(RetryScheduled(None, "no", 1.0))
     listener(BatchStarted(ORDERS, 2, "1", "2"))
     listener(over)
@@ -173,7 +174,7 @@ def test_a_table_that_stops_has_no_bar(over):
 
 @pytest.mark.usefixtures("click_context")
 def test_a_terminal_shows_a_line_for_each_commit_above_the_bars(terminal):
-    with log.shown() as listener:
+    with progress.shown() as listener:
         listener(BatchStarted(ORDERS, 2, "1", "2"))
         listener(BatchCommitted(ORDERS, 3, ("1", "2"), 1200, 0.1))
         listener(TableHalted(ORDERS, EMPTY))  # is in the report
@@ -184,7 +185,7 @@ def test_a_terminal_shows_a_line_for_each_commit_above_the_bars(terminal):
 
 @pytest.mark.usefixtures("click_context")
 def test_what_goes_on_until_it_is_stopped_says_more(terminal):
-    with log.shown(least="warning") as listener:
+    with progress.shown(least="warning") as listener:
         for event in (
             TableHalted(ORDERS, EMPTY),
             RetryScheduled(ORDERS, "no room\n  -> make some", 2.0),
