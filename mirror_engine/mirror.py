@@ -303,7 +303,7 @@ class Mirror:
         """
         from mirror_engine.monitoring.rows import SortedRows, lowest, python_rows  # noqa: PLC0415 - for people
 
-        is_whole = limit is None or self._is_small(table)
+        is_whole = limit is None or self._is_small(table, version)
         most = None if is_whole or limit is None else limit + 1
         found = self.read_table(table, version=version, limit=most)
         has_more = limit is not None and found.num_rows > limit
@@ -311,17 +311,19 @@ class Mirror:
         shown = found if limit is None else lowest(found, keys, limit)
         return SortedRows(python_rows(shown), keys, found.schema, has_more=has_more, are_lowest=is_whole)
 
-    def _is_small(self, table: str) -> bool:
-        """Whether all rows of a table may be read to show some."""
+    def _is_small(self, table: str, version: int | None) -> bool:
+        """Whether all rows of a table's version may be read to show some."""
         if not isinstance(self.root, Path):
             return False
         state = self._writer.snapshot(self.delta_folder(table))
-        rows = state.count_rows() if state else None
-        if state is None or rows is None or rows > MAX_SORTED_ROWS:
+        if state is None:
             return False
-        from mirror_engine.tables.log.snapshot import byte_count  # noqa: PLC0415 - imports Arrow
+        if state.log is None:  # it is in memory
+            return (state.count_rows() or 0) <= MAX_SORTED_ROWS
+        from mirror_engine.tables.log.snapshot import byte_count, count_rows, open_log  # noqa: PLC0415 - imports Arrow
 
-        return state.log is None or byte_count(state.log) <= MAX_SORTED_BYTES
+        log = state.log if version in {None, state.version} else open_log(state.log.folder, version)
+        return log is not None and count_rows(log) <= MAX_SORTED_ROWS and byte_count(log) <= MAX_SORTED_BYTES
 
     def key_columns(self, table: str) -> tuple[str, ...]:
         """A table's key, as its newest commit records it; empty for a keyless table. Its type may be unknown (LZ-5.13).

@@ -40,6 +40,17 @@ def test_show_sorts_tables_of_few_rows_and_bytes(root, monkeypatch, limits, are_
     assert rows[0]["text"] == "y" * 5_000  # whole in Python
 
 
+def test_show_sorts_an_older_version_by_its_own_size(root, monkeypatch):
+    LandingZoneWriter(root).table("Notes", keys=["id"], types=TYPES).delete(*({"id": at} for at in range(95)))
+    Mirror(root, Config(merge_engine="arrow")).sync()
+    monkeypatch.setattr(mirror, "MAX_SORTED_ROWS", 60)
+    newest, *_ = Mirror(root).history("Notes").commits
+    found = {version: Mirror(root).show("Notes", version=version, limit=3) for version in range(newest.version + 1)}
+    counts = [Mirror(root).read_table("Notes", version=version).num_rows for version in found]
+    assert {100, 5} <= {*counts}
+    assert [rows.are_lowest for rows in found.values()] == [count <= 60 for count in counts]
+
+
 def test_show_reads_few_large_rows_at_once(root, monkeypatch):
     monkeypatch.setattr(mirror, "MAX_SORTED_ROWS", 0)
     monkeypatch.setattr(snapshot, "_BATCH_BYTES", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mirror_engine.engine.scheduler import Backoff
@@ -96,7 +97,7 @@ class MaintenanceScheduler:
             table.half_done.succeeded()  # of an earlier generation
         least = 2 if policy == "idle" else int(policy)
         try:
-            self._count(name, table, known.delta_version)
+            as_internal_error(partial(self._count, name, table, known.delta_version))
         except MirrorError as error:  # an old commit may be damaged where the table itself can be read
             self._failed(name, str(error))
             return False
@@ -127,7 +128,7 @@ class MaintenanceScheduler:
             self._context.check_lock()
             with self._context.fenced(folder, self._context.ledger.progress(name)):
                 done = as_internal_error(lambda: self._context.writer.maintain(folder, hours, should_yield))
-            newest = self._context.delta.history(folder, limit=1)
+            newest = as_internal_error(lambda: self._context.delta.history(folder, limit=1))
             if newest:
                 table.version, table.files = newest[0].version, 0
                 if not is_half_done:

@@ -103,6 +103,8 @@ class LogWriter(LogMaintainer, DeltaWriter):
             else:  # deltalake reads each commit since the last checkpoint for it
                 known = log.batch_of(record.application)
             refuse_repeated(table, record, known)
+            if batch.snapshot is None:  # it came since the look that found none
+                refuse_another(table, creation_record(record), log.newest_record().head)
         else:
             _refuse_misread(table, folder)
         apply = self._add_files if batch.passthrough else self._apply_rows
@@ -141,7 +143,8 @@ class LogWriter(LogMaintainer, DeltaWriter):
             log = open_log(folder)
             if log is None:
                 raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
-            refuse_another(table, begun, log.newest_record().head)
+            newest = log.newest_record()
+            refuse_another(table, begun, newest.head if newest.commit == log.version else None)
         return self.replay(table, log, batch, record)
 
     def _add_files(

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from mirror_engine.display import plain
 from mirror_engine.landing_zone.change import MARKER_COLUMN, RowMarker
 from mirror_engine.landing_zone.csv_dialect import TextDialect
-from mirror_engine.landing_zone.detection import numbered_name, sequence_of
+from mirror_engine.landing_zone.detection import DIGITS, numbered_name, sequence_of
 from mirror_engine.landing_zone.metadata import parse
 from mirror_engine.landing_zone.names import (
     METADATA_FILE,
@@ -256,7 +256,9 @@ class TableFolder:
         """The highest number among a partition's files and those that were moved away once they were applied."""
         parts = ((self.path, archive, partition) for archive in ("", READY_TO_DELETE_FOLDER, PROCESSED_FOLDER))
         folders = ["/".join(filter(None, each)) for each in parts]
-        return max((sequence_of(name) for folder in folders for name in self.writer.names(folder)), default=0)
+        names = [name for folder in folders for name in self.writer.names(folder)]
+        ending = f".{self.extension}".casefold()  # others are no change files of this table
+        return max((sequence_of(name) for name in names if name.casefold()[DIGITS:] == ending), default=0)
 
     def put(self, path: str, content: bytes, *, modified_ns: int | None = None) -> str:
         """Write any file by its path from the table folder; returns its path from the zone's top."""

@@ -353,7 +353,7 @@ def test_exec_wait_ends_beside_a_running_emulator_as_alone(cli, detached, wait, 
 
 
 def test_exec_wait_ends_with_the_running_emulator(cli, detached):
-    program = f"{PUBLISHER.read_text()}\nimport os, signal; os.kill({connection.running(detached).pid}, signal.SIGTERM)"
+    program = f"{PUBLISHER.read_text()}\nimport os, signal; os.kill({connection.running(detached).pid}, signal.SIGKILL)"
     printed = cli("emulator", "exec", detached, "--wait", "600", "--", PYTHON, "-c", program)
     assert (printed.code, "the emulator has ended" in printed.err) == (4, True)
 

@@ -274,11 +274,11 @@ def test_a_failure_is_reported_and_the_next_try_is_put_off(idle_shop, error):
     assert idle_shop.ids() == [0, 1, 2, 3, 4]
 
 
-def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(idle_shop, monkeypatch):
-
+@pytest.mark.parametrize("error", [TableDamaged("dbo/Items", "commit 1 is damaged"), OverflowError("of our own")])
+def test_a_history_that_cannot_be_read_is_a_failure_of_its_table_alone(idle_shop, monkeypatch, error):
     def damaged(_writer, table, **_):
         if table == "dbo/Items":
-            raise TableDamaged(table, "commit 1 is damaged")
+            raise error
         return ()
 
     monkeypatch.setattr(Watched, "history", damaged)

@@ -14,7 +14,7 @@ from memory_storage import read
 from store_servers import alone
 
 from mirror_engine.errors import StorageUnavailable
-from mirror_engine.storage import stores
+from mirror_engine.storage import store_url
 from mirror_engine.storage.azure_stores import BlobUrl, DatalakeUrl
 from mirror_engine.storage.remote import FIRST_BYTES
 from mirror_engine.storage.requests import Requests
@@ -81,7 +81,7 @@ def test_azure_is_asked_again_when_it_says(failing_store, status):
 
 
 def test_a_store_that_stays_busy_is_said_to_be(failing_store, monkeypatch):
-    monkeypatch.setattr(stores, "TIMEOUT", timedelta(seconds=1))
+    monkeypatch.setattr(store_url, "TIMEOUT", timedelta(seconds=1))
     for status, words in ((503, "busy"), (429, "fewer requests")):
         storage, _, _ = failing_store(f"throttle status={status} retry-after=1 count=all")
         with pytest.raises(StorageUnavailable, match=f"Orders: cannot list it: the store .*{words}"):

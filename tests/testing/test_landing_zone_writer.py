@@ -124,6 +124,14 @@ def test_reopened_writer_numbers_after_archived_files(tmp_path):
     assert (again.next_name(), again.next_name("year=2026")) == (f"{8:020d}.parquet", f"{10:020d}.parquet")
 
 
+def test_reopened_writer_counts_change_files_alone(tmp_path):
+    """LZ-3.5: the engine ignores temporary files, and files of another extension wait for nothing."""
+    table = LandingZoneWriter(tmp_path).table("Orders", keys=["id"])
+    for name in (f"{1:020d}.PARQUET", f"{9:020d}.parquet.tmp", f"{50:020d}.csv"):
+        table.put(name, b"")
+    assert LandingZoneWriter(tmp_path).table("Orders", keys=["id"]).next_name() == f"{2:020d}.parquet"
+
+
 def test_reopened_writer_numbers_each_partition_and_skips_from_there(tmp_path):
     table = LandingZoneWriter(tmp_path).table("Orders", keys=["id"])
     table.insert({"id": 1}, partition="year=2026")

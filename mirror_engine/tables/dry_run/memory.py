@@ -23,6 +23,7 @@ from mirror_engine.tables.log.record import (
     head_of,
     history_entry,
     now_ms,
+    refuse_another,
     refuse_repeated,
     to_metadata,
 )
@@ -139,6 +140,8 @@ class MemoryDeltaWriter(InProcessWriter):
             last = commits[-1] if commits else _Commit(batch.schema, (), "", "", 0, {})
             if commits:
                 refuse_repeated(table, record, last.transactions.get(record.application))
+                if batch.snapshot is None:
+                    refuse_another(table, creation_record(record), head_of(last.metadata))
             rows, matches = _replayed(last.rows, batch)
             marked = {marker for file in batch.files for marker, count in file.markers.items() if count}
             applied_by = "passthrough" if batch.passthrough else "merge" if marked - {0} else "append" if marked else ""

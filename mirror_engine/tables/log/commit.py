@@ -198,11 +198,14 @@ def evolution(
     return Evolution(operation, schema, fields, configuration, _described(log, fields, configuration))
 
 
-def evolve(log: DeltaLog, evolution: Evolution) -> int:
-    """Give a table what it lacks in a commit of its own; returns the table's version after it."""
+def evolve(log: DeltaLog, evolution: Evolution, record: str = "") -> int:
+    """Give a table what it lacks in a commit of its own; returns the table's version after it.
+
+    `record`: the newest one, said again: it tells of which generation the commit is, should it come late (LZ-4.18).
+    """
     if not evolution.actions:
         return log.version
-    information = _information(evolution.operation, evolution.configuration, None, log)
+    information = _information(evolution.operation, evolution.configuration, record or None, log)
     put_commit(log.folder, log.version + 1, [information, *evolution.actions])
     return log.version + 1
 

@@ -24,6 +24,7 @@ from mirror_engine.tables.log.vectors import vector_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from mirror_engine.tables.base import Way
     from mirror_engine.tables.log.table_path import TablePath
@@ -149,6 +150,13 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _time_of(timestamp: object) -> datetime:
+    """The time that a commit says, in milliseconds since 1970; 1970 where it says none, or one that no calendar has."""
+    with suppress(OverflowError):
+        return utc(timestamp / 1000 if isinstance(timestamp, int) else 0)
+    return utc(0)
+
+
 def history_entry(version: int, commit: Mapping[str, Any], files_added: int = 0) -> HistoryEntry:
     """A commit as an entry of its table's history, by what its `commitInfo` says."""
     operation, metadata = str(commit.get("operation") or ""), commit.get("userMetadata")
@@ -157,7 +165,7 @@ def history_entry(version: int, commit: Mapping[str, Any], files_added: int = 0)
     applied = record.applied.files if record else {}
     return HistoryEntry(
         version,
-        utc(timestamp / 1000 if isinstance(timestamp, int) else 0),
+        _time_of(timestamp),
         operation,
         tuple(applied),
         rows=sum(file.rows for file in applied.values()),

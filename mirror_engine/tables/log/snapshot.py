@@ -42,6 +42,7 @@ from mirror_engine.tables.log.log_names import log_file
 from mirror_engine.tables.log.record import (
     carried_from,
     commit_file,
+    commits_after,
     commits_from,
     head_of,
     history_entry,
@@ -745,10 +746,16 @@ def latest_external_change(folder: TablePath, since: int, columns: str = "", unt
     return found
 
 
-def refuse_external_change(table: str, folder: TablePath, since: int) -> None:
-    """Refuse with `CommitConflict` to commit what was counted at a version to rows that changed since."""
+def refuse_newer_rows(table: str, folder: TablePath, since: int) -> None:
+    """Refuse with `CommitConflict` to commit what was counted at a version to rows that changed since.
+
+    A commit of an engine is one of another process, or late: Delta would append to it (LZ-4.18).
+    """
     if latest_external_change(folder, since) >= 0:
         raise CommitConflict(f"{table}: another program changed its rows", "The next cycle counts again.")
+    with reading_log(folder):
+        if any(is_ours(commit.information) for _, commit in commits_after(folder, since)):
+            raise CommitConflict(f"{table}: another engine committed first", "The next cycle counts again.")
 
 
 def has_transaction(folder: TablePath, applications: str) -> bool:

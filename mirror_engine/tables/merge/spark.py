@@ -17,7 +17,7 @@ from mirror_engine.tables.changes.net_changes import Role
 from mirror_engine.tables.changes.staged import ROLE, StagedChanges, stage_here, staged
 from mirror_engine.tables.log.commit import VECTORS, VECTORS_FROM_ROWS, commit_batch, evolve
 from mirror_engine.tables.log.record import to_metadata
-from mirror_engine.tables.log.snapshot import count_rows, refuse_external_change
+from mirror_engine.tables.log.snapshot import count_rows, refuse_newer_rows
 from mirror_engine.tables.log.table_path import StorePath, remove_folder, spark_path
 from mirror_engine.tables.maintainer import record_again
 from mirror_engine.tables.merge.arrow import ArrowWriter
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mirror_engine.config import ChangeDataFeed, DeletionVectors
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.base import BatchRecord, ChangeBatch
+    from mirror_engine.tables.log.commit import Evolution
     from mirror_engine.tables.log.snapshot import DeltaLog
     from mirror_engine.tables.log.table_path import TablePath
     from mirror_engine.tables.maintainer import Maintenance
@@ -196,7 +197,7 @@ class SparkDeltaWriter(LogWriter):
         self, table: str, log: DeltaLog, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord
     ) -> None:
         """Give the table the batch's columns and the wanted feed; have Spark commit changes made against a snapshot."""
-        version = evolve(log, self.evolution(log, batch))
+        version = _evolve(log, self.evolution(log, batch))
         if version > log.version:
             log.move_on()
         if log.version != version:
@@ -208,14 +209,14 @@ class SparkDeltaWriter(LogWriter):
                 settings = settings | _ODD_PARTITIONS
             with confs(spark, settings):
                 if not changes.matches:
-                    refuse_external_change(table, folder, since)
+                    refuse_newer_rows(table, folder, since)
                     _append(spark, spark_path(folder), batch, reached, record)
                     return
                 marks_rows = log.configuration.get(VECTORS) == "true"
                 if not marks_rows and rows >= VECTORS_FROM_ROWS and self._vectors == "auto":
-                    marks_rows, since = True, evolve(log, self.evolution(log, batch, vectors=True))
+                    marks_rows, since = True, _evolve(log, self.evolution(log, batch, vectors=True))
                 plan = _merge_plan(batch, reached, marks_rows=marks_rows)
-                refuse_external_change(table, folder, since)
+                refuse_newer_rows(table, folder, since)
                 _merge(spark, spark_path(folder), batch, reached, replace(record, merge_plan=plan))
 
     @contextmanager
@@ -256,6 +257,10 @@ class SparkDeltaWriter(LogWriter):
                 jvm: Any = spark._jvm  # noqa: SLF001 - Delta offers this to the JVM only
                 path = jvm.org.apache.hadoop.fs.Path(spark_path(folder))
                 jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, path)  # noqa: SLF001 - as above
+
+
+def _evolve(log: DeltaLog, evolution: Evolution) -> int:
+    return evolve(log, evolution, record_again(log, with_earlier=False) if evolution.actions else "")
 
 
 def _append(spark: SparkSession, target: str, batch: ChangeBatch, changes: StagedChanges, record: BatchRecord) -> None:

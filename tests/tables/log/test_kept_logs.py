@@ -12,10 +12,12 @@ from deltalake import DeltaTable
 
 from mirror_engine.errors import CommitConflict, TableDamaged
 from mirror_engine.landing_zone.layout import TABLES
+from mirror_engine.tables import writer
 from mirror_engine.tables.base import ChangeBatch
 from mirror_engine.tables.log import snapshot as module
 from mirror_engine.tables.log.commit import put_commit
-from mirror_engine.tables.log.snapshot import KeptLogs
+from mirror_engine.tables.log.record import creation_record, to_metadata
+from mirror_engine.tables.log.snapshot import KeptLogs, refuse_newer_rows
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 SIMPLE = schema_of("Id", "City:string")
@@ -113,6 +115,45 @@ def test_a_log_that_another_program_moved_on_has_no_handle_of_its_version(local)
     add_rows(log.folder, SIMPLE, [(7, "x")])
     with pytest.raises(CommitConflict, match="was committed by another writer"):
         _ = log.table
+
+
+@pytest.mark.parametrize(
+    ("record", "found"),
+    [(True, False), (False, False), (True, True)],
+    ids=["a late commit", "one without a record", "both came since the look"],
+)
+def test_first_batch_is_refused_where_another_commit_came_first(local, monkeypatch, record, found):
+    """LZ-4.18: it builds on the commit that made the table, and on nothing that another engine committed on top."""
+    table, other = Scenario(local, SIMPLE, ["Id"]), Scenario(local, SIMPLE, ["Id"])
+    other.generation, other.batch = "another", 1
+    file = table.file(SIMPLE.names, (1, 1, "Linz"))
+    table.batch += 1
+    wanted, create = table.record(file), writer.create_table
+
+    def created(folder, *arguments, **options):
+        assert create(folder, *arguments, **options)
+        metadata = {"userMetadata": to_metadata(other.record(file))} if record else {}
+        put_commit(folder, 1, [{"commitInfo": {"operation": "WRITE", "engineInfo": "mirror_engine", **metadata}}])
+        return True
+
+    if found:
+        created(local.path("dbo/T"), SIMPLE, creation_record(wanted))
+    else:
+        monkeypatch.setattr(writer, "create_table", created)
+    with pytest.raises(CommitConflict, match="another engine committed to the new table"):
+        local.apply("dbo/T", ChangeBatch((file,), SIMPLE, table.keys), wanted)
+
+
+def test_rows_that_another_engine_committed_since_are_refused(local):
+    """Spark appends to any version: what came before its commit is looked for."""
+    table = begun(local)
+    folder = local.path("dbo/T")
+    refuse_newer_rows("dbo/T", folder, table.version)
+    with pytest.raises(CommitConflict, match="another engine committed first"):
+        refuse_newer_rows("dbo/T", folder, table.version - 1)
+    add_rows(folder, SIMPLE, [(7, "x")])
+    with pytest.raises(CommitConflict, match="another program changed its rows"):
+        refuse_newer_rows("dbo/T", folder, table.version)
 
 
 def test_repeated_batch_is_refused(local):

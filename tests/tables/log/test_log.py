@@ -16,9 +16,10 @@ from deltalake.exceptions import TableNotFoundError
 
 import mirror_engine.tables.log.snapshot
 from mirror_engine.errors import CommitConflict, StorageUnavailable, TableDamaged, UsageError
+from mirror_engine.results import utc
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.log.commit import create_table, put_commit
-from mirror_engine.tables.log.record import carried, now_ms, to_metadata
+from mirror_engine.tables.log.record import carried, history_entry, now_ms, to_metadata
 from mirror_engine.tables.log.snapshot import NewestRecord, history, open_log
 from mirror_engine.tables.log.tables_folder import TablesFolder
 
@@ -298,3 +299,10 @@ def test_a_table_that_goes_while_it_is_read_is_unavailable(without_spark, monkey
 
 def write_checkpoint(folder):
     DeltaTable(str(folder)).create_checkpoint()
+
+
+@pytest.mark.parametrize("said", [1_764_000_000_000_000, -(10**18), 10**400, None, "now"])
+def test_a_time_that_no_calendar_has_is_the_first_one(said):
+    """Another program's commit may say microseconds, or anything."""
+    assert history_entry(3, {"timestamp": said}).committed_at == utc(0)
+    assert history_entry(3, {"timestamp": 1_764_000_000_500}).committed_at == utc(1_764_000_000.5)

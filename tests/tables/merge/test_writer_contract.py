@@ -119,7 +119,10 @@ def test_another_generation_counts_anew(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "a"))
     table.generation, table.batch = "g2", 0
-    table.change((0, 2, "b"))
+    with pytest.raises(CommitConflict, match="another engine committed to the new table"):
+        table.change((0, 2, "b"))  # as if the look had found no table (LZ-4.18)
+    table.batch = 0
+    table.change_after_snapshot((0, 2, "b"))
     assert table.found() == [(1, "a"), (2, "b")]
 
 
