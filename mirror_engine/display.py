@@ -385,11 +385,6 @@ def cell(value: object, most: int | None = None) -> str:
     return f"{printable(plain(value[:most]))}… ({length})"
 
 
-def row_text(row: Mapping[str, Any]) -> str:
-    """A row on one line: `Id 1  City Graz`."""
-    return "  ".join(f"{name} {cell(value)}" for name, value in row.items())
-
-
 def plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
     """Return a value as exact JSON: decimals as text, bytes in Base64, times in ISO 8601, NaN as text."""
     match value:

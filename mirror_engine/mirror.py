@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.store_url import Place
     from mirror_engine.tables.backend import Backend
-    from mirror_engine.tables.base import DeltaWriter
+    from mirror_engine.tables.base import DeltaWriter, HistoryEntry
     from mirror_engine.tables.passthrough import PassthroughReader
     from mirror_engine.tables.reading.request import OrderedReader
     from mirror_engine.tools.difference import TableDifference
@@ -350,11 +350,23 @@ class Mirror:
             changes = [*map(Change.of, self.changes(limit=more))]
             return TableHistory(None, None, None, changes[:limit], (), len(changes) > len(changes[:limit]))
         folder = self.delta_folder(table)
-        commits = self._writer.history(folder, limit=more)
+        commits = self.commits(table, limit=more)
         about = of_delta_table(TableReference, self, folder)
         changes = [Change.of(each) for each in self.changes() if each.table.normalized == about.table][:limit]
         facts = about.table, about.landing_folder, about.delta_path, changes
         return TableHistory(*facts, commits[:limit], len(commits) > len(commits[:limit]))
+
+    def commits(self, table: str, *, limit: int | None = None) -> Sequence[HistoryEntry]:
+        """A table's commits alone, newest first.
+
+        Args:
+            table: by name, in any case.
+            limit: the most commits; None: all.
+
+        Raises:
+            UnknownTable: no such table.
+        """
+        return self._writer.history(self.delta_folder(table), limit=limit)
 
     def changes(self, *, limit: int | None = None) -> Sequence[TableChange]:
         """What happened to tables besides their commits, newest first: drops, halts, maintenance, deleted files.

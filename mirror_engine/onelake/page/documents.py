@@ -14,6 +14,7 @@ from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.names import shown_names
 from mirror_engine.landing_zone.states import Blocked, Deleted, Halted, Unconfigured, Unlisted
 from mirror_engine.landing_zone.text import printable
+from mirror_engine.monitoring.history import MAX_NAMED
 from mirror_engine.monitoring.state_text import counted_json, iso
 from mirror_engine.onelake.hosts import DFS
 from mirror_engine.onelake.items import SUFFIXES
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 MAX_CHARACTERS = 200  # of one cell
 MAX_COLUMNS = 50
 MAX_COMMITS = 20
-MAX_NAMED = 4  # change files of one commit
 
 Document = dict[str, Any]
 
@@ -132,10 +132,13 @@ def _contents(statuses: StatusCache, item: ShownItem, table: TableStatus) -> Doc
     found: Document = {"commits": [], "has_more_commits": False, "rows": None, "error": None}
     if table.delta_version is not None:
         try:
-            history = item.view().history(table.delta_folder, limit=MAX_COMMITS)
-            found |= {"commits": [*map(_commit, history)], "has_more_commits": history.has_more}
-            if history:
-                found["rows"] = row_texts(statuses.rows(item, table, history[0]))
+            commits = item.view().commits(table.delta_folder, limit=MAX_COMMITS + 1)
+            found["commits"], found["has_more_commits"] = (
+                [*map(_commit, commits[:MAX_COMMITS])],
+                len(commits) > MAX_COMMITS,
+            )
+            if commits:
+                found["rows"] = statuses.rows(item, table, commits[0], row_texts)
         except MirrorError as problem:
             found["error"] = str(problem)
     return found

@@ -6,12 +6,13 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from mirror_engine.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from mirror_engine.monitoring.rows import SortedRows
     from mirror_engine.monitoring.status import MirrorStatus, TableStatus
@@ -23,6 +24,8 @@ WORKERS = 4  # scans at once
 IDLE_FACTOR = 4  # minimum refresh interval as a multiple of the last refresh's duration: at most 20 % of the time
 MAX_FILES = 100  # of one table and state
 MAX_ROWS = 20
+MAX_KEPT = 100  # tables whose rows were looked at last
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ class StatusCache:
         self._clock = clock
         self._entries: dict[str, _Entry] = {}
         self._scans = ThreadPoolExecutor(WORKERS, thread_name_prefix="status")
-        self._rows: dict[tuple[str, str], tuple[HistoryEntry, SortedRows]] = {}
+        self._lock = threading.Lock()
+        self._rows: dict[tuple[str, str], tuple[tuple[int, datetime], Any]] = {}
 
     def all(self, only: str | None = None) -> Sequence[CachedStatus]:
         """Every mirrored database, or the one of a GUID; waits for scans that are due or in progress."""
@@ -79,13 +83,24 @@ class StatusCache:
     def close(self) -> None:
         self._scans.shutdown()
 
-    def rows(self, item: ShownItem, table: TableStatus, newest: HistoryEntry) -> SortedRows:
-        """Some rows of a table at its newest commit, read once a version; MirrorError."""
-        commit, rows = self._rows.get((item.id, table.delta_folder), (None, None))
-        if rows is None or commit != newest:
-            rows = item.view().show(table.delta_folder, version=newest.version, limit=MAX_ROWS)
-            self._rows[item.id, table.delta_folder] = newest, rows
-        return rows
+    def rows(
+        self, item: ShownItem, table: TableStatus, newest: HistoryEntry, made: Callable[[SortedRows], _Made]
+    ) -> _Made:
+        """What is made of some rows of a table at its newest commit; they are read once a version, and not kept.
+
+        Raises:
+            MirrorError: they cannot be read.
+        """
+        place, commit = (item.id, table.delta_folder), (newest.version, newest.committed_at)
+        known, shown = self._rows.get(place, (None, None))
+        if known != commit:
+            shown = made(item.view().show(table.delta_folder, version=newest.version, limit=MAX_ROWS))
+        with self._lock:
+            self._rows.pop(place, None)
+            self._rows[place] = commit, shown  # the last one
+            while len(self._rows) > MAX_KEPT:
+                del self._rows[next(iter(self._rows))]
+        return cast("_Made", shown)
 
     def _begin(self, item: ShownItem) -> _Entry:
         entry = self._entries.setdefault(item.id, _Entry())

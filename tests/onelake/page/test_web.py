@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -23,7 +25,7 @@ from mirror_engine.monitoring.rows import SortedRows, python_rows
 from mirror_engine.monitoring.state_text import URGENCY
 from mirror_engine.onelake.connection import Listening
 from mirror_engine.onelake.engine_pool import DatabaseStatus
-from mirror_engine.onelake.page import statuses
+from mirror_engine.onelake.page import statuses, web
 from mirror_engine.onelake.page.documents import MAX_CHARACTERS, MAX_COLUMNS, last_diagnostic, row_texts
 from mirror_engine.onelake.page.statuses import MAX_FILES, MAX_ROWS
 from mirror_engine.onelake.page.web import ASSETS, HEADERS, Web
@@ -403,3 +405,38 @@ def test_data_is_not_html(client):
     answer = client.get(EVIL_PAGE, headers=JSON)
     assert answer.headers["content-type"] == "application/json"
     assert EVIL_TEXT in answer.json()["table"]["rows"]["cells"][0]
+
+
+def test_a_table_is_answered_beside_the_requests_of_publishers_and_without_the_history_of_all(visitor, monkeypatch):
+    """Its JSON is made in a thread of its own; what happened to all tables is not read."""
+    dumps, threads_of = web.json.dumps, []
+
+    def watched(found, **options):
+        if isinstance(found, dict) and found.keys() == {"item", "table"}:
+            threads_of.append(threading.current_thread().name)
+        return dumps(found, **options)
+
+    monkeypatch.setattr(web.json, "dumps", watched)
+    monkeypatch.setattr(mirror, "recorded_changes", lambda *_, **__: pytest.fail("the history is read"))
+    assert data(visitor, ORDERS)["table"]["commits"]
+    assert [name.startswith("AnyIO worker") for name in threads_of] == [True]
+
+
+def test_rows_are_read_once_a_commit_and_kept_as_shown_for_the_tables_seen_last(monkeypatch):
+    monkeypatch.setattr(statuses, "MAX_KEPT", 2)
+    read = []
+    item = SimpleNamespace(
+        id="item", view=lambda: SimpleNamespace(show=lambda folder, **_: read.append(folder) or "rows")
+    )
+    cache = statuses.StatusCache(list)
+
+    def seen(folder, version=1):
+        newest = SimpleNamespace(version=version, committed_at=0.0)
+        return cache.rows(item, SimpleNamespace(delta_folder=folder), newest, str.upper)
+
+    assert [seen("a"), seen("b"), seen("a"), seen("c")] == ["ROWS"] * 4
+    assert read == ["a", "b", "c"]
+    assert [*cache._rows] == [("item", "a"), ("item", "c")]
+    seen("a", version=2)
+    seen("b")
+    assert read == ["a", "b", "c", "a", "b"]
