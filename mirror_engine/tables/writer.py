@@ -96,15 +96,15 @@ class LogWriter(LogMaintainer, DeltaWriter):
         self.clear_leftovers()
         folder = self.path(table)
         log: DeltaLog | None = batch.snapshot.log if batch.snapshot else open_log(folder)
-        if log:
-            newest = batch.snapshot.record if batch.snapshot else None
+        if log and batch.snapshot:
+            newest = batch.snapshot.record
             if newest and newest.application == record.application:
                 known: int | None = newest.progress.batch
             else:  # deltalake reads each commit since the last checkpoint for it
                 known = log.batch_of(record.application)
             refuse_repeated(table, record, known)
-            if batch.snapshot is None:  # it came since the look that found none
-                refuse_another(table, creation_record(record), log.newest_record().head)
+        elif log:  # it came since the look that found none
+            refuse_another(table, record, log.newest_record().head)
         else:
             _refuse_misread(table, folder)
         apply = self._add_files if batch.passthrough else self._apply_rows
@@ -136,15 +136,14 @@ class LogWriter(LogMaintainer, DeltaWriter):
     ) -> tuple[str, tuple[MatchCounts, ...]]:
         if log is None:
             folder, properties = self.path(table), wanted_properties(self._feed, self._retention_days)
-            begun = creation_record(record)
-            if create_table(folder, batch.schema, begun, properties=properties):
+            if create_table(folder, batch.schema, creation_record(record), properties=properties):
                 make_durable(folder, -1)
                 self.forget(folder)
             log = open_log(folder)
             if log is None:
                 raise CommitConflict(f"{table}: the table was removed", "The next cycle creates it again.")
             newest = log.newest_record()
-            refuse_another(table, begun, newest.head if newest.commit == log.version else None)
+            refuse_another(table, record, newest.head if newest.commit == log.version else None)
         return self.replay(table, log, batch, record)
 
     def _add_files(

@@ -253,9 +253,11 @@ class TablesWriter(DeltaWriter):
             begun = creation_record(record)
             log = self._port.call(f"make {table}", lambda: self._create(table, batch.schema, begun))
             self._port.call(f"sync {table}", partial(self._sync, table))
-            refuse_another(table, begun, log.newest_record(log.version)[0])
         opened = batch.snapshot.version if batch.snapshot else log.version
-        refuse_repeated(table, record, log.commits[opened].transactions.get(record.application))
+        if batch.snapshot:
+            refuse_repeated(table, record, log.commits[opened].transactions.get(record.application))
+        else:
+            refuse_another(table, record, log.newest_record(opened)[0])
         last = log.commits[opened]
         known = {column.name: column.type for column in last.schema.columns}
         if not known.items() <= {column.name: column.type for column in batch.schema.columns}.items():

@@ -138,10 +138,10 @@ class MemoryDeltaWriter(InProcessWriter):
                 transactions = {begun.application: begun.progress.batch}
                 commits = [_Commit(batch.schema, (), to_metadata(begun), "CREATE TABLE", now_ms(), transactions)]
             last = commits[-1] if commits else _Commit(batch.schema, (), "", "", 0, {})
-            if commits:
+            if commits and batch.snapshot:
                 refuse_repeated(table, record, last.transactions.get(record.application))
-                if batch.snapshot is None:
-                    refuse_another(table, creation_record(record), head_of(last.metadata))
+            elif commits:
+                refuse_another(table, record, head_of(last.metadata))
             rows, matches = _replayed(last.rows, batch)
             marked = {marker for file in batch.files for marker, count in file.markers.items() if count}
             applied_by = "passthrough" if batch.passthrough else "merge" if marked - {0} else "append" if marked else ""

@@ -207,15 +207,19 @@ def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
         )
 
 
-def refuse_another(table: str, begun: BatchRecord, newest: RecordHead | None) -> None:
-    """The check that a new table is still as it was made: no other engine, and no late commit, was first (LZ-4.18).
+def refuse_another(table: str, record: BatchRecord, newest: RecordHead | None) -> None:
+    """The check that a table which no snapshot showed is as its own engine left it: nobody else was first (LZ-4.18).
+
+    `newest` is the newest record in the table.
 
     Raises:
-        CommitConflict: the newest record is not the one of the commit that made the table.
+        CommitConflict: it is not the one of the batch before.
     """
-    if newest is None or (newest.application, newest.progress.batch) != (begun.application, begun.progress.batch):
+    expected = record.application, record.progress.batch - 1
+    if newest is None or (newest.application, newest.progress.batch) != expected:
         raise CommitConflict(
-            f"{table}: another engine committed to the new table", "The next cycle reads the table's state again."
+            f"{table}: another program or engine committed there first",
+            "The next cycle reads the table's state again; a table of another program must be taken away.",
         )
 
 

@@ -140,7 +140,7 @@ def test_first_batch_is_refused_where_another_commit_came_first(local, monkeypat
         created(local.path("dbo/T"), SIMPLE, creation_record(wanted))
     else:
         monkeypatch.setattr(writer, "create_table", created)
-    with pytest.raises(CommitConflict, match="another engine committed to the new table"):
+    with pytest.raises(CommitConflict, match="another program or engine committed there"):
         local.apply("dbo/T", ChangeBatch((file,), SIMPLE, table.keys), wanted)
 
 

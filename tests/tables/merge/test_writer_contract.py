@@ -119,7 +119,7 @@ def test_another_generation_counts_anew(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "a"))
     table.generation, table.batch = "g2", 0
-    with pytest.raises(CommitConflict, match="another engine committed to the new table"):
+    with pytest.raises(CommitConflict, match="another program or engine committed there"):
         table.change((0, 2, "b"))  # as if the look had found no table (LZ-4.18)
     table.batch = 0
     table.change_after_snapshot((0, 2, "b"))
