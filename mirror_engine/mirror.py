@@ -350,7 +350,7 @@ class Mirror:
             changes = [*map(Change.of, self.changes(limit=more))]
             return TableHistory(None, None, None, changes[:limit], (), len(changes) > len(changes[:limit]))
         folder = self.delta_folder(table)
-        commits = self.commits(table, limit=more)
+        commits = self._writer.history(folder, limit=more)
         about = of_delta_table(TableReference, self, folder)
         changes = [Change.of(each) for each in self.changes() if each.table.normalized == about.table][:limit]
         facts = about.table, about.landing_folder, about.delta_path, changes
