@@ -31,8 +31,9 @@ READS += (
 class ArrowLog:
     """What the judge asks of a log."""
 
-    def __init__(self, tables, table, born):
+    def __init__(self, tables, table, born, port):
         self._tables, self._table, self.born = tables, table, born
+        self.maker, self.made = port.process, port.now
 
     @property
     def state(self):
@@ -72,11 +73,11 @@ class ArrowTables:
         """The port of one process: its memory of logs is its own."""
         return ArrowTablesWriter(self, ArrowWriter(*self.place, key_index_size=1 << 20), port)
 
-    def log(self, table):
-        """The log of a table, made where there is none."""
+    def log(self, table, port):
+        """The log of a table, made by the port's process where there is none."""
         if table not in self.logs:
             self._born += 1
-            self.logs[table] = ArrowLog(self, table, self._born)
+            self.logs[table] = ArrowLog(self, table, self._born, port)
         return self.logs[table]
 
     def end_late(self):
@@ -95,7 +96,7 @@ class ArrowTablesWriter(DeltaWriter):
     def apply(self, table, batch, record, check=lambda: None):
         def commit():
             outcome = self._real.apply(table, batch, record, check)
-            self._tables.watch.commits_batch(self._port.machine, table, self._tables.log(table), batch, record)
+            self._tables.watch.commits_batch(self._port.machine, table, self._tables.log(table, self._port), batch, record)
             return outcome
 
         self._port.reached("commit by arrow")
