@@ -19,7 +19,7 @@ def test_every_rule_has_a_fixture_or_a_test():
 
 
 def test_every_rule_says_whether_it_is_documented_observed_or_our_decision():
-    unmarked = [found.rule for found in evidence().values() if not found.sources]
+    unmarked = [found.rule for found in evidence().values() if not found.rule.sources]
     assert [rule.text for rule in unmarked if not rule.text.endswith(":")] == []  # the marks of a table are in it
 
 

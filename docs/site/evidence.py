@@ -24,7 +24,6 @@ NOT_SHOWN = {
     "LZ-9.8": "does not apply: operations are not logged in Fabric's form",
 }
 _RANGE = re.compile(r"LZ-(\d+)\.(\d+) to LZ-(\d+)\.(\d+)")
-_SOURCE = re.compile(r"\[((?:documented|observed|decision)[^\]]*)\]")
 
 
 @dataclass
@@ -35,11 +34,6 @@ class Evidence:
     fixtures: list[str] = field(default_factory=list)
     tests: list[str] = field(default_factory=list)
     codes: list[str] = field(default_factory=list)
-
-    @property
-    def sources(self) -> list[str]:
-        """The marks in its text: `documented`, `observed FXD`, `decision: …`."""
-        return _SOURCE.findall(self.rule.text)
 
 
 @cache

@@ -10,6 +10,7 @@ from api import api, error_tree
 from evidence import HOME, without_evidence
 from fixture_pages import fixture_list, fixture_pages
 from links import OVERVIEW, linked, part_of
+from llms import llms
 from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File
 from named_tests import test_pages
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.nav import Navigation
     from mkdocs.structure.pages import Page
 
 
@@ -98,6 +100,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     markdown = _PART.sub(lambda match: part_of(match[1], match[2], path), markdown)
     markdown = _PLACE.sub(lambda match: MADE[match[1]](), markdown)
     return linked(markdown, path, "../README.md" if path == OVERVIEW else "")
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:  # noqa: ARG001 - MkDocs passes them by name
+    """Keep the navigation for `llms.txt`, which needs every page read."""
+    config.extra["nav"] = nav
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write `llms.txt`."""
+    (Path(config.site_dir) / "llms.txt").write_text(llms(config.extra["nav"], config), encoding="utf-8")
 
 
 def overview() -> str:

@@ -37,6 +37,7 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("compare", ROOT),
     ("pull", ROOT, COPY),
     ("explain", "ME014"),
+    ("rules",),
     ("maintain", *AT, "Items", *ENGINE),
 )
 STUCK_LINES: tuple[tuple[str, ...], ...] = (

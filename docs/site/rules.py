@@ -12,6 +12,8 @@ from reference import facts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mirror_engine.explain.pages import Rule
+
 _SOURCE = re.compile(r"\[([A-Z]+(?:#n)?)\]\((https://[^)]+)\)")
 _ITEM = re.compile(r"^- (LZ-\d+\.\d+) ", re.MULTILINE)
 _MARK = re.compile(r"\[((?:documented|observed|decision)[^\]\n]*)\](?!\()")
@@ -52,16 +54,20 @@ def rule_list() -> str:
     return "\n".join(parts)
 
 
+def summary(rule: Rule) -> str:
+    """A rule up to the first mark of its source."""
+    return re.split(r" \[(?:documented|observed|decision)", rule.text)[0]
+
+
 def rule_section(found: Evidence, links: Mapping[str, str]) -> str:
     """The text of a rule and its evidence."""
-    summary = re.split(r" \[(?:documented|observed|decision)", found.rule.text)[0]
     fixtures = ", ".join(f"[{name}](fixtures/{name}.md)" for name in found.fixtures)
     shown = {
         "rule": found.rule.name,  # becomes a link to the protocol
-        "source": sourced("; ".join(found.sources), links) or "see the rule's text",
+        "source": sourced("; ".join(found.rule.sources), links) or "see the rule's text",
         "diagnostics": ", ".join(found.codes),
         "fixtures": fixtures,
         "tests": "<br>".join(map(link_of, found.tests)),
         "not shown": NOT_SHOWN.get(found.rule.name, ""),
     }
-    return f"{summary}\n\n{facts(shown)}\n"
+    return f"{summary(found.rule)}\n\n{facts(shown)}\n"

@@ -78,7 +78,7 @@ def explain(codes: tuple[str, ...], folder: Path | None) -> None:
     named = [rules().get(code.strip().upper()) for code in codes]
     wanted = [known_code(code) for code, rule in zip(codes, named, strict=True) if not rule]
     pages = [ExplainedCode.of(explanation(code)) for code in (wanted if codes else CATALOG)]
-    found = [RuleText(rule.name, "\n".join([rule.text, *rule.rows])) for rule in filter(None, named)]
+    found = [RuleText(rule.name, rule.whole) for rule in filter(None, named)]
     out.report(Explanations(pages, found))
 
 

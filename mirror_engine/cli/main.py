@@ -48,6 +48,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Check a publisher": {
         "validate": ("validate", "Check a landing zone. Reads only; needs no Java."),
         "explain": ("explain", "Explain a diagnostic code."),
+        "rules": ("rules", "List the rules of the landing zone."),
         "schema": ("schema", "Print a JSON schema, for editors and programs."),
         "emulator start": ("emulator", "Start a local OneLake for your publisher."),
         "emulator stop": ("emulator", "Stop it."),

@@ -28,6 +28,7 @@ _BODY = re.compile(
     re.DOTALL,
 )
 _RULE = re.compile(r"- (LZ-\d+\.\d+) (.+)")
+_SOURCE = re.compile(r"\[((?:documented|observed|decision)[^\]]*)\]")
 _CHAPTER = re.compile(r"## (\d+)\. ")
 
 
@@ -37,6 +38,16 @@ class Rule(NamedTuple):
     name: str
     text: str  # its first paragraph, with its mark
     rows: tuple[str, ...] = ()  # the lines of its table, as Markdown
+
+    @property
+    def whole(self) -> str:
+        """The rule with its table."""
+        return "\n".join([self.text, *self.rows])
+
+    @property
+    def sources(self) -> list[str]:
+        """The marks in its text: `documented`, `observed FXD`, `decision: …`."""
+        return list(dict.fromkeys(_SOURCE.findall(self.whole)))
 
     def about(self, code: str) -> str:
         """The rule's text, and of its table the lines that name the diagnostic; all, where none does and it ends so."""

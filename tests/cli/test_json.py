@@ -55,6 +55,7 @@ def test_every_command_prints_a_document_of_its_schema(sales, cli, tmp_path):
         ("pull", sales.root, tmp_path / "copy"),
         ("validate", zone / "Items"),
         ("explain", "ME014"),
+        ("rules",),
         ("schema",),
         ("schema", "metadata"),
         ("doctor",),
