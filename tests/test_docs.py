@@ -14,6 +14,8 @@ from typing import get_args
 import pytest
 from api import api, described
 from browser import browser
+from claims import PAGE, claims, filled
+from evidence import evidence
 from links import linked
 from reference import CLI, DIAGNOSTICS, commands, help_of, log_events, option_list, reference_pages, states
 from rules import sourced, with_ids
@@ -232,6 +234,34 @@ def test_the_site_opens_from_files(site, chromium, width, scheme):
             Path(artefacts).mkdir(exist_ok=True)
             tab.screenshot(Path(artefacts) / f"docs-{page.replace('/', '-')}-{width}-{scheme}.png")
         tab.close()
+
+
+@pytest.mark.slow
+def test_llms_txt_lists_every_rule_and_every_page_of_the_navigation(site):
+    text = (site / "llms.txt").read_text(encoding="utf-8")
+    assert text.startswith("# mirror-engine\n\n> ")
+    listed = re.findall(r"^- \[[^\n]+?\]\(([^)#\s]+)(#LZ-[\d.]+)?\)", text, re.MULTILINE)
+    assert [page for page, _ in listed if not (site / page).is_file()] == []
+    assert {rule for _, rule in listed if rule} == {f"#{name}" for name in evidence()}
+    assert {f"{page}.html" for page in SHOWN} <= {page for page, _ in listed}
+    assert "- [sync](reference/cli/sync.html): Apply all pending change files, then exit." in text
+
+
+def test_comparison_page_is_made_of_the_claims():
+    page = PAGE.read_text(encoding="utf-8")
+    assert "|Fabric, as documented|" in page
+    assert page == filled(page), "run: python docs/site/claims.py"
+
+
+def test_every_claim_has_a_source_and_a_date():
+    found = [*claims()["claim"], *claims()["arrival"]]
+    assert {each["tool"] for each in claims()["claim"]} <= set(claims()["tools"])
+    assert [each for each in found if not re.fullmatch(r"20\d\d-[01]\d(-[0-3]\d)?", each["date"])] == []
+    pages = [each["source"].partition("#")[0] for each in found if not each["source"].startswith("https://")]
+    assert [page for page in pages if not (HOME / "docs" / page).is_file()] == []
+    assert [each for each in claims()["arrival"] if not each["conditions"]] == []
+    fabric = [each for each in claims()["arrival"] if each["who"].startswith("Fabric")]
+    assert [each for each in fabric if not each["source"].startswith("https://")] == []
 
 
 @pytest.mark.slow
