@@ -256,7 +256,7 @@ def rules_page(protocol: str) -> str:
     for rule in rules_in(protocol).values():
         chapter = rule.name.removeprefix("LZ-")
         heading = f"- {rule.name} {rule.text}" if "." in chapter else f"## {chapter}. \n\n{rule.text}"
-        parts.append("\n".join([heading, *rule.rows]))
+        parts.append("\n".join([heading, *(f"    - {note}" for note in rule.notes), *rule.rows]))
     return "\n".join(parts) + "\n"
 
 

@@ -15,20 +15,38 @@ if TYPE_CHECKING:
     from mirror_engine.explain.pages import Rule
 
 _SOURCE = re.compile(r"\[([A-Z]+(?:#n)?)\]\((https://[^)]+)\)")
-_ITEM = re.compile(r"^- (LZ-\d+\.\d+) ", re.MULTILINE)
+_ITEM = re.compile(r"^- (LZ-\d+\.\d+) (.+)\n((?:    - .+\n)*)", re.MULTILINE)
 _MARK = re.compile(r"\[((?:documented|observed|decision)[^\]\n]*)\](?!\()")
 
 
 def with_ids(protocol: str) -> str:
-    """The protocol, in which each rule has its id and a link to its evidence, and each mark links its source."""
+    """The protocol, in which each rule is one sentence with its id; its notes, sources and evidence are folded."""
     links = sources(protocol)
-    marked = _MARK.sub(lambda match: f'<span class="mark">{sourced(match[1], links)}</span>', protocol)
-    return _ITEM.sub(r'- <a id="\1" href="#\1"><b>\1</b></a> [evidence](reference/rules.md#\1){ .evidence } ', marked)
+    folded = _ITEM.sub(_folded, protocol)
+    return _MARK.sub(lambda match: f'<span class="mark">{sourced(match[1], links)}</span>', folded)
+
+
+def _folded(match: re.Match[str]) -> str:
+    name, text, notes = match.groups()
+    marks = " ".join(f"[{mark}]" for mark in _MARK.findall(text))
+    source = [f"    - Source: {marks}"] if marks else []
+    below = [*notes.splitlines(), *source, f"    - [Tests and fixtures](reference/rules.md#{name})"]
+    sentence = re.sub(r" +(?=:$)", "", _MARK.sub("", text).rstrip())
+    return "\n".join(
+        [
+            f'- <a id="{name}" href="#{name}"><b>{name}</b></a> {re.sub(r"  +", " ", sentence)}',
+            "",
+            '    ??? details "Details and sources"' if notes else '    ??? details "Source"',
+            "",
+            *(f"    {line}" for line in below),
+            "\n",
+        ]
+    )
 
 
 def sources(protocol: str) -> dict[str, str]:
     """The address of each source that the protocol names, by its short name."""
-    return dict(_SOURCE.findall(protocol.partition("**Sources.**")[2].partition("\n")[0]))
+    return dict(_SOURCE.findall(protocol.partition("**Sources.**")[2].partition("\n## ")[0]))
 
 
 def sourced(mark: str, links: Mapping[str, str]) -> str:

@@ -29,6 +29,7 @@ _BODY = re.compile(
 )
 _RULE = re.compile(r"- (LZ-\d+\.\d+) (.+)")
 _SOURCE = re.compile(r"\[((?:documented|observed|decision)[^\]]*)\]")
+_NOTE = "    - "  # below its rule
 _CHAPTER = re.compile(r"## (\d+)\. ")
 
 
@@ -36,13 +37,14 @@ class Rule(NamedTuple):
     """One rule of the protocol; `LZ-10` is what a chapter says before its first rule."""
 
     name: str
-    text: str  # its first paragraph, with its mark
+    text: str  # its sentence, with its mark
+    notes: tuple[str, ...] = ()  # its details, each with its mark
     rows: tuple[str, ...] = ()  # the lines of its table, as Markdown
 
     @property
     def whole(self) -> str:
-        """The rule with its table."""
-        return "\n".join([self.text, *self.rows])
+        """The rule with its notes and its table."""
+        return "\n".join([self.text, *(f"- {note}" for note in self.notes), *self.rows])
 
     @property
     def sources(self) -> list[str]:
@@ -50,11 +52,15 @@ class Rule(NamedTuple):
         return list(dict.fromkeys(_SOURCE.findall(self.whole)))
 
     def about(self, code: str) -> str:
-        """The rule's text, and of its table the lines that name the diagnostic; all, where none does and it ends so."""
+        """The sentence, and the notes and table lines that name the diagnostic; all of them if nothing names it."""
+        notes = [note for note in self.notes if code in note]
         rows = [row for row in self.rows if code in row]
+        if not notes + rows and code not in self.text:
+            notes = list(self.notes)
         if not rows and self.text.endswith(":"):
             rows = [row for row in self.rows if not row.startswith("|---")]
-        return "\n".join([self.text, *(" | ".join(row.strip("|").split("|")) for row in rows)])
+        shown = (" | ".join(row.strip("|").split("|")) for row in rows)
+        return "\n".join([self.text, *(f"- {note}" for note in notes), *shown])
 
 
 @cache
@@ -75,11 +81,16 @@ def rules_in(protocol: str) -> dict[str, Rule]:
         elif (rule := _RULE.fullmatch(line)) is not None:
             name = rule[1]
             found[name] = [rule[2]]
-        elif line.startswith("|") and name in found:
+        elif line.startswith(("|", _NOTE)) and name in found and not is_sample:
             found[name].append(line)
         elif line[:1].isalpha() and name and name not in found and not is_sample:
             found[name] = [line]
-    return {name: Rule(name, text, tuple(rows)) for name, (text, *rows) in found.items()}
+    return {name: _rule(name, *lines) for name, lines in found.items()}
+
+
+def _rule(name: str, text: str, *below: str) -> Rule:
+    notes = (line.removeprefix(_NOTE) for line in below if line.startswith(_NOTE))
+    return Rule(name, text, tuple(notes), tuple(line for line in below if not line.startswith(_NOTE)))
 
 
 class Snippet(NamedTuple):
