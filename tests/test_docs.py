@@ -271,6 +271,18 @@ def test_search_works_from_files(site, chromium):
     assert tab.complaints == []
 
 
+def test_rule_is_a_sentence_with_its_notes_and_sources_folded():
+    page = with_ids("- LZ-1.1 Read it. [documented]\n    - Twice, if [x](y) asks. [decision: safe]\n\n- LZ-1.2 Map:\n")
+    shown, below, plain = re.split(r'\n\n    \?\?\? details "[\w ]+"\n\n', page)
+    assert shown == '- <a id="LZ-1.1" href="#LZ-1.1"><b>LZ-1.1</b></a> Read it.'
+    assert below.splitlines()[:3] == [
+        '        - Twice, if [x](y) asks. <span class="mark">decision: safe</span>',
+        '        - Source: <span class="mark">documented</span>',
+        "        - [Tests and fixtures](reference/rules.md#LZ-1.1)",
+    ]
+    assert plain.strip() == "- [Tests and fixtures](reference/rules.md#LZ-1.2)"
+
+
 def test_marks_of_the_protocol_link_their_sources():
     assert sourced("documented BP; observed BC#404, XYZ", {"BP": "https://a.example", "BC#n": "https://b.example"}) == (
         "documented [BP](https://a.example); observed [BC#404](https://b.example/404), XYZ"

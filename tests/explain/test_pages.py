@@ -78,6 +78,15 @@ def test_a_rule_quotes_the_lines_of_its_table_that_name_the_code() -> None:
     assert rules()["LZ-10"].text.startswith("Use these shapes")
 
 
+def test_rule_quotes_the_notes_that_name_the_code() -> None:
+    rule = rules()["LZ-4.10"]
+    shown = rule.about("ME095").splitlines()
+    assert [line.partition(" ")[0] for line in shown] == ["Find", "-"]
+    assert "ME095" in shown[1]
+    assert rule.about("ME052") == rule.text
+    assert len(rule.about("ME001").splitlines()) == 1 + len(rule.notes)
+
+
 def test_an_unknown_code_or_form_is_an_error() -> None:
     page = (PAGES / "ME001.md").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match=r"ME001\.md is not in the form"):
