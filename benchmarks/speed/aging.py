@@ -1,29 +1,24 @@
-"""The peers `aging` and `lake`: the product over ROOTs with a past, on disk and in a store; no JVM.
-
-`python -m speed.aging ROOT SECONDS POLL_SECONDS` is `run` over idle tables as a process: it prints what that takes.
-"""
+"""ROOTs with a past, on disk and in a store: how they are made, and the cost of a commit and of a cycle; no JVM."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
 import sqlite3
 import statistics
-import sys
 import threading
 import time
 import urllib.request
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from counting import counted_entries
-from measure import cpu_seconds, lines_of
+from measure import status_bytes
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.events import BatchCommitted, CycleEnded
 from mirror_engine.landing_zone.detection import numbered_name
@@ -38,168 +33,165 @@ from speed.places import TABLE, mirrored
 from speed.rows import KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable
 
     from typing_extensions import Self
 
     from mirror_engine.events import Event
 
 MAX_SECONDS = 600.0
+MIB = 1 << 20
 FIRST_NEW_KEY = 10**9
 IDLE_SECONDS = 0.2  # of idle cycles that are measured at least: one takes half a millisecond, or two seconds
 FOLLOW_UP_SECONDS = 60.0
 FILES_A_BATCH = 10_000
 COMMITS_A_SYNC, COMMITS_BETWEEN_MAINTENANCE = 100, 500
 WORKSPACE, ACCOUNT = "Workspace", "devstoreaccount1"
-_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # everybody's
+_ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # everybody's
 Cleanup = Literal["ready", "off"]
 _REQUESTS = re.compile(r"^mirror_engine_emulator_requests_total\{.*\} (\d+)", re.MULTILINE)
 
 
 class Lake:
-    """Commands of the peer `lake`: the emulator, without engines."""
+    """The engine `lake`: the emulator, without engines of its own."""
 
-    def serve(self, store: str) -> dict[str, Any]:
-        """Serve a folder until this peer ends; gives the variables of its clients, and where requests are counted."""
-        self._server = Server(ServerPlan(Path(store), workspace=WORKSPACE, has_engines=False), on_error=print)
-        found = self._server.__enter__().connection
-        environment = {
-            "AZURE_STORAGE_ACCOUNT": ACCOUNT,
-            "AZURE_STORAGE_KEY": _KEY,
-            "AZURE_STORAGE_ENDPOINT": found.http,
-            "MIRROR_ENGINE_STATE": f"{store}-state",
-        }
-        return {"environment": environment, "metrics": f"{found.http}/metrics"}
+    def serve(self, store: Path) -> str:
+        """Serve a folder until this process ends; returns the address."""
+        self._server = Server(ServerPlan(store, workspace=WORKSPACE, has_engines=False), on_error=print)
+        return self._server.__enter__().connection.http
 
     def end(self) -> None:
-        """Stop it."""
         self._server.__exit__()
 
 
-class Aging:
-    """Commands of the peer `aging`."""
+def clients_of(address: str, state: Path) -> dict[str, str]:
+    """The environment of a client of the emulator that keeps its ledgers in `state`."""
+    return {
+        "AZURE_STORAGE_ACCOUNT": ACCOUNT,
+        "AZURE_STORAGE_KEY": _ACCOUNT_KEY,
+        "AZURE_STORAGE_ENDPOINT": address,
+        "MIRROR_ENGINE_STATE": str(state),
+    }
 
-    def build(self, root: str, files: int, partitions: int, commits: int) -> dict[str, Any]:
-        """Give a ROOT's table a past: files of one row, spread over partitions, in a batch of all or a commit each."""
-        table = LandingZoneWriter(root).table(TABLE, keys=[KEY], partitioned=partitions > 1)
-        step = COMMITS_A_SYNC if commits else FILES_A_BATCH
-        config = Config(merge_engine="arrow", max_batch_files=1 if commits else FILES_A_BATCH)
-        with Mirror(root, config) as mirror:
-            for first in range(0, files, step):
-                for number in range(first, min(first + step, files)):
-                    where = LandOptions(partition=_partition(number % partitions)) if partitions > 1 else LandOptions()
-                    table.land_parquet(_row(number), **where)
-                report = mirror.sync()
-                assert report.result is RunResult.CAUGHT_UP, report
-                if commits and first % COMMITS_BETWEEN_MAINTENANCE == 0:
-                    mirror.maintain()  # as `run` does by itself
-            mirror.maintain()
-        return {}
 
-    def measure(self, root: str, folder: str, times: int, cleanup: Cleanup, lake: Mapping[str, Any]) -> dict[str, Any]:
-        """Run the engine: its first cycle, idle ones, and commits of one file of one row each.
+def requests_to(address: str) -> int:
+    """Every request that the emulator has answered so far."""
+    with urllib.request.urlopen(f"{address}/metrics", timeout=MAX_SECONDS) as answer:  # noqa: S310 - http, our own
+        return sum(map(int, _REQUESTS.findall(answer.read().decode())))
 
-        Args:
-            root: of the mirror, a folder or a URL.
-            folder: where ROOT is on this machine.
-            times: files, and idle cycles at least.
-            cleanup: as the option.
-            lake: what `Lake.serve` gave; empty for a ROOT on disk.
 
-        Returns:
-            medians: seconds of a commit and of an idle cycle, bytes of a commit's JSON, entries that Python listed and
-            requests for a commit and for the look that follows it; seconds of the start.
-        """
-        # a log is read from its last checkpoint on, which each state has behind it equally far
-        DeltaTable(str(mirrored(Path(folder)))).create_checkpoint()
-        newest = max((Path(folder) / ZONE / TABLE).glob("**/[!_]*.parquet"), key=_first_partition_and_number)
-        partition = "" if newest.parent.name == TABLE else newest.parent.name
-        with _reaching(lake), counted_entries() as listed:
-            watched = _Watched(root, cleanup, lambda: (sum(listed.values()), _requests(lake)))
-            with watched:
-                while len(watched.found["idle"]) < times or watched.idle_seconds < IDLE_SECONDS:
-                    watched.idle()
-                for number in range(1, times + 1):
-                    watched.land(int(newest.stem) + number, partition)
-        log = mirrored(Path(folder)) / "_delta_log"
-        sizes = [(log / f"{version:020}.json").stat().st_size for version in watched.versions]
-        found: dict[str, Sequence[float]] = {**watched.found, "bytes": sizes}
-        return {name: statistics.median(each) for name, each in found.items()}
-
-    def leave_files(self, root: str) -> dict[str, Any]:
-        """Put applied files back where they landed, as without clean-up; a rename leaves them the same files."""
-        for folder in (Path(root) / ZONE).iterdir():
-            archive = folder / READY_TO_DELETE_FOLDER
-            for file in sorted(archive.rglob("*.parquet")):
-                file.rename(folder / file.relative_to(archive))
-            shutil.rmtree(archive, ignore_errors=True)
-        return self.look(root, "off")
-
-    def look(self, root: str, cleanup: Cleanup) -> dict[str, Any]:
-        """Have the engine see a ROOT that was copied, with a cycle."""
-        with Mirror(root, Config(merge_engine="arrow", cleanup=cleanup)) as mirror:
+def build(root: Path, files: int, partitions: int, commits: int) -> None:
+    """Give a ROOT's table a past: files of one row, spread over partitions, in large batches or a commit each."""
+    table = LandingZoneWriter(root).table(TABLE, keys=[KEY], partitioned=partitions > 1)
+    step = COMMITS_A_SYNC if commits else FILES_A_BATCH
+    config = Config(merge_engine="arrow", max_batch_files=1 if commits else FILES_A_BATCH)
+    with Mirror(root, config) as mirror:
+        for first in range(0, files, step):
+            for number in range(first, min(first + step, files)):
+                where = LandOptions(partition=_partition(number % partitions)) if partitions > 1 else LandOptions()
+                table.land_parquet(_row(number), **where)
             report = mirror.sync()
-        assert (report.result, report.commits) == (RunResult.CAUGHT_UP, 0), report
-        return {}
+            assert report.result is RunResult.CAUGHT_UP, report
+            if commits and first % COMMITS_BETWEEN_MAINTENANCE == 0:
+                mirror.maintain()  # as `run` does by itself
+        mirror.maintain()
 
-    def into_store(self, root: str, folder: str, cleanup: Cleanup, lake: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a ROOT on disk one in a store: its ledger becomes that of this machine, under a lease of its own."""
-        own, kept = Path(folder) / ENGINE, Path(f"{folder}.ledger")
-        shutil.rmtree(kept, ignore_errors=True)
-        own.rename(kept)
-        with _reaching(lake):
-            self.look(root, cleanup)
-            state = state_folder(parse_place(root)) / ENGINE
-            name = Path(LEDGER).name
-            for file in state.glob(f"{name}*"):
-                file.unlink()
-            for file in kept.glob(f"{name}*"):
-                shutil.copyfile(file, state / file.name)
-            self.look(root, cleanup)
-        shutil.rmtree(kept)
-        return {}
 
-    def tables(self, root: str, count: int) -> dict[str, Any]:
-        """Make tables of one applied file each."""
-        zone = LandingZoneWriter(root)
-        for number in range(count):
-            zone.table(f"{TABLE}{number}", keys=[KEY]).land_parquet(_row(number))
-        with Mirror(root, Config(merge_engine="arrow")) as mirror:
-            report = mirror.sync()
-        assert report.result is RunResult.CAUGHT_UP, report
-        return {}
+def measure(root: str, folder: Path, times: int, cleanup: Cleanup, lake: str) -> dict[str, float]:
+    """Run the engine: its first cycle, idle ones, and commits of one file of one row each.
 
-    def remember(self, root: str, files: int) -> dict[str, Any]:
-        """Have the ledger know so many applied files of each table more: copies of the row that it has of its file.
+    Args:
+        root: of the mirror, a folder or a URL.
+        folder: where ROOT is on this machine.
+        times: files, and at least as many idle cycles.
+        cleanup: the option.
+        lake: the emulator's address; empty for a ROOT on disk.
 
-        A million files take the engine half an hour to apply. All tables that name files by path are filled, whatever
-        their other columns are.
-        """
-        with closing(sqlite3.connect(Path(root) / LEDGER)) as ledger, ledger:
-            tables = [name for (name,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            added = 0
-            for table in tables:
-                columns = {name: key for _, name, _, _, _, key in ledger.execute(f"PRAGMA table_info({table})")}
-                if columns.get("path"):  # a part of the primary key
-                    others = ["earlier.path" if name == "path" else f"{table}.{name}" for name in columns]
-                    added += ledger.execute(
-                        "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?),"
-                        " earlier(path) AS (SELECT printf('%020d.parquet', n + ?) FROM numbers)"
-                        f" INSERT INTO {table} SELECT {', '.join(others)} FROM {table}, earlier",
-                        (files, 10**9),
-                    ).rowcount
-        assert added, f"{LEDGER}: no table with files by path"
-        return {"added": added}
+    Returns:
+        medians: seconds of a commit and of an idle cycle, bytes of a commit's JSON, entries that Python listed and
+        requests for a commit and for the look that follows it; seconds of the start.
+    """
+    # a log is read from its last checkpoint, so each state begins just behind one
+    DeltaTable(str(mirrored(folder))).create_checkpoint()
+    newest = max((folder / ZONE / TABLE).glob("**/[!_]*.parquet"), key=_first_partition_and_number)
+    partition = "" if newest.parent.name == TABLE else newest.parent.name
+    with counted_entries() as listed:
+        counts = lambda: (sum(listed.values()), requests_to(lake) if lake else 0)  # noqa: E731 - one line
+        with _Watched(root, cleanup, counts) as watched:
+            while len(watched.found["idle"]) < times or sum(watched.found["idle"]) < IDLE_SECONDS:
+                watched.idle()
+            for number in range(1, times + 1):
+                watched.land(int(newest.stem) + number, partition)
+    log = mirrored(folder) / "_delta_log"
+    watched.found["bytes"] = [(log / f"{version:020}.json").stat().st_size for version in watched.versions]
+    return {name: statistics.median(each) for name, each in watched.found.items()}
+
+
+def leave_files(root: Path) -> None:
+    """Put applied files back where they landed, as without clean-up; a rename keeps their identity."""
+    for folder in (root / ZONE).iterdir():
+        archive = folder / READY_TO_DELETE_FOLDER
+        for file in sorted(archive.rglob("*.parquet")):
+            file.rename(folder / file.relative_to(archive))
+        shutil.rmtree(archive, ignore_errors=True)
+    look(str(root), "off")
+
+
+def look(root: str, cleanup: Cleanup) -> None:
+    """Let the engine see a ROOT that was copied, in a cycle."""
+    with Mirror(root, Config(merge_engine="arrow", cleanup=cleanup)) as mirror:
+        report = mirror.sync()
+    assert (report.result, report.commits) == (RunResult.CAUGHT_UP, 0), report
+
+
+def into_store(root: str, folder: Path, cleanup: Cleanup) -> None:
+    """Turn a ROOT on disk into one in a store: its ledger becomes this machine's, under a lease of its own."""
+    own, kept = folder / ENGINE, Path(f"{folder}.ledger")
+    shutil.rmtree(kept, ignore_errors=True)
+    own.rename(kept)
+    look(root, cleanup)
+    state, name = state_folder(parse_place(root)) / ENGINE, Path(LEDGER).name
+    for file in state.glob(f"{name}*"):
+        file.unlink()
+    for file in kept.glob(f"{name}*"):
+        shutil.copyfile(file, state / file.name)
+    look(root, cleanup)
+    shutil.rmtree(kept)
+
+
+def tables(root: Path, count: int) -> None:
+    """Make tables of one applied file each."""
+    zone = LandingZoneWriter(root)
+    for number in range(count):
+        zone.table(f"{TABLE}{number}", keys=[KEY]).land_parquet(_row(number))
+    with Mirror(root, Config(merge_engine="arrow")) as mirror:
+        report = mirror.sync()
+    assert report.result is RunResult.CAUGHT_UP, report
+
+
+def remember(root: Path, files: int) -> None:
+    """Add that many applied files of each table to the ledger: copies of the row of its file.
+
+    The engine would take half an hour to apply a million files. Every ledger table that names files by path is filled.
+    """
+    with closing(sqlite3.connect(root / LEDGER)) as ledger, ledger:
+        names = [name for (name,) in ledger.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        added = 0
+        for table in names:
+            columns = {name: key for _, name, _, _, _, key in ledger.execute(f"PRAGMA table_info({table})")}
+            if columns.get("path"):  # a part of the primary key
+                others = ["earlier.path" if name == "path" else f"{table}.{name}" for name in columns]
+                added += ledger.execute(
+                    "WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?),"
+                    " earlier(path) AS (SELECT printf('%020d.parquet', n + ?) FROM numbers)"
+                    f" INSERT INTO {table} SELECT {', '.join(others)} FROM {table}, earlier",
+                    (files, 10**9),
+                ).rowcount
+    assert added, f"{LEDGER}: no table with files by path"
 
 
 class _Watched:
-    """`run` in a thread, which looks when it is told to; a context manager.
-
-    Args:
-        root: a folder or a URL.
-        cleanup: as the option.
-        counts: gives the entries listed and the requests made so far.
-    """
+    """`run` in a thread that scans only when asked; `counts` returns the entries listed and the requests so far."""
 
     def __init__(self, root: str, cleanup: Cleanup, counts: Callable[[], tuple[int, int]]) -> None:
         config = Config(
@@ -228,11 +220,6 @@ class _Watched:
         self._stop.set()
         self._thread.join()
         self._mirror.close()
-
-    @property
-    def idle_seconds(self) -> float:
-        """How long idle cycles took so far, together."""
-        return sum(self.found["idle"])
 
     def idle(self) -> None:
         """Measure a cycle without work."""
@@ -275,18 +262,6 @@ class _Watched:
             self._heard.notify_all()
 
 
-@contextmanager
-def _reaching(lake: Mapping[str, Any]) -> Iterator[None]:
-    """This process as a client of the emulator."""
-    before = dict(os.environ)
-    os.environ.update(lake.get("environment", {}))
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
 def _first_partition_and_number(path: Path) -> tuple[bool, int]:
     return path.parent.name in {TABLE, _partition(0)}, int(path.stem)
 
@@ -300,28 +275,19 @@ def _row(number: int) -> pa.Table:
 
 
 def _bytes(rows: pa.Table) -> bytes:
-    import pyarrow.parquet as pq  # noqa: PLC0415 - beside its package
-
     buffer = pa.BufferOutputStream()
     pq.write_table(rows, buffer)
     return bytes(buffer.getvalue())
 
 
-def _requests(lake: Mapping[str, Any]) -> int:
-    if not lake:
-        return 0
-    with urllib.request.urlopen(lake["metrics"], timeout=MAX_SECONDS) as answer:  # noqa: S310 - http, our own
-        return sum(map(int, _REQUESTS.findall(answer.read().decode())))
-
-
-def idle(root: str, seconds: float, poll_seconds: float) -> dict[str, float]:
-    """Run over idle tables: seconds of the first cycle and of later ones, share of a core, resident MiB."""
-    ended: list[tuple[float, CycleEnded]] = []
+def idle(root: Path, seconds: float, poll_seconds: float) -> dict[str, float]:
+    """Run over idle tables in this process: seconds of the first cycle and of later ones, share of a core, MiB."""
+    ended: list[CycleEnded] = []
     stop, first = threading.Event(), threading.Event()
 
     def hear(event: Event) -> None:
         if isinstance(event, CycleEnded):
-            ended.append((time.perf_counter(), event))
+            ended.append(event)
             first.set()
 
     begun = time.perf_counter()
@@ -329,17 +295,14 @@ def idle(root: str, seconds: float, poll_seconds: float) -> dict[str, float]:
     thread = threading.Thread(target=mirror.run, args=(stop,))
     thread.start()
     first.wait(MAX_SECONDS)
-    time.sleep(poll_seconds)  # what follows a start is over
-    known, used, since = len(ended), cpu_seconds(os.getpid()), time.perf_counter()
+    start = time.perf_counter() - begun
+    time.sleep(poll_seconds)  # the work that follows a start is over
+    known, used, since = len(ended), time.process_time(), time.perf_counter()
     time.sleep(seconds)
-    share = (cpu_seconds(os.getpid()) - used) / (time.perf_counter() - since)
-    memory = next(line for line in lines_of(Path("/proc/self/status")) if line.startswith("VmRSS:"))
+    share = (time.process_time() - used) / (time.perf_counter() - since)
+    memory = status_bytes("VmRSS") / MIB
     stop.set()
     thread.join()
     mirror.close()
-    cycle = statistics.median(event.seconds for _, event in ended[known:])
-    return {"start": ended[0][0] - begun, "cycle": cycle, "share": share, "memory": int(memory.split()[1]) / 1024}
-
-
-if __name__ == "__main__":
-    print(json.dumps(idle(sys.argv[1], *map(float, sys.argv[2:]))))
+    cycle = statistics.median(event.seconds for event in ended[known:])
+    return {"start": start, "cycle": cycle, "share": share, "memory": memory}

@@ -1,14 +1,10 @@
-"""The notebook everyone writes: Spark and Delta as they come, the last row per key, one MERGE a file.
-
-`python -m speed.notebook TABLE FILE ...` is the same as a whole process.
-"""
+"""The notebook everyone writes: Spark and Delta with their defaults, the last row per key, one MERGE a file."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirror_engine import Config
 from mirror_engine.landing_zone.change import MARKER_COLUMN
@@ -17,11 +13,14 @@ from speed.engines import HEAP
 from speed.rows import DELETE, KEY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 
 def plain_session() -> SparkSession:
-    """Spark and Delta with their defaults; with jars that are here already, which spares it looking for them."""
+    """Start Spark and Delta with their defaults, and with the jars that are on this machine already."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - the tests hand over a session of their own
 
     os.environ["JAVA_HOME"] = str(find_java().home)
@@ -44,28 +43,24 @@ def plain_session() -> SparkSession:
 
 
 class Notebook:
-    """Commands of the peer `notebook`.
-
-    Args:
-        spark: the session; by default one of its own.
-    """
+    """The engine `notebook`; each method returns its seconds. Tests pass a session."""
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         self._spark = spark or plain_session()
 
-    def append(self, table: str, files: list[str]) -> dict[str, Any]:
-        """One append a file."""
+    def append(self, table: Path, files: Sequence[Path]) -> float:
+        """Append each file."""
         started = time.perf_counter()
         for file in files:
-            self._spark.read.parquet(file).write.format("delta").mode("append").save(table)
-        return {"seconds": time.perf_counter() - started}
+            self._spark.read.parquet(str(file)).write.format("delta").mode("append").save(str(table))
+        return time.perf_counter() - started
 
-    def merge(self, table: str, files: list[str]) -> dict[str, Any]:
-        """One MERGE a file; where there is no table, the first file, without markers, makes it."""
+    def merge(self, table: Path, files: Sequence[Path]) -> float:
+        """Merge each file. If there is no table, the first file, without markers, creates it."""
         started = time.perf_counter()
         for file in files:
-            self._merge(table, _last_per_key(self._spark.read.parquet(file)))
-        return {"seconds": time.perf_counter() - started}
+            self._merge(str(table), _last_per_key(self._spark.read.parquet(str(file))))
+        return time.perf_counter() - started
 
     def _merge(self, table: str, changes: DataFrame) -> None:
         from delta.tables import DeltaTable  # noqa: PLC0415 - imports Spark
@@ -89,7 +84,3 @@ def _last_per_key(changes: DataFrame) -> DataFrame:
     latest_first = Window.partitionBy(KEY).orderBy(f.col("place").desc())
     numbered = changes.withColumn("place", f.monotonically_increasing_id())
     return numbered.withColumn("rank", f.row_number().over(latest_first)).where("rank = 1").drop("place", "rank")
-
-
-if __name__ == "__main__":
-    Notebook().merge(sys.argv[1], sys.argv[2:])

@@ -1,4 +1,4 @@
-"""Landing zones and tables, made once and copied for each round."""
+"""Landing zones and tables: prepared once, copied for each round."""
 
 from __future__ import annotations
 
@@ -7,29 +7,26 @@ import shutil
 from typing import TYPE_CHECKING
 
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
-from speed.rows import NUMBER
+from speed.rows import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from speed.bench import Bench
-    from speed.rows import Keys
 
 TABLE = "Orders"
 
 
 def mirrored(root: Path, table: str = TABLE) -> Path:
-    """Where a mirror keeps a table."""
+    """The Delta table of a ROOT."""
     return root / "Tables/dbo" / table
 
 
-def zone(root: Path, tables: Sequence[str] = (TABLE,), keys: Keys = NUMBER) -> LandingZoneWriter:
-    """A landing zone with empty tables."""
-    publisher = LandingZoneWriter(root)
+def zone(root: Path, tables: Sequence[str] = (TABLE,)) -> None:
+    """Make a landing zone with empty tables."""
     for table in tables:
-        publisher.table(table, keys=list(keys))
-    return publisher
+        LandingZoneWriter(root).table(table, keys=[KEY])
 
 
 def land(root: Path, files: Sequence[Path], table: str = TABLE) -> None:
@@ -42,7 +39,7 @@ def land(root: Path, files: Sequence[Path], table: str = TABLE) -> None:
 
 
 def prepared(folder: Path, make: Callable[[Path], object]) -> Path:
-    """A folder that is made once, where it stays: a JVM may have its passing files there. Half of one is made anew."""
+    """Make a folder once, where it stays: a JVM may keep temporary files there. An unfinished one is made again."""
     made = folder.with_name(folder.name + ".made")
     if not made.exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -53,7 +50,7 @@ def prepared(folder: Path, make: Callable[[Path], object]) -> Path:
 
 
 def fresh(source: Path, target: Path) -> Path:
-    """A copy of a prepared folder: what never changes in place, Parquet files, by hard link."""
+    """Copy a prepared folder. Parquet files never change in place, so they are hard links."""
 
     def copy(file: str, to: str) -> str:
         if file.endswith(".parquet"):
@@ -61,16 +58,16 @@ def fresh(source: Path, target: Path) -> Path:
             return to
         return shutil.copyfile(file, to)
 
-    passing = shutil.ignore_patterns("scratch")
-    shutil.copytree(source, target, copy_function=copy, ignore=passing, dirs_exist_ok=True)
+    scratch = shutil.ignore_patterns("scratch")
+    shutil.copytree(source, target, copy_function=copy, ignore=scratch, dirs_exist_ok=True)
     return target
 
 
-def mirrored_load(bench: Bench, peer: str, name: str, files: Sequence[Path], keys: Keys = NUMBER) -> Path:
-    """A ROOT whose one table holds the files, as an engine of ours made it."""
+def mirrored_load(bench: Bench, peer: str, name: str, files: Sequence[Path]) -> Path:
+    """A ROOT whose one table holds the files, made by an engine of ours."""
 
     def make(root: Path) -> None:
-        zone(root, keys=keys)
+        zone(root)
         land(root, files)
         bench.ask(peer, "once", root=root)
 
@@ -78,7 +75,7 @@ def mirrored_load(bench: Bench, peer: str, name: str, files: Sequence[Path], key
 
 
 def appended(bench: Bench, peer: str, name: str, files: Sequence[Path]) -> Path:
-    """A Delta table of a peer's own that holds the files."""
+    """A folder with a Delta table of the peer's own that holds the files."""
 
     def make(folder: Path) -> None:
         bench.ask(peer, "append", table=folder / TABLE, files=files)

@@ -2,69 +2,109 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-from speed.peers import environment
+from speed.places import land
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from typing_extensions import Self
+
 MIRROR = (sys.executable, "-m", "mirror_engine.cli.main")
-NOTEBOOK = (sys.executable, "-m", "speed.notebook")
-DELTA_RS = (sys.executable, "-m", "speed.engines")
-SECONDS_BETWEEN_LOOKS = 0.005
+_SCRIPT = """import sys, deltalake, pyarrow.dataset as ds
+deltalake.write_deltalake(sys.argv[1], ds.dataset(sys.argv[2:]).scanner().to_reader(), mode="append")"""
+DELTA_RS = (sys.executable, "-c", _SCRIPT)
 MAX_SECONDS = 300.0
 
 
 def sync(root: Path, merge_engine: str) -> list[str]:
-    """The command that applies what has landed."""
+    """The command that applies everything that has landed."""
     return [*MIRROR, "sync", str(root), "--merge-engine", merge_engine]
 
 
-def until_applied(command: Sequence[str], log: Path) -> tuple[float, float]:
-    """How long until a Delta log has a commit with a data file, as seen from outside; and until the process ends."""
-    applied: list[float] = []
-
-    def look(seconds: float) -> None:
-        if not applied and has_data(log):
-            applied.append(seconds)
-
-    seconds = seconds_of(command, look)
-    return (*applied, seconds)[0], seconds
-
-
-def has_data(log: Path) -> bool:
-    """Whether a commit of a Delta log adds a data file."""
-    return any('"add"' in commit.read_text(encoding="utf-8") for commit in log.glob("*.json"))
-
-
-def seconds_of(command: Sequence[str], look: Callable[[float], None] = lambda _: None) -> float:
-    """How long a process takes.
-
-    Args:
-        command: it.
-        look: called again and again meanwhile, with the seconds so far.
+def seconds_of(command: Sequence[str]) -> float:
+    """Time a process.
 
     Raises:
-        RuntimeError: it failed, or takes minutes; what it said last.
+        RuntimeError: it failed; with the end of its output.
+        TimeoutExpired: it takes minutes.
     """
     os.sync()
-    with tempfile.TemporaryFile() as said:
-        started = time.monotonic()
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said, env=environment())  # noqa: S603 - ours
-        while process.poll() is None and time.monotonic() < started + MAX_SECONDS:
-            look(time.monotonic() - started)
-            time.sleep(SECONDS_BETWEEN_LOOKS)
-        seconds = time.monotonic() - started
-        if process.poll() != 0:
-            process.kill()
-            said.seek(0)
-            last = said.read()[-2000:].decode(errors="replace")
-            raise RuntimeError(f"{process.wait()} from {' '.join(command)}\n{last}")
+    with tempfile.TemporaryFile() as output:
+        started = time.perf_counter()
+        done = subprocess.run(command, stdout=output, stderr=output, timeout=MAX_SECONDS, check=False)  # noqa: S603 - ours
+        seconds = time.perf_counter() - started
+        output.seek(0)
+        if done.returncode:
+            last = output.read()[-2000:].decode(errors="replace")
+            raise RuntimeError(f"exit code {done.returncode} of {' '.join(command)}\n{last}")
     return seconds
+
+
+class Run:
+    """`mirror-engine run` on a ROOT, followed through its own log. A context manager that stops it."""
+
+    def __init__(self, root: Path, merge_engine: str) -> None:
+        self._root = root
+        self._merge_engine = merge_engine
+        self._landed: dict[tuple[str, str], float] = {}
+        self._committed: dict[tuple[str, str], float] = {}
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> Self:
+        command = [*MIRROR, "run", str(self._root), "--log-format", "json", "--merge-engine", self._merge_engine]
+        self._process = subprocess.Popen(  # noqa: S603 - our own
+            command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(MAX_SECONDS)
+        self._reader.join()
+
+    def land(self, table: str, file: Path) -> None:
+        """Land a change file, and remember the time."""
+        with self._changed:
+            self._landed[table, file.name] = time.time()
+        land(self._root, [file], table)
+
+    def await_all(self) -> None:
+        """Wait until every landed file is committed; TimeoutError after minutes."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._landed.keys() <= self._committed.keys(), MAX_SECONDS):
+                raise TimeoutError(f"{self._root}: {len(self._landed) - len(self._committed)} files are not applied")
+
+    def waits(self, files: Sequence[Path]) -> list[float]:
+        """Seconds from landing to commit, of these files in all tables."""
+        names = {file.name for file in files}
+        return [self._committed[key] - at for key, at in self._landed.items() if key[1] in names]
+
+    def _read(self) -> None:
+        assert self._process.stderr
+        with self._process.stderr as lines:
+            for line in lines:
+                self._note(json.loads(line))
+
+    def _note(self, record: dict[str, Any]) -> None:
+        if record["event"] != "commit_finished":
+            return
+        at = datetime.fromisoformat(record["time"].replace("Z", "+00:00")).timestamp()
+        first, last = (int(record[end].partition(".")[0]) for end in ("first", "last"))
+        with self._changed:
+            for number in range(first, last + 1):
+                self._committed[record["table"], f"{number:020}.parquet"] = at
+            self._changed.notify_all()

@@ -18,12 +18,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Integers = NDArray[np.int64]
-    Keys = tuple[str, ...]
 
 KEY = "Id"
-NUMBER: Keys = (KEY,)
-TEXT: Keys = ("City",)  # then it holds twelve characters for each `Id`, in no order
-COMPOUND: Keys = ("Number", KEY)  # then `Number` follows from `Id`
 SCHEMA = pa.schema(
     [
         (KEY, pa.int64()),
@@ -48,8 +44,8 @@ _WORDS = pa.array(
 _YEAR_2026_US = 1_767_225_600_000_000
 
 
-def rows(ids: Integers, draw: np.random.Generator, keys: Keys = NUMBER) -> pa.Table:
-    """A row for each key, every other column drawn by lot; one weight in a hundred is NULL."""
+def rows(ids: Integers, draw: np.random.Generator) -> pa.Table:
+    """Make a row for each key. Every other column is random; one weight in a hundred is NULL."""
     count = len(ids)
     weights = draw.random(count) * 100
     words = [pc.cast(pa.array(ids), pa.string()), _WORDS.take(pa.array(draw.integers(0, len(_WORDS), count)))]
@@ -65,16 +61,7 @@ def rows(ids: Integers, draw: np.random.Generator, keys: Keys = NUMBER) -> pa.Ta
         pa.array(_YEAR_2026_US + draw.integers(0, 10**13, count)).cast(SCHEMA.field("ChangedAt").type),
         pa.array(draw.random(count) < 0.5),  # noqa: PLR2004 - a coin
     ]
-    if keys == TEXT:
-        columns[SCHEMA.get_field_index("City")] = _codes(ids)
-    elif keys == COMPOUND:
-        columns[SCHEMA.get_field_index("Number")] = pa.array((ids % 1_000).astype(np.int32))
     return pa.Table.from_arrays(columns, schema=SCHEMA)
-
-
-def _codes(ids: Integers) -> pa.Array[Any]:
-    """Twelve characters for each: multiplied by an odd number, 48 bits stay distinct."""
-    return pa.array([f"{number:012x}" for number in ids * 0x9E3779B97F4B & 0xFFFF_FFFF_FFFF])
 
 
 def _cents(amounts: Integers) -> pa.Array[Any]:
@@ -82,22 +69,21 @@ def _cents(amounts: Integers) -> pa.Array[Any]:
     return pa.Array.from_buffers(SCHEMA.field("Amount").type, len(amounts), [None, pa.py_buffer(words)])
 
 
-def initial_load(folder: Path, count: int, files: int, keys: Keys = NUMBER) -> list[Path]:
-    """Marker-free files with the keys from 1 on, in order; returned as they lie there if they were made before."""
+def initial_load(folder: Path, count: int, files: int) -> list[Path]:
+    """Files without row markers, with the keys from 1 in order. Files made before are used again."""
     draw = np.random.default_rng(1)
     shares = np.array_split(np.arange(1, count + 1), files)
-    return _kept(folder, ((number, rows, share, draw, keys) for number, share in enumerate(shares, 1)), files)
+    return _kept(folder, ((number, rows, share, draw) for number, share in enumerate(shares, 1)), files)
 
 
-def net_changes(folder: Path, number: int, newest: Integers, count: int, keys: Keys = NUMBER) -> Path:
-    """One file of `count` changes, one a key: 80 % updates and 10 % deletes of keys drawn by lot, 10 % inserts.
+def net_changes(folder: Path, number: int, newest: Integers, count: int) -> Path:
+    """One file of `count` changes, one per key: 80 % updates and 10 % deletes of random keys, 10 % inserts.
 
     Args:
-        folder: where it goes.
+        folder: where the file is written.
         number: of the change file.
-        newest: the keys drawn from; those inserted come after the last.
+        newest: the keys to choose from; inserted ones follow the last.
         count: how many changes.
-        keys: the key columns.
     """
     draw = np.random.default_rng(number)
     inserts = max(count // 10, 1)
@@ -107,21 +93,21 @@ def net_changes(folder: Path, number: int, newest: Integers, count: int, keys: K
     markers[: max(count // 10, 1)] = DELETE
     markers[count - inserts :] = INSERT
     order = draw.permutation(count)
-    return _kept(folder, [(number, _changes, ids[order], markers[order], draw, keys)], 1)[0]
+    return _kept(folder, [(number, _changes, ids[order], markers[order], draw)], 1)[0]
 
 
 def histories(  # noqa: PLR0913 - a shape has six sides
     folder: Path, first: int, files: int, rows_a_file: int, *, keys: int, present: int = 0
 ) -> list[Path]:
-    """Files of changes to keys drawn by lot from 1 to `keys`, each key's changes a life without contradiction.
+    """Files of changes to random keys from 1 to `keys`; the changes of each key never contradict each other.
 
     Args:
-        folder: where they go.
+        folder: where the files are written.
         first: number of the first change file.
         files: how many.
         rows_a_file: changes in each.
-        keys: keys come from 1 to this.
-        present: those up to this are in the table already.
+        keys: the highest key.
+        present: keys up to this one are in the table already.
     """
     draw = np.random.default_rng(files)
     ids = draw.integers(1, keys + 1, files * rows_a_file)
@@ -131,7 +117,7 @@ def histories(  # noqa: PLR0913 - a shape has six sides
 
 
 def _occurrences(ids: Integers) -> Integers:
-    """How often each one's value came before it."""
+    """Count how often each value occurs before its place."""
     order = np.argsort(ids, kind="stable")
     ordered = ids[order]
     places = np.arange(len(ids))
@@ -141,12 +127,12 @@ def _occurrences(ids: Integers) -> Integers:
     return found
 
 
-def _changes(ids: Integers, markers: NDArray[np.int32], draw: np.random.Generator, keys: Keys = NUMBER) -> pa.Table:
-    return rows(ids, draw, keys).append_column(MARKER_COLUMN, pa.array(markers))
+def _changes(ids: Integers, markers: NDArray[np.int32], draw: np.random.Generator) -> pa.Table:
+    return rows(ids, draw).append_column(MARKER_COLUMN, pa.array(markers))
 
 
 def _kept(folder: Path, wanted: Iterable[tuple[Any, ...]], files: int) -> list[Path]:
-    """Change files by number, written whole or not at all."""
+    """Write change files by number: all of them or none."""
     if not folder.is_dir():
         making = folder.with_name(folder.name + ".making")
         making.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""How large the works are: in full, or as small as shows that they run."""
+"""The sizes of the works: in full, or just large enough to show that they run."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ class Sizes:
     load_rows: int = 5_000_000
     load_files: int = 5
     merge_changes: int = 100_000
-    few_rows: tuple[int, ...] = (500_000, 5_000_000, 50_000_000)
-    few_changes: int = 100
     tiny_rows: int = 1_000
     tiny_changes: int = 3
     backlog_files: int = 1_000
@@ -27,12 +25,7 @@ class Sizes:
     arrival_tables: tuple[int, ...] = (1, 10, 50)
     arrival_warm_up_files: int = 10
     idle_tables: int = 1_000
-    idle_seconds: int = 60
     idle_poll_seconds: float = 5.0
-    growth_files: tuple[int, ...] = (1, 5, 20)
-    growth_rows: int = 1_000_000  # of each of these files
-    growth_changes: tuple[int, ...] = (10_000, 100_000, 400_000)
-    large_files: tuple[int, ...] = (5, 20)  # of `growth_rows` each
     age_files: tuple[int, ...] = (10, 1_000, 100_000)
     age_partitions: tuple[int, ...] = (10, 1_000)
     age_commits: tuple[int, ...] = (10, 10_000)
@@ -53,8 +46,6 @@ SMALL = Sizes(
     load_rows=5_000,
     load_files=2,
     merge_changes=100,
-    few_rows=(300, 900),
-    few_changes=10,
     tiny_rows=100,
     backlog_files=8,
     backlog_rows=10,
@@ -67,12 +58,7 @@ SMALL = Sizes(
     arrival_tables=(1, 2),
     arrival_warm_up_files=1,
     idle_tables=10,
-    idle_seconds=2,
     idle_poll_seconds=0.5,
-    growth_files=(1, 2),
-    growth_rows=2_000,
-    growth_changes=(20, 200),
-    large_files=(1, 2),
     age_files=(2, 6),
     age_partitions=(2,),
     age_commits=(2,),

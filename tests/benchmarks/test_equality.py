@@ -10,7 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 from mirror_engine.landing_zone.change import MARKER_COLUMN
-from speed import equality, floor, rows
+from speed import floor, rows
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def orders():
 
 def fingerprint(folder, orders):
     write_deltalake(str(folder), orders)
-    return equality.of_table(folder)
+    return floor.of_table(folder)
 
 
 def test_rows_in_another_order_and_zones_written_otherwise_are_equal(tmp_path, orders):
@@ -34,7 +34,7 @@ def test_rows_in_another_order_and_zones_written_otherwise_are_equal(tmp_path, o
 def test_a_single_value_in_any_column_or_a_row_twice_makes_a_difference(tmp_path, orders):
     def found(name, table):
         pq.write_table(table, tmp_path / name)
-        return equality.of_query(f"FROM read_parquet('{tmp_path / name}')")
+        return floor.of_query(f"FROM read_parquet('{tmp_path / name}')")
 
     same = found("same", orders)
     assert found("twice", pa.concat_tables([orders.slice(1), orders.slice(3, 1)])) != same
@@ -47,8 +47,8 @@ def test_a_single_value_in_any_column_or_a_row_twice_makes_a_difference(tmp_path
 
 def test_an_engine_with_other_rows_is_named(tmp_path, orders):
     fingerprint(tmp_path / "a", orders)
-    with pytest.raises(equality.Unequal, match="notebook holds 199 rows, expected 199"):
-        equality.check("notebook", tmp_path / "a", equality.Fingerprint(199, 5))
+    with pytest.raises(floor.Unequal, match="notebook holds 199 rows, expected 199"):
+        floor.check("notebook", tmp_path / "a", floor.Fingerprint(199, 5))
 
 
 def test_what_a_table_must_hold_is_the_last_row_of_each_key_that_is_no_delete(tmp_path):
@@ -66,7 +66,7 @@ def test_what_a_table_must_hold_is_the_last_row_of_each_key_that_is_no_delete(tm
                 held[row["Id"]] = row
     expected = pa.Table.from_pylist(list(held.values()), schema=rows.SCHEMA)
     assert 0 < len(held) != 20
-    found = equality.of_query(floor.after(base, changes))
+    found = floor.of_query(floor.after(base, changes))
     assert found == fingerprint(tmp_path / "held", expected)
 
 

@@ -1,4 +1,4 @@
-"""Memory grows with `--max-batch-size`, not with backlog or table; `benchmarks/memory.py` measures it with the JVM."""
+"""Memory grows with `--max-batch-size`, not with the backlog or the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run` at its daily work: from a file's landing to its rows' being visible, one file a second and table."""
+"""The latency of `run`: from landing to visible rows, one file a second and table."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from speed import equality, floor, rows
-from speed.bench import Told
-from speed.figures import Goal, Line
+from speed import floor, rows
+from speed.bench import Goal, Line, Measured
 from speed.places import mirrored, zone
-from speed.running import Run
+from speed.programs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,77 +21,61 @@ if TYPE_CHECKING:
 
 CHANGES_A_FILE = 100
 KEYS = 1_000
+LIMITS = ((0.15, 0.25), (0.2, 0.4), (0.4, 1.0))  # seconds for `arrow`: p50 and p95 of each number of tables
 
 
 def arrival(bench: Bench) -> Line:
-    """One table alone, then several at once, with each merge engine; whole runs of the command line."""
+    """Run one table alone, then several at once, with each merge engine."""
     sizes = bench.sizes
-    engines = {
-        "arrow": sizes.arrival_tables,
-        "spark": sizes.arrival_tables[:2],
-    }  # two cores merge fewer than ten a second
-    turns = {
-        f"{engine}-engine, {_named(tables)}": _turn(bench, engine, _named(tables), tables)
-        for engine, counts in engines.items()
-        for tables in counts
+    # two cores merge fewer than ten tables a second on Spark
+    cases = [("arrow", tables) for tables in sizes.arrival_tables]
+    cases += [("spark", tables) for tables in sizes.arrival_tables[:2]]
+    figures = bench.compare({_named(*case): _turn(bench, *case) for case in cases}, 0)
+    limits = {
+        f"{_named('arrow', tables)}, {part}": limit
+        for tables, both in zip(sizes.arrival_tables, LIMITS, strict=False)
+        for part, limit in zip(("p50", "p95"), both, strict=True)
     }
-    figures = bench.compare(turns, 0)
-    limits = zip(sizes.arrival_tables, ((0.15, 0.25), (0.2, 0.4), (0.4, 1.0)), strict=False)
+    limits["spark-engine, one table, p50"] = 2.5
+    goals = tuple(Goal(f"{name} ≤ {limit:g} s", figures.median(name), limit, " s") for name, limit in limits.items())
     return Line(
         figures,
-        (
-            *(
-                Goal(
-                    f"arrow, {_named(tables)}: {part} ≤ {limit:g} s",
-                    figures.median(f"arrow-engine, {_named(tables)}, {part}"),
-                    " s",
-                    at_most=limit,
-                )
-                for tables, both in limits
-                for part, limit in zip(("p50", "p95"), both, strict=True)
-            ),
-            Goal("Spark: p50 ≤ 2.5 s", figures.median("spark-engine, one table, p50"), " s", at_most=2.5),
-        ),
+        goals,
         f"a file of {CHANGES_A_FILE} changes a second into each table, {sizes.arrival_seconds} a round after"
         f" {sizes.arrival_warm_up_files} that warm up",
     )
 
 
-def _named(tables: int) -> str:
-    return "one table" if tables == 1 else f"{tables} tables"
+def _named(engine: str, tables: int) -> str:
+    return f"{engine}-engine, {'one table' if tables == 1 else f'{tables} tables'}"
 
 
-def _turn(bench: Bench, engine: str, name: str, count: int) -> Turn:
+def _turn(bench: Bench, engine: str, count: int) -> Turn:
     first, seconds = bench.sizes.arrival_warm_up_files, bench.sizes.arrival_seconds
     folder = bench.home / "data" / f"arrival-{first + seconds}"
     files = rows.histories(folder, 1, first + seconds, CHANGES_A_FILE, keys=KEYS)
-    expected = equality.of_query(floor.after([], files))
-    tables = [f"Orders{number}" for number in range(count)]
+    expected = floor.of_query(floor.after([], files))
+    tables, name = [f"Orders{number}" for number in range(count)], _named(engine, count)
 
-    def turn(place: Path) -> Told:
+    def turn(place: Path) -> Measured:
         zone(place, tables)
         with Run(place, engine) as run:
             for file in files[:first]:
                 for table in tables:
                     run.land(table, file)
                 run.await_all()
-            _at_a_steady_pace(run, files[first:], tables)
+            _land_steadily(run, files[first:], tables)
             run.await_all()
-        for table in tables[1:]:
-            equality.check(name, mirrored(place, table), expected)
+        for table in tables:
+            floor.check(name, mirrored(place, table), expected)
         waits = run.waits(files[first:])
-        found = {"p50": statistics.median(waits), "p95": float(np.percentile(waits, 95))}
-        return Told(
-            {f"{engine}-engine, {name}, {part}": seconds for part, seconds in found.items()},
-            mirrored(place, tables[0]),
-            expected,
-        )
+        return Measured({f"{name}, p50": statistics.median(waits), f"{name}, p95": float(np.percentile(waits, 95))})
 
     return turn
 
 
-def _at_a_steady_pace(run: Run, files: Sequence[Path], tables: Sequence[str]) -> None:
-    """A file a second into each table, each at a moment of its own; who is late goes on at once."""
+def _land_steadily(run: Run, files: Sequence[Path], tables: Sequence[str]) -> None:
+    """Land a file a second in each table, each at a moment of its own; late ones at once."""
     begun = time.monotonic()
     for second, file in enumerate(files):
         for at, table in enumerate(tables):

@@ -1,4 +1,4 @@
-"""The initial load of a new table, and net changes merged into it."""
+"""Changes to one table: the initial load, MERGEs of many and of a few changes, a backlog of small files."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from speed import equality, floor, rows
-from speed.bench import Told
-from speed.figures import Goal, Line
+from speed import floor, rows
+from speed.bench import Goal, Line, Measured
+from speed.changes import Changes
 from speed.places import TABLE, land, mirrored, zone
 from speed.programs import DELTA_RS, seconds_of, sync
-from speed.turns import Changed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,33 +20,33 @@ if TYPE_CHECKING:
 NEWEST_PART = 25  # a twenty-fifth: 4 %
 
 
-def loaded(bench: Bench) -> list[Path]:
-    """The files of the initial load."""
+def _load(bench: Bench) -> list[Path]:
     sizes = bench.sizes
     return rows.initial_load(bench.home / "data" / f"load-{sizes.load_rows}", sizes.load_rows, sizes.load_files)
 
 
 def load(bench: Bench) -> Line:
-    """Initial load of a new table."""
-    files = loaded(bench)
-    expected = equality.of_query(floor.after(files, []))
+    """Load a new table."""
+    files = _load(bench)
+    expected = floor.of_query(floor.after(files, []))
 
     def mirror(engine: str) -> Turn:
-        def turn(place: Path) -> Told:
+        def turn(place: Path) -> Measured:
             zone(place)
             land(place, files)
-            return Told({f"{engine}-engine": seconds_of(sync(place, engine))}, mirrored(place), expected)
+            return Measured({f"{engine}-engine": seconds_of(sync(place, engine))}, mirrored(place), expected)
 
         return turn
 
-    def script(place: Path) -> Told:
+    def script(place: Path) -> Measured:
         seconds = seconds_of([*DELTA_RS, str(place / TABLE), *map(str, files)])
-        return Told({"delta-rs script": seconds}, place / TABLE, expected)
+        return Measured({"delta-rs script": seconds}, place / TABLE, expected)
 
     def engine(peer: str, command: str, shown: str) -> Turn:
-        def turn(place: Path) -> Told:
-            told = bench.ask(peer, command, table=place / TABLE, files=files)
-            return Told({shown: told["seconds"]}, place / TABLE, expected)
+        def turn(place: Path) -> Measured:
+            return Measured(
+                {shown: bench.ask(peer, command, table=place / TABLE, files=files)}, place / TABLE, expected
+            )
 
         return turn
 
@@ -59,138 +58,95 @@ def load(bench: Bench) -> Line:
             "delta-rs": engine("delta-rs", "append", "delta-rs"),
             "notebook": engine("notebook", "merge", "notebook"),
             "notebook that appends": engine("notebook", "append", "notebook that appends"),
-            "read": lambda _: Told({"pyarrow reads": bench.ask("floor", "read", files=files)["seconds"]}),
-            "copy": lambda place: Told({"copy": bench.ask("floor", "copy", files=files, target=place)["seconds"]}),
+            "read": lambda _: Measured({"pyarrow reads": bench.ask("floor", "read", files=files)[0]}),
+            "copy": lambda place: Measured({"copy": bench.ask("floor", "copy", files=files, target=place)}),
         }
     )
-    return Line(
-        figures,
-        (
-            Goal("≤ 0.75 x a delta-rs script", figures.ratio("arrow-engine", "delta-rs script"), at_most=0.75),
-            Goal("Spark, too", figures.ratio("spark-engine", "delta-rs script"), at_most=0.75),
-        ),
-        "ours and the script as whole processes, the others warm; neither engine starts a JVM for it",
+    goals = (
+        Goal("≤ 0.75 x a delta-rs script", figures.ratio("arrow-engine", "delta-rs script"), 0.75),
+        Goal("Spark, too", figures.ratio("spark-engine", "delta-rs script"), 0.75),
     )
+    return Line(figures, goals, "ours and the script as whole processes, the others warm; neither engine starts a JVM")
 
 
 def merge(bench: Bench) -> Line:
-    """Net changes with random keys."""
+    """Merge net changes with random keys."""
     figures = _merged(bench, 1)
-    return Line(
-        figures,
-        (
-            Goal("arrow ≤ 0.25 x delta-rs", figures.ratio("arrow-engine", "delta-rs"), at_most=0.25),
-            Goal("Spark ≤ 0.5 x the notebook", figures.ratio("spark-engine", "notebook"), at_most=0.5),
-        ),
-        _warm(bench),
+    goals = (
+        Goal("arrow ≤ 0.25 x delta-rs", figures.ratio("arrow-engine", "delta-rs"), 0.25),
+        Goal("Spark ≤ 0.5 x the notebook", figures.ratio("spark-engine", "notebook"), 0.5),
     )
-
-
-def keys(bench: Bench) -> Line:
-    """Net changes with random keys of other kinds than a whole number."""
-    sizes, made, turns = bench.sizes, bench.home / "data", {}
-    for name, columns in (("text", rows.TEXT), ("compound", rows.COMPOUND)):
-        base = rows.initial_load(made / f"load-{sizes.load_rows}-{name}", sizes.load_rows, sizes.load_files, columns)
-        newest = np.arange(sizes.load_rows) + 1
-        folder = made / f"changes-{sizes.load_rows}-{name}"
-        change = rows.net_changes(folder, sizes.load_files + 1, newest, sizes.merge_changes, columns)
-        work = Changed(bench, f"load-{sizes.load_rows}-{name}", base, [change], keys=columns)
-        turns[f"arrow-engine, {name}"] = work.mirror("arrow-engine", f"arrow-engine, {name}")
-        turns[f"delta-rs, {name}"] = work.engine("delta-rs", shown=f"delta-rs, {name}")
-    figures = bench.compare(turns)
-    return Line(
-        figures,
-        tuple(
-            Goal(
-                f"{name} ≤ 0.35 x delta-rs",
-                figures.ratio(f"arrow-engine, {name}", f"delta-rs, {name}"),
-                at_most=0.35,
-            )
-            for name in ("text", "compound")
-        ),
-        "text: twelve characters, in no order; compound: a whole number of 1,000 values and the key of the line above",
-    )
-
-
-def large(bench: Bench) -> Line:
-    """The same net changes with random keys into a table, and into one that is several times as large."""
-    sizes, turns = bench.sizes, {}
-    for files in sizes.large_files:
-        count = files * sizes.growth_rows
-        base = rows.initial_load(bench.home / "data" / f"load-{count}", count, files)
-        before, change = (
-            rows.net_changes(bench.home / "data" / f"large-{count}-{at}", files + at, keys, sizes.merge_changes)
-            for at, keys in ((1, np.arange(count) + 1), (2, np.arange(count) + 1 + sizes.merge_changes))
-        )
-        work = Changed(bench, f"load-{count}", base, [change], before=[before])
-        turns[_into(count)] = work.mirror("arrow-engine", _into(count))
-    figures = bench.compare(turns)
-    smallest, largest = (_into(files * sizes.growth_rows) for files in (min(sizes.large_files), max(sizes.large_files)))
-    goal = Goal("the largest ≤ 1.5 x the smallest", figures.ratio(largest, smallest), at_most=1.5)
-    return Line(figures, (goal,), f"{sizes.merge_changes:,} changes, after as many that make the indexes of keys")
-
-
-def few(bench: Bench) -> Line:
-    """A few changes with random keys into tables of several sizes."""
-    sizes = bench.sizes
-    turns = {}
-    for count in sizes.few_rows:
-        files = max(count // (sizes.load_rows // sizes.load_files), 1)
-        base = rows.initial_load(bench.home / "data" / f"few-{count}", count, files)
-        keys, made = np.arange(count - sizes.few_changes) + 1, bench.home / "data"
-        before, change = (
-            rows.net_changes(made / f"few-{count}-{number}", files + number, keys + add, sizes.few_changes)
-            for number, add in ((1, sizes.few_changes), (2, 2 * sizes.few_changes))
-        )
-        work = Changed(bench, f"few-{count}", base, [change], before=[before])
-        turns[_into(count)] = work.mirror("arrow-engine", _into(count))
-    figures = bench.compare(turns, sizes.warm_ups)
-    medians = [figures.median(_into(count)) for count in sizes.few_rows]
-    return Line(
-        figures,
-        (
-            *(
-                Goal(f"{_into(count)} ≤ 0.1 s", figures.median(_into(count)), " s", at_most=0.1)
-                for count in sizes.few_rows
-            ),
-            Goal("the largest ≤ 2 x the smallest", medians[-1] / medians[0], at_most=2),
-        ),
-        "after one such change, in which the indexes of keys are made",
-    )
-
-
-def _into(count: int) -> str:
-    return f"into {count:,} rows"
+    return Line(figures, goals, _warm(bench))
 
 
 def newest(bench: Bench) -> Line:
-    """Net changes with keys in the newest 4 %."""
+    """Merge net changes with keys in the newest 4 %."""
     figures = _merged(bench, NEWEST_PART)
-    goal = Goal("Spark ≤ 0.4 x the notebook", figures.ratio("spark-engine", "notebook"), at_most=0.4)
+    goal = Goal("Spark ≤ 0.4 x the notebook", figures.ratio("spark-engine", "notebook"), 0.4)
     return Line(figures, (goal,), _warm(bench))
 
 
 def _warm(bench: Bench) -> str:
-    warm_ups = bench.sizes.merge_warm_ups
-    return f"after one such into the same table, and {warm_ups} into others, by which Java has compiled what they need"
+    return f"after one such into the same table, and {bench.sizes.merge_warm_ups} into others, which warm up Java"
 
 
 def _merged(bench: Bench, part: int) -> Figures:
     sizes = bench.sizes
-    keys = np.arange(sizes.load_rows - sizes.load_rows // part, sizes.load_rows) + 1
-    folder, count = bench.home / "data", sizes.merge_changes
+    work = _in_turn(
+        bench,
+        f"load-{sizes.load_rows}",
+        _load(bench),
+        range(sizes.load_rows - sizes.load_rows // part, sizes.load_rows),
+        sizes.merge_changes,
+    )
+    ours = {peer: work.mirror(peer) for peer in ("arrow-engine", "spark-engine")}
+    others = {peer: work.engine(peer) for peer in ("notebook", "delta-rs")}
+    return bench.compare({**ours, **others, "floor": work.floor()}, sizes.merge_warm_ups)
+
+
+def _in_turn(bench: Bench, name: str, base: list[Path], keys: range, count: int) -> Changes:
+    """`count` changes with random keys, after as many others."""
+    folder, ids = bench.home / "data", np.arange(keys.start, keys.stop) + 1
     before, change = (
-        rows.net_changes(folder / f"changes-{sizes.load_rows}-{part}-{at}", sizes.load_files + at, keys + add, count)
-        for at, add in ((1, 0), (2, count))
+        rows.net_changes(
+            folder / f"{name}-{len(keys)}-{count}-{number}", len(base) + number, ids + (number - 1) * count, count
+        )
+        for number in (1, 2)
     )
-    work = Changed(bench, f"load-{sizes.load_rows}", loaded(bench), [change], before=[before])
-    return bench.compare(
-        {
-            "arrow-engine": work.mirror("arrow-engine"),
-            "spark-engine": work.mirror("spark-engine"),
-            "notebook": work.engine("notebook"),
-            "delta-rs": work.engine("delta-rs"),
-            "floor": work.floor(),
-        },
-        sizes.merge_warm_ups,
+    return Changes(bench, name, base, [change], [before])
+
+
+def tiny(bench: Bench) -> Line:
+    """Merge a few changes into a small table, in a process that has merged many."""
+    sizes = bench.sizes
+    base = rows.initial_load(bench.home / "data" / f"tiny-{sizes.tiny_rows}", sizes.tiny_rows, 1)
+    work = _in_turn(bench, f"tiny-{sizes.tiny_rows}", base, range(sizes.tiny_rows), sizes.tiny_changes)
+    ours = {peer: work.mirror(peer) for peer in ("arrow-engine", "spark-engine")}
+    others = {peer: work.engine(peer) for peer in ("notebook", "delta-rs")}
+    figures = bench.compare({**ours, **others}, sizes.tiny_warm_ups)
+    goals = (
+        Goal("arrow ≤ 0.02 s", figures.median("arrow-engine"), 0.02, " s"),
+        Goal("≤ 1.0 x delta-rs", figures.ratio("arrow-engine", "delta-rs"), 1),
+        Goal("Spark ≤ 0.4 x the notebook", figures.ratio("spark-engine", "notebook"), 0.4),
     )
+    return Line(figures, goals, f"after {2 * sizes.tiny_warm_ups} commits, two seconds apart")
+
+
+def backlog(bench: Bench) -> Line:
+    """Apply a backlog of small files with repeated keys."""
+    sizes, data = bench.sizes, bench.home / "data"
+    keys, present = sizes.backlog_keys, sizes.backlog_keys // 2
+    base = rows.initial_load(data / f"backlog-{present}", present, 1)
+    folder = data / f"backlog-{present}-{sizes.backlog_files}"
+    changes = rows.histories(folder, 2, sizes.backlog_files, sizes.backlog_rows, keys=keys, present=present)
+    work = Changes(bench, f"backlog-{present}", base, changes)
+    ours = {f"{engine}-engine": work.process(engine) for engine in ("arrow", "spark")}
+    others = {peer: work.engine(peer, sizes.backlog_sample) for peer in ("notebook", "delta-rs")}
+    figures = bench.compare({**ours, **others, "floor": work.floor()})
+    arrow, spark = "arrow-engine, whole process", "spark-engine, whole process"
+    goals = (
+        Goal("arrow ≤ 1.5 s", figures.median(arrow), 1.5, " s"),
+        Goal("≤ 0.08 x delta-rs", figures.ratio(arrow, "delta-rs"), 0.08),
+        Goal("Spark ≥ 200 x the notebook", figures.ratio("notebook", spark), 200, is_least=True),
+    )
+    return Line(figures, goals, f"notebook and delta-rs: {sizes.backlog_sample} of the files, scaled")
