@@ -11,11 +11,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from mirror_engine.onelake.addresses import address_of
+from mirror_engine.onelake.conditions import NONE, Conditions
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.options import EmulatorOptions
-from mirror_engine.onelake.requests import NONE, Conditions
 from mirror_engine.onelake.storage_api import onelake_app
 from mirror_engine.onelake.store import LocalStore
 

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mirror_engine.errors import MirrorError, StorageUnavailable, TransientError
 from mirror_engine.events import CycleEnded, CycleStarted
@@ -52,6 +52,21 @@ class DatabaseStatus(str, Enum):
 
 
 _ACTIVE = frozenset({DatabaseStatus.STARTING, DatabaseStatus.RUNNING})
+_Command: TypeAlias = Literal["start", "stop", "pause", "opened", "ended", "failed"]
+# the next status by command and status; a command has no effect on other statuses
+_NEXT: dict[_Command, dict[DatabaseStatus, DatabaseStatus]] = {
+    "start": {
+        DatabaseStatus.INITIALIZED: DatabaseStatus.STARTING,
+        DatabaseStatus.PAUSED: DatabaseStatus.STARTING,
+        DatabaseStatus.STOPPING: DatabaseStatus.STARTING,  # after its thread has ended
+        DatabaseStatus.STOPPED: DatabaseStatus.STARTING,
+    },
+    "opened": {DatabaseStatus.STARTING: DatabaseStatus.RUNNING},
+    "pause": dict.fromkeys(_ACTIVE, DatabaseStatus.PAUSED),
+    "stop": dict.fromkeys({*_ACTIVE, DatabaseStatus.INITIALIZED, DatabaseStatus.PAUSED}, DatabaseStatus.STOPPING),
+    "ended": dict.fromkeys({*_ACTIVE, DatabaseStatus.STOPPING}, DatabaseStatus.STOPPED),
+    "failed": dict.fromkeys(DatabaseStatus, DatabaseStatus.STOPPED),
+}
 
 
 @dataclass(frozen=True)
@@ -88,6 +103,12 @@ class _Engine:
     started_cycle: int = 0
     ended_cycle: int = 0
     cycle_ended: threading.Condition = field(default_factory=threading.Condition)
+
+    def can(self, command: _Command) -> bool:
+        return self.status in _NEXT[command]
+
+    def take(self, command: _Command) -> None:
+        self.status = _NEXT[command].get(self.status, self.status)
 
     def on_event(self, event: Event) -> None:
         with self.cycle_ended:
@@ -194,7 +215,8 @@ class EnginePool:
             marker = self._marker(item)
             with self._lock:
                 engine.stop, engine.pause = threading.Event(), threading.Event()
-                engine.error, engine.status = "", DatabaseStatus.STARTING
+                engine.error = ""
+                engine.take("start")
                 if self.plan.has_engines:
                     run = partial(self._run, item, engine, marker)
                     engine.thread = threading.Thread(target=run, name=f"mirror {item.name}")
@@ -206,12 +228,14 @@ class EnginePool:
         """Stop replication after the current commit; idempotent."""
         engine = self._engine(item)
         with engine.change, self._lock:
-            if engine.status in {DatabaseStatus.STOPPING, DatabaseStatus.STOPPED}:
+            if not engine.can("stop"):
                 return
             self._mark_stopped(item, DatabaseStatus.STOPPED)
             is_paused = engine.status is DatabaseStatus.PAUSED and self.plan.has_engines
-            engine.status = DatabaseStatus.STOPPING if engine.thread else DatabaseStatus.STOPPED
+            engine.take("stop")
             engine.end()
+            if not engine.thread:
+                engine.take("ended")
             if is_paused and not engine.thread:
                 with suppress(StorageUnavailable):  # the status in Fabric's words; the item is stopped without it
                     fabric_files.write_stopped(LocalStorage(self._root(item)), now=self.clock())
@@ -220,9 +244,9 @@ class EnginePool:
         """Pause an active item after its current commit; its next start rebuilds all tables only if it reseeds."""
         engine = self._engine(item)
         with engine.change, self._lock:
-            if engine.status in _ACTIVE:
+            if engine.can("pause"):
                 self._mark_stopped(item, DatabaseStatus.PAUSED, reseeds=reseeds)
-                engine.status = DatabaseStatus.PAUSED
+                engine.take("pause")
                 engine.end()
 
     def throttle(self, item: Item, seconds: float) -> None:
@@ -300,8 +324,8 @@ class EnginePool:
 
     def _note_running(self, item: Item, engine: _Engine) -> None:
         with self._lock, engine.cycle_ended:
-            if engine.status is DatabaseStatus.STARTING:  # not stopped in between
-                engine.status = DatabaseStatus.RUNNING
+            if engine.can("opened"):  # not stopped in between
+                engine.take("opened")
                 (self._root(item) / _MARKER).unlink(missing_ok=True)
             engine.cycle_ended.notify_all()
 
@@ -355,8 +379,7 @@ class EnginePool:
         except StorageUnavailable as error:
             self._fail(item, engine, str(error))
         with self._lock, engine.cycle_ended:
-            is_paused = engine.status is DatabaseStatus.PAUSED and not engine.error
-            engine.status = DatabaseStatus.PAUSED if is_paused else DatabaseStatus.STOPPED
+            engine.take("failed" if engine.error else "ended")
             engine.thread = engine.mirror = None
             engine.cycle_ended.notify_all()
 

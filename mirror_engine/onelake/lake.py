@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.onelake.addresses import OPEN_FOLDERS, address_of, check_form, segments_of
+from mirror_engine.onelake.conditions import NONE, Properties
 from mirror_engine.onelake.errors import MANAGED_FOLDERS, FabricApiError, StorageApiError, StorageErrorCode
 from mirror_engine.onelake.items import SUFFIXES, display_name
-from mirror_engine.onelake.requests import NONE, Properties
 from mirror_engine.onelake.store import COPY_BYTES, Uploads, assemble, contiguous_parts
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.onelake.addresses import Address
+    from mirror_engine.onelake.conditions import Conditions
     from mirror_engine.onelake.items import Items
     from mirror_engine.onelake.options import EmulatorOptions
-    from mirror_engine.onelake.requests import Conditions
     from mirror_engine.onelake.store import LocalStore, StagedFile
 
 _Named: TypeAlias = "tuple[str, str, Entry]"  # the name that clients see, the path in the store, the entry

@@ -6,8 +6,6 @@ import asyncio
 import re
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from email.utils import formatdate, parsedate_to_datetime
-from hashlib import blake2b
 from typing import IO, TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
@@ -16,8 +14,8 @@ from xml.etree import ElementTree as ET
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from mirror_engine.landing_zone.listing import Kind
 from mirror_engine.onelake.addresses import address_of
+from mirror_engine.onelake.conditions import Conditions
 from mirror_engine.onelake.errors import StorageApiError, StorageErrorCode
 from mirror_engine.onelake.hosts import BLOB, DFS, LOOPBACK_HOSTS, host_of, is_served
 
@@ -26,112 +24,27 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.onelake.addresses import Address
+    from mirror_engine.onelake.conditions import Properties
     from mirror_engine.onelake.items import Items
     from mirror_engine.onelake.store import StagedFile
 
-NANOSECONDS = 1_000_000_000
-ANY = frozenset("*")
-SOURCE = "x-ms-source-"
 LEASE = "x-ms-lease-action"
 _RANGE = re.compile(r"\s*bytes\s*=\s*([0-9]{0,19})\s*-\s*([0-9]{0,19})\s*", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Properties:
-    """Properties of a file or folder."""
-
-    is_folder: bool  # else it is a file
-    size: int  # in bytes; 0 for a folder
-    modified_ns: int  # Last-Modified in nanoseconds since 1970; clients get whole seconds
-    identity: str  # kept by a rename, new after deleting and creating again
-
-    @staticmethod
-    def of(entry: Entry) -> Properties:
-        return Properties(entry.kind is Kind.FOLDER, entry.size, entry.modified_ns, entry.identity)
-
-    @property
-    def etag(self) -> str:
-        """In quotes: a digest of a folder's identity; of a file's identity, time and size."""
-        version = self.identity if self.is_folder else f"{self.identity} {self.modified_ns} {self.size}"
-        return f'"0x8D{blake2b(version.encode(), digest_size=8).hexdigest()[:13].upper()}"'
-
-    @property
-    def last_modified(self) -> str:
-        """RFC 1123, in whole seconds."""
-        return formatdate(self.modified_ns // NANOSECONDS, usegmt=True)
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """Conditional headers; None where one is absent."""
-
-    if_match: frozenset[str] | None = None  # entity tags without quotes, or `{"*"}`
-    if_none_match: frozenset[str] | None = None
-    if_modified_since: int | None = None  # seconds since 1970
-    if_unmodified_since: int | None = None
-    error: StorageErrorCode = StorageErrorCode.ConditionNotMet  # what an unfulfilled one is answered with
-
-    @staticmethod
-    def of(headers: Mapping[str, str], prefix: str = "") -> Conditions:
-        """Read `If-Match` and its kin from headers by lower-case name, `SOURCE` before each; InvalidHeaderValue."""
-        return Conditions(
-            _tags(headers.get(f"{prefix}if-match")),
-            _tags(headers.get(f"{prefix}if-none-match")),
-            _seconds(headers.get(f"{prefix}if-modified-since")),
-            _seconds(headers.get(f"{prefix}if-unmodified-since")),
-            StorageErrorCode.SourceConditionNotMet if prefix else StorageErrorCode.ConditionNotMet,
-        )
-
-    def check_write(self, present: Properties | None) -> None:
-        """Check a write to a path, which may be absent: PathAlreadyExists for `If-None-Match: *`, else `error`."""
-        if present and self.if_none_match == ANY:
-            raise StorageApiError(StorageErrorCode.PathAlreadyExists)
-        self.check_present(present)
-
-    def check_present(self, present: Properties | None) -> None:
-        """Check a path that is read, changed in place or deleted: `error`."""
-        if not (self._matches(present) and self._is_newer(present)):
-            raise StorageApiError(self.error)
-
-    def check_read(self, present: Properties) -> None:
-        """Check a read: NotModified where the client's copy is current, else `error`."""
-        if not self._matches(present):
-            raise StorageApiError(self.error)
-        if not self._is_newer(present):
-            raise StorageApiError(StorageErrorCode.NotModified)
-
-    def _matches(self, present: Properties | None) -> bool:
-        if self.if_match is not None and not _names(self.if_match, present):
-            return False
-        since = self.if_unmodified_since
-        return since is None or present is None or present.modified_ns // NANOSECONDS <= since
-
-    def _is_newer(self, present: Properties | None) -> bool:
-        if self.if_none_match is not None:
-            return not _names(self.if_none_match, present)
-        since = self.if_modified_since
-        return since is None or present is None or present.modified_ns // NANOSECONDS > since
-
-
-NONE = Conditions()
-
-
-def _names(tags: frozenset[str], present: Properties | None) -> bool:
-    return present is not None and ("*" in tags or present.etag.strip('"') in tags)
-
-
-def _tags(text: str | None) -> frozenset[str] | None:
-    """Entity tags with or without quotes, weak or not."""
-    return None if text is None else frozenset(tag.strip().removeprefix("W/").strip('"') for tag in text.split(","))
-
-
-def _seconds(text: str | None) -> int | None:
-    try:
-        return None if text is None else int(parsedate_to_datetime(text).timestamp())
-    except (ValueError, OverflowError) as problem:
-        raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "A condition's date cannot be read.") from problem
+VERSION = "2021-06-08"
+CONTENT_TYPE = "application/octet-stream"
+MAX_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, batches
+MAX_HELD_BYTES = 64 * 1024**2  # of all such bodies at once
+SMALL_BYTES = 64 * 1024  # of a body that waits for no other
+CHUNK_BYTES = 1 << 20
+MAX_LISTED = 5000
+_OVERRIDABLE = frozenset({"PUT", "POST", "PATCH", "DELETE"})
+_OVERRIDES = ("x-http-method-override", "x-http-method")  # how Hadoop's client sends PATCH
+_IGNORED = ("x-ms-owner", "x-ms-group", "x-ms-permissions", "x-ms-acl", "x-ms-access-tier")
+_MAX_ECHO = 1024
+_ABSENT = frozenset(
+    {StorageErrorCode.WorkspaceNotFound, StorageErrorCode.ArtifactNotFound, StorageErrorCode.PathNotFound}
+)
 
 
 def requested_range(headers: Mapping[str, str], size: int) -> tuple[int, int] | None:
@@ -150,22 +63,6 @@ def requested_range(headers: Mapping[str, str], size: int) -> tuple[int, int] | 
     if start >= end:
         raise StorageApiError(StorageErrorCode.InvalidRange, headers={"Content-Range": f"bytes */{size}"})
     return start, end
-
-
-VERSION = "2021-06-08"
-CONTENT_TYPE = "application/octet-stream"
-MAX_TEXT_BYTES = 4 * 1024**2  # of a body that is read as a whole: XML, JSON, batches
-MAX_HELD_BYTES = 64 * 1024**2  # of all such bodies at once
-SMALL_BYTES = 64 * 1024  # of a body that waits for no other
-CHUNK_BYTES = 1 << 20
-MAX_LISTED = 5000
-_OVERRIDABLE = frozenset({"PUT", "POST", "PATCH", "DELETE"})
-_OVERRIDES = ("x-http-method-override", "x-http-method")  # how Hadoop's client sends PATCH
-_IGNORED = ("x-ms-owner", "x-ms-group", "x-ms-permissions", "x-ms-acl", "x-ms-access-tier")
-_MAX_ECHO = 1024
-_ABSENT = frozenset(
-    {StorageErrorCode.WorkspaceNotFound, StorageErrorCode.ArtifactNotFound, StorageErrorCode.PathNotFound}
-)
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.onelake import requests
 from mirror_engine.onelake.addresses import address_below, address_of
+from mirror_engine.onelake.conditions import SOURCE, Conditions
 from mirror_engine.onelake.errors import (
     ALLOWED_BY,
     StorageApiError,
     StorageErrorCode,
 )
 from mirror_engine.onelake.faults import with_faults
-from mirror_engine.onelake.requests import LEASE, SOURCE, Conditions, LakeRequest, changed, is_dfs, path_headers
+from mirror_engine.onelake.requests import LEASE, LakeRequest, changed, is_dfs, path_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from mirror_engine.onelake.addresses import Address
+    from mirror_engine.onelake.conditions import Properties
     from mirror_engine.onelake.lake import Lake
-    from mirror_engine.onelake.requests import Properties
     from mirror_engine.onelake.store import StagedFile
 
 _LEASE_STATUSES = {"acquire": 201, "break": 202, "change": 200, "renew": 200, "release": 200}

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from zone_client import ABSENT_ONLY, SECOND, ZONE, ZoneClient, changes, matching, refused
 
 from mirror_engine.onelake import store
+from mirror_engine.onelake.conditions import NONE, SOURCE, Conditions, Properties
 from mirror_engine.onelake.engine_view import EngineView
 from mirror_engine.onelake.errors import StorageApiError
 from mirror_engine.onelake.errors import StorageErrorCode as Code
-from mirror_engine.onelake.requests import NONE, SOURCE, Conditions, Properties
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.local import LocalStorage
 

@@ -22,12 +22,12 @@ from mirror_engine.config import Config
 from mirror_engine.landing_zone.detection import numbered_name
 from mirror_engine.mirror import Mirror
 from mirror_engine.onelake.addresses import address_of
+from mirror_engine.onelake.conditions import Conditions
 from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.engine_view import EngineView
 from mirror_engine.onelake.errors import StorageErrorCode
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
-from mirror_engine.onelake.requests import Conditions
 from mirror_engine.onelake.server_plan import ServerPlan
 from mirror_engine.onelake.store import LocalStore
 from mirror_engine.storage.local import LocalStorage
