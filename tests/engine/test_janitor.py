@@ -28,7 +28,7 @@ READY = f"{ZONE}/Orders/_FilesReadyToDelete"
 DAY = 86_400.0
 
 
-class Zone:
+class JanitorZone:
     """One table folder in memory, with a clock that a test turns."""
 
     def __init__(self, **options):
@@ -80,7 +80,7 @@ def numbered(*numbers):
 
 @pytest.mark.parametrize("is_store", [False, True])
 def test_once_root_is_lost_no_further_file_is_moved(is_store):
-    zone, checks = Zone(), itertools.count(1)
+    zone, checks = JanitorZone(), itertools.count(1)
     zone.storage.is_store = is_store  # many are moved at once
     zone.land(*numbered(*range(1, 40)))
 
@@ -96,7 +96,7 @@ def test_once_root_is_lost_no_further_file_is_moved(is_store):
 
 @pytest.mark.parametrize("listed", ["before", "after"])
 def test_a_file_overwritten_since_it_was_applied_stays(listed):
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(1, 2))
     before = zone.listing()
     zone.storage.put(f"{ZONE}/Orders/{numbered(1)[0]}", b"other")
@@ -120,7 +120,7 @@ BY_NUMBER = MetadataUsable("m", Metadata())
     ],
 )
 def test_the_newest_is_found_by_time_unless_the_table_numbers_its_files(metadata, watermark, newest):
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(7), "-a.parquet")
     listing = replace(zone.listing(), metadata=metadata)
     zone.janitor.clean(ZONE, listing, Progress("g", "f"), known_of(listing.files, watermark))
@@ -128,7 +128,7 @@ def test_the_newest_is_found_by_time_unless_the_table_numbers_its_files(metadata
 
 
 def test_the_info_file_says_when_and_files_go_after_seven_days():
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(1, 2, 3))
     zone.clean(*numbered(1, 2))
     zone.now += 3 * DAY
@@ -150,7 +150,7 @@ def test_the_info_file_says_when_and_files_go_after_seven_days():
 
 def test_a_long_archive_is_listed_once_an_hour(monkeypatch):
     monkeypatch.setattr(janitor, "MAX_LISTED", 2)
-    zone, listed = Zone(), []
+    zone, listed = JanitorZone(), []
     monkeypatch.setattr(zone.storage, "list", lambda path, of=zone.storage.list: listed.append(path) or of(path))
     info_file = f"{READY}/_FilesReadyToDeleteInfo.json"
     zone.land(*numbered(*range(1, 9)))
@@ -179,7 +179,7 @@ def test_a_long_archive_is_listed_once_an_hour(monkeypatch):
     ],
 )
 def test_lost_ledger_and_damaged_info_file_restart_the_retention(harm):
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(1, 2))
     zone.clean(*numbered(1, 2))
     zone.storage.put(f"{READY}/_FilesReadyToDeleteInfo.json", harm)
@@ -196,7 +196,7 @@ def test_lost_ledger_and_damaged_info_file_restart_the_retention(harm):
 
 @pytest.mark.slow
 def test_lost_ledger_takes_retention_from_an_info_file_of_any_size():
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(1, 2))
     zone.clean(*numbered(1, 2))
     info = json.loads(zone.storage.open(f"{READY}/_FilesReadyToDeleteInfo.json").read())
@@ -212,7 +212,7 @@ def test_lost_ledger_takes_retention_from_an_info_file_of_any_size():
 
 
 def test_lost_ledger_after_a_clock_was_ahead_keeps_files_for_seven_days():
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(1, 2))
     zone.now += 4000 * DAY
     zone.clean(*numbered(1, 2))
@@ -225,7 +225,7 @@ def test_lost_ledger_after_a_clock_was_ahead_keeps_files_for_seven_days():
 
 
 def test_info_file_is_not_needed_to_delete_expired_files():
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(1, 2))
     zone.clean(*numbered(1, 2))
     zone.storage.put(f"{READY}/_FilesReadyToDeleteInfo.json", b"{")
@@ -236,7 +236,7 @@ def test_info_file_is_not_needed_to_delete_expired_files():
 
 
 def test_clock_set_back_for_one_run_deletes_no_archived_file():
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(1, 2, 3, 4))
     zone.clean(*numbered(1, 2))
     zone.now -= 365 * DAY
@@ -252,7 +252,7 @@ def test_clock_set_back_for_one_run_deletes_no_archived_file():
 
 
 def test_file_archived_again_keeps_its_later_time():
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(1, 2))
     zone.clean(*numbered(1, 2))
     zone.now += 6 * DAY
@@ -265,7 +265,7 @@ def test_file_archived_again_keeps_its_later_time():
 
 def test_archive_of_an_idle_table_is_not_listed(monkeypatch):
     """Neither after a restart nor by time: what others put there is noticed when the engine next works in it."""
-    zone, listed = Zone(), []
+    zone, listed = JanitorZone(), []
     zone.land(*numbered(1, 2, 3))
     zone.clean(*numbered(1, 2))
     zone.storage.put(f"{READY}/strange", b"x")
@@ -285,7 +285,7 @@ def test_archive_of_an_idle_table_is_not_listed(monkeypatch):
 
 
 def test_file_whose_move_fails_is_not_noted_as_archived():
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(1, 2))
     listing = zone.listing()
     zone.storage.put(f"{ZONE}/Orders/{numbered(1)[0]}", b"other")
@@ -294,7 +294,7 @@ def test_file_whose_move_fails_is_not_noted_as_archived():
 
 
 def test_emptied_archive_leaves_the_info_file_with_the_next_move():
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(1, 2, 3))
     zone.clean(*numbered(1, 2))
     zone.storage.delete(READY)
@@ -304,7 +304,7 @@ def test_emptied_archive_leaves_the_info_file_with_the_next_move():
 
 
 def test_applied_files_pass_both_folders_and_their_time_begins_in_the_second():
-    zone = Zone(cleanup="both")
+    zone = JanitorZone(cleanup="both")
     processed = f"{ZONE}/Orders/_ProcessedFiles"
     zone.land(*numbered(1, 2, 3))
     assert zone.clean(*numbered(1, 2)) == 1
@@ -324,7 +324,7 @@ def test_applied_files_pass_both_folders_and_their_time_begins_in_the_second():
 
 
 def test_a_folder_is_due_when_it_changed_or_a_file_expired():
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(0, 1))
     zone.clean(*numbered(0, 1))
     zone.land(*numbered(1, 2))
@@ -342,11 +342,11 @@ def test_a_folder_is_due_when_it_changed_or_a_file_expired():
     assert not zone.janitor.is_due(listing, progress)
     zone.janitor.keep(set())
     assert zone.janitor.is_due(listing, progress)
-    assert not Zone(cleanup="off").janitor.is_due(listing, progress)
+    assert not JanitorZone(cleanup="off").janitor.is_due(listing, progress)
 
 
 def test_endless_folders_among_moved_files_are_left_alone():
-    zone = Zone()
+    zone = JanitorZone()
     zone.land(*numbered(1, 2))
     deep = f"{READY}/{'d/' * 40}f"
     zone.storage.put(deep, b"x")
@@ -367,7 +367,7 @@ class SlowName(TableName):
 
 @pytest.mark.slow
 def test_tables_are_forgotten_while_other_threads_clean():
-    zone, failures = Zone(), []
+    zone, failures = JanitorZone(), []
     listing = zone.listing()
 
     def clean(thread):

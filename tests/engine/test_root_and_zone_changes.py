@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pauses")]
 NOON = 1_700_000_000 * 10**9
 
 
-class Zone:
+class ReplacedFileZone:
     """Two change files, the first of which another program replaces by one of the same length."""
 
     def __init__(self, root):
@@ -91,13 +91,13 @@ class Zone:
 )
 def test_whatever_happens_at_any_moment_of_a_cycle_rows_are_of_one_file_never_of_two(ram, act, outcomes):
     counting = Script()
-    zone = Zone(ram / "counting")
+    zone = ReplacedFileZone(ram / "counting")
     zone.shop.writer = faulty(zone.shop.writer, counting)
     zone.sync(counting)
     last_look = counting.calls.index("latest_external_change dbo/Orders") - 1  # two calls before, at the first file
     seen = []
     for number in range(1, len(counting.calls) + 1):
-        zone = Zone(ram / f"{number}")
+        zone = ReplacedFileZone(ram / f"{number}")
         script = Acting(number, getattr(zone, act))
         zone.shop.writer = faulty(zone.shop.writer, script)
         zone.sync(script)

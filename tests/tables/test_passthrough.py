@@ -48,7 +48,7 @@ def files_of_every_size(monkeypatch):
     monkeypatch.setattr(mirror_engine.engine.turns, "FIRST_PAUSE_SECONDS", 0.0)
 
 
-class Zone:
+class PassthroughZone:
     """One table folder, and a mirror of it."""
 
     def __init__(self, root, writer=None, metadata=None):
@@ -125,7 +125,7 @@ def landings(zone):
 @pytest.mark.slow
 def test_files_added_unchanged_come_out_as_applied_rows_do(tmp_path):
     """LZ-4.19."""
-    staged, read = Zone(tmp_path / "staged"), Zone(tmp_path / "read")
+    staged, read = PassthroughZone(tmp_path / "staged"), PassthroughZone(tmp_path / "read")
     read.config = {"passthrough": False}
     for zone in (staged, read):
         landings(zone)
@@ -137,7 +137,7 @@ def test_files_added_unchanged_come_out_as_applied_rows_do(tmp_path):
 
 
 def test_files_of_one_kind_make_one_commit_and_status_says_how_each_was_applied(tmp_path):
-    zone = Zone(tmp_path)
+    zone = PassthroughZone(tmp_path)
     zone.config = {"cleanup": "off"}  # status lists files that are still in the folder
     for number in range(3):
         zone.land(rows(10 * number, 10))
@@ -161,7 +161,7 @@ def batches(zone):
 @pytest.mark.slow
 @pytest.mark.parametrize("local", [False, True], ids=["memory", "arrow"])
 def test_passthrough_batch_is_bounded_by_max_batch_size(tmp_path, monkeypatch, local):
-    zone = Zone(tmp_path, local_writer(tmp_path) if local else None)
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path) if local else None)
     for number in range(6):
         zone.land(rows(1000 * number, 1000))
     zone.config = {"max_batch_size": 2 * 1000 * MIN_ACCOUNTED_ROW_BYTES}
@@ -186,7 +186,7 @@ def verify_at_once(monkeypatch, files):
 
 def test_full_disk_at_the_third_copy_commits_the_two_before(tmp_path, monkeypatch):
     verify_at_once(monkeypatch, 1)
-    zone = Zone(tmp_path, local_writer(tmp_path))
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path))
     for number in range(4):
         zone.land(rows(10 * number, 10))
     copy, copied = passthrough.digest, itertools.count(1)
@@ -207,7 +207,7 @@ def test_full_disk_at_the_third_copy_commits_the_two_before(tmp_path, monkeypatc
 @pytest.mark.parametrize("local", [False, True], ids=["memory", "arrow"])
 def test_large_files_between_small_ones_are_copied_once(tmp_path, monkeypatch, local):
     verify_at_once(monkeypatch, 1)
-    zone = Zone(tmp_path, local_writer(tmp_path) if local else None)
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path) if local else None)
     small, large = (zone.land(rows(10_000 * count, count)) for count in (3, 3000))
     third = rows(
         100_000, 3000, v=[1.5, float("nan")] * 1500
@@ -241,7 +241,7 @@ def test_large_files_between_small_ones_are_copied_once(tmp_path, monkeypatch, l
 def test_files_are_verified_side_by_side_and_added_in_order(tmp_path, monkeypatch):
     verify_at_once(monkeypatch, 3)
     together, read = threading.Barrier(3, timeout=20), PassthroughReader._verified
-    zone = Zone(tmp_path, local_writer(tmp_path))
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path))
     for number in range(6):
         zone.land(rows(10 * number, 10, **{f"c{number}": [number] * 10}))
 
@@ -261,7 +261,7 @@ def test_files_are_verified_side_by_side_and_added_in_order(tmp_path, monkeypatc
 @pytest.mark.parametrize("kind", ["its rows do not fit", "it is damaged", "the disk is full"])
 def test_failure_of_one_file_leaves_none_of_those_verified_beside_it(tmp_path, monkeypatch, kind):
     verify_at_once(monkeypatch, 3)
-    zone = Zone(tmp_path, local_writer(tmp_path))
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path))
     for number in range(5):
         odd = {"v": [1.0, float("nan")] * 5} if kind == "its rows do not fit" and number == 1 else {"v": [1.0] * 10}
         path = zone.land(rows(10 * number, 10, **odd))
@@ -354,7 +354,7 @@ NOT_ELIGIBLE: dict[str, tuple[pa.Table, dict[str, Any]]] = {
 @pytest.mark.parametrize("reason", NOT_ELIGIBLE)
 def test_a_file_that_is_not_eligible_takes_the_rows_path_and_says_why(tmp_path, reason):
     table, options = NOT_ELIGIBLE[reason]
-    zone = Zone(tmp_path)
+    zone = PassthroughZone(tmp_path)
     zone.land(rows(0, 10))
     zone.land(table, **options)
     assert zone.sync() is RunResult.CAUGHT_UP
@@ -369,7 +369,7 @@ def test_upserts_and_partitions_take_the_rows_path(tmp_path):
         ("upserts", {"keyColumns": ["id"], "isUpsertDefaultRowMarker": True}, "its rows are upserts"),
         ("partitions", {"keyColumns": [], "isPartitionEnabled": "true"}, "the table is partitioned"),
     ):
-        zone = Zone(tmp_path / name, metadata=metadata)
+        zone = PassthroughZone(tmp_path / name, metadata=metadata)
         path = zone.land(rows(0, 3))
         if name == "partitions":
             (zone.folder / "day=1").mkdir()
@@ -393,7 +393,7 @@ REJECTED: dict[str, tuple[pa.Table, str]] = {
 @pytest.mark.parametrize("case", REJECTED)
 def test_a_file_that_the_protocol_rejects_is_found_before_the_commit(tmp_path, case):
     table, code = REJECTED[case]
-    zone = Zone(tmp_path)
+    zone = PassthroughZone(tmp_path)
     zone.config = {"max_row_size": 200_000}
     zone.land(pa.table({"id": [1], "day": [None], "v": [None]}, REQUIRED))
     assert zone.sync() is RunResult.CAUGHT_UP
@@ -432,7 +432,7 @@ MISSTATED: dict[str, tuple[list[Any], dict[bytes, bytes], str]] = {
 def test_a_file_whose_footer_states_other_statistics_is_rewritten(tmp_path, case):
     """Spark would skip row groups that hold what it looks for."""
     values, lies, reason = MISSTATED[case]
-    zone = Zone(tmp_path, metadata={"keyColumns": []})
+    zone = PassthroughZone(tmp_path, metadata={"keyColumns": []})
     table = pa.table({"v": values})
     path = zone.land(table, row_group_size=500, use_dictionary=False, compression="none")
     content = path.read_bytes()
@@ -448,7 +448,7 @@ def test_a_file_whose_footer_states_other_statistics_is_rewritten(tmp_path, case
 
 def test_long_decimals_are_within_the_bounds_of_their_footer(tmp_path):
     """Python's arithmetic rounds to 28 digits."""
-    zone = Zone(tmp_path)
+    zone = PassthroughZone(tmp_path)
     cells = pa.array([Decimal("12345678901234567890123456789012345.678"), None], pa.decimal128(38, 3))
     zone.land(pa.table({"id": pa.array([1, 2]), "amount": cells}))
     assert zone.sync() is RunResult.CAUGHT_UP
@@ -459,7 +459,7 @@ def test_a_verified_copy_goes_where_it_is_not_committed(tmp_path, monkeypatch):
     def fail(*_):
         raise StorageUnavailable("no", "again")
 
-    zone = Zone(tmp_path)
+    zone = PassthroughZone(tmp_path)
     zone.land(rows(0, 10))
     monkeypatch.setattr(MemoryDeltaWriter, "apply", fail)
     assert zone.sync() is RunResult.RETRY
@@ -471,7 +471,7 @@ def test_a_verified_copy_goes_where_it_is_not_committed(tmp_path, monkeypatch):
 
 @pytest.fixture
 def added_zone(tmp_path):
-    return Zone(tmp_path, local_writer(tmp_path))
+    return PassthroughZone(tmp_path, local_writer(tmp_path))
 
 
 def local_writer(root):
@@ -480,7 +480,10 @@ def local_writer(root):
 
 @pytest.mark.spark
 def test_staged_files_are_changed_evolved_and_read_by_all_like_any_others(tmp_path, mirror_writer, spark):
-    zone, twin = Zone(tmp_path / "spark", mirror_writer(tmp_path / "spark")), Zone(tmp_path / "memory")
+    zone, twin = (
+        PassthroughZone(tmp_path / "spark", mirror_writer(tmp_path / "spark")),
+        PassthroughZone(tmp_path / "memory"),
+    )
     for each in (zone, twin):
         landings(each)
     found, expected = zone.outcome(), twin.outcome()
@@ -518,7 +521,7 @@ def test_a_table_that_somebody_else_makes_meanwhile_is_left_alone(added_zone, mo
 
 def test_a_new_table_and_its_first_files_are_one_commit(tmp_path):
     wide = {f"c{number}": [number] * 3 for number in range(40)}
-    zone = Zone(tmp_path, local_writer(tmp_path), {"keyColumns": ["id", "c39"]})
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path), {"keyColumns": ["id", "c39"]})
     zone.land(rows(0, 3, **wide))
     zone.land(rows(2, 3, **wide))
     assert zone.sync() is RunResult.CAUGHT_UP

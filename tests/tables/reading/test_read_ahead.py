@@ -43,7 +43,7 @@ def _every_file_is_large():
         yield
 
 
-class Zone:
+class ReadAheadZone:
     """One table's files in memory, and what was opened of them."""
 
     def __init__(self, scratch, *contents, config=None):
@@ -117,7 +117,7 @@ contents = st.one_of(columns.map(lambda of: parquet(**of)), st.just(b"PAR1 damag
 @given(st.lists(contents, max_size=6), st.sampled_from([ReadContext(), FILLED]))
 def test_files_come_as_if_read_one_by_one(files, context):
     with TemporaryDirectory() as scratch:
-        zone = Zone(Path(scratch), *files)
+        zone = ReadAheadZone(Path(scratch), *files)
         assert in_order(zone, context) == one_after_the_other(zone, context)
 
 
@@ -125,7 +125,7 @@ SAME = parquet(Id=[1, 2])
 
 
 def test_two_large_files_are_read_at_once(tmp_path):
-    zone = Zone(tmp_path, SAME, SAME)
+    zone = ReadAheadZone(tmp_path, SAME, SAME)
     both = threading.Barrier(2, timeout=20)
     really_open = zone.storage.open
     zone.storage.open = lambda path, only=None: (both.wait(), really_open(path, only))[1]
@@ -134,7 +134,7 @@ def test_two_large_files_are_read_at_once(tmp_path):
 
 
 def test_a_file_whose_context_changed_is_read_again(tmp_path):
-    zone = Zone(tmp_path, parquet(Id=[1], City=["Linz"]), SAME)
+    zone = ReadAheadZone(tmp_path, parquet(Id=[1], City=["Linz"]), SAME)
     with zone.in_order() as reading:
         assert [read.context.schema.names for read in reading] == [("Id", "City")] * 2
     assert sorted(zone.opened) == [1, 2, 2]
@@ -152,14 +152,14 @@ def test_a_file_whose_context_changed_is_read_again(tmp_path):
 )
 def test_no_file_is_read_ahead_in_vain(tmp_path, monkeypatch, context, size, config):
     monkeypatch.setattr(reader_module, size, 0)
-    zone = Zone(tmp_path, SAME, SAME, config=config)
+    zone = ReadAheadZone(tmp_path, SAME, SAME, config=config)
     with zone.in_order(context) as reading:
         next(reading)
     assert set(zone.opened) == {1}
 
 
 def test_files_before_count_for_the_size_of_a_batch(tmp_path):
-    zone = Zone(tmp_path, *[SAME] * 4, config=Config(max_batch_size=len(SAME) * 4 - 1))
+    zone = ReadAheadZone(tmp_path, *[SAME] * 4, config=Config(max_batch_size=len(SAME) * 4 - 1))
     with zone.in_order() as reading:
         for _ in range(3):
             next(reading)
@@ -168,14 +168,14 @@ def test_files_before_count_for_the_size_of_a_batch(tmp_path):
 
 def test_a_small_file_is_not_read_ahead(tmp_path, monkeypatch):
     monkeypatch.setattr(reader_module, "SMALL_BYTES", len(SAME))
-    zone = Zone(tmp_path, SAME, SAME)
+    zone = ReadAheadZone(tmp_path, SAME, SAME)
     with zone.in_order() as reading:
         next(reading)
     assert zone.opened == [1]
 
 
 def test_a_mode_without_threads_reads_nothing_ahead(tmp_path):
-    zone = Zone(tmp_path, SAME, SAME)
+    zone = ReadAheadZone(tmp_path, SAME, SAME)
     zone.reader = ChangeFileReader(zone.storage, Config(), keys_only(None))
     with zone.in_order() as reading:
         next(reading)
@@ -183,7 +183,7 @@ def test_a_mode_without_threads_reads_nothing_ahead(tmp_path):
 
 
 def test_reading_that_ends_early_leaves_nothing_behind(tmp_path):
-    zone, ended = Zone(tmp_path, SAME, SAME), []
+    zone, ended = ReadAheadZone(tmp_path, SAME, SAME), []
     really_read = zone.reader.read
 
     def slow_at_the_second(request, *content):
@@ -202,7 +202,7 @@ def test_reading_that_ends_early_leaves_nothing_behind(tmp_path):
 
 @pytest.mark.parametrize("error", [ConcurrentModification("gone"), StorageUnavailable("gone")])
 def test_an_error_ahead_is_raised_in_its_turn(tmp_path, error):
-    zone = Zone(tmp_path, SAME, SAME)
+    zone = ReadAheadZone(tmp_path, SAME, SAME)
     really_open = zone.storage.open
 
     def fail_at_the_second(path, only=None):
@@ -220,7 +220,7 @@ def test_an_error_ahead_is_raised_in_its_turn(tmp_path, error):
 
 
 def test_a_busy_pool_delays_no_table(tmp_path):
-    zone, end = Zone(tmp_path, SAME, SAME), threading.Event()
+    zone, end = ReadAheadZone(tmp_path, SAME, SAME), threading.Event()
     other_table = zone.reader._second_core.submit(end.wait, 20)
     with zone.in_order() as reading:
         assert [read.row_count for read in reading] == [2, 2]

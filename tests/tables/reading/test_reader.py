@@ -49,7 +49,7 @@ def parquet_table(table):
 
 
 @dataclass
-class Zone:
+class ReaderZone:
     """A landing zone in memory with one table, and its reader."""
 
     scratch: Path
@@ -85,12 +85,12 @@ class Zone:
 
 @pytest.fixture
 def landed(tmp_path):
-    return Zone(tmp_path / "scratch")
+    return ReaderZone(tmp_path / "scratch")
 
 
 @pytest.fixture
 def strict(tmp_path):
-    return Zone(tmp_path / "scratch", Config(strict=True))
+    return ReaderZone(tmp_path / "scratch", Config(strict=True))
 
 
 def rows(read):
@@ -285,7 +285,7 @@ class ChangedWhenOpened(MemoryStorage):
 @pytest.mark.parametrize("content", [parquet(Id=[1]), b"PAR1 half a fi"])
 def test_a_file_that_keeps_changing_while_it_is_read_is_rejected_as_such(tmp_path, content):
     storage = ChangedWhenOpened()
-    zone = Zone(tmp_path, storage=storage)
+    zone = ReaderZone(tmp_path, storage=storage)
     for more in (b"more", b""):
         storage.then = lambda more=more: storage.write_in_place(zone.where(), content + more)
         message = zone.rejects(content).diagnostic.message

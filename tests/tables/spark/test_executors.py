@@ -60,7 +60,7 @@ class Executors:
         return [pickle.loads(answer) for answer in answers]  # noqa: S301 - as above
 
 
-class Zone:
+class ExecutorZone:
     """A landing zone with one table folder, and both ways to read it."""
 
     def __init__(self, root, *, upserts=0, **options):
@@ -116,7 +116,7 @@ def assert_read_alike(zone):
 def test_files_of_all_kinds_are_read_alike(tmp_path, seed):
     """Files with other columns, without rows, with deletes only, and a rejected one."""
     draw = random.Random(seed)
-    zone = Zone(tmp_path)
+    zone = ExecutorZone(tmp_path)
     row = lambda: {"id": draw.randrange(9), **{n: draw.random() for n in "abc" if draw.random() < 0.5}}  # noqa: E731 - a short name
     for _ in range(12):
         match draw.randrange(6):
@@ -136,7 +136,7 @@ def test_files_of_all_kinds_are_read_alike(tmp_path, seed):
 
 
 def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_path):
-    zone = Zone(tmp_path, upserts=7, max_batch_files=3)
+    zone = ExecutorZone(tmp_path, upserts=7, max_batch_files=3)
     size = zone.pending()[1][0].size
     for config, waves in (
         (zone.config, [1, 3, 3]),  # the first file of a table is read alone
@@ -146,7 +146,7 @@ def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_pat
         zone.config, zone.executors.waves = config, []
         assert_read_alike(zone)
         assert zone.executors.waves == waves
-    zone = Zone(tmp_path / "changing", upserts=2)
+    zone = ExecutorZone(tmp_path / "changing", upserts=2)
     for row in ({"id": 3, "new": "x"}, {"id": 4}, {"id": 5}):
         zone.table.upsert(row)
     assert_read_alike(zone)
@@ -154,7 +154,7 @@ def test_a_wave_is_no_larger_than_a_batch_and_than_the_executors_can_use(tmp_pat
 
 
 def test_rows_that_were_read_ahead_and_not_used_are_deleted(tmp_path):
-    zone = Zone(tmp_path, upserts=4)
+    zone = ExecutorZone(tmp_path, upserts=4)
     with closing(zone.on_executors().in_order(*zone.pending())) as reading:
         next(reading).rows.close()  # the first file of a table is read alone
         second = next(reading)
@@ -163,14 +163,14 @@ def test_rows_that_were_read_ahead_and_not_used_are_deleted(tmp_path):
 
 
 def test_rows_of_a_task_that_spark_ran_twice_are_deleted(tmp_path, monkeypatch):
-    zone = Zone(tmp_path, upserts=1)
+    zone = ExecutorZone(tmp_path, upserts=1)
     once = Executors.collect
     monkeypatch.setattr(Executors, "collect", lambda executors: [once(executors), once(executors)][1])
     assert_read_alike(zone)
 
 
 def test_rows_of_a_killed_engine_are_deleted_and_nothing_else(tmp_path, monkeypatch):
-    zone = Zone(tmp_path, upserts=3)
+    zone = ExecutorZone(tmp_path, upserts=3)
     reading = zone.on_executors().in_order(*zone.pending())
     next(reading).rows.close()
     next(reading).rows.close()
@@ -184,7 +184,7 @@ def test_rows_of_a_killed_engine_are_deleted_and_nothing_else(tmp_path, monkeypa
 
 
 def test_a_file_that_was_replaced_has_the_same_outcome(tmp_path):
-    zone = Zone(tmp_path, upserts=2)
+    zone = ExecutorZone(tmp_path, upserts=2)
     pending = zone.pending()
     zone.table.put(pending[1][1].path, b"another")
     outcomes = read_all(zone.on_executors(), pending)
@@ -193,14 +193,14 @@ def test_a_file_that_was_replaced_has_the_same_outcome(tmp_path):
 
 
 def test_a_node_that_does_not_see_root_is_a_setup_error(tmp_path, monkeypatch):
-    zone = Zone(tmp_path, upserts=1)
+    zone = ExecutorZone(tmp_path, upserts=1)
     monkeypatch.setattr(executor_reading, "create_file", lambda *_: None)  # the mark is on another machine's disk
     with pytest.raises(SetupError, match=r"does not see .*\n.*one and the same folder on every node"):
         next(zone.on_executors().in_order(*zone.pending()))
 
 
 def test_a_node_with_another_version_is_a_setup_error(tmp_path, monkeypatch):
-    zone = Zone(tmp_path, upserts=1)
+    zone = ExecutorZone(tmp_path, upserts=1)
 
     def collect(executors):
         monkeypatch.setattr(executor_reading, "__version__", "0.9")
@@ -229,7 +229,7 @@ def test_a_python_environment_without_the_engine_is_a_setup_error(tmp_path, monk
     def fails(_):
         raise Py4JError(text)
 
-    zone = Zone(tmp_path, upserts=1)
+    zone = ExecutorZone(tmp_path, upserts=1)
     monkeypatch.setattr(Executors, "collect", fails)
     with pytest.raises(expected) as raised:
         next(zone.on_executors().in_order(*zone.pending()))
