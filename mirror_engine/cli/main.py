@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import sys
 from functools import cache
 from importlib import import_module
-from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mirror_engine._version import __version__
 from mirror_engine.cli import exits
 from mirror_engine.cli.options import CONTEXT, QUIET, ROOT, VERBOSE, Choice, listed, write_sections
+from mirror_engine.cli.startup import prepare_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,22 +138,11 @@ def program() -> click.Group:
     )
 
 
-def _no_pandas(name: str, *_: object) -> None:
-    """Have Arrow and PySpark do without: where it is installed they import it, in 0.1 s, for values never used here."""
-    if name == "pandas":
-        raise ModuleNotFoundError(name)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Nothing is raised."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if arguments is None:
-        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-            if getattr(sys, name) is None:  # it was closed: no other file may get its number
-                setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until we exit
-        sys.meta_path.insert(0, cast("Any", SimpleNamespace(find_spec=_no_pandas)))
-        gc.set_threshold(50_000)  # new objects: most commands end soon
-        atexit.register(gc.freeze)  # our own process: skip the last garbage collection, exit frees everything
+        prepare_process()
     if instruction := os.environ.get(COMPLETION_VARIABLE):
         from click.shell_completion import shell_complete
 
