@@ -34,17 +34,7 @@ SCHEMA_KEY = "$schema"  # in the file, for editors
 ENVIRONMENT_PREFIX = "MIRROR_ENGINE_"
 OTHER_VARIABLES = frozenset(
     f"{ENVIRONMENT_PREFIX}{name}"
-    for name in (
-        "ROOT",
-        "CACHE",
-        "STATE",
-        "TOKEN",
-        "CONTROL",
-        "CONTROL_TOKEN",
-        "FAULT_API",
-        "FAULT_API_TOKEN",
-        "JAVA_OPTIONS",
-    )
+    for name in ("ROOT", "CACHE", "STATE", "TOKEN", "FAULT_API", "FAULT_API_TOKEN", "JAVA_OPTIONS")
 )  # of the program or this machine, not of a mirror
 
 _SIZES = {"": 1, "b": 1}
