@@ -399,12 +399,11 @@ class Mirror:
             TransientError: the landing zone or the table cannot be read.
         """
         from mirror_engine.tools.trace.context import open_trace  # noqa: PLC0415 - a sync needs none of these tools
-        from mirror_engine.tools.trace.results import RowTrace  # noqa: PLC0415 - the same
         from mirror_engine.tools.trace.row import key_arguments, trace_row  # noqa: PLC0415 - a sync needs none of these tools
 
         with self.snapshot() as seen:
             trace = open_trace(seen, table)
-            return RowTrace.of_history(trace.reference, trace_row(trace, key_arguments(trace.key_columns, key)))
+            return trace_row(trace, key_arguments(trace.key_columns, key))
 
     def diff(  # noqa: PLR0913 - as of the command
         self,

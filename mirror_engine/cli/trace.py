@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import asdict
 
 from mirror_engine.cli import exits
 from mirror_engine.cli import output as out
 from mirror_engine.cli.inspection import ROWS_HELP
 from mirror_engine.cli.options import COUNT, READING, TABLE_HELP, command, with_mirror
-from mirror_engine.tools.trace.results import FileTrace, ReplayStart, RowTrace, WhatIfTrace
+from mirror_engine.tools.trace.results import FileTrace, RowTrace, WhatIfTrace
 
 if TYPE_CHECKING:
     from mirror_engine.mirror import Mirror
@@ -36,8 +35,7 @@ def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
     from mirror_engine.tools.trace.row import trace_row
 
     with mirror.snapshot() as snapshot:
-        trace = open_trace(snapshot, table)
-        found = RowTrace.of_history(trace.reference, trace_row(trace, key))
+        found = trace_row(open_trace(snapshot, table), key)
     out.report(found)
     return exits.NEEDS_ATTENTION if found.matches_delta is False else exits.SUCCESS
 
@@ -59,9 +57,7 @@ def file(mirror: Mirror, table: str, name: str) -> None:
     from mirror_engine.tools.trace.file import trace_file
 
     with mirror.snapshot() as snapshot:
-        trace = open_trace(snapshot, table)
-        found = trace_file(trace, name)
-    out.report(FileTrace.of_report(trace.reference, found))
+        out.report(trace_file(open_trace(snapshot, table), name))
 
 
 @command("what-if", root="option", config=(*READING, "memory_limit"), reads_engine=True, result=WhatIfTrace)
@@ -86,8 +82,4 @@ def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, 
         raise click.UsageError("nothing to change: give --skip FILE or --swap FILE,FILE", click.get_current_context())
     changes = [*(f"skip={name}" for name in skip), *(f"swap={names}" for names in swap)]
     with mirror.snapshot() as snapshot:
-        trace = open_trace(snapshot, table)
-        found = trace_what_if(trace, changes, limit=limit or None)
-    facts = {name: getattr(found, name) for name in ("changes", "message", "message_what_if")}
-    start = ReplayStart.of(found.start)
-    out.report(WhatIfTrace(**asdict(found.difference), **asdict(trace.reference), **facts, replay_start=start))
+        out.report(trace_what_if(open_trace(snapshot, table), changes, limit=limit or None))

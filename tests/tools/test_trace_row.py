@@ -15,7 +15,8 @@ from shop import Shop, name
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows
 from mirror_engine.landing_zone.layout import LEDGER
-from mirror_engine.tools.trace.row import ROW_COLUMN, OneKeyRows, PendingFile, rows_with_key, trace_row
+from mirror_engine.tools.trace.results import MarkedRow, NotApplied
+from mirror_engine.tools.trace.row import ROW_COLUMN, OneKeyRows, rows_with_key, trace_row
 
 pytestmark = pytest.mark.slow  # whole programs: no part of the quick look
 
@@ -53,15 +54,15 @@ def test_every_change_to_the_key_is_listed_in_order_with_its_effect(shop):
     assert effects_of(history) == HISTORY
     assert [it.changed_columns for it in history.changes] == [(), ("city",), (), (), ()]
     assert [it.reason for it in history.changes] == [
-        "",
-        "",
+        None,
+        None,
         "the row had these values already",
-        "",
+        None,
         "no row had the key",
     ]
     assert {it.pending_because for it in history.changes} == {"ready for the next cycle"}
     assert history.result == ({"id": 7, "city": "Bregenz"},)
-    assert (history.applied_rows, history.delta_rows, history.matches_delta) == ((), None, None)
+    assert (history.applied, history.delta, history.matches_delta) == ((), None, None)
 
 
 def test_archived_files_are_listed_with_their_version_and_commit(shop):
@@ -74,7 +75,7 @@ def test_archived_files_are_listed_with_their_version_and_commit(shop):
     assert [it.delta_version for it in history.changes] == [1, 1, 1, 1, 1, None]
     assert history.changes[0].files_of_commit == (name(1), name(2), name(3))
     assert history.changes[5].pending_because == "ready for the next cycle"
-    assert history.applied_rows == history.delta_rows == ({"id": 7, "city": "Bregenz"},)
+    assert history.applied == history.delta == ({"id": 7, "city": "Bregenz"},)
     assert history.result == ({"id": 7, "city": "Ried"},)
     assert history.matches_delta is True
 
@@ -88,8 +89,8 @@ def test_a_rejected_file_and_those_behind_it_are_listed_with_the_reason(shop):
         history = history_of(shop)
         assert effects_of(history) == HISTORY
         assert history.not_applied == (
-            PendingFile(name(4), "rejected", "file is empty (0 bytes)", None),
-            PendingFile(name(5), "pending", f"the table is halted at Orders/{name(4)}", ((2, RowMarker.UPSERT),)),
+            NotApplied(name(4), "rejected", "file is empty (0 bytes)", None),
+            NotApplied(name(5), "pending", f"the table is halted at Orders/{name(4)}", [MarkedRow(2, 4, "upsert")]),
         )
         assert history.matches_delta is True
         shop.sync()
@@ -105,7 +106,7 @@ def test_of_a_name_used_twice_the_applied_file_counts_while_it_is_there(tmp_path
     table.insert({"id": 7, "city": "b"}, name=name(1))
     history = history_of(shop)
     (change,) = history.changes
-    assert (change.effect, change.after, change.pending_because) == ("inserted", ({"id": 7, "city": city},), "")
+    assert (change.effect, change.after, change.pending_because) == ("inserted", ({"id": 7, "city": city},), None)
     assert (history.overwritten, history.matches_delta) == (overwritten, not overwritten)
 
 
@@ -130,7 +131,7 @@ def test_duplicate_keys_are_explained(shop):
     table.delete({"id": 7})
     history = history_of(shop)
     assert [it.reason for it in history.changes] == [
-        "",
+        None,
         "duplicate key: 2 rows have it now [ME039]",
         "all 2 rows with this key became this row [ME043]",
         "all 2 rows with this key were deleted [ME043]",
@@ -173,7 +174,7 @@ def test_without_old_files_the_replay_starts_with_the_row_of_the_delta_table(sho
         monkeypatch.setattr(shop.writer, "history", lambda table, **_: known(table)[:2])
     read = spied(shop, monkeypatch)
     history = history_of(shop)
-    assert (history.start.deleted_files, history.start.delta_version) == (2, 2)
+    assert (history.replay_start.deleted_files, history.replay_start.delta_version) == (2, 2)
     assert history.rows_at_start == history.changes[0].before == ({"id": 7, "city": "b"},)
     assert effects_of(history) == [(3, 7, 4, "updated"), (4, 7, 4, "updated")]
     assert history.matches_delta is True
@@ -184,7 +185,7 @@ def test_a_commit_with_a_deleted_file_is_not_replayed(shop, monkeypatch):
     landed(shop, "abc", "d")
     shop.lose(2)
     history = history_of(shop)
-    assert (history.start.deleted_files, history.start.not_replayed) == (1, (name(1), name(3)))
+    assert (history.replay_start.deleted_files, history.replay_start.not_replayed) == (1, (name(1), name(3)))
     assert history.rows_at_start == ({"id": 7, "city": "c"},)
     assert effects_of(history) == [(4, 7, 4, "updated")]
     assert history.matches_delta is True
@@ -206,11 +207,12 @@ def test_without_old_files_and_versions_the_first_match_is_not_known(shop, monke
 
     monkeypatch.setattr(shop.writer, "rows", vacuumed)
     history = history_of(shop)
-    assert (history.start.deleted_files, history.start.delta_version, history.start.rows) == (1, None, None)
+    assert (history.replay_start.deleted_files, history.replay_start.delta_version) == (1, None)
+    assert not history.replay_start.has_rows
     assert effects_of(history) == [(2, 7, 4, "updated"), (3, 7, 4, "updated")]
-    assert [(it.is_match_known, it.reason, it.changed_columns) for it in history.changes] == [
-        (False, "the rows it matched are not known", ()),
-        (True, "", ("city",)),
+    assert [(it.matched_rows, it.before, it.reason, it.changed_columns) for it in history.changes] == [
+        (None, None, "the rows it matched are not known", ()),
+        (1, ({"id": 7, "city": "b"},), None, ("city",)),
     ]
     assert history.matches_delta is None
 
@@ -223,7 +225,7 @@ def test_a_zone_that_may_begin_with_any_number_has_no_deleted_files(tmp_path):
     table.land_csv("Id,City,__rowMarker__\n1,Linz,0\n7,Wels,0\n7,,2\n")
     shop.sync()
     history = history_of(shop)
-    assert history.start is None
+    assert history.replay_start is None
     assert effects_of(history) == [(5, 2, 0, "inserted"), (5, 3, 2, "deleted")]  # the header is not counted
 
 
@@ -286,7 +288,7 @@ def test_the_result_of_a_trace_is_that_of_replay_whatever_is_applied_and_deleted
         traced = [(len(it.before), len(it.after)) for it in history.changes]
         assert traced == matches[len(matches) - len(traced) :]
         assert history.matches_delta is not False
-        assert (len(traced) == len(matches)) or history.start is not None
+        assert (len(traced) == len(matches)) or history.replay_start is not None
 
 
 def test_rows_are_counted_through_a_file_of_many_batches():

@@ -24,8 +24,7 @@ def row(number, city):
 
 def cells(result):
     return [
-        (row.key["id"], {each.column: (each.expected, each.actual) for each in row.cells})
-        for row in result.difference.different
+        (row.key["id"], {each.column: (each.expected, each.actual) for each in row.cells}) for row in result.different
     ]
 
 
@@ -46,8 +45,8 @@ def test_without_a_file_its_rows_are_missing_and_deleted_ones_are_back(shop, is_
     result = what_if(shop, "skip=3")
     assert result.changes == ("without 00000000000000000003.parquet",)
     assert cells(result) == [(1, {"city": ("c", "b")})]
-    assert result.difference.missing == (row(3, "c"),)
-    assert result.difference.unexpected == (row(2, "a"),)
+    assert result.missing == (row(3, "c"),)
+    assert result.unexpected == (row(2, "a"),)
     assert sorted(path.relative_to(shop.root) for path in shop.root.rglob("*")) == before
 
 
@@ -60,7 +59,7 @@ def test_the_other_order_shows_a_change_that_came_too_early(shop, changes):
 def test_skipping_a_file_leaves_no_gap(shop):
     three_files(shop)
     result = what_if(shop, "skip=2")
-    assert result.difference.equal
+    assert result.equal
     assert not re.search(r"blocked|\[ME", result.message_what_if)
 
 
@@ -95,9 +94,9 @@ def test_without_old_files_both_replays_start_with_the_delta_table(shop):
     shop.sync()
     shop.lose(1)
     result = what_if(shop, "skip=2")
-    assert (result.start.deleted_files, result.start.delta_version) == (1, 1)
+    assert (result.replay_start.deleted_files, result.replay_start.delta_version) == (1, 1)
     assert cells(result) == [(1, {"city": ("b", "a")})]
-    assert result.difference.counts.equal == 1
+    assert result.counts.equal == 1
 
 
 @pytest.mark.parametrize(
@@ -122,9 +121,9 @@ def test_without_the_only_file_all_its_rows_are_missing(shop, is_applied):
     if is_applied:
         shop.sync()
     result = what_if(shop, "skip=1")
-    assert result.difference.missing == (row(1, "a"), row(2, "a"))
-    assert result.difference.key == ("id",)
-    assert not result.difference.counts.unexpected
+    assert result.missing == (row(1, "a"), row(2, "a"))
+    assert result.key == ("id",)
+    assert not result.counts.unexpected
 
 
 def test_states_name_the_files_by_their_real_names(shop):
@@ -141,7 +140,7 @@ def test_a_gap_stays_a_gap_of_the_same_name(shop):
     table.skip_numbers()
     table.upsert(row(1, "e"))
     result = what_if(shop, "skip=2")
-    assert result.difference.equal
+    assert result.equal
     assert result.message_what_if == result.message
     assert re.match(f"Orders is blocked: {name(4)}", result.message)
     with pytest.raises(UsageError, match="is not replayed"):
@@ -155,14 +154,14 @@ def test_a_rejected_first_file_alone_leaves_nothing_to_replay(shop):
         what_if(shop, "skip=1")
     table.insert(row(1, "a"))
     result = what_if(shop, "skip=1")
-    assert result.difference.unexpected == (row(1, "a"),)
-    assert not result.difference.counts.missing
+    assert result.unexpected == (row(1, "a"),)
+    assert not result.counts.missing
 
 
 def test_a_keyless_table_is_compared_as_a_whole_and_partitions_have_no_common_order(shop):
     table = shop.publisher.table("Log", partitioned=True)
     first = table.insert({"text": "a"}, partition="day=a").removeprefix("Log/")
     second = table.insert({"text": "a"}, {"text": "b"}, partition="day=b").removeprefix("Log/")
-    assert what_if(shop, f"skip={second}", table="Log").difference.counts.missing == 2
+    assert what_if(shop, f"skip={second}", table="Log").counts.missing == 2
     with pytest.raises(UsageError, match="two partitions have no order"):
         what_if(shop, f"swap={second},{first}", table="Log")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
 from typing_extensions import assert_never
 
 from mirror_engine.engine import planner as plan
@@ -20,52 +21,30 @@ from mirror_engine.landing_zone.schema import folded
 from mirror_engine.landing_zone.states import Blocked, Halted
 from mirror_engine.landing_zone.text import count, printable
 from mirror_engine.monitoring.state_text import DROPPED_BECAUSE, describe
-from mirror_engine.results import PlannedStep
+from mirror_engine.results import Finding, PlannedStep
 from mirror_engine.storage.zone_view import Source, ZoneView
 from mirror_engine.tables.dry_run.keys_only import KeyWriter, keys_only
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import all_rows
 from mirror_engine.tools.diff import diff_tables
 from mirror_engine.tools.trace.dry_run import dry_run_start, dry_run_table, file_state, read_pending
+from mirror_engine.tools.trace.results import FileEffects, FileTrace, ReplayStart, WhatIfTrace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
     from mirror_engine.config import Config
-    from mirror_engine.landing_zone.diagnostics import Diagnostic
     from mirror_engine.landing_zone.listing import Entry
     from mirror_engine.landing_zone.states import TableState
     from mirror_engine.storage.base import Storage
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, CommitResult, FileRows
-    from mirror_engine.tables.changes.key_counts import ChangeEffects
-    from mirror_engine.tools.difference import Difference
     from mirror_engine.tools.trace.context import TraceContext
     from mirror_engine.tools.trace.dry_run import DryRunStart
+    from mirror_engine.tools.trace.results import FileState
 
     Content = dict[str, str | None]  # by path, which file is shown there; None for none
-    FileState = Literal["applied", "pending", "rejected", "ignored"]
-
-
-@dataclass(frozen=True)
-class FileReport:
-    """One change file."""
-
-    path: str
-    state: FileState
-    reason: str  # why it is not applied, or why its effect is not known; `""` if neither is so
-    has_marker: bool | None  # whether it has a marker column; None if it cannot be read
-    markers: Mapping[int, int]  # how many rows of each effective marker; empty if it cannot be read
-    effects: ChangeEffects | None  # what its changes matched and did; None if that is not known
-    delta_version: int | None  # None if it is in none, or that is not known any more
-    files_of_commit: tuple[str, ...]  # itself among them
-    step: PlannedStep | None  # of the plan; None if it belongs to none, or a rejected file keeps it out
-    diagnostics: tuple[Diagnostic, ...]  # all about it
-
-    @property
-    def rows(self) -> int:
-        return sum(self.markers.values())
 
 
 class _FileWriter(KeyWriter):
@@ -82,7 +61,7 @@ class _FileWriter(KeyWriter):
         return super().apply(table, batch, record, check)
 
 
-def trace_file(trace: TraceContext, name: str) -> FileReport:
+def trace_file(trace: TraceContext, name: str) -> FileTrace:
     """Replay a table and report on one file, given as `find_file` takes it; raises `UsageError` or `TransientError`."""
     path = find_file(trace, name)
     place, actual = f"{trace.name.folder}/{path}", trace.files.get(path)
@@ -105,17 +84,20 @@ def trace_file(trace: TraceContext, name: str) -> FileReport:
         reason = f"it was applied, but cannot be replayed: {pending.reason}"
     steps = planned_steps(trace.plan, trace.context.config) if path in writer.files or start else ()
     counted = [*trace.status.diagnostics, *replayed.diagnostics]
-    return FileReport(
+    markers = dict(sorted(file.markers.items())) if file else {}
+    return FileTrace(
+        **asdict(trace.reference),
         path=path,
         state=state,
-        reason=reason,
+        reason=reason or None,
         has_marker=file.has_marker if file else None,
-        markers=dict(sorted(file.markers.items())) if file else {},
-        effects=writer.effects.get(trace.status.delta_folder, {}).get(path),
+        markers={str(marker): rows for marker, rows in markers.items()},
+        rows=sum(markers.values()),
+        effects=FileEffects.of(writer.effects.get(trace.status.delta_folder, {}).get(path)),
         delta_version=actual.delta_version if actual else None,
         files_of_commit=trace.files_of_commit(path),
         step=next((step for step in steps if path in step.files), None),
-        diagnostics=tuple(dict.fromkeys(diagnostic for diagnostic, _ in counted if diagnostic.path == place)),
+        diagnostics=[*map(Finding.of, dict.fromkeys(found for found, _ in counted if found.path == place))],
     )
 
 
@@ -180,18 +162,7 @@ def _commits(files: Sequence[Entry], config: Config) -> int:
     return commits
 
 
-@dataclass(frozen=True)
-class WhatIf:
-    """The same table, replayed with other files."""
-
-    changes: tuple[str, ...]  # one sentence each
-    start: DryRunStart | None  # of both replays, if not at the first file
-    message: str  # the table's state after the replay of the files as they are
-    message_what_if: str
-    difference: Difference  # of the table with the changes from that of the files as they are (expected)
-
-
-def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | None = 20) -> WhatIf:
+def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | None = 20) -> WhatIfTrace:
     """Replay a table as it is, and with changes: `skip=FILE`, or `swap=A,B`, each of which takes the other's place.
 
     `limit` is how many rows of each kind of difference to return. Raises `TransientError`, and `UsageError` where a
@@ -217,12 +188,13 @@ def trace_what_if(trace: TraceContext, changes: Sequence[str], *, limit: int | N
     expected, rows = (either.schema.empty_table() if side is None else side for side in (actual, other))
     columns = [{folded(name) for name in table.column_names} for table in (expected, rows)]
     keys = trace.key_columns if all(folded(name) in names for name in trace.key_columns for names in columns) else ()
-    return WhatIf(
-        sentences,
-        start,
-        describe(trace.name, state),
-        _described(trace, order, content, other_state),
-        diff_tables(rows, expected, keys, limit=limit),
+    return WhatIfTrace(
+        **asdict(diff_tables(rows, expected, keys, limit=limit)),
+        **asdict(trace.reference),
+        changes=sentences,
+        message=describe(trace.name, state),
+        message_what_if=_described(trace, order, content, other_state),
+        replay_start=ReplayStart.of(start),
     )
 
 

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from mirror_engine.display import Lines
     from mirror_engine.tables.changes.key_counts import ChangeEffects
     from mirror_engine.tools.trace.dry_run import DryRunStart
-    from mirror_engine.tools.trace.file import FileReport
-    from mirror_engine.tools.trace.row import PendingFile, RowHistory, TracedChange
 
 Marker = Annotated[int, Meta(extra_json_schema={"enum": [marker.value for marker in RowMarker]})]
 MarkerName = Annotated[str, Meta(extra_json_schema={"enum": [marker.name.lower() for marker in RowMarker]})]
+
+Effect = Literal["inserted", "updated", "deleted", "nothing"]
+FileState = Literal["applied", "pending", "rejected", "ignored"]
 
 MAX_COLUMNS = 12  # of a row that are shown unchanged
 MAX_ROWS = 4  # of one key
@@ -94,7 +95,7 @@ class RowChange(Part, frozen=True):
     marker_name: MarkerName
     has_marker: bool
     matched_rows: Count | None
-    effect: Literal["inserted", "updated", "deleted", "nothing"]
+    effect: Effect
     reason: str | None
     before: Sequence[Row] | None
     after: Sequence[Row]
@@ -102,27 +103,6 @@ class RowChange(Part, frozen=True):
     delta_version: Count | None
     files_of_commit: Sequence[str]
     pending_because: str | None
-
-    @classmethod
-    def of(cls, found: TracedChange) -> Self:
-        """Make one of a traced change."""
-        before = found.before if found.is_match_known else None
-        return cls(
-            file=found.file,
-            row=found.row,
-            marker=found.marker.value,
-            marker_name=found.marker.name.lower(),
-            has_marker=found.has_marker,
-            matched_rows=None if before is None else len(before),
-            effect=found.effect,
-            reason=found.reason or None,
-            before=before,
-            after=found.after,
-            changed_columns=found.changed_columns,
-            delta_version=found.delta_version,
-            files_of_commit=found.files_of_commit,
-            pending_because=found.pending_because or None,
-        )
 
 
 class MarkedRow(Part, frozen=True):
@@ -148,12 +128,6 @@ class NotApplied(Part, frozen=True):
     state: str
     reason: str | None
     rows: Sequence[MarkedRow] | None
-
-    @classmethod
-    def of(cls, file: PendingFile) -> Self:
-        """Make one of a pending file."""
-        rows = [MarkedRow(row, marker.value, marker.name.lower()) for row, marker in file.rows or ()]
-        return cls(file.path, file.state, file.reason or None, None if file.rows is None else rows)
 
     def changes(self) -> str:
         """Which of its rows have the key."""
@@ -186,25 +160,6 @@ class RowTrace(TableReference, Result, frozen=True):
     applied: Sequence[Row]
     delta: Sequence[Row] | None
     matches_delta: bool | None
-
-    @classmethod
-    def of_history(cls, about: TableReference, found: RowHistory) -> Self:
-        """Make one of the history of a key."""
-        return cls(
-            table=about.table,
-            landing_folder=about.landing_folder,
-            delta_path=about.delta_path,
-            key=found.key,
-            replay_start=ReplayStart.of(found.start),
-            rows_at_start=found.rows_at_start,
-            changes=[*map(RowChange.of, found.changes)],
-            not_applied=[*map(NotApplied.of, found.not_applied)],
-            overwritten=found.overwritten,
-            result=found.result,
-            applied=found.applied_rows,
-            delta=found.delta_rows,
-            matches_delta=found.matches_delta,
-        )
 
     def text(self) -> Lines:
         """Every change below its file, then the row as it is."""
@@ -273,7 +228,7 @@ class FileTrace(TableReference, Result, frozen=True):
     """
 
     path: str
-    state: Literal["applied", "pending", "rejected", "ignored"]
+    state: FileState
     reason: str | None
     has_marker: bool | None
     markers: Mapping[str, Count]
@@ -283,26 +238,6 @@ class FileTrace(TableReference, Result, frozen=True):
     files_of_commit: Sequence[str]
     step: PlannedStep | None
     diagnostics: Sequence[Finding]
-
-    @classmethod
-    def of_report(cls, about: TableReference, found: FileReport) -> Self:
-        """Make one of the report on a file."""
-        return cls(
-            table=about.table,
-            landing_folder=about.landing_folder,
-            delta_path=about.delta_path,
-            path=found.path,
-            state=found.state,
-            reason=found.reason or None,
-            has_marker=found.has_marker,
-            markers={str(marker): rows for marker, rows in found.markers.items()},
-            rows=found.rows,
-            effects=FileEffects.of(found.effects),
-            delta_version=found.delta_version,
-            files_of_commit=found.files_of_commit,
-            step=found.step,
-            diagnostics=[*map(Finding.of, found.diagnostics)],
-        )
 
     def text(self) -> Lines:
         """Where the file is, what it contains, and its effect."""

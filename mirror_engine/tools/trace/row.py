@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import asdict
 from typing_extensions import assert_never
 
 from mirror_engine.errors import UsageError
@@ -27,6 +28,7 @@ from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.reading.spill import ReadMode, RowMemory, RowSpill
 from mirror_engine.tools.diff import typed
 from mirror_engine.tools.trace.dry_run import START_PATH, dry_run_start, dry_run_table, file_state, read_pending
+from mirror_engine.tools.trace.results import MarkedRow, NotApplied, ReplayStart, RowChange, RowTrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -35,9 +37,9 @@ if TYPE_CHECKING:
     from mirror_engine.tables.base import BatchRecord, ChangeBatch, Chosen, CommitResult, TableSnapshot
     from mirror_engine.tools.trace.context import TraceContext
     from mirror_engine.tools.trace.dry_run import DryRunStart
+    from mirror_engine.tools.trace.results import Effect
 
 Row: TypeAlias = dict[str, Any]
-Effect = Literal["inserted", "updated", "deleted", "nothing"]
 
 ROW_COLUMN = "__row__"  # a row's number in its file, from 1; before the marker
 _LIKELY: dict[RowMarker, Effect] = {  # effects of changes that matched unknown rows
@@ -56,57 +58,6 @@ class FileChange:
     row: int
     has_marker: bool
     change: Change
-
-
-@dataclass(frozen=True)
-class TracedChange:
-    """One change to the key and its effect."""
-
-    file: str  # by path from the table folder
-    row: int  # its number in the file, from 1, the header not counted
-    marker: RowMarker  # the effective one
-    has_marker: bool  # whether the file has a marker column
-    before: tuple[Row, ...]  # of the key, over all columns known at that time
-    after: tuple[Row, ...]
-    is_match_known: bool  # whether the rows it matched are known; where old files were deleted, they may not be
-    effect: Effect  # `nothing` if the rows are the same as before
-    reason: str  # the rows it matched, if its marker expects others, or why it did nothing; `""` otherwise
-    changed_columns: tuple[str, ...]
-    delta_version: int | None  # of its file; None if it is in none, or that is not known any more
-    files_of_commit: tuple[str, ...]  # its own among them
-    pending_because: str  # why its file is not applied; `""` if it is
-
-
-@dataclass(frozen=True)
-class PendingFile:
-    """A file that is not applied; `rows` are those with the key, by number, each with its marker; None if not known."""
-
-    path: str
-    state: str
-    reason: str
-    rows: tuple[tuple[int, RowMarker], ...] | None
-
-
-@dataclass(frozen=True)
-class RowHistory:
-    """Everything about one key."""
-
-    key: Mapping[str, str]  # its values as written, by column
-    start: DryRunStart | None  # of the replay, if not at the first file
-    rows_at_start: tuple[Row, ...]
-    changes: tuple[TracedChange, ...]  # in order
-    not_applied: tuple[PendingFile, ...]
-    overwritten: tuple[str, ...]  # files of these changes whose content is not the one that was applied
-    result: tuple[Row, ...]  # after all changes
-    applied_rows: tuple[Row, ...]  # after the changes that are applied
-    delta_rows: tuple[Row, ...] | None  # in the Delta table; None if there is no table
-
-    @property
-    def matches_delta(self) -> bool | None:
-        """Whether the Delta table has the rows of the replay; None if there is nothing to compare."""
-        if self.delta_rows is None or (self.start and self.start.rows is None):
-            return None
-        return same_rows(self.applied_rows, self.delta_rows)
 
 
 def parse_key(
@@ -240,7 +191,7 @@ def _plain(cell: pa.Scalar[Any]) -> object:
         return str(cell.value)
 
 
-def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
+def trace_row(trace: TraceContext, key: Sequence[str]) -> RowTrace:
     """Replay the changes to one key, given as `parse_key` takes it; raises `UsageError` or `TransientError`."""
     delta_folder = trace.status.delta_folder
     snapshot = trace.context.delta.snapshot(delta_folder) if trace.commits else None
@@ -256,22 +207,27 @@ def trace_row(trace: TraceContext, key: Sequence[str]) -> RowHistory:
     changes = tuple(_traced(writer.changes[len(earlier) :], trace, start, first))
     applied = [change for change in changes if not change.pending_because]
     table = trace.context.delta.rows(delta_folder, where=where) if trace.commits else None
-    return RowHistory(
+    delta = None if table is None else tuple(plain_rows(table))
+    applied_rows = applied[-1].after if applied else first
+    is_comparable = delta is not None and (start is None or start.rows is not None)
+    return RowTrace(
+        **asdict(trace.reference),
         key=texts,
-        start=start,
+        replay_start=ReplayStart.of(start),
         rows_at_start=first,
         changes=changes,
         not_applied=tuple(_pending(file, trace, writer, one_key(where)) for file in replayed.pending_files),
         overwritten=tuple(dict.fromkeys(change.file for change in changes if change.file in trace.overwritten)),
         result=changes[-1].after if changes else first,
-        applied_rows=applied[-1].after if applied else first,
-        delta_rows=None if table is None else tuple(plain_rows(table)),
+        applied=applied_rows,
+        delta=delta,
+        matches_delta=same_rows(applied_rows, delta or ()) if is_comparable else None,
     )
 
 
 def _traced(
     noted: Iterable[FileChange], trace: TraceContext, start: DryRunStart | None, rows: tuple[Row, ...]
-) -> Iterator[TracedChange]:
+) -> Iterator[RowChange]:
     """All changes; without the rows at the start, matches are known from the first change that replaces the row on."""
     is_known = start is None or start.rows is not None
     for each in noted:
@@ -284,20 +240,21 @@ def _traced(
         pending_because = "it was archived, and the table never held it"
         if file is not None:
             pending_because = "" if file.state == "applied" else file.reason or ""
-        yield TracedChange(
-            each.file,
-            each.row,
-            marker,
-            each.has_marker,
-            before,
-            rows,
-            is_match_known=is_known,
+        yield RowChange(
+            file=each.file,
+            row=each.row,
+            marker=marker.value,
+            marker_name=marker.name.lower(),
+            has_marker=each.has_marker,
+            matched_rows=len(before) if is_known else None,
             effect=effect,
-            reason=reason,
+            reason=reason or None,
+            before=before if is_known else None,
+            after=rows,
             changed_columns=_changed_columns(before, rows) if effect == "updated" and is_known else (),
             delta_version=file.delta_version if file else None,
             files_of_commit=trace.files_of_commit(each.file),
-            pending_because=pending_because,
+            pending_because=pending_because or None,
         )
         is_known = is_known or marker is not RowMarker.INSERT
 
@@ -335,10 +292,11 @@ def _effect(marker: RowMarker, before: tuple[Row, ...], after: tuple[Row, ...]) 
             assert_never(marker)
 
 
-def _pending(replayed: FileStatus, trace: TraceContext, writer: ChangesWriter, mode: ReadMode) -> PendingFile:
+def _pending(replayed: FileStatus, trace: TraceContext, writer: ChangesWriter, mode: ReadMode) -> NotApplied:
     status, rows = file_state(trace, replayed), None
     file = None if replayed.state == "rejected" else read_pending(trace, replayed.path, writer, mode)
     if file is not None:
         entries = (row for batch in file.rows.batches([ROW_COLUMN, MARKER_COLUMN]) for row in batch.to_pylist())
-        rows = tuple((entry[ROW_COLUMN], RowMarker(entry[MARKER_COLUMN])) for entry in entries)
-    return PendingFile(replayed.path, status.state, status.reason or "", rows)
+        markers = ((entry[ROW_COLUMN], RowMarker(entry[MARKER_COLUMN])) for entry in entries)
+        rows = [MarkedRow(row, marker.value, marker.name.lower()) for row, marker in markers]
+    return NotApplied(replayed.path, status.state, status.reason or None, rows)
