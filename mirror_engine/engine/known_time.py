@@ -87,8 +87,6 @@ def _read(text: str) -> _Look | None:
     """Return the stored look; None for none, or for something else."""
     with suppress(ValueError, TypeError, LookupError):
         found = json.loads(text)
-        if isinstance(found, list):  # as versions before wrote it: a time, and leads over clocks
-            return _Look(float(found[0]), float(found[0]))
         look = _Look(**found)
         if tuple(map(type, astuple(look))) == (float, float, str, float, float):
             return look

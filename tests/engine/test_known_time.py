@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 from pathlib import Path
 
@@ -138,14 +137,6 @@ def test_date_costs_a_write_a_minute_at_most():
         stored.add(machine.ledger.get_property("known_time"))
     assert len(stored) <= 6
     assert max(map(len, stored)) < 300
-
-
-def test_times_of_a_former_version_go_on():
-    machine = Machine()
-    machine.ledger.set_property("known_time", json.dumps([RIGHT - HOUR, [5.0]]))
-    assert machine.seen(0.0) == RIGHT
-    machine.ledger.set_property("known_time", json.dumps([RIGHT + YEAR, [YEAR]]))
-    assert machine.seen(0.0) == RIGHT + YEAR
 
 
 def test_reader_stores_nothing_and_knows_the_time():
