@@ -96,7 +96,9 @@ class ArrowTablesWriter(DeltaWriter):
     def apply(self, table, batch, record, check=lambda: None):
         def commit():
             outcome = self._real.apply(table, batch, record, check)
-            self._tables.watch.commits_batch(self._port.machine, table, self._tables.log(table, self._port), batch, record)
+            self._tables.watch.commits_batch(
+                self._port.machine, table, self._tables.log(table, self._port), batch, record
+            )
             return outcome
 
         self._port.reached("commit by arrow")
