@@ -21,7 +21,7 @@ from mirror_engine.engine.planner import (
     attempt_of,
     keeps_archive,
 )
-from mirror_engine.engine.recovery import is_as_recorded, reconcile
+from mirror_engine.engine.recovery import is_as_recorded, reconcile, say_again
 from mirror_engine.errors import (
     CommitConflict,
     CommitFailed,
@@ -247,14 +247,7 @@ class Replayer:
         if known is None:
             raise ConcurrentModification(f"{task.table.folder}: dropped in the meantime")
         self._context.emit(BatchStarted(task.table, len(task.pending), task.pending[0].path, task.pending[-1].path))
-        snapshot = self._context.delta.snapshot(self._context.delta_folder(task.table))
-        if not is_as_recorded(known, snapshot):
-            raise CommitConflict(
-                f"{task.table.folder}: the Delta table does not match the recorded state",
-                "The next cycle reads its log again; remove a table of another program.",
-            )
-        if snapshot is None:
-            self._context.writer.finish_drop(self._context.delta_folder(task.table), self._context.check_lock)
+        known, snapshot = self._opened(task.table, known)
         batch = self._read(task, step, known, snapshot)
         try:
             repeated = _repeats(self._context, task.table, batch.files)
@@ -276,6 +269,22 @@ class Replayer:
             task.steps.popleft()
             self._most.pop(task.table, None)
         return committed
+
+    def _opened(self, table: TableName, known: Progress) -> tuple[Progress, TableSnapshot | None]:
+        """Return a table as it is in its log, and its progress: the log says again what log cleanup took (LZ-4.18)."""
+        context, folder = self._context, self._context.delta_folder(table)
+        snapshot = context.delta.snapshot(folder)
+        if not is_as_recorded(known, snapshot):
+            raise CommitConflict(
+                f"{table.folder}: the Delta table does not match the recorded state",
+                "The next cycle reads its log again; remove a table of another program.",
+            )
+        if snapshot is None:
+            context.writer.finish_drop(folder, context.check_lock)
+        elif snapshot.record is None or (snapshot.version > known.delta_version and snapshot.may_lose_record()):
+            say_again(context, table)
+            return context.ledger.progress(table) or known, context.delta.snapshot(folder)
+        return known, snapshot
 
     def _read(self, task: TableTask, step: ApplyBatch, known: Progress, snapshot: TableSnapshot | None) -> ChangeBatch:
         folder = LandedFolder(task.zone, task.table, step.metadata)

@@ -12,6 +12,7 @@ from contextlib import closing
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from shop import NO_STOP, TYPES, Shop, name, row
 
 from mirror_engine import RunResult
@@ -24,6 +25,7 @@ from mirror_engine.landing_zone.names import TableName
 from mirror_engine.landing_zone.progress import Applied, AppliedFile, Progress
 from mirror_engine.tables.base import BatchRecord
 from mirror_engine.tables.log import segments as stored
+from mirror_engine.tables.log.commit import put_commit
 from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow
@@ -242,6 +244,32 @@ def test_drop_waits_while_the_ledger_is_lost(tmp_path):
         with pytest.raises(StorageUnavailable, match="the ledger was damaged"):
             drop_table(running.context, ORDERS, "deleted")
     assert list(shop.writer.tables()) == ["dbo/Orders"]
+
+
+def clean_up(shop):
+    """Commit without a change of rows, checkpoint, and delete the log before it, as another program does."""
+    folder = shop.root / "Tables/dbo/Orders"
+    newest = DeltaTable(str(folder)).version() + 1
+    put_commit(folder, newest, [{"commitInfo": {"operation": "VACUUM END", "engineInfo": "another"}}])
+    DeltaTable(str(folder)).create_checkpoint()
+    for version in range(newest):
+        (folder / f"_delta_log/{version:020}.json").unlink(missing_ok=True)
+    return newest
+
+
+def test_record_lost_to_log_cleanup_is_said_again_before_the_next_commit(tmp_path):
+    shop = Shop(tmp_path, ArrowWriter(tmp_path / "Tables", tmp_path / "scratch"), cleanup="off")
+    land(shop, [1, 2])
+    with shop.engine() as running:
+        running.cycle(NO_STOP)
+        clean_up(shop)
+        shop.orders().insert(row(3), name=name(3))
+        running.cycle(NO_STOP)
+    expected = known(shop)
+    shutil.rmtree(shop.root / ENGINE)
+    assert shop.sync().result is RunResult.CAUGHT_UP
+    assert shop.ids() == [1, 2, 3]
+    assert known(shop)[1:] == expected[1:]
 
 
 def by_time(shop, numbers):
