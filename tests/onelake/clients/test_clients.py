@@ -62,7 +62,7 @@ class Ground:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
-    def run_tests(self, program, *words, **variables):
+    def run_tests(self, program, *words, packages="", **variables):
         alone = ["--noconftest", "-p", "places", "-c", os.devnull, "--rootdir", HERE, "-p", "no:cacheprovider"]
         self.run(
             sys.executable,
@@ -72,7 +72,7 @@ class Ground:
             *alone,
             HERE / f"programs/{program}.py",
             *words,
-            PYTHONPATH=HERE / "programs",
+            PYTHONPATH=f"{HERE / 'programs'}{os.pathsep}{packages}".rstrip(os.pathsep),
             **variables,
         )
 
@@ -182,7 +182,7 @@ def test_azcopy(ground, installed):
 def test_duckdb(ground, installed):
     folder = installed(*PIP_INSTALL, "duckdb-extension-azure==1.5.5")  # with the DuckDB that it fits
     ground.reported.clear()
-    ground.run_tests("duck_db", PYTHONPATH=str(folder))
+    ground.run_tests("duck_db", packages=folder)
     assert ground.reported == []
 
 
