@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from mirror_engine.onelake.hosts import BLOB, DFS, FABRIC, LOGINS, LOOPBACK, LOOPBACK_ADDRESSES
+from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK, LOOPBACK_ADDRESSES, ONELAKE
 from mirror_engine.storage.local import write_private
 
 if TYPE_CHECKING:
@@ -60,14 +60,15 @@ def create_authority(
     ca_key, leaf_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     # name-constrained, and a permitted name includes its subdomains: a publisher trusts it for these alone
     own, others = ("localhost", *own_names), (FABRIC, *LOGINS)
-    permitted: list[x509.GeneralName] = [x509.DNSName(name) for name in (*own, DFS, BLOB, *others)]
+    permitted: list[x509.GeneralName] = [x509.DNSName(name) for name in (*own, *ONELAKE, *others)]
     permitted += [x509.IPAddress(ip_network(address)) for address in addresses]
     ca = (
         _certificate(ISSUER, ca_key, begins, is_ca=True)
         .add_extension(x509.NameConstraints(permitted, excluded_subtrees=None), critical=True)
         .sign(ca_key, hashes.SHA256())
     )
-    names: list[x509.GeneralName] = [x509.DNSName(name) for name in (*own, f"*.{DFS}", f"*.{BLOB}", *others)]
+    wildcards = [f"*.{domain}" for domain in ONELAKE]
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in (*own, *wildcards, *others)]
     names += [x509.IPAddress(ip_address(address)) for address in addresses]
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     leaf = (

@@ -1,4 +1,4 @@
-"""Error codes of OneLake's storage API and of Fabric's REST API, each with its HTTP status; their answers."""
+"""Error codes of OneLake's storage API, its table APIs and Fabric's REST API, each with its status; their answers."""
 
 from __future__ import annotations
 
@@ -92,6 +92,62 @@ class FabricErrorCode(Enum):
         self.is_retriable = is_retriable
 
 
+class TableErrorCode(Enum):
+    """Error codes of the table APIs: HTTP status, Iceberg's type of the error, message.
+
+    Types are those of Iceberg's REST catalog specification. Unity Catalog has one code a status (`_UNITY_CODES`).
+    """
+
+    WorkspaceNotFound = (404, "NoSuchWarehouseException", "The workspace could not be found.")
+    ItemNotFound = (404, "NoSuchWarehouseException", "The item could not be found.")
+    SchemaNotFound = (404, "NoSuchNamespaceException", "The schema could not be found.")
+    TableNotFound = (404, "NoSuchTableException", "The table could not be found.")
+    ColumnNotFound = (404, "NoSuchTableException", "A column could not be found.")
+    StreamNotFound = (404, "NoSuchTableException", "The stream could not be found, or its read session has expired.")
+    EndpointNotFound = (404, "NotFoundException", "There is no such operation.")
+    BadRequest = (400, "BadRequestException", "The request is not valid.")
+    TokenExpired = (401, "NotAuthorizedException", "The access token has expired; send a new one.")
+    MethodNotAllowed = (405, "UnsupportedOperationException", "The table APIs are read only.")
+    NoIcebergMetadata = (
+        406,
+        "UnsupportedOperationException",
+        "The emulator makes no Iceberg metadata of Delta tables. Read the table as Delta, or by the table read API.",
+    )
+    RequestBodyTooLarge = (413, "BadRequestException", "The request's body is too large.")
+    TooManyRequests = (429, "SlowDownException", "Too many requests; try again later.")
+    InternalError = (500, "InternalServerError", "The table cannot be read.")
+    ServiceUnavailable = (503, "SlowDownException", "The service is busy; try again later.")
+
+    def __init__(self, status: int, iceberg: str, message: str) -> None:
+        self.status = status
+        self.iceberg = iceberg
+        self.message = message
+
+
+_UNITY_CODES = {  # of the open-source server, by status
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    429: "RESOURCE_EXHAUSTED",
+    503: "UNAVAILABLE",
+}
+
+
+def table_error(path: str, status: int, code: str, message: str, headers: Mapping[str, str]) -> JSONResponse:
+    """An error in the form of the table API that a path is of."""
+    if path.startswith("/iceberg/"):
+        known = TableErrorCode.__members__.get(code)
+        kind = known.iceberg if known else f"{code}Exception"
+        content: Any = {"error": {"message": message, "type": kind, "code": status}}
+    elif path.startswith("/delta/"):
+        content = {"error_code": _UNITY_CODES.get(status, "INTERNAL"), "message": message}
+    else:
+        content = {"error": {"code": code, "message": message}}
+    return JSONResponse(content, status, dict(headers))
+
+
 def fabric_error(
     status: int, code: str, message: str, headers: Mapping[str, str], *, is_retriable: bool = False
 ) -> JSONResponse:
@@ -124,6 +180,15 @@ class FabricApiError(_ApiError):
     def response(self) -> JSONResponse:
         code = self.code
         return fabric_error(code.status, code.name, str(self), self.headers, is_retriable=code.is_retriable)
+
+
+class TableApiError(_ApiError):
+    """Of the table APIs."""
+
+    code: TableErrorCode
+
+    def response(self, path: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+        return table_error(path, self.code.status, self.code.name, str(self), {**self.headers, **(headers or {})})
 
 
 ALLOWED_BY = "x-mirror-engine-allowed-by"  # of an answer that refuses: the option with which it would not

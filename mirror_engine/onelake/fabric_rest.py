@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
@@ -41,6 +42,8 @@ BASE = "/v1"
 DEFAULT_SCHEMA = "dbo"
 TABLES_PER_PAGE = 100
 MAX_NAME, MAX_DESCRIPTION = 123, 256
+# How long a SQL endpoint takes to show what Delta has, in this context; by default it is refreshed at once
+REFRESH_SECONDS: ContextVar[float] = ContextVar("refresh_seconds", default=0.0)
 SECONDS = 1.5  # of a long-running operation: a publisher that waits for its Retry-After sees it Running once
 MAX_JSON_BYTES = 1 << 20  # of a request: a definition that names a thousand tables has a fifth of that
 MAX_KEPT = 100  # long-running operations
@@ -87,7 +90,8 @@ class _Operations:
     ) -> Any:  # noqa: ANN401 - see above
         """What an operation answers: a response, a JSON body, or None for an empty one."""
         operate = partial(method, self._subject(names), values)
-        result = self._begin(operate) if may_defer and self._is_deferred(name) else operate()
+        is_deferred = may_defer and (self._is_deferred(name) or REFRESH_SECONDS.get() > 0)
+        result = self._begin(operate) if is_deferred else operate()
         if isinstance(result, Item):
             return _database_json(result) if "mirroredDatabaseId" in names else _item_json(result)
         return result
@@ -110,7 +114,7 @@ class _Operations:
             error = json.loads(bytes(problem.response().body))
         if len(self._kept) >= MAX_KEPT:
             self._kept.pop(next(iter(self._kept)), None)
-        self._kept[operation_id] = _LongRunning(self._now() + SECONDS, _utc(), result, error)
+        self._kept[operation_id] = _LongRunning(self._now() + (REFRESH_SECONDS.get() or SECONDS), _utc(), result, error)
         return JSONResponse(None, 202, _operation_headers(operation_id))
 
     def _operation(self, operation_id: str) -> _LongRunning:
@@ -216,13 +220,13 @@ class _Operations:
             wanted = [f"{of['schema']}.{name}" for of in body.get("tables") or () for name in of["tableNames"]]
         except (KeyError, TypeError):
             raise FabricApiError(FabricErrorCode.InvalidRequest, "tables is not a list of tables.") from None
-        schema, now = _schema(item.definition or PLAIN), _utc()
+        schema, times = _schema(item.definition or PLAIN), (_utc(), _utc(REFRESH_SECONDS.get()))
         synced = {
             f"{table.get('sourceSchemaName') or schema}.{table.get('sourceTableName')}"
             for table in self._pool.tables(item)
             if table.get("metrics", {}).get("lastSyncTimeUtc", NEVER) != NEVER
         }
-        return {"value": [_refresh_json(name, now, is_found=name in synced) for name in wanted or sorted(synced)]}
+        return {"value": [_refresh_json(name, *times, is_found=name in synced) for name in wanted or sorted(synced)]}
 
     def get_operation(self, operation_id: str, _: object) -> Response:
         operation, headers = self._operation(operation_id), _operation_headers(operation_id)
@@ -320,10 +324,10 @@ def _database_json(item: Item) -> dict[str, Any]:
     }
 
 
-def _refresh_json(name: str, now: str, *, is_found: bool) -> dict[str, Any]:
-    table = {"tableName": name, "startDateTime": now, "endDateTime": now}
+def _refresh_json(name: str, begin: str, end: str, *, is_found: bool) -> dict[str, Any]:
+    table = {"tableName": name, "startDateTime": begin, "endDateTime": end}
     if is_found:
-        return {**table, "status": "Success", "lastSuccessfulSyncDateTime": now}
+        return {**table, "status": "Success", "lastSuccessfulSyncDateTime": end}
     never = {"status": "Failure", "lastSuccessfulSyncDateTime": f"{NEVER}Z"}
     return {**table, **never, **_error_json("DeltaTableNotFound", "The table could not be found.")}
 
@@ -333,8 +337,9 @@ def _operation_headers(operation_id: str) -> dict[str, str]:
     return {"Location": location, "x-ms-operation-id": operation_id, "Retry-After": "1"}
 
 
-def _utc() -> str:
-    return f"{dotnet(time.time())}Z"
+def _utc(seconds: float = 0.0) -> str:
+    """The time in so many seconds."""
+    return f"{dotnet(time.time() + seconds)}Z"
 
 
 def _table_json(entry: Mapping[str, Any]) -> dict[str, Any]:

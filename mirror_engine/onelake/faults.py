@@ -28,7 +28,10 @@ from mirror_engine.onelake.errors import (
     FabricErrorCode,
     StorageApiError,
     StorageErrorCode,
+    TableApiError,
+    TableErrorCode,
 )
+from mirror_engine.onelake.fabric_rest import REFRESH_SECONDS
 from mirror_engine.onelake.fault_rules import FaultRule
 from mirror_engine.onelake.hosts import LOOPBACK_HOSTS, host_of
 from mirror_engine.onelake.requests import read_bounded
@@ -47,7 +50,8 @@ if TYPE_CHECKING:
     Handler: TypeAlias = Callable[[Lake, LakeRequest], Awaitable[Response]]
 
 # Operations as rules name them: `folder` creates a folder, `drop` deletes one, `rest` is one of Fabric's API,
-# `new_item` that of it which creates a mirrored database
+# `new_item` that of it which creates a mirrored database, `refresh` that which refreshes a SQL endpoint; `table_api` is
+# one of the table APIs
 CHANGES = (
     "create",
     "flush",
@@ -64,18 +68,20 @@ CHANGES = (
     "batch",
     "rest",
     "new_item",
+    "refresh",
 )
-OPERATIONS = (*CHANGES, "lease", "list", "read", "head")
+OPERATIONS = (*CHANGES, "lease", "list", "read", "head", "table_api")
 METHODS = ("*", "GET", "HEAD", "PUT", "PATCH", "POST", "DELETE")
 EVERY = "all"
 CHALLENGE = 'Bearer authorization_uri="https://login.microsoftonline.com/common", error="invalid_token"'
 FAULT_API_PATH = "/.mirror-engine/faults"  # clients' paths never begin so
 FAULT_API_HEADER = "x-mirror-engine-fault-token"
 MAX_BYTES = 64 * 1024
-_THROTTLED = {
-    "429": (StorageErrorCode.TooManyRequests, FabricErrorCode.TooManyRequests),
-    "503": (StorageErrorCode.ServerBusy, FabricErrorCode.ServiceUnavailable),
+_THROTTLED = {  # codes of the storage API, and of the others
+    "429": (StorageErrorCode.TooManyRequests, "TooManyRequests"),
+    "503": (StorageErrorCode.ServerBusy, "ServiceUnavailable"),
 }
+_DURING = {"initializing": INITIALIZING_SECONDS, "sql_endpoint_lags": REFRESH_SECONDS}  # what such a fault sets
 
 
 async def with_faults(lake: Lake, request: LakeRequest, handler: Handler, name: str) -> Handler:
@@ -198,6 +204,7 @@ _FAULTS: dict[str, _Fault] = {
     "poll_mid_upload": _Fault(_poll_mid_upload, ("create", "append", "flush", "put", "block", "blocklist", "rename")),
     "folder_in_use": _Fault(_fail, ("drop",)),
     "initializing": _Fault(_fail, ("new_item",), {"seconds": _SECONDS}, count=None),
+    "sql_endpoint_lags": _Fault(_fail, ("refresh",), {"seconds": _SECONDS}, count=None),
     "paused": _Fault(_fail, (), {"reseed": choice("yes", "no")}, {"reseed": "no"}),
     "replicator_throttled": _Fault(_fail, (), {"for": _SECONDS, "until": _TIME}, {"for": None, "until": None}),
     "advance": _Fault(_fail, (), dict.fromkeys(_UNITS, _WHOLE), dict.fromkeys(_UNITS, 0)),
@@ -266,27 +273,51 @@ def hold(engines: EnginePool, rule: FaultRule) -> None:
 
 
 def with_fabric_faults(app: ASGIApp, options: EmulatorOptions) -> ASGIApp:
-    """Fabric's REST API, wrapped in its faults; of several rules the first wins."""
+    """Fabric's REST API, wrapped in its faults."""
+
+    def names(method: str, path: str) -> Collection[str]:
+        is_new = method == "POST" and path.endswith(("/items", "/mirroredDatabases"))
+        return ["rest", *["new_item"] * is_new, *["refresh"] * path.endswith("/refreshMetadata")]
+
+    def refuse(_: str, code: str, headers: Mapping[str, str]) -> Response:
+        return FabricApiError(FabricErrorCode[code], headers=headers).response()
+
+    return _with_api_faults(app, options, names, refuse)
+
+
+def with_table_faults(app: ASGIApp, options: EmulatorOptions) -> ASGIApp:
+    """The table APIs, wrapped in their faults."""
+
+    def refuse(path: str, code: str, headers: Mapping[str, str]) -> Response:
+        return TableApiError(TableErrorCode[code], headers=headers).response(path)
+
+    return _with_api_faults(app, options, lambda *_: ["table_api"], refuse)
+
+
+def _with_api_faults(
+    app: ASGIApp,
+    options: EmulatorOptions,
+    names: Callable[[str, str], Collection[str]],
+    refuse: Callable[[str, str, Mapping[str, str]], Response],
+) -> ASGIApp:
+    """An API in faults; `names` are those of an operation by method and path. Of several rules the first wins."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"].strip("/")
-        is_new = scope["method"] == "POST" and path.endswith(("/items", "/mirroredDatabases"))
-        names = ("rest", "new_item") if is_new else ("rest",)
-        rule = next(iter(options.faults_of(scope["method"], path, names)), None)
+        rule = next(iter(options.faults_of(scope["method"], path, names(scope["method"], path))), None)
         if rule is None:
             await app(scope, receive, send)
-        elif rule.fault == "initializing":
-            token = INITIALIZING_SECONDS.set(rule.options["seconds"])
+        elif rule.fault in _DURING:
+            token = _DURING[rule.fault].set(rule.options["seconds"])
             try:
                 await app(scope, receive, send)
             finally:
-                INITIALIZING_SECONDS.reset(token)
+                _DURING[rule.fault].reset(token)
         elif rule.fault == "throttle":
             headers = {"Retry-After": str(rule.options["retry-after"])}
-            error = FabricApiError(_THROTTLED[rule.options["status"]][1], headers=headers)
-            await error.response()(scope, receive, send)
+            await refuse(scope["path"], _THROTTLED[rule.options["status"]][1], headers)(scope, receive, send)
         elif rule.fault == "token_expired":
-            await FabricApiError(FabricErrorCode.TokenExpired).response()(scope, receive, send)
+            await refuse(scope["path"], "TokenExpired", {})(scope, receive, send)
         else:
             if rule.fault == "lost_response":
                 await app(scope, receive, _discard)

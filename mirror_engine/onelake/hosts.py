@@ -1,4 +1,4 @@
-"""Host names of OneLake, Entra ID and Fabric's API that the emulator serves."""
+"""Host names of OneLake, its table APIs, Entra ID and Fabric's API that the emulator serves."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 DFS = "dfs.fabric.microsoft.com"
 BLOB = "blob.fabric.microsoft.com"
+TABLE = "table.fabric.microsoft.com"
+ONELAKE = (DFS, BLOB, TABLE)  # each with `onelake.` or `REGION-onelake.` before it
 FABRIC = "api.fabric.microsoft.com"
 LOGINS = ("login.microsoftonline.com", "login.microsoft.com")
 ENTRA = (*LOGINS, "login.windows.net", "sts.windows.net")  # its older names are not served
@@ -22,7 +24,7 @@ LOOPBACK_HOSTS = ("localhost", *LOOPBACK_ADDRESSES)
 
 MAX_PORT = 65535
 _AUTHORITY = re.compile(r"(?P<host>[a-z0-9*_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
-_ONELAKE = re.compile(rf"(?:[a-z0-9]{{1,40}}-)?onelake\.(?:{re.escape(DFS)}|{re.escape(BLOB)})")
+_ONELAKE = re.compile(rf"(?:[a-z0-9]{{1,40}}-)?onelake\.(?:{'|'.join(map(re.escape, ONELAKE))})")
 
 
 def is_served(host: str) -> bool:

@@ -18,8 +18,8 @@ from starlette.requests import ClientDisconnect, Request
 from mirror_engine.landing_zone.names import PROCESSED_FOLDER, READY_TO_DELETE_FOLDER
 from mirror_engine.onelake.addresses import segments_of
 from mirror_engine.onelake.entra import carries
-from mirror_engine.onelake.errors import ALLOWED_BY, ConnectionReset, StorageErrorCode, fabric_error
-from mirror_engine.onelake.hosts import FABRIC, LOOPBACK_HOSTS, host_of, is_served
+from mirror_engine.onelake.errors import ALLOWED_BY, ConnectionReset, StorageErrorCode, fabric_error, table_error
+from mirror_engine.onelake.hosts import FABRIC, LOOPBACK_HOSTS, TABLE, host_of, is_served
 from mirror_engine.onelake.requests import LEASE, LakeRequest, error_response
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def rejection(scope: Scope, status: int, code: str, message: str, **headers: str
     """An error in the form of the addressed service, which closes the connection: a body may be arriving."""
     request = LakeRequest.of(Request(scope))
     form = fabric_error if request.host == FABRIC else partial(error_response, request)
+    if request.host.endswith(TABLE):
+        form = partial(table_error, scope["path"])
     return form(status, code, message, {"connection": "close", **headers})
 
 

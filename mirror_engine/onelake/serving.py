@@ -26,8 +26,8 @@ from mirror_engine.onelake.engine_pool import EnginePool
 from mirror_engine.onelake.entra import entra_app, install_az
 from mirror_engine.onelake.errors import FabricApiError
 from mirror_engine.onelake.fabric_rest import BASE, fabric_app
-from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, hold, with_fabric_faults
-from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK, host_of, is_served
+from mirror_engine.onelake.faults import FAULT_API_PATH, FaultApi, hold, with_fabric_faults, with_table_faults
+from mirror_engine.onelake.hosts import FABRIC, LOGINS, LOOPBACK, TABLE, host_of, is_served
 from mirror_engine.onelake.items import Items
 from mirror_engine.onelake.lake import Lake
 from mirror_engine.onelake.listeners import Listeners
@@ -35,6 +35,7 @@ from mirror_engine.onelake.middleware import Gate
 from mirror_engine.onelake.page.web import Web
 from mirror_engine.onelake.storage_api import onelake_app
 from mirror_engine.onelake.store import LocalStore
+from mirror_engine.onelake.table_api import table_app
 from mirror_engine.storage.local import write_private
 from mirror_engine.storage.roots import check_store, pasted
 
@@ -55,7 +56,8 @@ if TYPE_CHECKING:
 class Services:
     """All services of an emulator as one ASGI application, by `Host`; at names that are not production's OneLake.
 
-    There the page's paths select it, on http alone but for a single port, where paths select Entra and Fabric, too.
+    There the page's paths select it, on http alone but for a single port, where paths select Entra, Fabric and the
+    table APIs, too.
     """
 
     def __init__(self, lake: Lake, engines: EnginePool, page: Web | None = None) -> None:
@@ -72,6 +74,8 @@ class Services:
         self._engines = engines
         self._onelake = onelake_app(lake)
         self._fabric = with_fabric_faults(fabric_app(engines), lake.options)
+        tables = table_app(engines)
+        self._tables, self._table_routes = with_table_faults(tables, lake.options), tables.routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_unfinished = scope["path"] == UNFINISHED_PATH and scope["scheme"] == "http"
@@ -88,19 +92,24 @@ class Services:
 
     def _selected(self, scope: Scope) -> ASGIApp:
         """OneLake's paths begin with a workspace: one named as a path of others is reached by its GUID."""
-        host, path = host_of(scope["headers"]) or "", scope["path"]
+        host = host_of(scope["headers"]) or ""
         if host in LOGINS:
             return self._entra
         if host == FABRIC:
             return self._fabric
         if is_served(host):
-            return self._onelake
-        if self._is_single_port and any(route.matches(scope)[0] is not Match.NONE for route in self._entra.routes):
-            return self._entra
-        if self._is_single_port and path.startswith(f"{BASE}/"):
-            return self._fabric
+            return self._tables if host.endswith(TABLE) else self._onelake
+        if self._is_single_port and (service := self._by_path(scope)):
+            return service
         page = self._page if self._is_single_port or scope["scheme"] == "http" else None
         return page.app if page and page.answers(Request(scope)) else self._onelake
+
+    def _by_path(self, scope: Scope) -> ASGIApp | None:
+        """The service besides OneLake and the page that a path is of."""
+        for app, routes in ((self._entra, self._entra.routes), (self._tables, self._table_routes)):
+            if any(route.matches(scope)[0] is not Match.NONE for route in routes):
+                return app
+        return self._fabric if scope["path"].startswith(f"{BASE}/") else None
 
 
 LOCK_SECONDS = 0.5  # `connection.running` holds the lock for a moment, too

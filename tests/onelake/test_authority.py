@@ -64,6 +64,7 @@ def test_the_authority_is_good_for_the_endpoint_s_names_alone(authority):
         "localhost",
         "dfs.fabric.microsoft.com",
         "blob.fabric.microsoft.com",
+        "table.fabric.microsoft.com",
         "api.fabric.microsoft.com",
         "login.microsoftonline.com",
         "login.microsoft.com",

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from base64 import b64encode
+from datetime import datetime
 
 import pytest
 from azure.storage.filedatalake import DataLakeServiceClient
@@ -68,6 +69,31 @@ def test_a_new_mirrored_database_is_initializing_for_as_long_as_a_fault_says(tmp
 
     with faulty(tmp_path, "initializing seconds=60 path=v1/workspaces/shop/* nth=2 count=1") as client:
         assert [steps_until_started(name) for name in ("quick", "slow", "other")] == [1, 3, 1]
+
+
+def test_a_lagging_sql_endpoint_shows_new_rows_late(tmp_path):
+    """LZ-9.9."""
+    with faulty(tmp_path, "sql_endpoint_lags seconds=60") as client:
+        options = client.lake.options
+        options.long_running = "never"
+        [endpoint, _] = json.loads(client("GET", "v1/workspaces/shop/items", Host=FABRIC).body)["value"]
+        monitoring = tmp_path / "shop/orders/Files/Monitoring/tables.json"
+        monitoring.parent.mkdir()
+        metrics = {"lastSyncTimeUtc": "2026-11-02T08:15:29.5Z"}
+        monitoring.write_text(json.dumps({"tables": [{"sourceTableName": "T", "metrics": metrics}]}))
+        begun = client("POST", f"v1/workspaces/shop/sqlEndpoints/{endpoint['id']}/refreshMetadata", Host=FABRIC)
+        assert begun.status == 202
+        operation = f"v1/operations/{begun.headers['x-ms-operation-id']}"
+        assert json.loads(client("GET", operation, Host=FABRIC).body)["status"] == "Running"
+        options.clock.advance(seconds=59)
+        assert json.loads(client("GET", operation, Host=FABRIC).body)["status"] == "Running"
+        options.clock.advance(seconds=1)
+        assert json.loads(client("GET", operation, Host=FABRIC).body)["status"] == "Succeeded"
+        [table] = json.loads(client("GET", f"{operation}/result", Host=FABRIC).body)["value"]
+        assert table["status"] == "Success"
+        begin, end = (datetime.fromisoformat(table[f"{name}DateTime"][:26]) for name in ("start", "end"))
+        assert 59 < (end - begin).total_seconds() < 61
+        assert table["lastSuccessfulSyncDateTime"] == table["endDateTime"]
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,14 @@ def test_fabric_s_api_takes_the_address_and_its_operations_stay_there(shared_por
     assert session.get(begun.headers["Location"], headers=bearer, timeout=10).json()["status"] == "Running"
 
 
+def test_the_table_apis_take_the_address(shared_port):
+    for target, form in (
+        ("/iceberg/v1/config", b"BadRequestException"),
+        ("/delta/a/b/api/2.1/unity-catalog/schemas", b"NOT_FOUND"),
+    ):
+        assert form in shared_port.asks(target)
+
+
 def test_entra_names_its_own_address(shared_port):
     answer = shared_port.asks("/t/v2.0/.well-known/openid-configuration")
     document = json.loads(answer.partition(b"\r\n\r\n")[2])
@@ -272,6 +280,9 @@ def test_production_s_names_are_theirs_alone_whatever_the_path(shared_port):
         ("login.microsoft.com", "/t/oauth2/v2.0/token", token, 200),
         ("login.microsoft.com", "/v1/workspaces", b"", 404),
         (ONELAKE, "/metrics", b"", 404),
+        (ONELAKE, "/iceberg/v1/config", b"", 404),
+        ("onelake.table.fabric.microsoft.com", "/iceberg/v1/config", b"", 400),
+        ("westeurope-onelake.table.fabric.microsoft.com", "/v1/workspaces", b"", 404),
         (ONELAKE, "/v1/workspaces", b"", 404),
         (ONELAKE, "/t/oauth2/v2.0/token", token, 405),
     ):

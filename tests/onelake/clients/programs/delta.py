@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import places
 import pyarrow as pa
 import pytest
+import requests
 from azure.identity import DefaultAzureCredential
 from deltalake import DeltaTable, write_deltalake
-from places import ABFSS, ACCEPTS_BATCHES, BATCH_REFUSED, FOLDER, HTTP, ITEM, KEY, SCOPE, WORKSPACE, new_table
+from places import ABFSS, ACCEPTS_BATCHES, BATCH_REFUSED, FOLDER, HTTP, ITEM, KEY, SCOPE, TABLE, WORKSPACE, new_table
 
 SECRETS = {f"azure_{name}": text for name, text in places.SECRETS.items()}
 PLAIN = {"account_name": "onelake", "allow_http": "true"}
@@ -43,6 +44,17 @@ def test_by_abfss():
 @pytest.mark.parametrize("prefix", ["", "/onelake"])
 def test_by_http(prefix, credential):
     round_trip(f"{BY_ADDRESS}/{new_table()}", {**PLAIN, "azure_endpoint": HTTP + prefix, **credential})
+
+
+def test_the_storage_location_of_unity_catalog_is_read():
+    """As `abfss://`: deltalake knows no `https`."""
+    name = new_table()
+    write(f"{BY_NAME}/{name}", SECRETS, 0, 3)
+    catalog = f"{TABLE}/delta/{WORKSPACE}/{ITEM}/api/2.1/unity-catalog"
+    headers = {"Authorization": f"Bearer {DefaultAzureCredential().get_token(SCOPE).token}"}
+    answer = requests.get(f"{catalog}/tables/{ITEM}.dbo.{name}", headers=headers, timeout=30)
+    host, workspace, path = answer.json()["storage_location"].removeprefix("https://").split("/", 2)
+    assert read(f"abfss://{workspace}@{host}/{path}", SECRETS) == [0, 1, 2]
 
 
 def test_two_racing_writers_lose_nothing():

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import requests
 from azure.identity import DefaultAzureCredential
-from places import DFS, FOLDER, HTTP, KEY, LANDING_ZONE, MIB, SCOPE, WORKSPACE
+from places import DFS, FOLDER, HTTP, ITEM, KEY, LANDING_ZONE, MIB, SCOPE, TABLE, WORKSPACE
 from pyarrow import fs
 
 TOKEN = {"Authorization": f"Bearer {DefaultAzureCredential().get_token(SCOPE).token}"}
@@ -41,6 +41,15 @@ def test_a_file_is_landed_renamed_by_path_or_url_and_read(ask, table, prefix):
     ask("PATCH", f"{zone}a.csv?action=append&position=5&flush=true", 202, "2\n")
     assert [(path.name, path.read_bytes()) for path in (FOLDER / table).iterdir()] == [("a.csv", b"id\n1\n2\n")]
     assert ask("GET", f"{zone}a.csv", 200).text == "id\n1\n2\n"
+
+
+def test_the_table_apis_are_asked_by_production_s_name():
+    warehouse = f"{WORKSPACE}/{ITEM}"
+    config = SESSION.get(f"{TABLE}/iceberg/v1/config", params={"warehouse": warehouse}).json()
+    assert config["overrides"]["prefix"] == warehouse
+    assert SESSION.get(f"{TABLE}/iceberg/v1/{warehouse}/namespaces").json()["namespaces"] == []
+    schemas = SESSION.get(f"{TABLE}/delta/{warehouse}/api/2.1/unity-catalog/schemas", params={"catalog_name": ITEM})
+    assert schemas.json()["schemas"] == []
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is missing")

@@ -1,0 +1,114 @@
+"""Read sessions of OneLake's table read API: one snapshot of a table as independent Arrow IPC streams."""
+
+from __future__ import annotations
+
+import io
+import secrets
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from mirror_engine.onelake.errors import TableApiError, TableErrorCode
+from mirror_engine.tables.arrow_types import arrow_schema
+from mirror_engine.tables.log.snapshot import scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from mirror_engine.clock import Clock
+    from mirror_engine.onelake.item_tables import ItemTables
+    from mirror_engine.tables.log.snapshot import DataFile, DeltaLog
+
+MEDIA_TYPE = "application/vnd.apache.arrow.stream"
+SESSION_SECONDS = 60 * 60.0
+STREAM_BYTES = 64 << 20  # of data files in one stream; Fabric's size is not documented
+MAX_STREAMS = 10_000  # that are kept at once; those of the oldest session go first
+ALL = "*"
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """A part of a table's rows: data files of one version."""
+
+    place: tuple[str, str, str]  # item, schema and table
+    log: DeltaLog
+    files: Sequence[DataFile]
+    names: Sequence[str]  # of the columns
+    ends_at: float  # by the emulator's clock
+
+
+class Reads:
+    """The streams of all read sessions; thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._now = clock.monotonic
+        self._streams: dict[str, _Stream] = {}  # by identifier, oldest first
+        self._lock = threading.Lock()
+
+    def begin(self, tables: ItemTables, place: tuple[str, str, str], options: Mapping[str, Any]) -> Sequence[str]:
+        """Begin a session on a table's newest version, and return the identifiers of its streams, one at least.
+
+        TableNotFound and its like, ColumnNotFound, BadRequest.
+        """
+        log = tables.log(*place[1:])
+        names = _columns(options, log.schema.names)
+        ends_at = self._now() + SESSION_SECONDS
+        groups = [*_grouped(tables.files(log))] or [[]]
+        made = {secrets.token_urlsafe(24): _Stream(place, log, files, names, ends_at) for files in groups}
+        with self._lock:
+            for identifier in [each for each, stream in self._streams.items() if stream.ends_at <= self._now()]:
+                del self._streams[identifier]
+            while self._streams and len(self._streams) + len(made) > MAX_STREAMS:
+                del self._streams[next(iter(self._streams))]
+            self._streams.update(made)
+        return [*made]
+
+    def chunks(self, place: tuple[str, str, str], identifier: str) -> Iterator[bytes]:
+        """The Arrow IPC stream of one part of a table; StreamNotFound, also after the session's end."""
+        with self._lock:
+            stream = self._streams.get(identifier)
+        if stream is None or stream.place != place or stream.ends_at <= self._now():
+            raise TableApiError(TableErrorCode.StreamNotFound)
+        columns = {column.name: column for column in stream.log.schema.columns}
+        schema = arrow_schema(tuple(columns[name] for name in stream.names))
+        return _ipc(schema, scan(stream.log, stream.files, stream.names))
+
+
+def _columns(options: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:
+    """The columns to return, in the order asked for, all of them by default or for `*`."""
+    if unknown := options.keys() - {"columns"}:
+        raise TableApiError(TableErrorCode.BadRequest, f"No such read option: {', '.join(sorted(unknown))}.")
+    asked = options.get("columns", [ALL])
+    asked = [asked] if asked == ALL else asked
+    if not isinstance(asked, list) or not asked or not all(isinstance(name, str) for name in asked):
+        raise TableApiError(TableErrorCode.BadRequest, "columns is not a list of column names.")
+    names = dict.fromkeys(name for each in asked for name in (known if each == ALL else [each]))
+    if not names.keys() <= set(known):
+        raise TableApiError(TableErrorCode.ColumnNotFound)
+    return [*names]
+
+
+def _grouped(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
+    """Data files, in groups of `STREAM_BYTES` at least, but for the last."""
+    group: list[DataFile] = []
+    for file in files:
+        group.append(file)
+        if sum(each.size for each in group) >= STREAM_BYTES:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _ipc(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """An Arrow IPC stream, a batch at a time."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            yield sink.getvalue()
+            sink.seek(0)
+            sink.truncate()
+    yield sink.getvalue()

@@ -1,0 +1,322 @@
+"""OneLake's table APIs: Unity Catalog's and Iceberg's catalogs, and the table read API."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from starlette.testclient import TestClient
+
+from mirror_engine.clock import Clock
+from mirror_engine.onelake import table_reads
+from mirror_engine.onelake.engine_pool import EnginePool
+from mirror_engine.onelake.faults import parse_fault, with_table_faults
+from mirror_engine.onelake.items import Items
+from mirror_engine.onelake.options import EmulatorOptions
+from mirror_engine.onelake.server_plan import ServerPlan
+from mirror_engine.onelake.store import LocalStore
+from mirror_engine.onelake.table_api import table_app
+
+HOST = "https://onelake.table.fabric.microsoft.com"
+NAME = "orders.MirroredDatabase"
+ORDERS = pa.table(
+    {
+        "Id": pa.array([1, 2, 3], pa.int64()),
+        "City": ["Linz", None, "Graz"],
+        "Price": pa.array([Decimal("1.50"), None, Decimal("99.99")], pa.decimal128(9, 2)),
+        "Sold": [date(2026, 11, 2)] * 3,
+    }
+)
+
+
+class Door:
+    """A client of the table APIs of a store with the item `shop/orders`; `sell` and `stock` are schemas."""
+
+    def __init__(self, folder, *faults):
+        items = Items(LocalStore(folder))
+        self.item = items.ensure("shop", "orders")
+        self.folder = folder / "shop/orders/Tables"
+        self.clock = Clock()
+        options = EmulatorOptions(clock=self.clock, faults=[parse_fault(text) for text in faults])
+        pool = EnginePool(ServerPlan(folder, has_engines=False, options=options), items)
+        self.client = TestClient(with_table_faults(table_app(pool), options), HOST)
+        ids = f"{self.item.workspace.id}/{self.item.id}"
+        self.unity = f"/delta/{ids}/api/2.1/unity-catalog"
+        self.named = f"/delta/shop/{NAME}/api/2.1/unity-catalog"
+        self.warehouse = ids
+        self.namespaces = f"/iceberg/v1/{ids}/namespaces"
+
+    def write(self, table, rows, **options):
+        write_deltalake(str(self.folder / table), rows, **options)
+
+    def read_path(self, table):
+        workspace, item = self.item.workspace.id, self.item.id
+        schema, _, name = table.partition("/")
+        return f"/v1.0/workspaces/{workspace}/items/{item}/schemas/{schema}/tables/{name}"
+
+    def streams(self, table, **body):
+        answer = self.client.post(f"{self.read_path(table)}/read", json=body)
+        assert answer.status_code == 200, answer.text
+        return [each["streamId"] for each in answer.json()["streams"]]
+
+    def rows(self, table, *streams):
+        parts = [self.client.get(f"{self.read_path(table)}/readStream/{each}") for each in streams]
+        assert {part.headers["content-type"] for part in parts} == {"application/vnd.apache.arrow.stream"}
+        return pa.concat_tables(pa.ipc.open_stream(part.content).read_all() for part in parts)
+
+
+def opened(folder):
+    door = Door(folder)
+    door.write("sell/Orders", ORDERS)
+    door.write("stock/Items", pa.table({"Sku": ["A"], "Region": ["EU"]}), partition_by=["Region"])
+    return door
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A store that the test may change."""
+    return opened(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory):
+    """A store that all tests read."""
+    return opened(tmp_path_factory.mktemp("store"))
+
+
+def test_unity_catalog_lists_schemas_and_tables(door):
+    schemas = door.client.get(f"{door.named}/schemas", params={"catalog_name": NAME}).json()
+    assert [(each["name"], each["full_name"]) for each in schemas["schemas"]] == [
+        ("sell", f"{NAME}.sell"),
+        ("stock", f"{NAME}.stock"),
+    ]
+    assert schemas["schemas"][0]["created_at"] > 1_700_000_000_000
+    assert (schemas["next_page_token"], schemas["schemas"][0]["schema_id"]) == (None, None)
+    asked = {"catalog_name": door.item.id, "schema_name": "sell"}
+    [table] = door.client.get(f"{door.unity}/tables", params=asked).json()["tables"]
+    location = f"https://onelake.dfs.fabric.microsoft.com/{door.warehouse}/Tables/sell/Orders"
+    assert table["storage_location"] == location
+    assert (table["name"], table["catalog_name"], table["data_source_format"]) == ("Orders", door.item.id, "DELTA")
+    assert table["columns"] is table["created_at"] is table["table_id"] is None
+
+
+def test_unity_catalog_describes_a_table(door):
+    table = door.client.get(f"{door.named}/tables/{NAME}.sell.Orders").json()
+    metadata = DeltaTable(str(door.folder / "sell/Orders")).metadata()
+    assert (table["table_id"], table["created_at"]) == (metadata.id, metadata.created_time)
+    assert table["updated_at"] >= table["created_at"]
+    types = [(each["name"], each["type_name"], each["type_precision"], each["type_scale"]) for each in table["columns"]]
+    assert types == [("Id", "long", 0, 0), ("City", "string", 0, 0), ("Price", "decimal", 9, 2), ("Sold", "date", 0, 0)]
+    assert [each["position"] for each in table["columns"]] == [0, 1, 2, 3]
+    assert table["columns"][1]["nullable"] is True
+    assert door.client.get(f"{door.unity}/tables/{door.item.id}.sell.Orders").json()["name"] == "Orders"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("schemas/sell", 200),
+        (f"schemas/{NAME}.sell", 200),
+        ("schemas/none", 404),
+        (f"tables/{NAME}.sell.Orders", 200),
+        (f"tables/{NAME}.sell.None", 404),
+        (f"tables/{NAME}.none.Orders", 404),
+        ("tables/other.sell.Orders", 404),
+    ],
+)
+def test_unity_catalog_says_whether_something_exists(door, path, status):
+    answer = door.client.head(f"{door.named}/{path}")
+    assert (answer.status_code, answer.content if status == 200 else b"") == (status, b"")
+
+
+def test_names_with_dots_need_their_parameters(own):
+    own.write("a.b/c.d", ORDERS)
+    path, asked = f"{own.named}/tables/{NAME}.a.b.c.d", {"catalog_name": NAME, "schema_name": "a.b"}
+    refused = own.client.get(path)
+    assert (refused.status_code, refused.json()["error_code"]) == (404, "NOT_FOUND")
+    assert "schema_name" in refused.json()["message"]
+    assert own.client.get(path, params=asked).json()["name"] == "c.d"
+    exists = own.client.head(f"{own.named}/schemas/a.b", params={"catalog_name": NAME})
+    assert exists.status_code == 200
+
+
+def test_tables_outside_of_schemas_are_in_dbo(own):
+    own.write("Alone", ORDERS)
+    names = [each["name"] for each in own.client.get(f"{own.named}/schemas?catalog_name={NAME}").json()["schemas"]]
+    assert names == ["dbo", "sell", "stock"]
+    table = own.client.get(f"{own.named}/tables/{NAME}.dbo.Alone").json()
+    assert table["storage_location"].endswith("/Tables/Alone")
+    assert own.rows("dbo/Alone", *own.streams("dbo/Alone")).num_rows == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        (f"/delta/none/{NAME}/api/2.1/unity-catalog/schemas?catalog_name={NAME}", 404, "NOT_FOUND"),
+        ("/delta/shop/none.MirroredDatabase/api/2.1/unity-catalog/schemas?catalog_name=x", 404, "NOT_FOUND"),
+        (f"/delta/shop/orders/api/2.1/unity-catalog/schemas?catalog_name={NAME}", 400, "INVALID_ARGUMENT"),
+        (f"/delta/shop/{NAME}/api/2.1/unity-catalog/schemas", 400, "INVALID_ARGUMENT"),
+        (f"/delta/shop/{NAME}/api/2.1/unity-catalog/schemas?catalog_name=other", 404, "NOT_FOUND"),
+        (f"/delta/shop/{NAME}/api/2.1/unity-catalog/tables?catalog_name={NAME}", 400, "INVALID_ARGUMENT"),
+        (f"/delta/shop/{NAME}/api/2.1/unity-catalog/volumes", 404, "NOT_FOUND"),
+    ],
+)
+def test_unity_catalog_refuses_in_its_own_form(door, path, status, code):
+    answer = door.client.get(path)
+    assert (answer.status_code, answer.json()["error_code"]) == (status, code)
+    assert answer.json()["message"]
+
+
+def test_catalogs_are_read_only(door):
+    assert door.client.post(f"{door.unity}/schemas", json={"name": "x"}).json()["error_code"] == "UNIMPLEMENTED"
+    made = door.client.post(door.namespaces, json={"namespace": ["x"]})
+    assert (made.status_code, made.json()["error"]["type"]) == (405, "UnsupportedOperationException")
+    assert sorted(path.name for path in door.folder.iterdir()) == ["sell", "stock"]
+
+
+def test_iceberg_catalog_lists_namespaces_and_tables(door):
+    config = door.client.get("/iceberg/v1/config", params={"warehouse": door.warehouse}).json()
+    assert (config["defaults"], config["overrides"]) == ({}, {"prefix": door.warehouse})
+    assert "GET /v1/{prefix}/namespaces/{namespace}/tables" in config["endpoints"]
+    listed = door.client.get(door.namespaces).json()
+    assert listed == {"namespaces": [["sell"], ["stock"]], "next-page-token": None}
+    found = door.client.get(f"{door.namespaces}/sell").json()
+    assert found == {"namespace": ["sell"], "properties": {"location": f"{door.warehouse}/Tables/sell"}}
+    tables = door.client.get(f"{door.namespaces}/sell/tables").json()
+    assert tables == {"identifiers": [{"namespace": ["sell"], "name": "Orders"}], "next-page-token": None}
+    statuses = [
+        door.client.head(f"{door.namespaces}/{path}").status_code
+        for path in ("sell", "none", "sell/tables/Orders", "sell/tables/None")
+    ]
+    assert statuses == [204, 404, 204, 404]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "kind"),
+    [
+        ("config", 400, "BadRequestException"),
+        ("config?warehouse=shop", 400, "BadRequestException"),
+        ("config?warehouse=shop/none.MirroredDatabase", 404, "NoSuchWarehouseException"),
+        (f"shop/{NAME}/namespaces?parent=sell", 400, "BadRequestException"),
+        (f"shop/{NAME}/namespaces/none", 404, "NoSuchNamespaceException"),
+        (f"shop/{NAME}/namespaces/none/tables", 404, "NoSuchNamespaceException"),
+        (f"shop/{NAME}/namespaces/sell/tables/None", 404, "NoSuchTableException"),
+        (f"shop/{NAME}/namespaces/sell/tables/Orders", 406, "UnsupportedOperationException"),
+    ],
+)
+def test_iceberg_catalog_refuses_in_its_own_form(door, path, status, kind):
+    answer = door.client.get(f"/iceberg/v1/{path}")
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["type"]) == (status, status, kind)
+
+
+def test_a_read_session_gives_all_rows_of_one_snapshot(own, monkeypatch):
+    monkeypatch.setattr(table_reads, "STREAM_BYTES", 1)
+    own.write("sell/Orders", ORDERS.slice(0, 1), mode="append")
+    streams = own.streams("sell/Orders")
+    own.write("sell/Orders", ORDERS.slice(0, 1), mode="overwrite")
+    assert len(streams) == 2
+    rows = own.rows("sell/Orders", *reversed(streams))
+    assert rows.schema.types == [pa.int64(), pa.string(), pa.decimal128(9, 2), pa.date32()]
+    assert sorted(rows.column("Id").to_pylist()) == [1, 1, 2, 3]
+    assert own.rows("sell/Orders", *own.streams("sell/Orders")).to_pylist() == ORDERS.slice(0, 1).to_pylist()
+
+
+def test_a_stream_is_sent_batch_by_batch():
+    batches = ORDERS.to_batches(max_chunksize=1)
+    chunks = [*table_reads._ipc(ORDERS.schema, iter(batches))]
+    assert len(chunks) == 4
+    assert pa.ipc.open_stream(b"".join(chunks)).read_all().equals(ORDERS)
+
+
+def test_columns_are_chosen_and_a_wildcard_means_all(door):
+    rows = door.rows("sell/Orders", *door.streams("sell/Orders", columns=["City", "Id"]))
+    assert rows.to_pylist()[0] == {"City": "Linz", "Id": 1}
+    for every in (["*"], "*"):
+        assert door.rows("sell/Orders", *door.streams("sell/Orders", columns=every)).column_names == ORDERS.column_names
+    rows = door.rows("stock/Items", *door.streams("stock/Items"))
+    assert rows.to_pylist() == [{"Sku": "A", "Region": "EU"}]
+
+
+def test_rows_marked_as_deleted_are_not_read(own):
+    own.write("sell/Marked", ORDERS, configuration={"delta.enableDeletionVectors": "true"})
+    DeltaTable(str(own.folder / "sell/Marked")).delete("Id = 2")
+    assert own.rows("sell/Marked", *own.streams("sell/Marked")).column("Id").to_pylist() == [1, 3]
+
+
+def test_an_empty_table_is_a_stream_without_rows(own):
+    own.write("sell/Empty", ORDERS.slice(0, 0))
+    rows = own.rows("sell/Empty", *own.streams("sell/Empty"))
+    assert (rows.num_rows, rows.column_names) == (0, ORDERS.column_names)
+
+
+@pytest.mark.parametrize(
+    ("table", "body", "status", "code"),
+    [
+        ("sell/None", {}, 404, "TableNotFound"),
+        ("none/Orders", {}, 404, "SchemaNotFound"),
+        ("sell/Orders", {"columns": ["Id", "None"]}, 404, "ColumnNotFound"),
+        ("sell/Orders", {"columns": "Id"}, 400, "BadRequest"),
+        ("sell/Orders", {"columns": []}, 400, "BadRequest"),
+        ("sell/Orders", {"version": 0}, 400, "BadRequest"),
+        ("sell/Orders", [1], 400, "BadRequest"),
+    ],
+)
+def test_a_read_that_cannot_be_done_is_refused(door, table, body, status, code):
+    answer = door.client.post(f"{door.read_path(table)}/read", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+
+
+def test_a_read_session_expires_after_an_hour(own):
+    [stream] = own.streams("sell/Orders")
+    own.clock.advance(minutes=59)
+    assert own.rows("sell/Orders", stream).num_rows == 3
+    own.clock.advance(minutes=1)
+    answer = own.client.get(f"{own.read_path('sell/Orders')}/readStream/{stream}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "StreamNotFound")
+
+
+def test_a_stream_belongs_to_its_table(door):
+    [stream] = door.streams("sell/Orders")
+    answer = door.client.get(f"{door.read_path('stock/Items')}/readStream/{stream}")
+    assert answer.json()["error"]["code"] == "StreamNotFound"
+
+
+def test_nothing_outside_of_the_item_is_read(own, tmp_path):
+    secret = tmp_path / "secret"
+    write_deltalake(str(secret / "t"), ORDERS)
+    (own.folder / "sell/Linked").symlink_to(secret / "t")
+    (own.folder / "linked").symlink_to(secret)
+    own.write("sell/Far", ORDERS)
+    commit = own.folder / "sell/Far/_delta_log/00000000000000000000.json"
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            line["add"]["path"] = str(next((secret / "t").glob("*.parquet")))
+    commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for table in ("sell/Linked", "linked/t", "sell/Far", "../Tables", "sell/.."):
+        assert own.client.post(f"{own.read_path(table)}/read").status_code == 404, table
+    listed = own.client.get(f"{own.namespaces}/sell/tables").json()["identifiers"]
+    assert [each["name"] for each in listed] == ["Far", "Orders"]
+
+
+@pytest.mark.parametrize(
+    ("path", "fault", "status", "code"),
+    [
+        ("/delta/x/y/api/2.1/unity-catalog/schemas", "throttle status=429 retry-after=5", 429, "RESOURCE_EXHAUSTED"),
+        ("/delta/x/y/api/2.1/unity-catalog/schemas", "token_expired", 401, "UNAUTHENTICATED"),
+        ("/iceberg/v1/config", "throttle operation=table_api", 503, "SlowDownException"),
+        ("/v1.0/x", "token_expired path=v1.0/*", 401, "TokenExpired"),
+    ],
+)
+def test_faults_answer_in_the_form_of_each_api(tmp_path, path, fault, status, code):
+    client = Door(tmp_path, fault).client
+    answer = client.get(path)
+    assert answer.status_code == status
+    assert code in answer.text
+    assert (answer.headers.get("retry-after") is None) is (status == 401)
+    assert client.get(path).status_code in {400, 404}
