@@ -62,7 +62,11 @@ MADE: dict[str, Callable[[], str]] = {
     "schemas": schemas,
     "states": states,
 }
-BOOSTS = {"how-to/": 2, "tutorials/": 2, "reference/fixtures/": 0.3, "decisions/": 0.3}  # of pages in the search
+BOOSTS = {  # of pages in the search: how-to guides first, fixtures, tests and decisions last
+    **dict.fromkeys(("how-to/", "tutorials/", "validate.md", "testing.md", "emulator.md", "trace.md"), 2),
+    **dict.fromkeys(("compare.md", "stores.md", "cluster.md"), 2),
+    **dict.fromkeys(("reference/fixtures/", "reference/tests/", "decisions/"), 0.3),
+}
 _PLACE = re.compile(r"<!-- made: ([a-z ]+) -->")
 _PART = re.compile(r"<!-- part of (\S+): (\w+) -->")
 
