@@ -209,15 +209,15 @@ class Config:
     missing_metadata: Literal["wait", "insert-only"] = _option(
         "wait",
         _ZONE,
-        "Folder without `_metadata.json`: `wait` for it, or take its Parquet files as `insert-only` (LZ-2.3).",
+        "Folder without `_metadata.json`: `wait` for it, or read its Parquet files as `insert-only` (LZ-2.3).",
     )
     first_file: Literal["1", "lowest"] = _option(
-        "1", _ZONE, "Number of a table's first file: `1` as Fabric, or the `lowest` number present (LZ-3.2)."
+        "1", _ZONE, "Number of a table's first file: `1` like Fabric, or the `lowest` number present (LZ-3.2)."
     )
     all_null_columns: Literal["integer", "untyped"] = _option(
         "integer",
         _ZONE,
-        "Type of columns that contain only NULL: `integer` as Fabric, or `untyped` to decide later (LZ-5.9, LZ-5.13).",
+        "Type of columns with only NULL: `integer` like Fabric, or `untyped` to decide later (LZ-5.9, LZ-5.13).",
     )
     naive_timestamps: Literal["utc", "ntz"] = _option(
         "utc", _ZONE, "Timestamps without time zone: read as `utc`, or keep as TIMESTAMP_NTZ (`ntz`) (LZ-5.8)."
@@ -226,24 +226,24 @@ class Config:
     timing: Literal["immediate", "fabric"] = _option(
         "immediate",
         _ZONE,
-        "When changes are noticed: `immediate`, by file-system events, or as late as in `fabric`, by scans alone, "
-        "which an idle zone gets less and less often, at least every 2 minutes (LZ-3.1).",
+        "How soon changes are noticed: `immediate` uses file-system events; `fabric` only scans, an idle zone less "
+        "and less often, at least every 2 minutes (LZ-3.1).",
     )
     drop_delay_seconds: float | Literal["auto"] = _option(
         "auto",
         _ZONE,
-        "How long a table folder must be missing before its Delta table is dropped. `auto`: 0s, or with `--timing "
-        "fabric` 60 to 120 s, drawn by its name (LZ-7.4).",
+        "Time a table folder must be missing before its Delta table is dropped. `auto`: 0s, or 60 to 120s depending "
+        "on its name with `--timing fabric` (LZ-7.4).",
         duration(0, words=("auto",)),
     )
     poll_interval_seconds: float | Literal["auto"] = _option(
         "auto",
         _ZONE,
-        "Maximum time between two scans of the landing zone (LZ-3.1). `auto`: 15s, 30s of a ROOT in a store.",
+        "Maximum time between two scans of the landing zone (LZ-3.1). `auto`: 15s, or 30s for a ROOT in a store.",
         duration(0.01, words=("auto",)),
     )
     max_batch_files: int = _option(
-        1000, _BATCH, "Maximum number of change files in one commit; 1 to debug order (LZ-4.16).", whole("N", 1)
+        1000, _BATCH, "Maximum number of change files in one commit; use 1 to debug order (LZ-4.16).", whole("N", 1)
     )
     max_batch_size: int = _option(
         256 * 1024 * 1024,
@@ -254,14 +254,14 @@ class Config:
     driver_batch_limit: int | Literal["auto"] = _option(
         "auto",
         _BATCH,
-        "Largest batch processed in the driver; larger ones go to Spark executors. `auto`: 512MiB, none on a cluster.",
+        "Largest batch processed in the driver; larger ones go to Spark executors. `auto`: 512MiB, 0 on a cluster.",
         size(words=("auto",)),
     )
     max_row_size: int = _option(64 * 1024 * 1024, _BATCH, "Maximum row size; larger rows are rejected (ME075).", size())
     memory_limit: int | Literal["none"] = _option(
         "none",
         _BATCH,
-        "Address space that the process may take beyond its start, 512MiB or more (Linux); files that need more are "
+        "Maximum memory beyond that of the start, 512MiB or more (address space, Linux); files that need more are "
         "rejected (ME075).",
         size(words=("none",)),
     )
@@ -271,33 +271,33 @@ class Config:
     merge_engine: Literal["auto", "spark", "arrow"] = _option(
         "auto",
         _BATCH,
-        "What merges changes into tables: `spark`, `arrow` (in this process, without Java), or `auto`: Spark where "
-        "PySpark is installed, for a ROOT in a store on a cluster only. May change between runs.",
+        "Engine that merges changes: `spark`, `arrow` (in this process, without Java), or `auto`: Spark if PySpark is "
+        "installed, but for a ROOT in a store only on a cluster. May change between runs.",
     )
     deletion_vectors: DeletionVectors = _option(  # noqa: RUF009 - as every option
         "auto",
         _BATCH,
-        "How changes remove rows from large data files: `auto` marks them by deletion vectors in tables of a million "
-        "rows or more, `off` rewrites the files, so that readers without deletion vectors can read the tables.",
+        "How changes remove rows from large data files: `auto` uses deletion vectors in tables of a million rows or "
+        "more; `off` rewrites the files, for readers without deletion vectors.",
     )
     key_index_size: int | Literal["none"] = _option(
         2 * 1024**3,
         _BATCH,
-        "Disk space for indexes of keys, by which `arrow` finds a few changes in large tables without a scan.",
+        "Disk space for key indexes, which let `arrow` find a few keys in large tables without a scan.",
         size(words=("none",)),
     )
     change_data_feed: ChangeDataFeed = _option(  # noqa: RUF009 - as every option
         "keep",
         _BATCH,
-        "Delta change data feed of the tables: `on`, `off`, or `keep` as each table has it; a change takes effect with "
-        "a table's next change file (LZ-9.10).",
+        "Delta change data feed: `on`, `off`, or `keep` each table's setting. A change takes effect with a table's "
+        "next change file (LZ-9.10).",
     )
     workers: int = _option(4, _BATCH, "Tables processed in parallel.", whole("N", 1, 256))
     cleanup: Literal["ready", "processed", "both", "off"] = _option(
         "ready",
         _CLEAN,
-        "Move applied files to `_FilesReadyToDelete` (ready), to `_ProcessedFiles` (processed), to the latter and then "
-        "to the former (both), or leave them (off).",
+        "Move applied files to `_FilesReadyToDelete` (ready), to `_ProcessedFiles` (processed), first to "
+        "`_ProcessedFiles` and later to `_FilesReadyToDelete` (both), or leave them (off).",
     )
     delete_processed_after_seconds: float = _option(
         7 * 86_400.0, _CLEAN, "Age at which moved files are deleted (LZ-8.3).", duration(0)
@@ -305,8 +305,8 @@ class Config:
     auto_maintain: int | str = _option(
         100,
         _CLEAN,
-        "When `run` compacts and vacuums a caught-up table: after N new data files, once all tables have been `idle` "
-        "for a minute, or never (`off`).",
+        "When `run` compacts and vacuums a caught-up table: after N new data files, after all tables were `idle` for a "
+        "minute, or never (`off`).",
         whole("N", 1, words=("off", "idle")),
     )
     vacuum_retention_days: int = _option(
@@ -315,8 +315,8 @@ class Config:
     spark_profile: Literal["local", "ci", "cluster"] = _option(
         "local",
         _SPARK,
-        "Spark settings: `local`, `ci` (one task a stage, for small tables; `local` takes it for a short `sync`) or "
-        "`cluster` (leave Spark's own settings).",
+        "Spark settings: `local`, `ci` (one task per stage, for small tables; `local` uses it for a short `sync`) or "
+        "`cluster` (keep Spark's own settings).",
     )
     spark_master: str = _option(
         "",

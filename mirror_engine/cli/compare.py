@@ -61,10 +61,10 @@ def compare(
 ) -> int:
     """Compare Fabric's tables with a replay of their landing zone.
 
-    Replays the change files here, also those that were moved after they were applied, and holds each table against
-    Fabric's own: equal; equal so far, where only newer files are missing that Fabric has not applied; or different,
-    with the change file that is the cause, and the rule of the protocol that the table contradicts. Only reads; needs
-    no Java. The report, JSON too, has no row's values: keys are digests with a secret of this machine.
+    Replays all change files on this machine, archived ones included, and compares each table with Fabric's. A table is
+    equal, equal so far (Fabric has not applied the newest files yet), or different. Each difference names the change
+    file that caused it and the rule of the protocol that Fabric's table breaks. Only reads; needs no Java. The report
+    contains no values of rows: keys are digests with a secret of this machine.
 
     Example: mirror-engine compare abfss://WORKSPACE@onelake.dfs.fabric.microsoft.com/ITEM
 
@@ -150,7 +150,7 @@ def _compare_text(compared: Sequence[TableComparison], digest: KeyDigest | None)
         for finding in each.findings:
             yield from map(display.indented, _finding_text(each, finding, digest))
         if each.not_traced:
-            yield display.line(f"  … and {count(each.not_traced, 'more key')}, whose changes were not looked at", "dim")
+            yield display.line(f"  … and {count(each.not_traced, 'more key')}, whose changes were not checked", "dim")
     verdicts = Counter(VERDICTS[each.verdict][1] for each in compared)
     numbers = ", ".join(f"{times:,} {word}" for word, times in verdicts.items())
     yield f"Compared {count(len(compared), 'table')}: {numbers}."

@@ -63,7 +63,7 @@ class Downloads:
 
                 limit, total = filesize.decimal(self._max_download), filesize.decimal(self._total)
                 text = f"more than {limit} would be downloaded ({total} so far)"
-                help = "allow it with --max-download, or ask for less, such as one table"
+                help = "allow it with --max-download, or read less, such as one table"
                 if not sys.stdin.isatty():
                     self._answer = UsageError(text, help)
                 else:

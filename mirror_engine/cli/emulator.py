@@ -58,7 +58,7 @@ _OPTIONS = (
         "--on-restart",
         type=Choice(("rebuild", "resume")),
         default="rebuild",
-        help="Tables of a stopped item that starts again: rebuild as Fabric, or resume.",
+        help="Tables of a stopped item that starts again: rebuild like Fabric, or resume.",
     ),
     click.option(
         "--allow-managed-folder-changes", is_flag=True, help="Let clients create, rename and delete managed folders."
@@ -90,7 +90,7 @@ _OPTIONS = (
         metavar="HOST",
         type=PassedHost.parse,
         multiple=True,
-        help="Let the proxy connect to HOST[:PORT], '*.DOMAIN' or all, too (repeatable).",
+        help="Let the proxy also connect to HOST[:PORT], '*.DOMAIN' or all (repeatable).",
     ),
     click.option("has_fault_api", "--fault-api", is_flag=True, help="Let clients change faults while it runs."),
 )
@@ -122,7 +122,7 @@ def _emulator_options(function: Callable[..., Any]) -> Callable[..., Any]:
     "is_single_port",
     "--single-port",
     is_flag=True,
-    help="Use one port for all three. With --allow-remote others reach HTTP there, too.",
+    help="Use one port for all three. With --allow-remote, others can also use HTTP on it.",
 )
 @click.option(
     "names",
@@ -149,8 +149,8 @@ def start(
     """Start a local OneLake for your publisher.
 
     Run your publisher with the printed environment variables; its production URLs then reach the emulator. With -q
-    they are not printed, as stdout may be a log. Each STORE/WORKSPACE/ITEM is a ROOT for all other commands, and an
-    engine replicates what is published there.
+    they are not printed, because stdout may be a log. Each STORE/WORKSPACE/ITEM is a ROOT for all other commands, and
+    an engine applies its change files.
 
     Example: mirror-engine emulator start ./onelake --workspace Sales --item Orders --detach
 
@@ -219,11 +219,11 @@ def stop(store: Path) -> None:
 
 @command(root="own")
 @click.argument("store", type=FolderType(), help=f"{_STORE}.")
-@click.option("--unset", is_flag=True, help="Print what removes it again, whether the emulator runs or not.")
+@click.option("--unset", is_flag=True, help="Print lines that unset the variables, even if no emulator runs.")
 def env(store: Path, *, unset: bool) -> None:
     """Print the environment variables that point a publisher at the emulator of STORE.
 
-    As lines for a shell: eval "$(mirror-engine emulator env ./onelake)"
+    Prints lines for a shell: eval "$(mirror-engine emulator env ./onelake)"
 
     Example: mirror-engine emulator env ./onelake
 
@@ -248,7 +248,7 @@ def env(store: Path, *, unset: bool) -> None:
 @command("exec", root="own", config=ALL)
 @click.argument("store", type=FolderType(), help=f"{_STORE}; created if missing.")
 @click.argument(
-    "program", metavar="COMMAND...", nargs=-1, required=True, help="What to run, with its arguments, after --."
+    "program", metavar="COMMAND...", nargs=-1, required=True, help="The command and its arguments, after --."
 )
 @_emulator_options
 @click.option(
@@ -264,14 +264,13 @@ def exec_(
 ) -> int:
     """Run one command in that environment.
 
-    The emulator starts before it and stops after it, unless one is running for STORE: the command uses that one, and
-    it goes on. FABRIC_WORKSPACE_ID and FABRIC_MIRRORED_DATABASE_ID tell the
-    command where to publish. The engines stop, too: the last files are applied only with --wait, or by a later sync
-    of STORE/WORKSPACE/ITEM.
+    Starts the emulator before the command and stops it afterwards. If one is already running for STORE, uses that one
+    and leaves it running. FABRIC_WORKSPACE_ID and FABRIC_MIRRORED_DATABASE_ID tell the command where to publish. The
+    engines stop with the emulator: use --wait to apply the last files, or a later sync of STORE/WORKSPACE/ITEM.
 
     Example: mirror-engine emulator exec ./onelake --wait 120s -- python publish.py
 
-    Exit codes: 0 the command's own, as all others · 2 usage error · 3 a table is halted or blocked, with --wait · 4
+    Exit codes: 0 and others: those of the command · 2 usage error · 3 a table is halted or blocked, with --wait · 4
     timed out · 130 interrupted
     """
     _check_packages()

@@ -65,8 +65,8 @@ class Explanations(Result, frozen=True):
 def explain(codes: tuple[str, ...], folder: Path | None) -> None:
     """Explain a diagnostic code, or a rule of the protocol.
 
-    What was found, why it matters, what to do, and the rules behind it. Without a code, all are listed. Of a rule, such
-    as LZ-2.7 in the help of an option: its text. With --try, files that raise the code land in DIR.
+    Shows what a code means, why it matters, what to do, and its rules. For a rule, such as LZ-2.7, shows its text.
+    Without a code, lists all codes. With --try, lands files that raise the code in DIR.
 
     Example: mirror-engine explain ME037 --try ./lab
 

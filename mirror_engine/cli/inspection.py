@@ -75,10 +75,12 @@ MAX_CHARACTERS = 100  # of one value of the partner events, which may be any tex
 @click.option(
     "--watch",
     is_flag=True,
-    help="Refresh until Ctrl+C; with --json one document per line. Without cache and --max-download.",
+    help="Refresh until Ctrl+C; with --json one document per line. Reads a store without cache and --max-download.",
 )
 @click.option(
-    "--interval", type=Value(duration(0.1)), help="Time between two refreshes.  [default: 2s, 30s of a ROOT in a store]"
+    "--interval",
+    type=Value(duration(0.1)),
+    help="Time between two refreshes.  [default: 2s; 30s for a ROOT in a store]",
 )
 @with_mirror(at_once=True)
 def status(mirror: Mirror, names: tuple[str, ...], interval: float | None, *, check: bool, watch: bool) -> int:
@@ -171,9 +173,9 @@ class Show(TableReference, Result, frozen=True):
 def show(mirror: Mirror, table: str, at_version: int | None, limit: int, downloads: Downloads) -> None:
     """Show a table's rows.
 
-    Sorted by key. Of more rows than --limit, those with the lowest keys are shown; of more than 100,000, or in a store,
-    the first rows of the table's files. In JSON, decimals are text, binary is Base64, times are ISO 8601, NaN and
-    infinities text. Starts no Java.
+    Sorted by key. If the table has more rows than --limit, shows the lowest keys. If it has more than 100,000 rows, or
+    is in a store, shows the first rows of its files. In JSON, decimals are text, binary is Base64, times are ISO 8601,
+    NaN and infinities text. Starts no Java.
 
     Example: mirror-engine show -C ./shop Sales.Orders --at-version 3 --limit 5
 
@@ -190,15 +192,15 @@ def show(mirror: Mirror, table: str, at_version: int | None, limit: int, downloa
 
 
 @command(root="option", config=("default_schema",), result=TableHistory)
-@click.argument("table", required=False, help=f"{TABLE_HELP} Without it: what happened to all tables.")
+@click.argument("table", required=False, help=f"{TABLE_HELP} Without it: changes to all tables.")
 @click.option("--limit", type=COUNT, default=20, help="Maximum number of commits or changes; 0 for all.")
 @with_mirror(at_once=False)
 def history(mirror: Mirror, table: str | None, limit: int) -> None:
-    """Show a table's commits and their change files, or what else happened to all tables.
+    """Show a table's commits and their change files, or the other changes to all tables.
 
-    Newest first. Without TABLE: drops, halts, resumes, maintenance, deleted archived files and rebuilt progress, as the
-    engines of this machine recorded them in .mirror-engine/history.jsonl. Maintenance and deleted files are one line
-    for each table and day. Starts no Java.
+    Newest first. Without TABLE: drops, halts, resumes, maintenance, deleted archived files and rebuilt progress, from
+    .mirror-engine/history.jsonl of this machine's engines. Maintenance and deleted files are one line per table and
+    day. Starts no Java.
 
     Example: mirror-engine history -C ./shop Sales.Orders --limit 5
 
@@ -239,10 +241,9 @@ def diff(
 ) -> int:
     """Compare a table with an expected result.
 
-    Rows are matched by the table's key, or by --key Id,Line; rows of a keyless table are compared as a whole. Every
-    column counts, in any order. CSV and JSON are read as the table's types: an empty field is NULL, "" is empty text
-    or binary, decimals may be text, times are ISO 8601, binary is Base64; output of show --json is accepted. Starts
-    no Java.
+    Matches rows by the table's key, or by --key Id,Line; compares whole rows of a keyless table. Compares all columns,
+    in any order. Reads CSV and JSON as the table's types: an empty field is NULL, "" is empty text or binary, decimals
+    may be text, times are ISO 8601, binary is Base64. Accepts the output of show --json. Starts no Java.
 
     Example: mirror-engine diff -C ./shop Sales.Orders expected.csv --key Id
 

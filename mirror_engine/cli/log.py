@@ -56,7 +56,7 @@ def log_options(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., A
     shape = click.option(
         "--log-format", type=Choice(formats), default=formats[0], help=f"Format of log lines on stderr.{auto}"
     )
-    levels = "Least level that is logged; see also -v and -q."
+    levels = "Lowest level to log; see also -v and -q."
     least = click.option("--log-level", type=Choice(LEVELS), default="info", help=levels)
     return lambda function: shape(least(function))
 

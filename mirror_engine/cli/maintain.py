@@ -72,9 +72,9 @@ class Maintain(Result, frozen=True):
 def maintain(root: Place, config: Config, tables: tuple[str, ...], progress: str) -> int:
     """Compact and vacuum the Delta tables.
 
-    OPTIMIZE, then VACUUM of data files older than --vacuum-retention: earlier versions can no longer be read.
-    A table that fails does not stop the others. No engine may run on ROOT meanwhile. Works with the merge engine that
-    ROOT had last, unless options say otherwise.
+    Runs OPTIMIZE, then VACUUM of data files older than --vacuum-retention: earlier versions can no longer be read.
+    A table that fails does not stop the others. No engine may run on ROOT meanwhile. Uses ROOT's last merge engine,
+    unless options say otherwise.
 
     Example: mirror-engine maintain -C ./shop Sales.Orders --vacuum-retention 1d
 
@@ -126,17 +126,17 @@ class Rebuild(Result, frozen=True):
 @command(config=LISTING, result=Rebuild)
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 @click.option("--replay", is_flag=True, help="Move archived change files back first, so that all rows are rebuilt.")
-@click.option("--lose-rows", is_flag=True, help="Go on where rows are lost.")
+@click.option("--lose-rows", is_flag=True, help="Continue even if rows are lost.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @with_root
 @with_config
 def rebuild(root: Place, config: Config, tables: tuple[str, ...], *, replay: bool, lose_rows: bool, yes: bool) -> None:
     """DROP Delta tables and reload them from the landing zone.
 
-    As Fabric does when mirroring is stopped and started (LZ-7.7). All progress is forgotten; the next sync or run
+    Does what Fabric does when mirroring is stopped and started (LZ-7.7): forgets all progress, and the next sync or run
     reads the files in the landing zone. Applied files were moved to _FilesReadyToDelete: --replay moves them back
-    first. Where rows would be lost (ME069), the question says how many; with --yes or --replay nothing is dropped
-    then, unless --lose-rows accepts it.
+    first. If rows would be lost (ME069), the question says how many; with --yes or --replay nothing is dropped, unless
+    --lose-rows accepts the loss.
 
     Example: mirror-engine rebuild ./shop --replay --table Sales.Orders
 

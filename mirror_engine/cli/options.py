@@ -77,14 +77,14 @@ class FolderType(click.ParamType[Any]):
 ROOT = click.Option(
     ["root_option", "-C", "--root"], metavar="ROOT", type=PlaceType(), help=f"{_ROOT_HELP[:-1]}; env: {ROOT_VARIABLE}]"
 )
-VERBOSE = click.Option(["-v", "--verbose"], count=True, show_default=False, help="Log details, too.")
+VERBOSE = click.Option(["-v", "--verbose"], count=True, show_default=False, help="Also log details.")
 QUIET = click.Option(["-q", "--quiet"], count=True, show_default=False, help="No progress; log only warnings.")
 _JSON = click.Option(["as_json", "--json"], is_flag=True, help="Print JSON on stdout; errors as JSON on stderr.")
 _CONFIG_FILE = click.Option(
     ["config_file", "--config"],
     metavar="FILE",
     type=Path,
-    help="Options file.  [default: mirror-engine.toml in ROOT, of a URL in its state folder]",
+    help="Options file.  [default: mirror-engine.toml in ROOT; for a URL in its state folder]",
 )
 _GLOBAL = ("config_file", "as_json", "root_option", "verbose", "quiet", "_click_default_help")
 _SHARED = {"root", "max_download", *_GLOBAL, *ALL}  # values that no command takes as they are
@@ -123,7 +123,7 @@ Code = TypeVar("Code", bound=int | None)
 COUNT = Value(whole("N", 0))
 DURATION = Value(duration(0))
 _MAX_DOWNLOAD = click.Option(
-    ["--max-download"], type=Value(size()), default="1GiB", help="Of a store: ask before more is downloaded."
+    ["--max-download"], type=Value(size()), default="1GiB", help="For stores: confirm before downloading more."
 )
 
 
@@ -141,7 +141,7 @@ class Command(click.Command):
         rule = next(filter(None, (_RULE.search(about) for records in topics.values() for _, about in records)), None)
         if rule:
             formatter.write_paragraph()
-            formatter.write_text(f"{rule[0]} and the like are rules of the protocol: mirror-engine explain {rule[0]}")
+            formatter.write_text(f"{rule[0]} is a rule of the protocol: mirror-engine explain {rule[0]}")
 
 
 def write_sections(formatter: click.HelpFormatter, sections: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> None:

@@ -92,8 +92,8 @@ class Plan(Result, frozen=True):
 def plan(mirror: Mirror, tables: tuple[str, ...]) -> None:
     """Show what the next sync would do.
 
-    The steps of each table, and why not more. Changes nothing, and starts no Java. An engine may run meanwhile; its
-    options are used.
+    Shows the next steps of each table, and what blocks further ones. Changes nothing, and starts no Java. An engine may
+    run meanwhile; its options are used.
 
     Example: mirror-engine plan ./shop --table Sales.Orders
 

@@ -107,9 +107,9 @@ def pull(
 ) -> None:
     """Copy a landing zone to this machine.
 
-    Change files with names, order and times, metadata, and files that were moved after they were applied, which are put
-    back at their old paths: validate, trace and sync work on the copy. Writes nothing at the source. Stopped at any
-    moment, it goes on when it is run again; files that are here already are not downloaded again.
+    The copy keeps names, order, times and metadata, so validate, trace and sync work on it. Archived files are put back
+    at their old paths. Writes nothing at the source. If it is interrupted, run it again: it does not download complete
+    files twice.
 
     Example: mirror-engine pull abfss://WORKSPACE@onelake.dfs.fabric.microsoft.com/ITEM ./copy
 

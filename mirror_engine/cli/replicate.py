@@ -246,11 +246,11 @@ def _paragraph(done: SyncReport, table: TableName, state: TableState) -> display
 def run(root: Place, config: Config, log_format: str, log_level: str) -> int:
     """Apply change files as they arrive, until stopped.
 
-    SIGTERM or Ctrl+C ends it after the current commit, a second one immediately. File-system events wake it; without
-    them it scans every --poll-interval.
+    SIGTERM or Ctrl+C ends it after the current commit, a second one immediately. It scans after file-system events, and
+    at least every --poll-interval.
 
-    On a terminal it shows bars, and a line for each commit and finding. Elsewhere events are logged on stderr, one line
-    each. With --json the final report is printed on stdout.
+    On a terminal it shows bars, and a line for each commit and finding. Elsewhere it logs events on stderr, one per
+    line. With --json it prints the final report on stdout.
 
     Example: mirror-engine run ./shop --poll-interval 5s --log-format json
 
@@ -346,7 +346,7 @@ class Wait(Result, frozen=True):
 @click.option("tables", "--table", metavar="TABLE", multiple=True, help="Only this table (repeatable).")
 @click.option("--timeout", type=DURATION, default="600s", help="How long to wait.")
 @click.option(
-    "--interval", type=Value(duration(0.05)), help="Time between two checks.  [default: 1s, of a ROOT in a store 10s]"
+    "--interval", type=Value(duration(0.05)), help="Time between two checks.  [default: 1s; 10s for a ROOT in a store]"
 )
 @click.option("--fail-fast", is_flag=True, help="End with 3 as soon as a table is halted or blocked.")
 @with_mirror(at_once=False)
@@ -355,8 +355,8 @@ def wait(
 ) -> int:
     """Wait until tables have caught up or a file is applied.
 
-    An engine must run meanwhile; this command only reads, and starts no Java. A named table is waited for even if it
-    does not exist yet. Every 10s it says on stderr what it waits for; after --timeout, why each table has not caught
+    An engine must run meanwhile; this command only reads, and starts no Java. It also waits for a named table that does
+    not exist yet. Every 10s it reports on stderr what it waits for, and after --timeout why each table has not caught
     up.
 
     Example: mirror-engine wait ./shop --table Sales.Orders --timeout 60s

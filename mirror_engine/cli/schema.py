@@ -69,8 +69,9 @@ class Schemas(Result, frozen=True):
 def schema(name: str | None) -> None:
     """Print a JSON schema.
 
-    Of _metadata.json (metadata), _partnerEvents.json (partner-events) and mirror-engine.toml (config), for editors; of
-    the document that a command prints with --json, and of a log line (log). Without a name: the names.
+    For editors: the schema of _metadata.json (metadata), _partnerEvents.json (partner-events) or mirror-engine.toml
+    (config). For programs: the schema of a command's --json document, or of a log line (log). Without a name, lists all
+    names.
 
     Example: mirror-engine schema metadata > metadata.schema.json
 

@@ -65,8 +65,8 @@ class Init(Result, frozen=True):
 def init(root: Path) -> None:
     """Create an example landing zone.
 
-    Four tables, and a commented _metadata.json to read. Nothing is overwritten: a ROOT that has a landing zone is
-    left alone.
+    Writes four tables, and a commented _metadata.json to read. Overwrites nothing: a ROOT with a landing zone is left
+    unchanged.
 
     Example: mirror-engine init ./shop
 
@@ -135,7 +135,7 @@ class Doctor(Result, frozen=True):
 def doctor(root: Path, config: Config) -> int:
     """Check this machine and the Delta tables.
 
-    Python, Java, Spark, Delta, jars, memory, disk, permissions, and ROOT's Delta tables. Starts no Spark.
+    Checks Python, Java, Spark, Delta, jars, memory, disk, permissions, and ROOT's Delta tables. Starts no Spark.
 
     Example: mirror-engine doctor ./shop
 

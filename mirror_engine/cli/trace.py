@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
     """Show every change to one key.
 
-    Replays the table's change files in memory: applied, pending and moved ones; where old ones were deleted, from
-    the table's version after them. Changes nothing, and starts no Java. Row values are shown, and never logged.
+    Replays the table's applied, pending and archived change files in memory. If the oldest ones were deleted, starts
+    from the table's version after them. Changes nothing, and starts no Java. Shows row values, but never logs them.
 
     Example: mirror-engine trace row -C ./shop Sales.Orders 42
 
@@ -47,7 +47,7 @@ def row(mirror: Mirror, table: str, key: tuple[str, ...]) -> int:
 def file(mirror: Mirror, table: str, name: str) -> None:
     """Show what one change file did.
 
-    Where it is, what it contains, its effect, and the Delta version; see trace row for how it is found.
+    Shows its place, content, effect and Delta version. Replays the table as trace row does.
 
     Example: mirror-engine trace file -C ./shop Sales.Orders 3
 
@@ -69,7 +69,7 @@ def file(mirror: Mirror, table: str, name: str) -> None:
 def what_if(mirror: Mirror, table: str, skip: tuple[str, ...], swap: tuple[str, ...], limit: int) -> None:
     """Replay without a file, or in another order.
 
-    Compares the result with the table that the files make as they are. Changes nothing, and starts no Java.
+    Compares the result with an unchanged replay. Changes nothing, and starts no Java.
 
     Example: mirror-engine trace what-if -C ./shop Sales.Orders --skip 3
 

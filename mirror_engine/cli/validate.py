@@ -57,9 +57,11 @@ if TYPE_CHECKING:
     default="text",
     help="Form of the report; --json is --format json.",
 )
-@click.option("--fail-on", type=Choice(("error", "warning")), default="error", help="Least severity that ends with 3.")
+@click.option(
+    "--fail-on", type=Choice(("error", "warning")), default="error", help="Lowest severity that fails the check."
+)
 @click.option("--ignore", metavar="CODES", multiple=True, help="Suppress these diagnostics: ME016,ME041 (repeatable).")
-@click.option("--expect", metavar="TABLES", multiple=True, help="Fail where these tables get no data: HR.People,Items.")
+@click.option("--expect", metavar="TABLES", multiple=True, help="Fail if these tables get no data: HR.People,Items.")
 @click.option("--baseline", metavar="FILE", type=Path, help="Suppress findings recorded in FILE.")
 @click.option("--write-baseline", metavar="FILE", type=Path, help="Record all current findings in FILE.")
 @click.option(
@@ -89,8 +91,8 @@ def validate(
 ) -> int:
     """Check a landing zone. Reads only; needs no Java.
 
-    A dry run of the engine: every diagnostic with its file, row and help; see explain for each. Files that were moved
-    after they were applied are checked, too.
+    A dry run of the engine: reports every diagnostic with its file, row and help. Checks archived files, too. See
+    explain for each diagnostic.
 
     Example: mirror-engine validate ./out --format github --ignore ME016
 

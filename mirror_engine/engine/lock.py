@@ -106,7 +106,7 @@ class _LockFile:
             help_text = "Stop it first, or wait for it."
             raise RootLocked(f"{self._root}: another engine is running here", help_text) from None
         except FileExistsError as error:
-            message = f"{error.filename}: is no folder, but a file, or a link that leads nowhere"
+            message = f"{error.filename}: is not a folder, but a file or a broken link"
             help_text = "Put the folder itself in its place, or mount the disk behind the link."
             raise StorageUnavailable(message, help_text) from error
         except OSError as error:
@@ -128,7 +128,7 @@ def _check_place(root: Path, before: tuple[int, int] | None) -> None:
     with os_errors("check", str(root)):
         if _place(root) != before:
             message = f"{root}: was moved away while the engine was running"
-            raise StorageUnavailable(message, "Move it back, or stop this engine and start one where it is now.")
+            raise StorageUnavailable(message, "Move it back, or stop this engine and start one at the new path.")
 
 
 def is_locked(root: Place) -> bool:

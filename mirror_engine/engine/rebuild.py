@@ -74,7 +74,7 @@ def rebuild(  # noqa: PLR0913 - what the public method takes, and the engine's p
     if lost and not lose_rows:
         more = f", and {count(len(lost) - 1, 'more table')}" if lost[1:] else ""
         message = f"rows would be lost, nothing was dropped: {lost[0].full_message}{more}"
-        raise UsageError(message, f"{lost[0].help}; --yes --lose-rows goes on without them")
+        raise UsageError(message, f"{lost[0].help}; --yes --lose-rows continues without them")
     confirm(plans)
     for plan in plans:
         if plan.lost:

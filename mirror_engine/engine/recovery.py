@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 # Of a table of a mirror whose progress nothing says any more
 LATE_COMMIT = "its newest commit is of the table that was here before"
-LATE_CHECKPOINT = "its log is not the one that the ledger knows"
-LOST_RECORD = "log cleanup took the commit that says what was applied, and the ledger does not know it"
+LATE_CHECKPOINT = "its log differs from the one in the ledger"
+LOST_RECORD = "log cleanup removed the commit that lists the applied files, and the ledger does not have it"
 LOST_ROWS = "ME069"
 REMOVED = "its Delta table was removed, and only change files in its folder are read again"
 _taking_over = threading.Lock()  # folders are read at once, and both properties come from one

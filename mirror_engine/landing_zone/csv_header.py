@@ -220,7 +220,7 @@ def _later(head: bytes, dialect: TextDialect, names: Iterable[str], keys: Iterab
         if options or _matches(rest, dialect, wanted, keys):
             also = f"; is {options}? Correct the metadata, too" if options else ""
             found = f"the names of the columns are in line {lines + 1}"
-            return HeaderFault(found, f"delete what is before them{also}")
+            return HeaderFault(found, f"delete everything before them{also}")
     return None
 
 
@@ -233,7 +233,7 @@ def foreign_format(head: bytes) -> HeaderFault | None:
 
 
 def _correct(options: str) -> str:
-    return f"is {options}? Correct the metadata, or write the file as the metadata says"
+    return f"is {options}? Correct the metadata, or write the file as the metadata declares"
 
 
 def meant_name(name: str, declared: Iterable[str]) -> str:

@@ -331,7 +331,7 @@ _EXTENSION = Meaning("a file extension", _extension)
 _OBJECTS = Meaning("an array of objects", _objects, help='write `[{"Name": "Id", "DataType": "Int64"}]`')
 _TYPE = one_of(TYPES, words=_TYPES_ELSEWHERE)
 _HEADER = Meaning(
-    "true", lambda value: BOOLEAN.of(value) or None, help="begin each file with a header line, and set it"
+    "true", lambda value: BOOLEAN.of(value) or None, help="start each file with a header line, and set it"
 )
 _ENCODING = Meaning("UTF-8 or another .NET name", lambda value: codec_of(value) if isinstance(value, str) else None)
 # Publishers also write the escapes of these characters instead of the characters; nothing else could be meant.

@@ -242,7 +242,9 @@ def parse_fault(text: str) -> FaultRule:
     if "until" in known and (values["for"] is None) == (values["until"] is None):
         raise UsageError(f"{fault}: either for= or until= is needed", takes)
     if name == "advance" and not any(values[unit] for unit in _UNITS):
-        raise UsageError(f"{fault}: by how much is missing", f"Name one or more of {', '.join(_UNITS)}, more than 0.")
+        raise UsageError(
+            f"{fault}: the amount of time is missing", f"Name one or more of {', '.join(_UNITS)}, more than 0."
+        )
     operation = values.get("operation")
     return FaultRule(
         name,

@@ -222,10 +222,10 @@ def _check_name(name: str) -> None:
     """Check the name of a new workspace or item: one that any folder can have, and that makes no path ambiguous."""
     problem = ""
     if not name or ODD.search(name):
-        problem = 'A name is not empty, has none of <>:"/\\|?*, and neither begins nor ends with . or space.'
+        problem = 'A name must not be empty, contain any of <>:"/\\|?*, or begin or end with . or space.'
     elif len(name.encode()) > NAME_BYTES:
         problem = f"A name has at most {NAME_BYTES} bytes."
     elif GUID.fullmatch(name) or name.endswith(SUFFIXES) or name == PREFIX:
-        problem = "A name is no GUID, is not 'onelake', and does not end with an item type's suffix."
+        problem = "A name must not be a GUID or 'onelake', or end with an item type's suffix."
     if problem:
         raise FabricApiError(FabricErrorCode.InvalidRequest, problem)

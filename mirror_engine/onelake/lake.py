@@ -317,7 +317,7 @@ class Lake:
             with self._uploads.taken(before.identity) as parts:
                 chain = contiguous_parts(position, parts, before.size)
                 if not chain and not self._has(address, {at: part for at, part in parts.items() if at < position}):
-                    message = "The appended data begins before the file's end, and would not be written."
+                    message = "The appended data starts before the end of the file and would not be written."
                     raise StorageApiError(StorageErrorCode.InvalidFlushPosition, message)
                 after = self._extend(address, before, chain) if chain else before
                 if retains:

@@ -212,9 +212,7 @@ class Server:
         try:
             return items.ensure(workspace, plan.item or first)
         except FabricApiError as error:
-            help_text = (
-                "Use a name that a folder can have, and that is no file, no link and in no other spelling there."
-            )
+            help_text = "Use a valid folder name that no file, link or name in another case already has."
             raise UsageError(f"--workspace, --item: {error}", help_text) from None
 
     def _listen(self, stack: ExitStack, lake: Lake) -> ConnectionInfo:

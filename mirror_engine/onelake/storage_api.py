@@ -277,7 +277,7 @@ def _put_block(lake: Lake, request: LakeRequest, body: StagedFile) -> Response:
             asked = request.headers.get("x-ms-source-range")
             part = requests.requested_range({"x-ms-range": asked or ""}, properties.size)
             if asked and part is None:  # else the whole file would become this block
-                raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "x-ms-source-range is no range of bytes.")
+                raise StorageApiError(StorageErrorCode.InvalidHeaderValue, "x-ms-source-range is not a range of bytes.")
             start, end = part or (0, properties.size)
             requests.copy_part(reader, start, end, body)
     lake.put_block(target, request.query["blockid"], body)
@@ -488,7 +488,7 @@ def _refusal(code: StorageErrorCode, message: str = "") -> Callable[..., Respons
 _ANY = "PUT PATCH POST"  # Hadoop's client sends actions by PUT, too
 _UNSUPPORTED = _refusal(StorageErrorCode.UnsupportedQueryParameter)
 _FABRIC_S = _refusal(StorageErrorCode.ArtifactIdMissing)  # only Fabric creates and deletes workspaces
-_UNMARKED = _refusal(StorageErrorCode.MissingRequiredHeader, "Neither resource nor x-ms-blob-type is there.")
+_UNMARKED = _refusal(StorageErrorCode.MissingRequiredHeader, "Both resource and x-ms-blob-type are missing.")
 _OPERATIONS = (  # the first counts
     _Operation("POST", "?comp=batch", _batch, "batch", "bytes"),
     _Operation("POST", "?comp=userdelegationkey", _user_delegation_key, takes="xml"),

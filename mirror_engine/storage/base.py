@@ -186,7 +186,7 @@ def parts_of(path: str) -> tuple[str, ...] | None:
 
 def no_file_path(path: str) -> StorageUnavailable:
     """Return the error for writing to a path that leaves ROOT, or is ROOT."""
-    return StorageUnavailable(f"{printable(path)}: is no file's path below ROOT", "Name a file inside ROOT.")
+    return StorageUnavailable(f"{printable(path)}: is not a path of a file below ROOT", "Name a file inside ROOT.")
 
 
 def name_alike(storage: Storage, path: str) -> str:

@@ -275,7 +275,9 @@ def _is_folder(metadata: Mapping[str, str] | None) -> bool:
 
 def _plain(etag: str | None) -> str:
     if not etag:
-        raise ValueError("an answer without an ETag is no store's: a proxy's, or the login page of a network")
+        raise ValueError(
+            "the answer has no ETag, so it is not from a store: it may be from a proxy, or a network's login page"
+        )
     return etag.strip('"')
 
 

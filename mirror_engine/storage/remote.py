@@ -67,7 +67,7 @@ _ABOUT_ROOT = (
 _ABOUT_A_PATH = (
     (403, "", "this identity has no permission", "Give it {role}."),
     (409, "", "something of another kind is at that path", "Remove the file or folder there."),
-    (PRECONDITION, "", "it was replaced meanwhile", "It is read again as it is then."),
+    (PRECONDITION, "", "it was replaced meanwhile", "Its new content is read next time."),
     (429, "", "the store asks for fewer requests", "It is asked again; a longer --poll-interval asks less."),
     (503, "", "the store is busy", "It is asked again; a longer --poll-interval asks less."),
 )

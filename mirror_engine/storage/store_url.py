@@ -111,7 +111,7 @@ class StoreUrl(ABC):
             return self._open_object_store(options)
         except BaseError:  # its text may quote the key
             message = f"{self}: the credential in the environment has a wrong form or lacks a part"
-            raise UsageError(message, "Set it again, whole.") from None
+            raise UsageError(message, "Set it again, in full.") from None
 
     @abstractmethod
     def _open_object_store(self, options: Mapping[str, Any]) -> AzureStore | GCSStore | S3Store:
@@ -136,7 +136,7 @@ def local_folder(path: str | os.PathLike[str]) -> Path:
         UsageError: it is a URL.
     """
     if url := re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", os.fspath(path)):
-        raise UsageError(f"{url[1]}://…: is no folder of this machine", "Give the path of a local folder.")
+        raise UsageError(f"{url[1]}://…: is not a folder of this machine", "Give the path of a local folder.")
     return Path(path)
 
 

@@ -54,7 +54,7 @@ def parse_url(text: str) -> StoreUrl | None:
     shown = f"{scheme}://…"  # nothing that may hold a credential
     kind = _SCHEMES.get(scheme.lower())
     if kind is None:
-        raise UsageError(f"{scheme}: is no scheme of a store that can be read", f"Write {_FORMS}.")
+        raise UsageError(f"{scheme}: unknown scheme of a store", f"Write {_FORMS}.")
     if kind == "https" and (item := _PORTAL.match(rest)):
         return DatalakeUrl(item[1], _ONELAKE, unquote(item[2]))
     rest, _, query = rest.partition("?")
@@ -69,7 +69,7 @@ def parse_url(text: str) -> StoreUrl | None:
         host, container, parts = _without_user(kind, host, parts)
     service = _service(host)
     if not container or (kind == "https" and not service) or (kind == "abfss" and not host):
-        raise UsageError(f"{shown}: the URL names no container of a store", f"Write {_FORMS}.")
+        raise UsageError(f"{shown}: the URL has no container", f"Write {_FORMS}.")
     if kind == "https":
         kind = "az" if service == "blob" and not host.endswith(".fabric.microsoft.com") else "abfss"
     if any(part in {".", ".."} or "\0" in part for part in parts):
@@ -101,7 +101,7 @@ def _without_user(kind: str, host: str, parts: list[str]) -> tuple[str, str, lis
         account = os.environ.get("AZURE_STORAGE_ACCOUNT") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
         if not account:
             form = "az://CONTAINER@ACCOUNT.blob.core.windows.net/FOLDER"
-            raise UsageError("az://…: the URL names no account", f"Write {form}, or set AZURE_STORAGE_ACCOUNT.")
+            raise UsageError("az://…: the URL has no account", f"Write {form}, or set AZURE_STORAGE_ACCOUNT.")
         return f"{account}.blob.core.windows.net", host, parts
     return "", host, parts
 

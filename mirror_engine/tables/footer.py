@@ -104,7 +104,7 @@ def plain_footer(footer: bytes, kept_keys: Collection[bytes]) -> bytes:
         file[COLUMN_ORDERS] = Value(LIST, [by_type] * len(elements), STRUCT)
         return written(file)
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError("it is no footer of Parquet") from error
+        raise ValueError("it is not a Parquet footer") from error
 
 
 def by_converted_types(footer: bytes) -> bytes:
@@ -170,12 +170,12 @@ def _check_chunk_pages(file: BinaryIO, metadata: Struct, rows: int, *, is_option
         if kind != _DICTIONARY_PAGE:
             values += header[_PAGE_VALUES].data
             if header[_PAGE_ENCODINGS[kind]].data not in _KNOWN_ENCODINGS:
-                raise ValueError("a page is encoded in a way that not every reader knows")
+                raise ValueError("not every reader supports a page's encoding")
             if kind == _DATA_PAGE and is_optional and header[_PAGE_LEVELS].data != _RLE:
-                raise ValueError("a page's NULLs are encoded in a way that not every reader knows")
+                raise ValueError("not every reader supports the encoding of a page's NULLs")
         at += size + page[_PAGE_SIZE].data
     if at != end or not values == metadata[_CHUNK_VALUES].data == rows:
-        raise ValueError("pages hold more or less than the footer says")
+        raise ValueError("the size of pages differs from the footer")
 
 
 def _only(struct: Struct, fields: Fields) -> Struct:

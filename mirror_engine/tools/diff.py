@@ -228,7 +228,7 @@ def read_expected(path: Path, schema: pa.Schema) -> pa.Table:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeEncodeError:
-        raise UsageError(f"{path}: holds half of a surrogate pair, which is no text") from None
+        raise UsageError(f"{path}: contains half of a surrogate pair, which is not text") from None
 
 
 def expected_rows(expected: object, schema: pa.Schema) -> pa.Table:

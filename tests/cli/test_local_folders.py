@@ -35,13 +35,13 @@ def here(tmp_path, monkeypatch):
 def test_command_refuses_url_as_local_folder(cli, words):
     printed = cli(*words)
     assert printed.code == 2
-    assert "s3://…: is no folder of this machine" in printed.err
+    assert "s3://…: is not a folder of this machine" in printed.err
     assert not any(Path().iterdir())
 
 
 @pytest.mark.parametrize("place", [URL, Path(URL)])
 @pytest.mark.parametrize("use", [LandingZoneWriter, lambda place: onelake(place).__enter__()])
 def test_function_refuses_url_as_local_folder(use, place):
-    with pytest.raises(UsageError, match="is no folder of this machine"):
+    with pytest.raises(UsageError, match="is not a folder of this machine"):
         use(place)
     assert not any(Path().iterdir())

@@ -87,11 +87,15 @@ def test_separator_that_cannot_be_declared_is_named(separator, shown):
 @pytest.mark.parametrize(
     ("content", "line", "advice"),
     [
-        (b"# exported\r\n" + text(), 2, "delete what is before them"),
-        (b"Products;;\n\n" + text(), 3, "delete what is before them"),
-        (b"sep=,\n" + text(), 2, "delete what is before them"),
-        (b"sep=;\n" + text(";"), 2, "delete what is before them; is `ColumnSeparator` `;`? Correct the metadata, too"),
-        (text(encoding="utf-16-le").replace(b"i\0d\0", b"x\0\n\0i\0d\0", 1), 2, "delete what is before them"),
+        (b"# exported\r\n" + text(), 2, "delete everything before them"),
+        (b"Products;;\n\n" + text(), 3, "delete everything before them"),
+        (b"sep=,\n" + text(), 2, "delete everything before them"),
+        (
+            b"sep=;\n" + text(";"),
+            2,
+            "delete everything before them; is `ColumnSeparator` `;`? Correct the metadata, too",
+        ),
+        (text(encoding="utf-16-le").replace(b"i\0d\0", b"x\0\n\0i\0d\0", 1), 2, "delete everything before them"),
     ],
 )
 def test_header_behind_other_lines_is_found(content, line, advice):

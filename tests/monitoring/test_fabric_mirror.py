@@ -304,5 +304,5 @@ def test_a_log_that_cannot_be_read_is_named_and_no_file_is_called_missing(onelak
     for words in (["row", "Sales.Orders", "1"], ["file", "Sales.Orders", "1"]):
         assert main(["trace", words[0], "-C", str(root), *words[1:]]) == 0
         out = capsys.readouterr().out
-        assert "never held" not in out
+        assert "without ever being" not in out
         assert "no Delta table yet" not in out

@@ -74,7 +74,7 @@ def test_a_path_with_spaces_is_quoted_as_in_a_shell():
         ("cut_body bytes=-1", "bytes is '-1'"),
         ("advance days=-1", "days is '-1'"),
         ("advance days=7 path=*", "unknown option path"),
-        *((f"advance{unit}", "by how much is missing") for unit in ("", " days=0")),
+        *((f"advance{unit}", "amount of time is missing") for unit in ("", " days=0")),
         *((f"throttle {word}={'9' * 5000}", f"{word} is") for word in ("nth", "count", "retry-after", "for")),
         ("paused nth=2", "unknown option nth"),
         ("replicator_throttled", "either for= or until="),

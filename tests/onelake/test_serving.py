@@ -86,7 +86,7 @@ def test_a_name_in_use_or_that_no_folder_may_have_is_a_usage_error(tmp_path):
 
 @pytest.mark.parametrize(
     ("folder", "named"),
-    [(ZONE, ZONE), (f"Mirror/{ZONE}", ZONE), ("venv/lib/python3", "venv/lib is no mirrored database")],
+    [(ZONE, ZONE), (f"Mirror/{ZONE}", ZONE), ("venv/lib/python3", "venv/lib is not a mirrored database")],
     ids=["a ROOT", "a workspace", "a project"],
 )
 def test_a_folder_that_is_no_store_is_left_alone(tmp_path, folder, named):

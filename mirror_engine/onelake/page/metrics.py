@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STATES = tuple(state.code for state in get_args(TableState))
 MAX_HEARTBEAT_AGE_SECONDS = 120.0  # an engine writes one every 30 s while it works, and once a cycle
 _FAMILIES = {  # by name: type, meaning, labels after workspace and item
-    "up": (GaugeMetricFamily, "1 where an engine runs on the mirrored database.", ()),
+    "up": (GaugeMetricFamily, "1 if an engine runs on the mirrored database.", ()),
     "last_heartbeat_timestamp_seconds": (GaugeMetricFamily, "Time of the engine's last heartbeat.", ()),
     "landing_zone_diagnostics": (GaugeMetricFamily, "Diagnostics about the landing zone itself, by code.", ("code",)),
     "pending_files": (GaugeMetricFamily, "Change files that are not in the table.", ("table",)),

@@ -76,7 +76,7 @@ def _checked_files(folder: TablePath, sizes: Mapping[str, int]) -> Sequence[Any]
 
     def check(named: tuple[TablePath, int]) -> TablePath:
         file, size = named
-        state = "is not there"
+        state = "is missing"
         with suppress(FileNotFoundError):
             if (found := file.stat().st_size) == size:
                 return file

@@ -105,7 +105,7 @@ def _record_of(folder: TablePath, newest: int, version: int) -> BatchRecord | No
     except FileNotFoundError:
         if version == newest and last_checkpoint(folder)[0] < version:
             raise StorageUnavailable(f"{folder}: version {version} of its Delta log was taken back") from None
-        fault = f"commit {version} of its Delta log, which says what was applied, is missing"
+        fault = f"commit {version} of its Delta log, which lists the applied files, is missing"
         raise TableDamaged(folder, fault) from None
     record = from_metadata(metadata)
     is_repeated = record is not None and record.earlier is None and carried_from(metadata) is not None

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from mirror_engine.tables.log.vectors import Descriptor
 
 _WITHOUT_CHECKPOINT = (
-    "Delete _last_checkpoint and the checkpoint from the table's _delta_log: every commit is there and holds the same."
+    "Delete _last_checkpoint and the checkpoint from the table's _delta_log: the commits have the same content."
 )
 
 
@@ -690,13 +690,13 @@ def _reading_file(data_file: TablePath) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise TableDamaged(data_file, "the Delta log names this file, and it is not there") from None
+        raise TableDamaged(data_file, "the Delta log names this file, but it is missing") from None
     except StorageUnavailable:
         if isinstance(data_file, StorePath) and data_file.listed and not data_file.is_as_listed():
-            raise TableDamaged(data_file, "the Delta log names this file, and it is not there in full") from None
+            raise TableDamaged(data_file, "the Delta log names this file, but it is truncated") from None
         raise
     except pa.ArrowInvalid as error:
-        raise TableDamaged(data_file, f"no Parquet file: {str(error).splitlines()[0]}") from None
+        raise TableDamaged(data_file, f"not a Parquet file: {str(error).splitlines()[0]}") from None
     except OSError as error:
         raise StorageUnavailable(f"{data_file}: cannot be read: {error.strerror or error}") from error
 

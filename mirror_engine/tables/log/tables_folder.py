@@ -50,7 +50,7 @@ class TablesFolder:
         """A table's folder; `UsageError` for a name that leads out of `ROOT/Tables`."""
         parts = table.split("/")
         if any(part in {"", ".", ".."} or "\0" in part for part in parts):
-            raise UsageError(f"{table!r}: no name of a table folder")
+            raise UsageError(f"{table!r}: not the name of a table folder")
         return self._root / table
 
     def tables(self) -> Sequence[str]:

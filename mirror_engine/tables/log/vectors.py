@@ -66,14 +66,14 @@ def read_vector(folder: TablePath, vector: Descriptor) -> Integers:
             if size != struct.pack(">i", vector["sizeInBytes"]) or checksum != struct.pack(">I", zlib.crc32(body)):
                 raise TableDamaged(where, "the size or checksum of a deletion vector is wrong")
         if body[: len(_MAGIC)] != _MAGIC:
-            raise TableDamaged(where, "a deletion vector has a format that is not known")
+            raise TableDamaged(where, "a deletion vector has an unknown format")
         marks = deserialized(body[len(_MAGIC) :])
     except FileNotFoundError:
-        raise TableDamaged(where, "the Delta log names this deletion vector, and it is not there") from None
+        raise TableDamaged(where, "the Delta log names this deletion vector, but it is missing") from None
     except (ValueError, KeyError, TypeError, struct.error) as error:
         raise TableDamaged(folder, f"a deletion vector cannot be read: {type(error).__name__}") from None
     if len(marks) != vector["cardinality"]:
-        raise TableDamaged(where, "a deletion vector marks another number of rows than the log says")
+        raise TableDamaged(where, "a deletion vector and the log differ in the number of marked rows")
     return marks
 
 

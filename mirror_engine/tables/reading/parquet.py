@@ -189,7 +189,7 @@ class ParquetChangeFile(OpenFile):
                 self._check_total(unfolded, rows)
             self._note_codecs(group)
         if rows != self.promised_rows:
-            raise self._broken("it holds fewer rows than its footer says")
+            raise self._broken("it has fewer rows than its footer says")
         self._check_single()
 
     def _read_footer(self) -> bytes:
@@ -210,11 +210,11 @@ class ParquetChangeFile(OpenFile):
                 raise self._broken("it is compressed as a whole", "decompress it: Parquet is compressed inside")
             source.seek(0)
             other = foreign_format(source.read(_HEAD_BYTES))
-            raise self._broken(other.found if other else "it does not begin as a Parquet file does", help)
+            raise self._broken(other.found if other else "it does not start like a Parquet file", help)
         if self._size < len(MAGIC) + _TAIL_BYTES or tail[-4:] != MAGIC:
             raise self._broken("it does not end as a Parquet file does")
         if length > self._size - _TAIL_BYTES - len(MAGIC):
-            raise self._broken("its footer is said to be longer than the file")
+            raise self._broken("its footer claims to be longer than the file")
         if length > limit:
             raise self._too_large(f"a footer of {length:,} bytes", limit)
         source.seek(self._size - _TAIL_BYTES - length)

@@ -128,7 +128,7 @@ def _answer(storage: Storage | StoreUrl, config: Config, mark: TablePath, number
     try:
         if not mark.exists():
             raise SetupError(
-                f"{node} does not see {scratch}, where the driver put a file",
+                f"{node} does not see {scratch}, where the driver wrote a file",
                 "ROOT must be one and the same folder on every node: a network share, or a mount of the lake.",
             )
         if (version := mark.read_bytes().decode()) != __version__:

@@ -482,7 +482,9 @@ def adopted(spark: SparkSession) -> SparkSession:
         SetupError: Spark lacks Delta, or it is a client of Spark Connect.
     """
     if not hasattr(spark, "_jsparkSession"):
-        raise SetupError("this is a session of Spark Connect", "The engine needs a classic one: Spark's own driver.")
+        raise SetupError(
+            "this is a session of Spark Connect", "The engine needs a classic session with its own driver."
+        )
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - importing mirror_engine must not import Spark
     from pyspark.errors import ParseException  # noqa: PLC0415 - as above
 

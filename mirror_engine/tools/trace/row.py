@@ -237,7 +237,7 @@ def _traced(
         effect, reason = _LIKELY[marker], "the rows it matched are not known"
         if is_known:
             effect, reason = _effect(marker, before, rows)
-        pending_because = "it was archived, and the table never held it"
+        pending_because = "it was archived without ever being in the table"
         if file is not None:
             pending_because = "" if file.state == "applied" else file.reason or ""
         yield RowChange(

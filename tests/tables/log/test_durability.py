@@ -201,7 +201,7 @@ def test_a_commit_whose_data_went_with_the_power_is_told(tmp_path, left):
     data.unlink()
     if left is not None:
         data.write_bytes(content[left])
-    with pytest.raises(TableDamaged, match=f"{data.name}, which the Delta log names, (is not there|has .* bytes of)"):
+    with pytest.raises(TableDamaged, match=f"{data.name}, which the Delta log names, (is missing|has .* bytes of)"):
         make_durable(tmp_path, -1)
     make_durable(tmp_path, 0)
 

@@ -190,7 +190,7 @@ def test_data_files_that_a_log_names_are_looked_for(tables, far_disk):
     make_durable(folder, -1)
     (file,) = folder.rglob("*.parquet")
     file.unlink()
-    with pytest.raises(TableDamaged, match="is not there"):
+    with pytest.raises(TableDamaged, match="is missing"):
         make_durable(folder, -1)
 
 

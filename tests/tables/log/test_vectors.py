@@ -109,7 +109,7 @@ def test_damaged_vector_is_damage(tmp_path, broken):
     with pytest.raises(TableDamaged, match="deletion vector"):
         read_vector(tmp_path, made.descriptors[0])
     (tmp_path / made.name).unlink()
-    with pytest.raises(TableDamaged, match="not there"):
+    with pytest.raises(TableDamaged, match="is missing"):
         read_vector(tmp_path, made.descriptors[0])
 
 

@@ -206,7 +206,7 @@ def test_size_in_the_log_that_is_wrong_is_reported(twin, monkeypatch):
     log = log_of(table_of_files(writer, files=1))
     (file,) = log.data_files()
     monkeypatch.setattr(DeltaLog, "data_files", lambda *_: [replace(file, size=10**8)])  # too large to be read whole
-    with pytest.raises(TableDamaged, match="not there in full"):
+    with pytest.raises(TableDamaged, match="but it is truncated"):
         read_rows(log)
 
 

@@ -260,8 +260,8 @@ def test_a_file_cut_off_anywhere_is_rejected():
         (b"PAR1PAR1", "does not end"),
         (b"PAR1\0\0\0\0PAR1", "footer cannot be understood"),
         (b"PAR1\xff\xff\xff\xffPAR1", "longer than the file"),
-        (b"a,b\r\n1,2\r\n", "does not begin"),
-        (b"\0" * 1000, "does not begin"),
+        (b"a,b\r\n1,2\r\n", "does not start"),
+        (b"\0" * 1000, "does not start"),
         (b"PARE" + SMALL[4:-4] + b"PARE", "encrypted"),
     ],
 )
