@@ -15,9 +15,13 @@ from mirror_engine.cli.options import WIDTH
 # By heading: a module, and those of its names that are public; all of its `__all__` where there are none
 NAMES: dict[str, tuple[str, list[str]]] = {
     "A mirror": ("mirror_engine", ["Mirror", "SyncReport", "RunResult"]),
+    "Publishing": ("mirror_engine.publish", []),
     "OneLake in a test": ("mirror_engine.testing.onelake", []),
     "Failure scenarios": ("mirror_engine.testing.scenarios", []),
-    "Writing a landing zone": ("mirror_engine.testing.landing_zone_writer", ["LandingZoneWriter", "TableFolder"]),
+    "Writing a landing zone in a test": (
+        "mirror_engine.testing.landing_zone_writer",
+        ["LandingZoneWriter", "TableFolder"],
+    ),
     "Errors": ("mirror_engine", ["MirrorError"]),
 }
 _HEADING = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import json
-import os
 import re
 import shutil
 import sysconfig
@@ -24,12 +24,13 @@ from mirror_engine.errors import UnknownTable, UsageError
 from mirror_engine.landing_zone.diagnostics import Severity
 from mirror_engine.landing_zone.layout import ZONE
 from mirror_engine.landing_zone.states import needs_attention
+from mirror_engine.publish import Folder
 from mirror_engine.results import as_json
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
-from mirror_engine.testing.landing_zone_writer import remove
 from mirror_engine.testing.mirror import MirrorInTest, described
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from mirror_engine.config import Config
@@ -63,50 +64,20 @@ class SimulatedCrash(BaseException):
     """The end of the publisher's process: no code of it may catch this."""
 
 
-class ZoneFiles:
+class ZoneFiles(Folder):
     """A landing zone's files on a local disk, by path from the zone's top: `Orders/_metadata.json`.
 
     Attributes:
         path: the zone's folder. No fault can be injected into what a publisher does there without these methods.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-
-    def write(self, path: str, content: bytes) -> None:
-        """Write a file; folders are created, an existing file is overwritten."""
-        self._target(path).write_bytes(content)
-
-    def read(self, path: str) -> bytes:
-        """Return a file's content; raises `FileNotFoundError`."""
-        return (self.path / path).read_bytes()
-
-    def list(self, folder: str = "") -> list[str]:
-        """Return the names in a folder, sorted; empty where there is no such folder."""
-        place = self.path / folder
-        return sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
-
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
         return (self.path / path).exists()
 
-    def rename(self, source: str, target: str) -> None:
-        """Rename a file; raises `FileExistsError` where the target exists, as with `If-None-Match: *`."""
-        os.link(self.path / source, self._target(target))
-        (self.path / source).unlink()
-
     def replace(self, source: str, target: str) -> None:
         """Rename a file, overwriting the target."""
         (self.path / source).replace(self._target(target))
-
-    def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all in it; absent is no error."""
-        remove(self.path / path)
-
-    def _target(self, path: str) -> Path:
-        target = self.path / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return target
 
 
 class FaultKind(str, Enum):
@@ -174,8 +145,9 @@ class FaultyFiles(ZoneFiles):
 
 @dataclass(frozen=True)
 class SourceChange:
-    """One change of the source, as a database's log records it: positions from 1, full rows, at times a new key."""
+    """One change of a table, as a database's log records it: positions from 1, full rows, at times a new key."""
 
+    table: str
     position: int
     kind: Literal["insert", "update", "delete"]
     before: Row | None
@@ -193,15 +165,18 @@ class Source:
             or mirroring was stopped and started.
         columns: the present columns, with the Python types of their values; all but the key may be None.
         on_read: called once while `rows()` is read.
+
+    Args:
+        log: another table's changes, to write into the same log; positions are those of the log.
     """
 
-    def __init__(self, name: str = "Orders") -> None:
+    def __init__(self, name: str = "Orders", log: list[SourceChange] | None = None) -> None:
         self.name = name
         self.keys = ("id",)
         self.generation = 1
         self.columns: dict[str, type] = {"id": int, "city": str, "amount": int}
         self.on_read: Callable[[], None] | None = None
-        self._log: list[SourceChange] = []
+        self.log: list[SourceChange] = [] if log is None else log
         self._rows: dict[int, Row] = {
             key: {"id": key, "city": city, "amount": key * 10}
             for key, city in enumerate(("Linz", "Wels", "Graz", "Enns"), 1)
@@ -209,8 +184,8 @@ class Source:
 
     @property
     def position(self) -> int:
-        """The position of the newest change; 0 before the first."""
-        return len(self._log)
+        """The position of the newest change of any table; 0 before the first."""
+        return len(self.log)
 
     def rows(self) -> Iterator[Row]:
         """Every row, one by one, by a cursor without a snapshot: rows that change meanwhile may be missed or read."""
@@ -223,8 +198,8 @@ class Source:
                 on_read()
 
     def changes(self, after: int) -> list[SourceChange]:
-        """The changes behind a position, in order. The initial rows are in no change."""
-        return self._log[after:]
+        """The table's changes behind a position, in order. The initial rows are in no change."""
+        return [change for change in self.log[after:] if change.table == self.name]
 
     def add_column(self, name: str) -> None:
         """Add a column of text; existing rows have None in it."""
@@ -253,11 +228,11 @@ class Source:
 
     def states(self, key: int) -> list[Row]:
         """A key's present and previous rows, with None for columns that came later."""
-        former = [change.before for change in self._log if change.before is not None and change.before["id"] == key]
+        former = [change.before for change in self.changes(0) if change.before and change.before["id"] == key]
         return [{name: row.get(name) for name in self.columns} for row in (self._rows[key], *former)]
 
     def _write(self, kind: Literal["insert", "update", "delete"], before: Row | None, after: Row | None) -> None:
-        self._log.append(SourceChange(self.position + 1, kind, before, after))
+        self.log.append(SourceChange(self.name, self.position + 1, kind, before, after))
         if before is not None:
             del self._rows[before["id"]]
         if after is not None:
@@ -272,9 +247,10 @@ class Harness(AbstractContextManager["Harness"]):
 
     def __init__(self, publish: Publish, config: Config | None = None) -> None:
         self.source = Source()
-        self.state: dict[str, Any] = {}  # what the publisher keeps between its runs; other tables have their own
+        self.state: dict[str, Any] = {}  # what the publisher keeps between its runs, of all tables
+        self._kept_state: dict[str, Any] = {}
         self._has_happened = True  # whether the publisher reached the moment at which something was to happen
-        self._tables = {self.source.name: (self.source, self.state)}
+        self._tables = {self.source.name: self.source}
         self._publish = publish
         self._root = Path(tempfile.mkdtemp(prefix="mirror-engine-"))
         self.zone = self._root / ZONE
@@ -291,9 +267,9 @@ class Harness(AbstractContextManager["Harness"]):
     def run(self, files: ZoneFiles | None = None) -> None:
         """Run the publisher once for every table, with files that have a fault or without, then the mirror."""
         failures: list[BaseException] = []
-        for source, state in self._tables.values():
+        for source in self._tables.values():
             try:
-                self._publish(source, files or ZoneFiles(self.zone), state)
+                self._publish(source, files or ZoneFiles(self.zone), self.state)
             except (Exception, SimulatedCrash) as failure:  # noqa: BLE001, PERF203 - whatever ends a publisher's run
                 failures.append(failure)
         self._failure = failures[0] if failures else None
@@ -325,7 +301,7 @@ class Harness(AbstractContextManager["Harness"]):
                 case _:
                     (change, key), *values = step.items()
                     options = dict(values)
-                    source = self._tables[options.pop("table", self.source.name)][0]
+                    source = self._tables[options.pop("table", self.source.name)]
                     getattr(source, change)(*([] if key is None else [key]), **options)
 
     def _run_with(self, fault: str, number: int = 1, meanwhile: str = "") -> None:
@@ -343,12 +319,21 @@ class Harness(AbstractContextManager["Harness"]):
         self._has_happened = files.has_occurred
 
     def add_another_table(self) -> None:
-        """Let the publisher copy another table, too."""
-        self._tables["Stores"] = (Source("Stores"), {})
+        """Let the publisher copy another table of the same source, too."""
+        self._tables["Stores"] = Source("Stores", self.source.log)
 
     def lose_state(self) -> None:
         """Forget what the publisher kept."""
         self.state.clear()
+
+    def keep_state(self) -> None:
+        """Make a backup of what the publisher keeps."""
+        self._kept_state = copy.deepcopy(self.state)
+
+    def restore_state(self) -> None:
+        """Restore the backup."""
+        self.state.clear()
+        self.state.update(copy.deepcopy(self._kept_state))
 
     def restart_mirroring(self) -> None:
         """Stop and start mirroring after its archived files were deleted (LZ-8.3, LZ-7.7), and ask for new loads."""
@@ -356,7 +341,7 @@ class Harness(AbstractContextManager["Harness"]):
         self._mirror.sync()
         self._mirror.rebuild(lose_rows=True)
         self._mirror.sync()
-        for source, _ in self._tables.values():
+        for source in self._tables.values():
             source.generation += 1
 
     def run_concurrently(self) -> None:
@@ -393,7 +378,7 @@ class Harness(AbstractContextManager["Harness"]):
         if self._failure is not None:
             return [f"the publisher keeps failing: {raised_where(self._failure)}", *halted]
         problems = []
-        for source, _ in self._tables.values():
+        for source in self._tables.values():
             try:
                 rows = self._mirror.table(source.name).arrow().to_pylist()
             except UnknownTable:
@@ -517,8 +502,9 @@ def check_publisher(publish: Publish, *, only: Collection[str] = (), config: Con
     Args:
         publish: called as `publish(source, files, state)`. Each call is one run of the publisher's process: it
             publishes what is not yet published of `source` (a `Source`) through `files` (a `ZoneFiles`), and returns
-            or raises. `state` is a mapping that is still there in its next run: its checkpoint. State kept elsewhere
-            cannot be lost, and no fault can be injected into files written without `files`.
+            or raises. `state` is a mapping that is still there in its next run: its checkpoint, one for all its
+            tables. State kept elsewhere cannot be lost, and no fault can be injected into files written without
+            `files`.
         only: names of scenarios; all by default.
         config: the mirror's options.
 

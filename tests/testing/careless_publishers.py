@@ -18,7 +18,8 @@ class Careful:
     """Keeps its position in the newest change file; lands under a temporary name; never writes a number twice."""
 
     def __init__(self, source, files, state):
-        self.source, self.files, self.state = source, files, state
+        self.source, self.files, self.shared = source, files, state
+        self.state = state.setdefault(source.name, {})
         self.folder = source.name
 
     @classmethod
@@ -237,6 +238,60 @@ class Overwrites(Careful):
         self.files.replace(temporary, final)
 
 
+class SharesItsPosition(Careful):
+    """Keeps one position for all its tables."""
+
+    def newest(self):
+        number, position = super().newest()
+        return number, max(position, self.shared.get("position", 0)) if number else 0
+
+    def land(self, number, position, rows, further=None):
+        super().land(number, position, rows, further)
+        self.shared["position"] = position
+
+
+class TakesTheNextNumber(Careful):
+    """Lands a file whose number is taken under the next one, with the rows that it has."""
+
+    def newest(self):
+        number, position = super().newest()
+        return number, max(position, self.state.get("position", 0))
+
+    def land(self, number, position, rows, further=None):
+        try:
+            super().land(number, position, rows, further)
+        except FileExistsError:
+            self.land(number + 1, position, rows, further)
+        self.state["position"] = max(position, self.state.get("position", 0))
+
+
+class RetriesLast(Careful):
+    """Keeps a file that was refused, and lands it again after newer ones."""
+
+    def run(self):
+        super().run()
+        for position, rows in self.state.pop("refused", []):
+            super().land(super().newest()[0] + 1, position, rows, MARKER)
+
+    def newest(self):
+        number, position = super().newest()
+        return number, max([position, *(refused for refused, _ in self.state.get("refused", []))])
+
+    def land(self, number, position, rows, further=None):
+        try:
+            super().land(number, position, rows, further)
+        except ConnectionRefusedError:
+            self.state["refused"] = [(position, rows)]
+            raise
+
+
+class TrustsAnOldPosition(TrustsItsState):
+    """As that, and without a lock: what it keeps may be an old backup."""
+
+    def run(self):
+        Careful.run(self)
+
+
 # by scenario: who fails it, and by what problem
 CARELESS = {
     "write during the initial load": (PositionAfterLoad, "1 row (id 0) is missing"),
@@ -254,4 +309,6 @@ CARELESS = {
     ),
     "stop and start with files already cleaned": (KeepsItsNumbers, "Orders is blocked"),
     "two publishers at once": (Overwrites, "in an older state"),
+    "one table of a run fails": (SharesItsPosition, "Orders: 1 row (id 1) is in an older state"),
+    "old upsert is sent again later": (TakesTheNextNumber, "in an older state"),
 }

@@ -6,7 +6,7 @@ import threading
 
 import pyarrow as pa
 import pytest
-from careless_publishers import CARELESS, MARKER, Careful, KeepsItsNumbers
+from careless_publishers import CARELESS, MARKER, Careful, KeepsItsNumbers, RetriesLast, TrustsAnOldPosition
 
 from mirror_engine.errors import UsageError
 from mirror_engine.testing.scenarios import (
@@ -83,6 +83,12 @@ def test_a_reset_may_keep_the_numbers_if_it_deletes_what_is_gone():
 
     name = "one table is reset"
     assert [check_publisher(way.publish, only=[name]).passed for way in (Truncates, Upserts)] == [True, False]
+
+
+@pytest.mark.parametrize("careless", [RetriesLast, TrustsAnOldPosition])
+def test_old_upsert_of_a_retry_or_a_restored_checkpoint_is_found(careless):
+    result = check_publisher(careless.publish, only=["old upsert is sent again later"]).results[0]
+    assert "in an older state" in "; ".join(result.problems)
 
 
 def test_a_table_that_is_missing_or_halted_is_a_problem():

@@ -1,0 +1,716 @@
+"""Write change files to an Open Mirroring landing zone: each once, whole, in order. Needs pyarrow alone: copy it.
+
+```
+zone = LandingZone("https://onelake.dfs.fabric.microsoft.com/<workspace>/<item>/Files/LandingZone", partner="Acme.Sync")
+with zone.table("Sales.Orders", keys=["id"]) as table:
+    table.upsert(rows)                  # Arrow, pandas, polars, or dicts
+    table.delete([{"id": 7}])
+    table.flush(position=source_position)
+```
+
+The rules are those of the landing zone contract (`mirror-engine explain LZ-3.3`):
+
+- A file gets the number after the newest one in the zone (LZ-3.2). Fabric moves applied files away, but never the
+  newest (LZ-8.1).
+- A file appears whole, and only if its name is free (LZ-3.10, LZ-3.13). A second publisher is noticed: `Conflict`.
+- After a lost answer, the file in the zone decides whether it has landed.
+- The source's position is kept in the change file itself: both are durable, or neither is.
+- Every file has all columns, with the types of the first file (LZ-5.2). Rows that the mirror would reject or damage are
+  `Refused`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import quote, unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from typing_extensions import Self
+
+__all__ = ["Conflict", "Durable", "Files", "Folder", "LandingZone", "Refused", "Table"]
+
+INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
+MARKER = "__rowMarker__"
+FILE_BYTES = 64 * 1024 * 1024  # of Arrow data in one change file: about 1,000,000 narrow rows
+SLICE_ROWS = 65_536  # converted at once
+DICTS = 10_000  # converted at once
+SMALLEST_BATCH = 4096  # bytes that a batch takes in memory, however few rows it has
+DELETIONS = 10  # of a local folder, at most
+
+_NUMBERED = re.compile(r"[0-9]{20}\.parquet", re.IGNORECASE)
+_ARCHIVES = ("_FilesReadyToDelete", "_ProcessedFiles")
+_POSITION, _ROWS, _SINCE = b"publisher.position", b"publisher.rows", b"publisher.since"
+
+# Types that are landed as another one (LZ-5.8). Timestamps become microseconds in UTC, dictionaries their values
+_LANDED_AS: dict[pa.DataType, pa.DataType] = {
+    **{kind: kind for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.bool_())},
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view()), pa.string()),
+    **dict.fromkeys((pa.binary(), pa.large_binary(), pa.binary_view()), pa.binary()),
+    **dict.fromkeys((pa.date32(), pa.date64()), pa.date32()),
+}
+_UTC = pa.timestamp("us", tz="UTC")
+_WORDS = {pa.bool_(): "boolean", pa.date32(): "date", _UTC: "timestamp"}  # where Arrow's name is another
+
+
+class Refused(ValueError):
+    """Rows that the mirror would reject or damage; `code` is what `mirror-engine validate` would report."""
+
+    def __init__(self, place: str, code: str, message: str, help: str) -> None:
+        super().__init__(f"{place}: {message} [{code}]\n  -> {help}")
+        self.code = code
+
+
+class Conflict(RuntimeError):
+    """Another publisher has landed a file of this number: open the table again, and go on from its `position`."""
+
+
+class Durable(NamedTuple):
+    """What is in the landing zone and survives any crash of the publisher.
+
+    Attributes:
+        files: paths of the files that landed since the last `flush`, from the zone's top.
+        rows: how many rows they have.
+        position: the source's position in the newest file; all changes up to it have landed.
+    """
+
+    files: tuple[str, ...]
+    rows: int
+    position: Any
+
+
+class Files(Protocol):
+    """A landing zone's files by path from its top: `Orders/_metadata.json`. A client of another store has these four.
+
+    Paths may lead to the folder beside the zone: `../Monitoring/tables.json`.
+    """
+
+    def list(self, folder: str) -> Sequence[str]:
+        """Return the names of the files in a folder; none where it is absent."""
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content; raises `FileNotFoundError`."""
+
+    def create(self, path: str, content: bytes) -> None:
+        """Write a file that appears whole or not at all; raises where the name is taken."""
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all in it; absent is no error."""
+
+
+class LandingZone:
+    """The landing zone of one mirrored database.
+
+    Args:
+        place: a folder; a URL in OneLake or ADLS Gen2 (`https://…/Files/LandingZone`, `abfss://…`); a
+            `FileSystemClient` of azure-storage-file-datalake; a store of obstore (S3, GCS, Azure Blob Storage); or any
+            `Files`.
+        path: the zone's path in a client or store: `<item>/Files/LandingZone`.
+        partner: who publishes, for `_partnerEvents.json` (LZ-1.8): one name in all mirrored databases.
+        source: its `sourceInfo`, such as `{"sourceType": "SQLite"}`.
+        credential: for a URL; by default that of `az login`, environment or managed identity.
+
+    Raises:
+        ValueError: a URL is not that of a landing zone.
+    """
+
+    def __init__(
+        self,
+        place: str | os.PathLike[str] | Any,  # noqa: ANN401 - clients of optional libraries
+        path: str = "",
+        *,
+        partner: str = "",
+        source: Mapping[str, object] | None = None,
+        credential: Any = None,  # noqa: ANN401 - as Azure's libraries take it
+    ) -> None:
+        self.files = _files(place, path, credential)
+        if partner:
+            events = {"partnerName": partner, "sourceInfo": {"sourceType": "Custom", **(source or {})}}
+            _ensure(self.files, "_partnerEvents.json", json.dumps(events, indent=2).encode())
+
+    def table(
+        self, name: str, *, keys: Sequence[str] = (), schema: pa.Schema | None = None, file_bytes: int = FILE_BYTES
+    ) -> Table:
+        """Open a table: its folder, `_metadata.json`, newest number and position. Only one publisher at a time.
+
+        Args:
+            name: `Sales.Orders` for the folder `Sales.schema/Orders`, or `Orders`.
+            keys: key columns; without them the table takes inserts only.
+            schema: its columns, where the first rows do not show all types.
+            file_bytes: of Arrow data at which a change file is landed.
+
+        Raises:
+            Refused: the folder has other keys (ME017), or its columns have other types (ME044).
+        """
+        return Table(self.files, name, keys, schema, file_bytes)
+
+
+class Table:
+    """One table of a landing zone. A context manager that flushes at the end, but not after an exception.
+
+    Rows are kept in memory up to `file_bytes`, and landed as files by that and by `flush`. Rows of a call that raises
+    may have been taken in part: leave the table, and go on from its `position`. Files that `flush` did not end have the
+    former position, so their rows come again: publish changes as upserts and deletes, which may be repeated.
+    """
+
+    _position: str  # as JSON
+    _rows: int | None  # in all files; None where that is not known
+    _taken: list[pa.Table]
+    _landed: list[str]
+    _landed_rows: int
+
+    def __init__(self, files: Files, name: str, keys: Sequence[str], schema: pa.Schema | None, file_bytes: int) -> None:
+        first, dot, last = name.partition(".")
+        self.name = name
+        self.folder = f"{first}.schema/{last}" if dot else name
+        self.keys = tuple(keys)
+        self._files, self._file_bytes = files, file_bytes
+        self._declared = schema or pa.schema([])
+        self._begin()
+        if newest := self._newest():
+            self._number = int(newest.rpartition("/")[2][:20])
+            self._resume(pq.read_schema(pa.BufferReader(files.read(newest))))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.flush()
+
+    @property
+    def position(self) -> Any:  # noqa: ANN401 - whatever JSON can hold
+        """What the last `flush` was given that landed rows, in this process or one before; None where there is none."""
+        return json.loads(self._position)
+
+    def insert(self, rows: Any) -> None:  # noqa: ANN401 - rows in many forms
+        """Take rows of new keys: an initial load. A key that is there already would be there twice (LZ-4.3)."""
+        self._take(rows, INSERT)
+
+    def update(self, rows: Any) -> None:  # noqa: ANN401 - as above
+        """Take full rows that replace those of their keys."""
+        self._take(rows, UPDATE)
+
+    def upsert(self, rows: Any) -> None:  # noqa: ANN401 - as above
+        """Take full rows, of new keys or known ones."""
+        self._take(rows, UPSERT)
+
+    def delete(self, rows: Any) -> None:  # noqa: ANN401 - as above
+        """Take keys of rows that are gone; other columns do not count. A new key is a delete and an upsert (LZ-4.7)."""
+        self._take(rows, DELETE)
+
+    def flush(self, position: Any = None) -> Durable:  # noqa: ANN401 - whatever JSON can hold
+        """Land all rows taken so far. May be called again after an error.
+
+        Args:
+            position: the source's, up to which all changes were taken: a number, text, list or dict. It is kept in the
+                file, so it does not move without rows. The former one by default.
+
+        Raises:
+            Conflict: another publisher has landed a file meanwhile.
+        """
+        position = self._position if position is None else json.dumps(position)
+        if self._taken or (self._number == 0 and len(self._columns.schema)):  # the first file may be empty (LZ-3.12)
+            self._land(position)
+        durable = Durable(tuple(self._landed), self._landed_rows, self.position)
+        self._landed, self._landed_rows = [], 0
+        return durable
+
+    def recreate(self) -> None:
+        """Delete the folder and begin a new table with file 1 (LZ-7.3): to load it again, or to change columns or keys.
+
+        Rows that were taken and not flushed are dropped. Fabric needs one to two minutes to drop the former table.
+        """
+        self._files.delete(self.folder)
+        self._begin()
+        self._since = self._status().get("metrics", {}).get("lastSyncTimeUtc", "")
+
+    def wait(self, timeout: float = 600, every: float = 2) -> None:
+        """Wait until Fabric, or the engine, has applied all that has landed; in seconds.
+
+        The zone does not tell: the newest file stays in its folder. `Files/Monitoring/tables.json` counts the rows that
+        were processed since the table began (LZ-9.2), and change files of this class count those that landed.
+
+        Raises:
+            TimeoutError: it has not.
+            RuntimeError: the table is halted, in the mirror's words; or files of another publisher are not counted.
+        """
+        if self._rows is None:
+            raise RuntimeError(f"{self.name}: the newest change file is another publisher's; recreate() counts anew")
+        ends = time.monotonic() + timeout
+        while True:
+            status = self._status()
+            if status.get("errorMessage"):
+                raise RuntimeError(f"{self.name} is halted: {status['errorMessage']}")
+            metrics = status.get("metrics", {})
+            processed = metrics.get("processedRowCount", 0)
+            if status and processed >= self._rows and metrics.get("lastSyncTimeUtc", "") != self._since:
+                return
+            if time.monotonic() >= ends:
+                found = f"{processed} of {self._rows} rows" if status else "none, the mirror has no such table"
+                raise TimeoutError(f"{self.name}: processed after {timeout:g} s: {found}")
+            time.sleep(every)
+
+    def _begin(self) -> None:
+        """Begin with an empty table."""
+        self._check_metadata()
+        self._position = "null"
+        self._number = 0  # of the newest file
+        self._rows = 0
+        self._since = ""  # when the mirror had last applied a file of the table before this one
+        self._columns = _Columns(self.folder, self.keys, self._declared)
+        self._has_markers = False
+        self._taken, self._taken_bytes = [], 0
+        self._landed, self._landed_rows = [], 0
+
+    def _resume(self, footer: pa.Schema) -> None:
+        """Go on after a change file, by its schema and what it holds about itself."""
+        about = footer.metadata or {}
+        self._position = about.get(_POSITION, b"null").decode()
+        self._rows = json.loads(about.get(_ROWS, b"null"))
+        self._since = about.get(_SINCE, b"").decode()
+        self._has_markers = MARKER in footer.names
+        self._columns = _Columns(self.folder, self.keys, pa.schema([each for each in footer if each.name != MARKER]))
+        self._columns.declare(self._declared)
+
+    def _newest(self) -> str:
+        """The path of the highest number; empty without one. Archives count where someone has deleted the newest."""
+        for folders in ([self.folder], [f"{self.folder}/{name}" for name in _ARCHIVES]):
+            found = [f"{at}/{name}" for at in folders for name in self._files.list(at) if _NUMBERED.fullmatch(name)]
+            if found:
+                return max(found, key=lambda path: path.rpartition("/")[2])
+        return ""
+
+    def _check_metadata(self) -> None:
+        """Create `_metadata.json`, before any data; refuse one of another kind of table."""
+        path = f"{self.folder}/_metadata.json"
+        try:
+            content = self._files.read(path)
+        except FileNotFoundError:
+            _ensure(self._files, path, json.dumps({"keyColumns": list(self.keys)}, indent=2).encode())
+            return
+        try:
+            found = {name.lower(): value for name, value in json.loads(content.decode("utf-8-sig")).items()}
+        except (ValueError, AttributeError):
+            raise Refused(path, "ME010", "invalid JSON", "correct it, or delete the table's folder") from None
+        before = [key for key in found.get("keycolumns") or () if key]
+        if {key.lower() for key in before} != {key.lower() for key in self.keys}:
+            changed = f"keyColumns changed from {', '.join(before) or 'none'} to {', '.join(self.keys) or 'none'}"
+            raise Refused(path, "ME017", changed, "restore them, or delete the folder and reload the table")
+        ours = {"filedetectionstrategy": "sequentialfilename", "ispartitionenabled": "false", "fileformat": "parquet"}
+        if other := [name for name, value in ours.items() if str(found.get(name, value)).lower() != value]:
+            raise ValueError(f"{path}: this publisher lands numbered Parquet, without partitions: see {other[0]}")
+
+    def _take(self, rows: Any, marker: int) -> None:  # noqa: ANN401 - rows in many forms
+        if marker != INSERT and not self.keys:
+            message, help = f"row marker {marker} requires `keyColumns`", "declare `keys`, or send inserts only"
+            raise Refused(self.folder, "ME038", message, help)
+        for batch in self._batches(rows, marker):
+            fitted = self._columns.fit(batch, marker)
+            markers = pa.repeat(pa.scalar(marker, pa.int32()), len(batch))
+            self._taken.append(fitted.append_column(MARKER, markers))
+            self._taken_bytes += max(fitted.nbytes, SMALLEST_BATCH)
+            if self._taken_bytes >= self._file_bytes:
+                self._land(self._position)
+
+    def _batches(self, rows: Any, marker: int) -> Iterator[pa.Table]:  # noqa: ANN401 - as above
+        """Rows as small Arrow tables."""
+        if type(rows).__module__.partition(".")[0] == "pandas":
+            rows = pa.Table.from_pandas(rows, preserve_index=False)
+        elif isinstance(rows, pa.RecordBatch):
+            rows = pa.Table.from_batches([rows])
+        if hasattr(rows, "__arrow_c_stream__"):
+            for batch in pa.RecordBatchReader.from_stream(rows):
+                step = max(1, min(SLICE_ROWS, len(batch) * self._file_bytes // 8 // max(1, batch.nbytes)))
+                for start in range(0, len(batch), step):
+                    yield pa.Table.from_batches([batch.slice(start, step)])
+            return
+        dicts = iter([rows] if isinstance(rows, Mapping) else rows)
+        while chunk := list(islice(dicts, DICTS)):
+            yield self._columns.table_of(chunk, marker)
+
+    def _land(self, position: str) -> None:
+        """Land the taken rows as the next file; they stay taken if that fails."""
+        schema = self._columns.schema.append(pa.field(MARKER, pa.int32()))
+        rows = pa.concat_tables([*self._taken, schema.empty_table()], promote_options="default")
+        has_markers = self._has_markers or pc.any(pc.not_equal(rows.column(MARKER), INSERT)).as_py() or False
+        total = None if self._rows is None else self._rows + len(rows)
+        about = {_POSITION: position, _ROWS: json.dumps(total), _SINCE: self._since}
+        # an initial load has no marker (LZ-4.13); elsewhere it is the last column (LZ-4.10)
+        names = schema.names if has_markers else schema.names[:-1]
+        with pa.BufferOutputStream() as stream:
+            pq.write_table(rows.select(names).replace_schema_metadata(about), stream, compression="zstd")
+            content = stream.getvalue().to_pybytes()
+        path = f"{self.folder}/{self._number + 1:020d}.parquet"
+        if not _create(self._files, path, content):
+            raise Conflict(f"{path} was landed by another publisher: open the table again, and go on from its position")
+        self._number += 1
+        self._position, self._rows, self._has_markers = position, total, has_markers
+        self._taken, self._taken_bytes = [], 0
+        self._landed.append(path)
+        self._landed_rows += len(rows)
+
+    def _status(self) -> dict[str, Any]:
+        """This table's entry of `tables.json`, which Fabric and the engine write; empty without one."""
+        try:
+            tables = json.loads(self._files.read("../Monitoring/tables.json"))["tables"]
+        except (FileNotFoundError, ValueError, KeyError):  # or one that is just being written
+            return {}
+        schema, _, name = self.name.rpartition(".") if self.folder != self.name else ("", "", self.name)
+        wanted = (schema.lower(), name.lower())
+        names = ("sourceSchemaName", "sourceTableName")
+        return next((each for each in tables if tuple((each.get(x) or "").lower() for x in names) == wanted), {})
+
+
+class _Columns:
+    """A table's columns: their types are those of the first file, for the whole life of the table (LZ-5.2)."""
+
+    def __init__(self, place: str, keys: Sequence[str], declared: pa.Schema) -> None:
+        self._place, self._keys = place, {key.lower(): key for key in keys}
+        self.schema = pa.schema([])
+        self.declare(declared)
+
+    def declare(self, columns: pa.Schema) -> None:
+        """Add columns before rows have them; raises `Refused` for other types than those of the table."""
+        if columns.names:
+            self.fit(columns.empty_table(), INSERT)
+
+    def table_of(self, rows: list[Mapping[str, Any]], marker: int) -> pa.Table:
+        """Dicts as an Arrow table; numbers get the column's width if they fit, as Python's have none."""
+        names = dict.fromkeys(name for row in rows for name in row)
+        if marker in {UPDATE, UPSERT}:
+            self._refuse_partial([name for name in names if any(name not in row for row in rows)])
+        known = {field.name.lower(): field.type for field in self.schema}
+        columns: dict[str, pa.Array] = {}
+        for name in names:
+            values, kind = [row.get(name) for row in rows], known.get(name.lower())
+            try:
+                columns[name] = pa.array(values)
+                if kind is not None and kind != columns[name].type and _are_numbers(kind, columns[name].type):
+                    is_decimal = pa.types.is_decimal(kind)  # integers are cast to no narrow one; floats lose digits
+                    columns[name] = pa.array(values, kind) if is_decimal else columns[name].cast(kind)
+            except (pa.ArrowException, OverflowError):  # their text may quote a value
+                found = columns[name].type if name in columns else "of several types"
+                raise self._other_type(name, found, kind or "no such column") from None
+        return pa.table(columns)
+
+    def fit(self, batch: pa.Table, marker: int) -> pa.Table:
+        """Rows in the table's columns and types; new columns become columns of the table (LZ-5.3).
+
+        Raises:
+            Refused: ME018, ME040, ME041, ME044, ME049, ME053.
+        """
+        given = self._given(batch)
+        if marker == DELETE:  # only the keys of such rows are read (LZ-4.6)
+            given = {low: at for low, at in given.items() if low in self._keys}
+        known = {name.lower(): name for name in self.schema.names}
+        if marker in {UPDATE, UPSERT}:
+            self._refuse_partial([name for low, name in known.items() if low not in given])
+        for low, at in given.items():
+            if low not in known:
+                self._add(batch.schema.field(at))
+        self._refuse_null_keys(batch, given)
+        columns = [self._column(batch, given.get(field.name.lower()), field.type) for field in self.schema]
+        return pa.table(columns, schema=self.schema) if columns else batch.select([])
+
+    def _given(self, batch: pa.Table) -> dict[str, int]:
+        """Where the columns are, by folded name (LZ-5.7); the key is among them (LZ-2.11)."""
+        names, given = batch.schema.names, dict[str, int]()
+        for at, name in enumerate(names):
+            first = names[given.setdefault(name.lower(), at)]
+            if first != name:
+                how = f"columns `{first}` and `{name}` of one file differ only in case"
+                raise self._refused("ME053", how, "rename one")
+            if given[name.lower()] != at:
+                raise self._refused("ME053", f"two columns of the file have the name `{name}`", "rename one")
+        if missing := [key for low, key in self._keys.items() if low not in given]:
+            message = f"key column `{missing[0]}` is missing"
+            raise self._refused("ME018", message, "add it to the rows, or correct `keys`")
+        return given
+
+    def _add(self, field: pa.Field) -> None:
+        """Add a column; one without a type is added by the first rows that show it (LZ-5.9)."""
+        kind = _landed_as(field.type)
+        if kind is None:
+            message = f"column `{field.name}` has unsupported type {field.type}"
+            raise self._refused("ME049", message, "cast it, or write it as JSON text")
+        if kind != pa.null():
+            self.schema = self.schema.append(pa.field(field.name, kind))
+
+    def _column(self, batch: pa.Table, at: int | None, wanted: pa.DataType) -> pa.Array | pa.ChunkedArray:
+        """One column as the table has it: NULLs where the rows do not have it."""
+        if at is None:
+            return pa.nulls(len(batch), wanted)
+        found, column = _landed_as(batch.schema.types[at]), batch.column(at)
+        if found not in {wanted, pa.null()}:
+            raise self._other_type(batch.schema.names[at], found or batch.schema.types[at], wanted)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        # times are cut to microseconds, as the mirror does
+        return pc.cast(column, wanted, safe=not pa.types.is_timestamp(wanted))
+
+    def _refuse_null_keys(self, batch: pa.Table, given: Mapping[str, int]) -> None:
+        for low, key in self._keys.items():
+            if count := batch.column(given[low]).null_count:
+                rows = "1 row" if count == 1 else f"{count} rows"
+                message = f"{rows} with NULL in key column `{key}`; NULL matches nothing"
+                raise self._refused("ME040", message, "give every row a key")
+
+    def _refuse_partial(self, missing: Sequence[str]) -> None:
+        if missing:
+            message = f"updates omit {', '.join(missing)}; written as NULL"
+            help = "send full rows, None where a value is NULL: an update replaces the whole row"
+            raise self._refused("ME041", message, help)
+
+    def _other_type(self, name: str, found: pa.DataType | str, wanted: pa.DataType | str) -> Refused:
+        message = f"column `{name}` is {_word(found)}, the table has {_word(wanted)}"
+        return self._refused("ME044", message, "send the first type, or recreate() the table and load it again")
+
+    def _refused(self, code: str, message: str, help: str) -> Refused:
+        return Refused(self._place, code, message, help)
+
+
+def _landed_as(kind: pa.DataType) -> pa.DataType | None:
+    """The type of a landed column; None where a mirrored table has none (LZ-5.8)."""
+    if pa.types.is_dictionary(kind):
+        return _landed_as(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return _UTC
+    if pa.types.is_decimal(kind) and kind.precision <= 38 and kind.scale >= 0:  # noqa: PLR2004 - digits that Delta has
+        return pa.decimal128(kind.precision, kind.scale)
+    return kind if pa.types.is_null(kind) else _LANDED_AS.get(kind)
+
+
+def _are_numbers(*kinds: pa.DataType) -> bool:
+    """Whether values of one type may be written as the other where they fit: Python's numbers have no width."""
+    return all(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) for kind in kinds)
+
+
+def _word(kind: pa.DataType | str) -> str:
+    """A type as `mirror-engine validate` spells it."""
+    if isinstance(kind, pa.DataType) and pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return kind if isinstance(kind, str) else _WORDS.get(kind, str(kind))
+
+
+def _create(files: Files, path: str, content: bytes) -> bool:
+    """Create a file; False where another one has the name. After an error, what is there decides."""
+    try:
+        files.create(path, content)
+    except Exception:
+        try:
+            return files.read(path) == content  # the answer was lost, or the name is another publisher's
+        except FileNotFoundError:
+            pass
+        raise
+    return True
+
+
+def _ensure(files: Files, path: str, content: bytes) -> None:
+    """Have a small file with this content."""
+    with suppress(FileNotFoundError):
+        if files.read(path) == content:
+            return
+        files.delete(path)
+    _create(files, path, content)
+
+
+class Folder:
+    """A landing zone in a local folder: written under a temporary name, flushed to disk, then renamed."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def list(self, folder: str = "") -> list[str]:
+        """Return the names in a folder, sorted; empty where there is no such folder."""
+        place = self.path / folder
+        return sorted(entry.name for entry in place.iterdir()) if place.is_dir() else []
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content; raises `FileNotFoundError`."""
+        return (self.path / path).read_bytes()
+
+    def create(self, path: str, content: bytes) -> None:
+        """Write a file that appears whole or not at all; raises `FileExistsError`."""
+        temporary = _temporary(path)
+        try:
+            self.write(temporary, content)
+            self.rename(temporary, path)
+        except Exception:
+            with suppress(OSError):
+                self.delete(temporary)
+            raise
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write a file; folders are created, an existing file is overwritten."""
+        with self._target(path).open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file; raises `FileExistsError` where the target exists, as with `If-None-Match: *`."""
+        os.link(self.path / source, place := self._target(target))
+        (self.path / source).unlink()
+        folder = os.open(place.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a folder with all in it; absent is no error."""
+        place = self.path / path
+        for attempt in range(DELETIONS):  # the mirror may move files there at the same time
+            if place.is_dir():
+                shutil.rmtree(place, ignore_errors=attempt < DELETIONS - 1)
+        place.unlink(missing_ok=True)
+
+    def _target(self, path: str) -> Path:
+        target = self.path / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target
+
+
+class _Datalake:
+    """A landing zone in OneLake or ADLS Gen2, by a `FileSystemClient`: uploaded, then renamed if the name is free."""
+
+    def __init__(self, client: Any, zone: str) -> None:  # noqa: ANN401 - of an optional library
+        self._client, self._zone = client, zone
+
+    def list(self, folder: str) -> list[str]:
+        try:
+            found = list(self._client.get_paths(self._at(folder), recursive=False))
+        except Exception as error:
+            if not _is_absent(error):
+                raise
+            return []
+        return [path.name.rpartition("/")[2] for path in found if not path.is_directory]
+
+    def read(self, path: str) -> bytes:
+        try:
+            return bytes(self._client.get_file_client(self._at(path)).download_file().readall())
+        except Exception as error:
+            if not _is_absent(error):
+                raise
+            raise FileNotFoundError(path) from None
+
+    def create(self, path: str, content: bytes) -> None:
+        from azure.core import MatchConditions  # noqa: PLC0415 - an optional library
+
+        temporary = self._at(_temporary(path))
+        self._client.get_file_client(temporary).upload_data(content, overwrite=True)
+        source = self._client.get_file_client(quote(temporary))  # the rename alone unquotes the path of its source
+        source.rename_file(
+            f"{self._client.file_system_name}/{self._at(path)}", match_condition=MatchConditions.IfMissing
+        )
+
+    def delete(self, path: str) -> None:
+        try:
+            self._client.get_directory_client(self._at(path)).delete_directory()
+        except Exception as error:
+            if not _is_absent(error):
+                raise
+
+    def _at(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(self._zone, path))
+
+
+class _Objects:
+    """A landing zone in a bucket or container, by a store of obstore: one conditional PUT."""
+
+    def __init__(self, store: Any, zone: str) -> None:  # noqa: ANN401 - of an optional library
+        self._store, self._zone = store, zone
+
+    def list(self, folder: str) -> list[str]:
+        found = self._store.list_with_delimiter(self._at(folder))["objects"]
+        return [each["path"].rpartition("/")[2] for each in found]
+
+    def read(self, path: str) -> bytes:
+        return bytes(self._store.get(self._at(path)).bytes())
+
+    def create(self, path: str, content: bytes) -> None:
+        self._store.put(self._at(path), content, mode="create", use_multipart=False)
+
+    def delete(self, path: str) -> None:
+        below = [each["path"] for page in self._store.list(self._at(path)) for each in page]
+        for each in below or [self._at(path)]:
+            with suppress(FileNotFoundError):
+                self._store.delete(each)
+        if below and self._is_folder(path):
+            message = f"{path}: the store keeps an empty folder, which would be no new table (LZ-7.3)"
+            raise NotImplementedError(f"{message}: pass a local folder, a URL, or a FileSystemClient")
+
+    def _is_folder(self, path: str) -> bool:
+        """Whether there is a folder without a file in it: on a disk as a prefix, in ADLS Gen2 as an object."""
+        if self._at(path) in self._store.list_with_delimiter(posixpath.dirname(self._at(path)))["common_prefixes"]:
+            return True
+        try:
+            self._store.head(self._at(path))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _at(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(self._zone, path))
+
+
+def _is_absent(error: Exception) -> bool:
+    """Whether an error of Azure's libraries says that a path is absent."""
+    return getattr(error, "status_code", None) == 404  # noqa: PLR2004 - HTTP's
+
+
+def _temporary(path: str) -> str:
+    """A name beside a file that no mirror reads (LZ-3.9), and no other publisher writes."""
+    return posixpath.join(posixpath.dirname(path), f"_{uuid.uuid4().hex}.uploading")
+
+
+def _files(place: Any, path: str, credential: Any) -> Files:  # noqa: ANN401 - clients of optional libraries
+    """The way to a landing zone's files."""
+    if isinstance(place, str) and "://" in place:
+        return _by_url(place, credential)
+    if isinstance(place, str | os.PathLike):
+        return Folder(place)
+    if hasattr(place, "get_file_client"):
+        return _Datalake(place, path)
+    if hasattr(place, "list_with_delimiter"):
+        return _Objects(place, path)
+    found: Files = place
+    return found
+
+
+def _by_url(url: str, credential: Any) -> Files:  # noqa: ANN401 - as Azure's libraries take it
+    parts = urlsplit(url)
+    if parts.scheme not in {"https", "http", "abfss"}:
+        raise ValueError(f"{parts.scheme}: not OneLake or ADLS Gen2; for other stores, pass a store of obstore")
+    container, _, zone = unquote(parts.path).strip("/").partition("/")
+    host = parts.netloc
+    if parts.scheme == "abfss":
+        (container, _, host), zone = parts.netloc.partition("@"), unquote(parts.path).strip("/")
+    if not zone.endswith("LandingZone"):
+        raise ValueError("the URL is not that of a landing zone, which ends in /Files/LandingZone")
+    from azure.identity import DefaultAzureCredential  # noqa: PLC0415 - an optional library
+    from azure.storage.filedatalake import FileSystemClient  # noqa: PLC0415 - likewise
+
+    address = f"{'http' if parts.scheme == 'http' else 'https'}://{host}"
+    return _Datalake(FileSystemClient(address, container, credential or DefaultAzureCredential()), zone)

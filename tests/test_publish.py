@@ -1,0 +1,762 @@
+"""The landing zone writer for production: what it lands, what it refuses, and what a crash leaves."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from azure.core.credentials import AzureNamedKeyCredential
+from azure.identity import DefaultAzureCredential
+from azure.storage.filedatalake import FileSystemClient, LinearRetry
+from obstore.store import LocalStore
+from sessions_of_pages import WITHOUT_SPARK, differences, steps
+from store_servers import ACCOUNT, AZURITE_KEY, ONE_BY_DAY
+
+from mirror_engine import publish
+from mirror_engine.config import Config
+from mirror_engine.errors import UnknownTable
+from mirror_engine.landing_zone.layout import ZONE
+from mirror_engine.mirror import Mirror
+from mirror_engine.publish import MARKER, Conflict, Folder, LandingZone, Refused
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
+from mirror_engine.testing.mirror import MirrorInTest
+from mirror_engine.testing.scenarios import SimulatedCrash, Source, check_publisher, row_problems
+
+HOW_TO = Path(__file__).parents[1] / "docs/how-to/write-a-publisher.md"
+ORDERS = [{"id": 1, "city": "Linz"}, {"id": 2, "city": "Wels"}]
+
+
+@pytest.fixture
+def landing(tmp_path):
+    return LandingZone(tmp_path / ZONE)
+
+
+@pytest.fixture
+def in_memory(tmp_path):
+    """The mirror of the zone, whose tables are in memory."""
+    with MirrorInTest(tmp_path, writer=MemoryDeltaWriter()) as mirror:
+        yield mirror
+
+
+def mirror_of(root, **options):
+    """The mirror of a ROOT whose zone is empty so far."""
+    (root / ZONE).mkdir(parents=True)
+    return MirrorInTest(root, writer=MemoryDeltaWriter(), **options)
+
+
+def rows_of(mirror, name="Orders"):
+    mirror.sync_until_caught_up()
+    return [*mirror.table(name).rows()]
+
+
+def file(number):
+    return f"{number:020d}.parquet"
+
+
+def publish_source(source, files, _state, **options):
+    """Publish what `check_publisher` gives."""
+    with LandingZone(files).table(source.name, keys=source.keys, **options) as table:
+        done = table.position
+        if done is None or done["generation"] != source.generation:
+            table.recreate()
+            done = {"generation": source.generation, "at": source.position}
+            table.insert(source.rows())
+            table.flush(done)
+        no_values = dict.fromkeys(source.columns)
+        changes = source.changes(after=done["at"])
+        for change in changes:
+            if change.before and (change.kind == "delete" or change.before["id"] != change.after["id"]):
+                table.delete(change.before)
+            if change.after:
+                table.upsert({**no_values, **change.after})
+        if changes:
+            table.flush({**done, "at": changes[-1].position})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file_bytes", [1, publish.FILE_BYTES], ids=["a file a change", "a file a run"])
+def test_writer_passes_all_scenarios(file_bytes):
+    check_publisher(partial(publish_source, file_bytes=file_bytes)).assert_all_passed()
+
+
+class Crashing(Folder):
+    """Ends the process before or after one of its calls."""
+
+    def __init__(self, path, at):
+        super().__init__(path)
+        self.left = at
+
+    def write(self, path, content):
+        self._call(partial(super().write, path, content))
+
+    def rename(self, source, target):
+        self._call(partial(super().rename, source, target))
+
+    def delete(self, path):
+        self._call(partial(super().delete, path))
+
+    def _call(self, act):
+        for acts in ((), (act,)):
+            self.left -= 1
+            if self.left == 0:
+                raise SimulatedCrash
+            for each in acts:
+                each()
+        self.left -= 1
+        if self.left == 0:
+            raise SimulatedCrash
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loads", [False, True], ids=["changes", "a load"])
+def test_crash_at_every_call_loses_and_doubles_no_row(tmp_path, loads):
+    """A process that ends before or after any call: the next one goes on, and the mirror equals the source."""
+    source, at, has_crashed = Source(), 0, True
+    with mirror_of(tmp_path) as mirror:
+        while has_crashed:
+            at += 1
+            source.delete(2)
+            source.insert(2, city="Enns")
+            source.update(1, city="before")
+            source.generation += loads
+            files = Crashing(tmp_path / ZONE, at)
+            with suppress(SimulatedCrash):
+                publish_source(source, files, {}, file_bytes=1)
+            has_crashed = files.left <= 0
+            mirror.sync()
+            source.update(1, city=f"after {at}")
+            publish_source(source, Folder(tmp_path / ZONE), {}, file_bytes=1)
+            assert row_problems(source, rows_of(mirror)) == [], f"crash at call {at}"
+    assert at > 15
+
+
+def shop(folder):
+    """A SQLite database with orders."""
+    database = folder / "shop.db"
+    with sqlite3.connect(database) as source:
+        source.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, city TEXT, amount REAL)")
+        source.executemany("INSERT INTO orders VALUES (?, ?, ?)", [(key, "Linz", key / 2) for key in range(500)])
+    source.close()
+    return database
+
+
+def change(database, chance):
+    """Insert, update and delete some rows; now and then change a key."""
+    with sqlite3.connect(database) as source:
+        for _ in range(chance.randrange(1, 30)):
+            key, other = chance.randrange(900), chance.randrange(900)
+            city = chance.choice(["Linz", "Wels", None])
+            match chance.randrange(4):
+                case 0:
+                    source.execute("INSERT OR REPLACE INTO orders VALUES (?, ?, ?)", (key, city, key / 4))
+                case 1:
+                    source.execute("UPDATE orders SET city = ? WHERE id = ?", (city, key))
+                case 2:
+                    source.execute("DELETE FROM orders WHERE id = ?", (key,))
+                case 3:
+                    source.execute("UPDATE OR IGNORE orders SET id = ? WHERE id = ?", (other, key))
+    source.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [2, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])])
+def test_publisher_killed_at_random_loses_and_doubles_no_row(tmp_path, kills):
+    """SIGKILL at any moment of the how-to's own publisher, with files of a few rows each."""
+    program = next(step.text for step in steps(HOW_TO) if step.file == "shop_publisher.py")
+    assert len(program.splitlines()) < 60
+    (tmp_path / "shop_publisher.py").write_text(program)
+    small = (
+        "import mirror_engine.publish as p; p.LandingZone.table.__kwdefaults__['file_bytes'] = 20_000; p.DICTS = 40; "
+    )
+    loop = f"{small}from shop_publisher import publish\nprint('ready', flush=True)\nwhile True: publish(*{{}})"
+    database, root, chance = shop(tmp_path), tmp_path / "mirror", random.Random(7)
+    command = [sys.executable, "-c", loop.format((str(database), str(root / ZONE)))]
+    with mirror_of(root) as mirror:
+        for _ in range(kills):
+            with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+                process.stdout.readline()
+                for _ in range(chance.randrange(4)):
+                    change(database, chance)
+                time.sleep(chance.random() * 0.05)
+                assert process.poll() is None
+                process.send_signal(signal.SIGKILL)
+            with suppress(UnknownTable):
+                mirror.sync()
+        subprocess.run([*command[:2], command[2].replace("while True: ", "")], cwd=tmp_path, check=True)
+        with sqlite3.connect(database) as source:
+            expected = source.execute("SELECT * FROM orders ORDER BY id").fetchall()
+        source.close()
+        assert [tuple(row.values()) for row in rows_of(mirror, "Sales.Orders")] == expected
+
+
+def test_publisher_of_the_how_to_publishes_inserts_updates_and_deletes(tmp_path):
+    program = next(step.text for step in steps(HOW_TO) if step.file == "shop_publisher.py")
+    names = {"__name__": "shop_publisher"}
+    exec(compile(program, "shop_publisher.py", "exec"), names)  # noqa: S102 - of our own page
+    database, root, chance = shop(tmp_path), tmp_path / "mirror", random.Random(1)
+    with mirror_of(root) as mirror:
+        for _ in range(4):
+            names["publish"](str(database), str(root / ZONE))
+            mirror.sync_until_caught_up()
+            mirror.advance(days=7)
+            change(database, chance)
+        names["publish"](str(database), str(root / ZONE))
+        with sqlite3.connect(database) as source:
+            expected = source.execute("SELECT * FROM orders ORDER BY id").fetchall()
+            assert source.execute("SELECT count(*) FROM changed").fetchone() == (0,)
+        source.close()
+        assert [tuple(row.values()) for row in rows_of(mirror, "Sales.Orders")] == expected
+
+
+@pytest.mark.nightly
+def test_how_to_says_what_is_printed(tmp_path):
+    assert steps(HOW_TO)
+    assert differences(HOW_TO, tmp_path, **WITHOUT_SPARK) == []
+
+
+TABLE = pa.table({"id": pa.array([1, 2]), "city": ["Linz", "Wels"]})
+
+
+class Stream:
+    """What polars and others give: an Arrow stream, with text in views."""
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        views = TABLE.set_column(1, "city", TABLE["city"].cast(pa.string_view()))
+        return views.__arrow_c_stream__(requested_schema)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        TABLE,
+        TABLE.to_batches()[0],
+        TABLE.to_reader(max_chunksize=1),
+        Stream(),
+        ORDERS,
+        (row for row in ORDERS),
+    ],
+    ids=["table", "batch", "reader", "stream", "dicts", "generator"],
+)
+def test_rows_may_be_arrow_or_dicts(landing, in_memory, rows):
+    with landing.table("Orders", keys=["id"]) as table:
+        table.upsert(rows)
+    assert rows_of(in_memory) == ORDERS
+    in_memory.assert_no_diagnostics()
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])  # neither comes with the extra `test`
+def test_rows_may_be_a_data_frame(landing, in_memory, library):
+    frame = pytest.importorskip(library).DataFrame(ORDERS)
+    with landing.table("Orders", keys=["id"]) as table:
+        table.upsert(frame[1:])
+        table.upsert(frame[:1])
+    assert rows_of(in_memory) == ORDERS
+    in_memory.assert_no_diagnostics()
+
+
+def test_changes_are_applied_in_the_order_of_the_calls(landing, in_memory):
+    with landing.table("Sales.Orders", keys=["id"]) as table:
+        table.insert(ORDERS)
+        table.update({"id": 1, "city": "Graz"})
+        table.delete({"id": 2})
+        table.upsert({"id": 2, "city": "Perg"})
+        table.delete(pa.table({"id": [1]}))
+    assert rows_of(in_memory, "Sales.Orders") == [{"id": 2, "city": "Perg"}]
+    in_memory.assert_no_diagnostics()
+
+
+def test_initial_load_has_no_marker_and_later_files_have_it_last(landing, tmp_path):
+    with landing.table("Orders", keys=["id"]) as table:
+        table.insert(ORDERS)
+        table.flush()
+        table.delete({"id": 1})
+        table.flush()
+        table.insert({"id": 3, "city": None, "note": "new"})
+    names = [pq.read_schema(tmp_path / ZONE / "Orders" / file(number)).names for number in (1, 2, 3)]
+    assert names == [["id", "city"], ["id", "city", MARKER], ["id", "city", "note", MARKER]]
+
+
+def test_types_are_landed_as_the_mirror_reads_them(landing, in_memory):
+    instant = pa.scalar(1_700_000_000_123_456_789, pa.timestamp("ns"))
+    columns = {
+        "id": pa.array([1], pa.uint64()),
+        "small": pa.array([255], pa.uint8()),
+        "word": pa.array(["a"]).dictionary_encode(),
+        "at": pa.array([instant.value], pa.timestamp("ns", tz="Europe/Vienna")),
+        "naive": pa.array([instant.value], pa.timestamp("ns")),
+        "day": pa.array([86_400_000], pa.date64()),
+        "nothing": pa.nulls(1),
+    }
+    with landing.table("Orders", keys=["id"]) as table:
+        table.upsert(pa.table(columns))
+    in_memory.sync_until_caught_up()
+    in_memory.assert_no_diagnostics()
+    found = in_memory.table("Orders").arrow()
+    assert [str(kind) for kind in found.schema.types] == [
+        "decimal128(20, 0)",
+        "int16",
+        "string",
+        *["timestamp[us, tz=UTC]"] * 2,
+        "date32[day]",
+    ]
+    assert (
+        found["at"].cast(pa.int64()).to_pylist()
+        == found["naive"].cast(pa.int64()).to_pylist()
+        == [1_700_000_000_123_456]
+    )
+
+
+def test_column_of_nulls_waits_for_a_type_and_others_may_come_later(landing, in_memory):
+    with landing.table("Orders", keys=["id"]) as table:
+        table.insert({"id": 1, "note": None})
+        table.flush(1)
+    with landing.table("Orders", keys=["id"]) as table:
+        table.upsert([{"id": 1, "note": None}, {"id": 2, "note": None}])
+        table.upsert([{"id": 2, "note": "known", "more": 1.5}])
+    assert rows_of(in_memory) == [{"id": 1, "note": None, "more": None}, {"id": 2, "note": "known", "more": 1.5}]
+    in_memory.assert_no_diagnostics(ignore=["ME054"])
+
+
+FIRST = {"id": [1], "city": ["Linz"], "amount": pa.array([1], pa.int32())}
+DRIFTS = {
+    "ME018": {"ID_": [1], "city": ["Wels"]},
+    "ME040": {**FIRST, "id": pa.array([None], pa.int64())},
+    "ME041": {"id": [1], "city": ["Wels"]},
+    "ME044": {**FIRST, "city": [7]},
+    "ME044 wider": {**FIRST, "amount": pa.array([1], pa.int64())},
+    "ME044 decimal": {**FIRST, "amount": pa.array([1], pa.decimal128(9, 2))},
+    "ME049": {**FIRST, "tags": [["a"]]},
+    "ME053": {**FIRST, "CITY": ["Wels"]},
+}
+
+
+def lands_unchecked(root, second):
+    """What `validate` reports of the second of two files."""
+    orders = LandingZoneWriter(root).table("Orders", keys=["id"])
+    orders.land_parquet(pa.table(FIRST))
+    orders.land_parquet(pa.table({**second, MARKER: pa.array([4], pa.int32())}))
+    with Mirror(root) as mirror:
+        return [found for found, _ in mirror.validate().all()]
+
+
+@pytest.mark.parametrize("case", DRIFTS)
+def test_drift_is_refused_as_validate_reports_it(tmp_path, landing, case):
+    code, second = case[:5], DRIFTS[case]
+    reported = next(found for found in lands_unchecked(tmp_path / "unchecked", second) if found.code == code)
+    table = landing.table("Orders", keys=["id"])
+    table.insert(pa.table(FIRST))
+    table.flush(1)
+    table = landing.table("Orders", keys=["id"])
+    with pytest.raises(Refused) as refused:
+        table.upsert(pa.table(second))
+    assert refused.value.code == code
+    words = reported.message.replace("LIST", "list<item: string>")
+    assert str(refused.value).startswith(f"Orders: {words} [{code}]\n  -> ")
+    assert landing.files.list("Orders") == [file(1), "_metadata.json"]
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        ({"id": 1, "city": 7, "amount": 1}, "ME044"),
+        ({"id": 1, "city": "a", "amount": 2**40}, "ME044"),
+        ({"id": 1, "city": "a", "amount": 1.5}, "ME044"),
+        ({"id": 1, "city": ["a text"], "amount": 1}, "ME044"),
+        ({"id": None, "city": "a", "amount": 1}, "ME040"),
+        ({"id": 1, "amount": 1}, "ME041"),
+        ({}, "ME018"),
+    ],
+)
+def test_dict_that_does_not_fit_is_refused_without_its_values(landing, row, code):
+    table = landing.table("Orders", keys=["id"])
+    table.insert(pa.table(FIRST))
+    with pytest.raises(Refused) as refused:
+        table.upsert(row)
+    assert refused.value.code == code
+    assert "a text" not in str(refused.value)
+    table.upsert({"ID": 2, "City": None, "amount": 7.0})  # in any case, and a number that fits
+
+
+def test_dicts_of_several_types_or_shapes_are_refused(landing):
+    table = landing.table("Orders", keys=["id"])
+    with pytest.raises(Refused, match="column `city` is of several types"):
+        table.upsert([{"id": 1, "city": "Linz"}, {"id": 2, "city": 3}])
+    with pytest.raises(Refused, match="updates omit note"):
+        table.upsert([{"id": 1, "note": "a"}, {"id": 2}])
+    with pytest.raises(Refused, match=r"requires `keyColumns` \[ME038\]"):
+        landing.table("Keyless").delete({"id": 1})
+
+
+def test_declared_schema_is_pinned_before_the_first_row(landing, in_memory):
+    schema = pa.schema({"id": pa.int32(), "note": pa.string()})
+    with landing.table("Orders", keys=["id"], schema=schema) as table:
+        table.upsert({"id": 1, "note": None})
+    with pytest.raises(Refused, match="column `note` is int64, the table has string"):
+        landing.table("Orders", keys=["id"], schema=pa.schema({"id": pa.int32(), "note": pa.int64()}))
+    with landing.table("Empty", keys=["id"], schema=schema):
+        pass
+    assert rows_of(in_memory) == [{"id": 1, "note": None}]
+    assert in_memory.table("Orders").arrow().schema.types == schema.types
+    assert rows_of(in_memory, "Empty") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "message"),
+    [
+        (b'{"keyColumns": ["ID"]}', None, ""),
+        (b'{"KeyColumns": ["key"]}', Refused, r"keyColumns changed from key to id \[ME017\]"),
+        (b"{}", Refused, "keyColumns changed from none to id"),
+        (b"{", Refused, r"\[ME010\]"),
+        (b'{"keyColumns": ["id"], "FileFormat": "CSV"}', ValueError, "see fileformat"),
+        (b'{"keyColumns": ["id"], "isPartitionEnabled": "true"}', ValueError, "see ispartitionenabled"),
+    ],
+)
+def test_metadata_of_another_table_is_refused(landing, content, error, message):
+    landing.files.write("Orders/_metadata.json", content)
+    if error is None:
+        landing.table("Orders", keys=["id"])
+    else:
+        with pytest.raises(error, match=message):
+            landing.table("Orders", keys=["id"])
+    assert landing.files.read("Orders/_metadata.json") == content
+
+
+class Noting(Folder):
+    """Notes which files appear, in order."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.created = []
+
+    def create(self, path, content):
+        super().create(path, content)
+        self.created.append(path)
+
+
+def test_metadata_and_partner_events_land_before_data(tmp_path):
+    files = Noting(tmp_path)
+    landing = LandingZone(files, partner="Acme.Sync", source={"sourceType": "SQLite"})
+    with landing.table("Sales.Orders", keys=["id"]) as table:
+        table.upsert(ORDERS)
+    folder = "Sales.schema/Orders"
+    assert files.created == ["_partnerEvents.json", f"{folder}/_metadata.json", f"{folder}/{file(1)}"]
+    LandingZone(files, partner="Acme.Sync", source={"sourceType": "SQLite"})
+    assert len(files.created) == 3
+    LandingZone(files, partner="Acme.Shop")
+    assert json.loads(files.read("_partnerEvents.json"))["partnerName"] == "Acme.Shop"
+
+
+def test_flush_returns_what_is_durable(landing):
+    table = landing.table("Orders", keys=["id"], file_bytes=1)
+    table.upsert(TABLE)
+    assert table.position is None
+    table.upsert({"id": 3, "city": "Graz"})
+    assert table.flush({"lsn": 7}) == (tuple(f"Orders/{file(number)}" for number in (1, 2, 3)), 3, None)
+    assert table.flush({"lsn": 7}) == ((), 0, None)  # it does not move without rows
+    table = landing.table("Orders", keys=["id"])
+    table.delete({"id": 3})
+    assert table.flush({"lsn": 8}) == ((f"Orders/{file(4)}",), 1, {"lsn": 8})
+    assert landing.table("Orders", keys=["id"]).position == {"lsn": 8}
+
+
+def test_exception_in_the_block_lands_nothing(landing):
+    def fail():
+        with landing.table("Orders", keys=["id"]) as table:
+            table.upsert(ORDERS)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert landing.files.list("Orders") == ["_metadata.json"]
+
+
+@pytest.mark.parametrize("cleanup", ["ready", "processed", "both", "off"])
+def test_numbers_go_on_after_cleanup(tmp_path, landing, cleanup):
+    """LZ-8.1: the newest file stays; where someone deleted it, the archive has the number before."""
+    with MirrorInTest(tmp_path, Config(cleanup=cleanup), writer=MemoryDeltaWriter()) as mirror:
+        for number in (1, 2, 3):
+            with landing.table("Orders", keys=["id"]) as table:
+                table.upsert({"id": number, "n": number})
+            mirror.sync_until_caught_up()
+            mirror.advance(days=7 if number == 2 else 0)
+        mirror.sync_until_caught_up()
+        with landing.table("Orders", keys=["id"]) as table:
+            table.upsert({"id": 4, "n": 4})
+            assert table.flush().files == (f"Orders/{file(4)}",)
+        assert [row["id"] for row in rows_of(mirror)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("archive", ["_FilesReadyToDelete", "_ProcessedFiles"])
+def test_number_and_position_come_from_the_archive_if_the_folder_is_empty(landing, archive):
+    table = landing.table("Orders", keys=["id"])
+    table.upsert(ORDERS)
+    table.flush(7)
+    landing.files.rename(f"Orders/{file(1)}", f"Orders/{archive}/{file(1)}")
+    again = landing.table("Orders", keys=["id"])
+    assert again.position == 7
+    again.delete({"id": 1})
+    assert again.flush().files == (f"Orders/{file(2)}",)
+
+
+def test_number_of_another_publisher_is_a_conflict(landing, in_memory):
+    tables = [landing.table("Orders", keys=["id"]) for _ in range(2)]
+    for table, city in zip(tables, ("Linz", "Wels"), strict=True):
+        table.upsert({"id": 1, "city": city})
+    tables[0].flush()
+    with pytest.raises(Conflict, match=f"Orders/{file(1)} was landed by another publisher"):
+        tables[1].flush()
+    assert landing.files.list("Orders") == [file(1), "_metadata.json"]
+    assert rows_of(in_memory) == [{"id": 1, "city": "Linz"}]
+
+
+class Answers(Folder):
+    """Fails at the first rename of a change file, once it is done or before."""
+
+    is_done, has_failed = True, False
+
+    def rename(self, source, target):
+        fails = not self.has_failed and target.endswith(".parquet")
+        if fails and not self.is_done:
+            self.has_failed = True
+            raise TimeoutError
+        super().rename(source, target)
+        if fails:
+            self.has_failed = True
+            raise TimeoutError
+
+
+def test_lost_answer_is_no_failure_and_a_lost_request_is_flushed_again(tmp_path):
+    files = Answers(tmp_path)
+    table = LandingZone(files).table("Orders", keys=["id"])
+    table.upsert(ORDERS)
+    assert table.flush().files == (f"Orders/{file(1)}",)
+    files.is_done, files.has_failed = False, False
+    table.upsert(ORDERS)
+    with pytest.raises(TimeoutError):
+        table.flush(7)
+    assert files.list("Orders") == [file(1), "_metadata.json"]  # no temporary file is left
+    assert table.flush(7) == ((f"Orders/{file(2)}",), 2, 7)
+
+
+def test_recreate_begins_a_new_table(landing, in_memory):
+    with landing.table("Orders", keys=["id"]) as table:
+        table.upsert(ORDERS)
+        table.flush(7)
+        in_memory.sync_until_caught_up()
+        table.upsert({"id": 9, "city": "Graz"})
+        table.recreate()
+        assert table.position is None
+        table.insert({"id": "A", "city": 1})
+        assert table.flush(1).files == (f"Orders/{file(1)}",)
+    assert rows_of(in_memory) == [{"id": "A", "city": 1}]
+
+
+def test_wait_returns_once_all_rows_are_applied(landing, in_memory):
+    table = landing.table("Sales.Orders", keys=["id"])
+    table.insert(ORDERS)
+    table.flush()
+    in_memory.sync_until_caught_up()
+    table.wait(0)
+    table.upsert(ORDERS)
+    table.flush()
+    with pytest.raises(TimeoutError, match="2 of 4 rows"):
+        table.wait(0)
+    in_memory.sync_until_caught_up()
+    landing.table("Sales.Orders", keys=["id"]).wait(0)
+
+
+def test_wait_after_recreate_does_not_take_the_former_table(landing, in_memory):
+    table = landing.table("Orders", keys=["id"])
+    table.insert(ORDERS)
+    table.flush()
+    with pytest.raises(TimeoutError, match="no such table"):
+        table.wait(0)
+    in_memory.sync_until_caught_up()
+    table.recreate()
+    table.insert(ORDERS)
+    table.flush()
+    for waiting in (table, landing.table("Orders", keys=["id"])):
+        with pytest.raises(TimeoutError, match="2 of 2 rows"):
+            waiting.wait(0)
+    in_memory.sync_until_caught_up()
+    landing.table("Orders", keys=["id"]).wait(0)
+
+
+def test_wait_reports_a_halted_table_and_files_of_others(landing, in_memory, tmp_path):
+    orders = LandingZoneWriter(tmp_path).table("Orders", keys=["id"])
+    orders.upsert(*ORDERS)
+    with pytest.raises(RuntimeError, match="another publisher's"):
+        landing.table("Orders", keys=["id"]).wait(0)
+    stores = landing.table("Stores", keys=["id"])
+    stores.insert(ORDERS)
+    stores.flush()
+    LandingZoneWriter(tmp_path).folder("Stores").land(b"", name=file(2))
+    in_memory.sync()
+    in_memory.expect_halted("Stores", "ME023")
+    with pytest.raises(RuntimeError, match="Stores is halted"):
+        stores.wait(0)
+
+
+def test_files_have_a_sane_size_and_memory_is_bounded(tmp_path):
+    """In small what 1,000,000 rows do: memory depends on the size of a file, not on the number of rows."""
+    megabyte = 1_000_000
+    rows = pa.table({"id": np.arange(50_000), "city": ["x" * 50] * 50_000})
+    held = []
+    table = LandingZone(tmp_path).table("Orders", keys=["id"], file_bytes=megabyte)
+    before = pa.total_allocated_bytes()
+    for _ in range(4):
+        table.insert(rows)
+        held.append(pa.total_allocated_bytes() - before)
+    files = table.flush().files
+    assert max(held) < 2 * megabyte
+    assert 11 <= len(files) <= 16
+    counts = [pq.read_metadata(tmp_path / path).num_rows for path in files]
+    assert sum(counts) == 200_000
+    assert min(counts[:-1]) > 12_000
+
+
+def test_many_small_changes_do_not_fill_memory(landing):
+    table = landing.table("Orders", keys=["id"], file_bytes=40_960)
+    for number in range(25):
+        table.upsert({"id": number})
+    assert len(table.flush().files) == 3  # 10 changes each, and the rest
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("s3://bucket/Files/LandingZone", "s3: not OneLake"),
+        ("https://onelake.dfs.fabric.microsoft.com/workspace/item", "which ends in /Files/LandingZone"),
+    ],
+)
+def test_url_of_no_landing_zone_is_refused(url, message):
+    with pytest.raises(ValueError, match=message):
+        LandingZone(url)
+
+
+def zone_of(server, root):
+    """The landing zone of a ROOT in a store, as a publisher names it."""
+    path = f"{root.path}/{ZONE}"
+    match server.name:
+        case "OneLake":
+            return LandingZone(f"https://{root.host}/{root.container}/{path}", partner="Acme.Sync")
+        case "ADLS Gen2":
+            key = AzureNamedKeyCredential(ACCOUNT, AZURITE_KEY)
+            client = FileSystemClient(server.environment["AZURE_STORAGE_ENDPOINT"], root.container, key)
+            return LandingZone(client, path, partner="Acme.Sync")
+        case _:
+            return LandingZone(root.object_store(), ZONE, partner="Acme.Sync")
+
+
+@pytest.mark.slow
+@ONE_BY_DAY
+def test_writer_numbers_conflicts_and_recreates_in_every_store(store):
+    root = store.new_root()
+    publishes_to(lambda: zone_of(store, root), root)
+
+
+def publishes_to(open_zone, root):
+    """Try a way to a landing zone: numbers, a conflict, a new table, and when all is applied."""
+    landing = open_zone()
+    first, second = (landing.table("Sales.a b%", keys=["id"]) for _ in range(2))
+    for table, city in ((first, "Linz"), (second, "Wels")):
+        table.insert({"id": 1, "city": city})
+    assert first.flush(7) == ((f"Sales.schema/a b%/{file(1)}",), 1, 7)
+    with pytest.raises(Conflict):
+        second.flush(8)
+    with Mirror(root, writer=MemoryDeltaWriter()) as mirror:
+        mirror.sync()
+        with open_zone().table("Sales.a b%", keys=["id"]) as table:
+            assert table.position == 7
+            table.upsert({"id": 2, "city": "Graz"})
+            assert table.flush(9).files == (f"Sales.schema/a b%/{file(2)}",)
+            mirror.sync()
+            table.wait(0)
+            assert mirror.read_table("Sales/a b%").num_rows == 2
+            table.recreate()
+            table.insert({"id": 5, "city": "Enns"})
+            table.flush(1)
+            mirror.sync()
+            table.wait(0)
+        assert mirror.read_table("Sales/a b%").to_pylist() == [{"id": 5, "city": "Enns"}]
+        assert not [found for found, _ in mirror.validate().all()]
+
+
+@pytest.mark.slow
+def test_writer_waits_for_the_engine_of_the_emulator(onelake):
+    with LandingZone(onelake.connection.landing_zone).table("Sales.Orders", keys=["id"]) as table:
+        table.upsert(ORDERS)
+        table.flush(1)
+        table.wait(30, every=0.05)
+    assert onelake.mirror.table("Sales.Orders").rows() == ORDERS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nth", [1, 2], ids=["metadata", "change file"])
+def test_lost_answer_of_the_emulator_is_no_failure(onelake, nth):
+    """The rename is done, its answer is cut, and the library's own retry finds that its source is gone."""
+    onelake.inject_fault(f"lost_response operation=rename nth={nth}")
+    host, workspace, landing = re.fullmatch("(https://[^/]+)/([^/]+)/(.+)", onelake.connection.landing_zone).groups()
+    client = FileSystemClient(host, workspace, DefaultAzureCredential(), retry_policy=LinearRetry(backoff=0))
+    with LandingZone(client, landing).table("Orders", keys=["id"]) as table:
+        table.upsert(ORDERS)
+    onelake.mirror.sync_until_caught_up()
+    assert onelake.mirror.table("Orders").rows() == ORDERS
+
+
+def test_writer_publishes_by_a_store_of_obstore_that_keeps_no_empty_folder(tmp_path):
+    landing = LandingZone(LocalStore(tmp_path, mkdir=True), ZONE, partner="Acme.Sync")
+    first, second = (landing.table("Sales.Orders", keys=["id"]) for _ in range(2))
+    for table in (first, second):
+        table.insert(ORDERS)
+    assert first.flush(7) == ((f"Sales.schema/Orders/{file(1)}",), 2, 7)
+    with pytest.raises(Conflict):
+        second.flush(8)
+    table = landing.table("Sales.Orders", keys=["id"])
+    assert table.position == 7
+    table.delete({"id": 1})
+    assert table.flush(9).files == (f"Sales.schema/Orders/{file(2)}",)
+    with MirrorInTest(tmp_path, writer=MemoryDeltaWriter()) as mirror:
+        assert rows_of(mirror, "Sales.Orders") == ORDERS[1:]
+    table.wait(0)
+    with pytest.raises(NotImplementedError, match="keeps an empty folder"):
+        table.recreate()
+
+
+class Hierarchical:
+    """Of obstore's calls those that a deletion uses, as in ADLS Gen2: a folder stays without its files."""
+
+    def __init__(self):
+        self.paths = {"T", "T/a"}
+
+    def list(self, _prefix):
+        return [[{"path": "T/a"}]]
+
+    def list_with_delimiter(self, _prefix):
+        return {"common_prefixes": [], "objects": []}
+
+    def delete(self, path):
+        self.paths.remove(path)
+
+    def head(self, path):
+        if path not in self.paths:
+            raise FileNotFoundError
+
+
+def test_recreate_is_refused_where_a_store_keeps_empty_folders():
+    with pytest.raises(NotImplementedError, match="T: the store keeps an empty folder"):
+        publish._Objects(Hierarchical(), "").delete("T")
