@@ -14,7 +14,6 @@ from typing import get_args
 import pytest
 from api import api, described
 from browser import browser
-from claims import PAGE, claims, filled
 from evidence import evidence
 from links import linked
 from reference import CLI, DIAGNOSTICS, commands, help_of, log_events, option_list, reference_pages, states
@@ -247,21 +246,18 @@ def test_llms_txt_lists_every_rule_and_every_page_of_the_navigation(site):
     assert "- [sync](reference/cli/sync.html): Apply all pending change files, then exit." in text
 
 
-def test_comparison_page_is_made_of_the_claims():
-    page = PAGE.read_text(encoding="utf-8")
-    assert "|Fabric, as documented|" in page
-    assert page == filled(page), "run: python docs/site/claims.py"
-
-
-def test_every_claim_has_a_source_and_a_date():
-    found = [*claims()["claim"], *claims()["arrival"]]
-    assert {each["tool"] for each in claims()["claim"]} <= set(claims()["tools"])
-    assert [each for each in found if not re.fullmatch(r"20\d\d-[01]\d(-[0-3]\d)?", each["date"])] == []
-    pages = [each["source"].partition("#")[0] for each in found if not each["source"].startswith("https://")]
-    assert [page for page in pages if not (HOME / "docs" / page).is_file()] == []
-    assert [each for each in claims()["arrival"] if not each["conditions"]] == []
-    fabric = [each for each in claims()["arrival"] if each["who"].startswith("Fabric")]
-    assert [each for each in fabric if not each["source"].startswith("https://")] == []
+def test_every_claim_of_the_comparison_has_a_source_and_a_date():
+    page = (HOME / "docs/explanation/comparison.md").read_text(encoding="utf-8")
+    tables = [
+        [row.strip("|").split("|") for row in table.splitlines()[2:]]
+        for table in re.findall(r"(?:^\|.*\n)+", page, re.MULTILINE)
+    ]
+    claim = re.compile(r'-|\[[^]]+\]\((https://|\.\./)[^ ]+ "20\d\d-[01]\d(-[0-3]\d)?"\)')
+    answers, arrivals = tables
+    assert [cell for row in answers for cell in row[1:] if not claim.fullmatch(cell)] == []
+    assert [row for row in arrivals if not (row[2] and claim.fullmatch(row[3]))] == []
+    assert [row for row in arrivals if row[0].startswith("Fabric") and "](https://" not in row[3]] == []
+    assert len(answers) > 1 < len(arrivals)
 
 
 @pytest.mark.slow
