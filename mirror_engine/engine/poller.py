@@ -157,9 +157,9 @@ class Poller:
         scan = _Scan(zones[0] if zones else ZONE, self._strict)
         for path, entry in folders.items():
             if entry and entry.kind is not Kind.FOLDER:
-                scan.diagnose("ME074" if entry.kind is Kind.OTHER else "ME002", path)
+                scan.diagnose("ME074" if entry.kind is Kind.OTHER else "ME002", path, place=path)
         if len(zones) > 1:
-            scan.diagnose("ME001", OLDER_ZONE)
+            scan.diagnose("ME001", OLDER_ZONE, place=OLDER_ZONE)
         return scan, folders[scan.zone] if zones else None
 
     def _listed(self, path: str, folder: Entry) -> Sequence[Entry] | None:

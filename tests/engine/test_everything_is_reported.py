@@ -130,6 +130,7 @@ def test_what_is_in_the_zones_place_is_named(shop_in_memory, kind):
     else:
         zone.symlink_to(shop_in_memory.root / "away")
     assert said(shop_in_memory) == [f"{'ME002' if kind == 'file' else 'ME074'} {ZONE}"]
+    assert {found.place for found in shop_in_memory.standing()} == {ZONE}  # from ROOT
 
 
 @pytest.mark.slow
