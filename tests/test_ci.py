@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 from ci_runner import Runner, shell
-from sessions_of_pages import WITHOUT_SPARK
+from sessions import WITHOUT_SPARK
 
 HOME = Path(__file__).parents[1]
 EXAMPLES = HOME / "docs/examples/ci"

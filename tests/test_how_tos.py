@@ -1,23 +1,14 @@
-"""How-tos that are sessions are run as they are written, and say what is printed today."""
+"""How-tos end with a session to paste; tests/test_sessions.py runs it."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
-from sessions_of_pages import WITHOUT_SPARK, differences, steps
+from sessions import steps
 
 DOCS = Path(__file__).parents[1] / "docs"
 SESSIONS = ("cannot-write", "keep-longer", "long-strings", "move-item", "renamed")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SESSIONS)
-def test_a_how_to_says_what_is_printed(tmp_path, name):
-    page = DOCS / f"how-to/{name}.md"
-    assert steps(page)
-    assert differences(page, tmp_path, **WITHOUT_SPARK) == []
 
 
 def test_each_how_to_of_this_file_ends_with_something_to_paste():

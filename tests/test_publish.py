@@ -22,7 +22,7 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.identity import DefaultAzureCredential
 from azure.storage.filedatalake import FileSystemClient, LinearRetry
 from obstore.store import LocalStore
-from sessions_of_pages import WITHOUT_SPARK, differences, steps
+from sessions import steps
 from store_servers import ACCOUNT, AZURITE_KEY, ONE_BY_DAY
 
 from mirror_engine import publish
@@ -176,7 +176,7 @@ def change(database, chance):
 @pytest.mark.parametrize("kills", [2, pytest.param(200, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])])
 def test_publisher_killed_at_random_loses_and_doubles_no_row(tmp_path, kills):
     """SIGKILL at any moment of the how-to's own publisher, with files of a few rows each."""
-    program = next(step.text for step in steps(HOW_TO) if step.file == "shop_publisher.py")
+    program = next(step.text for step in steps(HOW_TO) if step.kind == "shop_publisher.py")
     assert len(program.splitlines()) < 60
     (tmp_path / "shop_publisher.py").write_text(program)
     small = (
@@ -204,7 +204,7 @@ def test_publisher_killed_at_random_loses_and_doubles_no_row(tmp_path, kills):
 
 
 def test_publisher_of_the_how_to_publishes_inserts_updates_and_deletes(tmp_path):
-    program = next(step.text for step in steps(HOW_TO) if step.file == "shop_publisher.py")
+    program = next(step.text for step in steps(HOW_TO) if step.kind == "shop_publisher.py")
     names = {"__name__": "shop_publisher"}
     exec(compile(program, "shop_publisher.py", "exec"), names)  # noqa: S102 - of our own page
     database, root, chance = shop(tmp_path), tmp_path / "mirror", random.Random(1)
@@ -220,12 +220,6 @@ def test_publisher_of_the_how_to_publishes_inserts_updates_and_deletes(tmp_path)
             assert source.execute("SELECT count(*) FROM changed").fetchone() == (0,)
         source.close()
         assert [tuple(row.values()) for row in rows_of(mirror, "Sales.Orders")] == expected
-
-
-@pytest.mark.nightly
-def test_how_to_says_what_is_printed(tmp_path):
-    assert steps(HOW_TO)
-    assert differences(HOW_TO, tmp_path, **WITHOUT_SPARK) == []
 
 
 TABLE = pa.table({"id": pa.array([1, 2]), "city": ["Linz", "Wels"]})

@@ -12,14 +12,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from sessions_of_pages import PROGRESS, WITHOUT_SPARK, bare, differences, steps
+from sessions import BLOCK, WITHOUT_SPARK, blocks, comparable, own_environment
 
 import recording
 
 README = Path(__file__).parent.parent / "README.md"
 PAGES = (README, *(README.parent / "docs" / name for name in ("how-to/replicate.md", "emulator.md")))
 TEXT = "".join(page.read_text("utf-8") for page in PAGES)
-FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 STUB = """
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
@@ -35,21 +34,21 @@ def part(name):
 
 def pasted(name):
     """The lines of a part's one shell block."""
-    return FENCED.search(part(name))[2].splitlines()
+    return BLOCK.search(part(name))[3].splitlines()
 
 
 def python_block(first_line):
     """The program that begins so."""
-    return next(code for language, code in FENCED.findall(TEXT) if language == "python" and code.startswith(first_line))
+    return next(text for page in PAGES for _, _, text in blocks(page, "python") if text.startswith(first_line))
 
 
 @pytest.mark.parametrize("page", PAGES[:2], ids=lambda page: page.name)
 def test_every_block_is_run_by_a_test_of_this_file(page):
     marked = "".join(part(name) for name in ("fresh", "install", "check", "publish", "run", "session", "onelake"))
     programs = [python_block("import my_publisher"), python_block("from mirror_engine import Mirror")]
-    blocks = FENCED.findall(page.read_text("utf-8"))
-    assert blocks
-    assert [code for _, code in blocks if code not in marked and code not in programs] == []
+    run = {each.text for each in blocks(page, "console")}  # tests/test_sessions.py
+    assert blocks(page)
+    assert [each.text for each in blocks(page) if each.text not in {*programs, *run} and each.text not in marked] == []
 
 
 def test_make_knows_the_commands_of_a_fresh_machine_and_ci_runs_the_last():
@@ -78,13 +77,6 @@ def would_run(command):
     environment = {name: text for name, text in os.environ.items() if name not in {"MAKEFLAGS", "MFLAGS", "MAKELEVEL"}}
     words = [*command.split(), "--dry-run"]
     return subprocess.run(words, cwd=README.parent, env=environment, capture_output=True, text=True, check=True).stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES[:2], ids=lambda page: page.name)
-def test_a_session_says_what_the_program_says(tmp_path, page):
-    assert steps(page)
-    assert differences(page, tmp_path, COLUMNS="140", **WITHOUT_SPARK) == []
 
 
 @pytest.mark.slow
@@ -154,18 +146,17 @@ def test_the_recording_shows_what_the_program_says():
     """Times differ from run to run; `make recording` makes it anew."""
     shown = recording.words(recording.TARGET.read_text(encoding="utf-8"))
     printed = recording.words(recording.svg(recording.session()))
-    assert [bare(line) for line in shown] == [bare(line) for line in printed if not PROGRESS.match(line)]
+    assert comparable("\n".join(shown)) == comparable("\n".join(printed))
     assert sum("ME037" in line for line in shown) == 2
     assert shown[-1] == "3 rows"
 
 
 def run(commands, folder):
     """Without a JVM: with Spark the program prints the same, as the tutorial of clusters does."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         ["bash", "-c", commands],
         cwd=folder,
-        env={**os.environ, "PATH": path, "COLUMNS": "140", **WITHOUT_SPARK},
+        env=own_environment(COLUMNS="140", **WITHOUT_SPARK),
         capture_output=True,
         text=True,
         check=False,

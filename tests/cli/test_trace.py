@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from io import StringIO
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from rich.console import Console
+from sessions import blocks, steps_in
 
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
@@ -56,13 +56,12 @@ def rich_history(shop, cli):
 
 def test_the_page_about_trace_shows_real_output(sales, cli, wide):
     rich_history(sales, cli)
-    page = PAGE.read_text(encoding="utf-8")
-    commands = re.findall(r"```text\n\$ mirror-engine -C \./shop (.*)\n((?:.*\n)*?)```", page)
+    commands = [step for block in blocks(PAGE, "text") for step in steps_in(block.text)]
     assert commands
-    for words, printed in commands:
+    for step in commands:
         shown = wide(WIDTH)
-        assert cli("-C", sales.root, *words.split()).code == 0
-        assert printed.rstrip() == shown(), words
+        assert cli("-C", sales.root, *step.text.removeprefix("mirror-engine -C ./shop ").split()).code == 0
+        assert step.shown.rstrip() == shown(), step.text
 
 
 def wide_rows(shop, cli):

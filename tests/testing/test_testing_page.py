@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import deltalake  # noqa: F401 - pytester unloads what its runs import, and neither this nor Arrow can be loaded twice
 import pytest
 from careless_publishers import CARELESS
+from sessions import blocks
 
 import mirror_engine.testing.mirror
 from mirror_engine.testing.scenarios import check_publisher
 
 pytest_plugins = ["pytester"]
 
-PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-FILES = {text.partition("\n")[0].removeprefix("# "): text for kind, text in BLOCKS if kind == "python"}
+PATH = Path(__file__).parents[2] / "docs/testing.md"
+PAGE = PATH.read_text(encoding="utf-8")
+FILES = {text.partition("\n")[0].removeprefix("# "): text for _, _, text in blocks(PATH, "python")}
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_the_report_of_the_page_is_the_one_printed():
 
 @pytest.mark.slow
 def test_the_failure_of_the_page_is_the_one_printed(pytester):
-    report = next(text for kind, text in BLOCKS if kind == "text" and "unexpected table states" in text)
+    report = next(text for _, _, text in blocks(PATH, "text") if "unexpected table states" in text)
     pytester.makepyfile(
         "def test_x(mirror, landing_zone):\n"
         "    landing_zone.table('Orders', keys=['id']).apply_changes((3, {'id': 1}))\n"

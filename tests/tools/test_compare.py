@@ -17,7 +17,6 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_folder import quick_folder
-from sessions_of_pages import WITHOUT_SPARK, differences
 from shop import SharedMemoryWriter
 from store_publisher import everything
 
@@ -35,7 +34,6 @@ from mirror_engine.tools.compare import zone as compare_module
 from mirror_engine.tools.compare.zone import compare_zone
 
 pytestmark = pytest.mark.slow
-PAGE = Path(__file__).parents[2] / "docs/compare.md"
 TYPES = {
     "Id": pa.int64(),
     "City": pa.string(),
@@ -578,13 +576,6 @@ def test_it_ends_with_0_where_all_are_equal_and_with_2_without_a_zone(fabric, tm
     before = sorted((str(path), path.stat().st_mtime_ns) for path in fabric.root.rglob("*"))
     run(capsys, "compare", fabric.root)
     assert sorted((str(path), path.stat().st_mtime_ns) for path in fabric.root.rglob("*")) == before
-
-
-def test_the_page_says_what_is_printed(tmp_path):
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache/report-secret").write_text("0" * 32)
-    options = {**WITHOUT_SPARK, "MIRROR_ENGINE_CACHE": str(tmp_path / "cache")}
-    assert differences(PAGE, tmp_path, **options) == []
 
 
 @pytest.fixture

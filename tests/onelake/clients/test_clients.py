@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from raw_http import until
+from sessions import blocks
 from store_servers import NPM_INSTALL
 
 from mirror_engine.cli.log import log_record
@@ -268,9 +268,8 @@ def test_a_publisher_under_node_that_moves_into_place(mirrored, node):
 
 def recipe(name, folder):
     """A program of docs/testing.md, as a file."""
-    page = (HERE.parents[2] / "docs/testing.md").read_text(encoding="utf-8")
-    text = re.search(rf"^```\w+\n(// {re.escape(name)}\n.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
-    (folder / name).write_text(text, encoding="utf-8")
+    (program,) = (each for each in blocks(HERE.parents[2] / "docs/testing.md") if each.text.startswith(f"// {name}\n"))
+    (folder / name).write_text(program.text, encoding="utf-8")
     return folder / name
 
 
