@@ -15,7 +15,6 @@ RUN python3 -m venv /opt/mirror-engine
 WORKDIR /source
 COPY constraints.txt pyproject.toml README.md LICENSE CHANGELOG.md SECURITY.md ./
 COPY mirror_engine mirror_engine
-COPY fixtures fixtures
 RUN /opt/mirror-engine/bin/pip install '.[emulator,stores]'
 
 FROM build AS build-spark

@@ -1,4 +1,4 @@
-"""Comparisons of what is there with what a fixture expects (fixtures/README.md)."""
+"""Runs of golden fixtures (fixtures/README.md), and comparisons of what is there with what they expect."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from decimal import Decimal
 
 from store_publisher import StorePublisher
 
+from mirror_engine.config import Config
+from mirror_engine.events import DiagnosticRaised, TableDropped, TableHalted
+from mirror_engine.landing_zone.diagnostics import diagnose
+from mirror_engine.mirror import Mirror
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 
@@ -18,6 +22,33 @@ _PARSERS = {"timestamp_ntz": datetime.fromisoformat, "date": date.fromisoformat,
 def land(stage, root):
     """A stage of a fixture, in a folder or a store."""
     stage.land(root, StorePublisher if isinstance(root, StoreUrl) else LandingZoneWriter)
+
+
+class RaisedDiagnostics(set):
+    """A listener that keeps every diagnostic it hears."""
+
+    def __call__(self, event):
+        match event:
+            case DiagnosticRaised(_, diagnostic) | TableHalted(_, diagnostic):
+                self.add(diagnostic)
+            case TableDropped(table, _):
+                self.add(diagnose("ME065", table.folder, effect=""))
+
+
+def standing(status):
+    """All diagnostics of a status."""
+    return [*status.diagnostics, *(diagnostic for table in status.tables for diagnostic, _ in table.diagnostics)]
+
+
+def run_stages(stages, root, options, writer, raised=None):
+    """Land each stage and run the engine after it; yields each report and status. Diagnostics are added to `raised`."""
+    raised = RaisedDiagnostics() if raised is None else raised
+    for stage in stages:
+        land(stage, root)
+        mirror = Mirror(root, Config(**options), writer=writer, listeners=[raised])
+        report, status = mirror.sync(), mirror.status()
+        raised.update(standing(status))
+        yield report, status
 
 
 def table_differences(expected, columns, rows):

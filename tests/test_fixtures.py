@@ -1,4 +1,4 @@
-"""Golden fixtures: each file of `fixtures/` is a landing zone whose result protocol.md decides, on every writer."""
+"""Golden fixtures: each case (fixtures/README.md) is a landing zone with the result that protocol.md asks for."""
 
 from __future__ import annotations
 
@@ -10,63 +10,32 @@ from pathlib import Path
 
 import pytest
 from delta_protocol import needed, protocol_faults, read_history
-from golden import diagnostic_differences, land, table_differences
+from golden import RaisedDiagnostics, diagnostic_differences, land, run_stages, standing, table_differences
 from independent_readers import read_otherwise
 from marking import marking
+from named_tests import missing
 from quick_folder import quick_folder
 from store_publisher import everything
 from store_servers import ONE_BY_DAY
 
 from mirror_engine.config import Config
-from mirror_engine.events import DiagnosticRaised, TableDropped, TableHalted
-from mirror_engine.explain.examples import examples
-from mirror_engine.landing_zone.diagnostics import CATALOG, diagnose
+from mirror_engine.landing_zone.diagnostics import CATALOG
 from mirror_engine.landing_zone.layout import ENGINE, SCRATCH, TABLES, ZONE
-from mirror_engine.mirror import Mirror
 from mirror_engine.storage.local import LocalStorage
 from mirror_engine.storage.store_url import StoreUrl
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.tables.merge.arrow import ArrowWriter
-from mirror_engine.testing.cases import Stage, load, names
+from mirror_engine.testing.cases import Stage, load, names, text_of
 from mirror_engine.tools.compare.zone import compare_zone
+from mirror_engine.tools.validate import check_landing_zone, find_target
 
+HOME = Path(__file__).parents[1]
 NAMES = names()
 IN_STORES = [name for name in NAMES if "stores" in load(name).runs_on]
 ON_SPARK = [name for name in NAMES if "spark" in load(name).runs_on]
 SELECTED = NAMES if os.environ.get("MIRROR_TEST_SPARK_FIXTURES") == "all" else ON_SPARK
-# Codes without an example, each with what it would need
-NOT_LANDED = {
-    "ME007": "1,000 tables",
-    "ME067": "a week of waiting",
-    "ME068": "two weeks of waiting",
-    "ME069": "a rebuild",
-    "ME070": "a storage that cannot be listed",
-    "ME072": "a temporary failure",
-    "ME074": "a link or a device",
-    "ME076": "a ROOT that moved",
-    "ME079": "validate --check-tie-order",
-    "ME080": "another program's commit",
-    "ME081": "a damaged Delta log",
-    "ME086": "a commit that the merge engine refuses",
-    "ME091": "16 MB",
-    "ME093": "two landing zones",
-}
-
-
-class RaisedDiagnostics(set):
-    """A listener that keeps every diagnostic it hears."""
-
-    def __call__(self, event):
-        match event:
-            case DiagnosticRaised(_, diagnostic) | TableHalted(_, diagnostic):
-                self.add(diagnostic)
-            case TableDropped(table, _):
-                self.add(diagnose("ME065", table.folder, effect=""))
-
-
-def standing(status):
-    """All diagnostics of a status."""
-    return [*status.diagnostics, *(diagnostic for table in status.tables for diagnostic, _ in table.diagnostics)]
+CODES = [name for name in NAMES if name in CATALOG]
+FIXED = [code for code in CODES if load(code).fixed]
 
 
 def outcome(name, make_writer):
@@ -96,15 +65,11 @@ def outcome(name, make_writer):
 
 def differences_of(case, root, writer):
     """How a fixture's tables, diagnostics, result and zone differ from what they should be, in a folder or a store."""
-    raised, end, config = RaisedDiagnostics(), [], Config(**case.options)
-    for stage in case.stages:
-        land(stage, root)
-        mirror = Mirror(root, config, writer=writer, listeners=[raised])
-        result = mirror.sync().result.value
-        end = standing(mirror.status())
-        raised.update(end)
+    raised = RaisedDiagnostics()
+    *_, (report, status) = run_stages(case.stages, root, case.options, writer, raised)
+    result = report.result.value
     found = [] if result == case.result else [f"result: {result}, not {case.result}"]
-    found += diagnostic_differences(case, end, raised)
+    found += diagnostic_differences(case, standing(status), raised)
     found += [f"no such table should be: {table}" for table in set(writer.tables()) - set(case.tables)]
     for name, expected in case.tables.items():
         state, rows = writer.snapshot(name), writer.rows(name)
@@ -162,35 +127,54 @@ def test_every_fixture_names_a_rule_and_is_run_where_it_says():
         assert case.result in {"caught_up", "needs_attention"}, name
 
 
-def test_every_code_that_files_can_raise_has_one_example():
-    named = [code for name in NAMES for code in load(name).codes]
-    assert len(named) == len(set(named))
-    assert sorted([*named, *NOT_LANDED]) == sorted(CATALOG)
-    for code, name in examples().items():
-        case = load(name)
-        assert code in {entry.code for entry in (*case.diagnostics, *case.earlier, *case.validate)}, name
+@pytest.mark.parametrize("code", CATALOG)
+def test_every_code_has_a_case_a_session_or_a_test(code):
+    """`explain` prints it. Without files and session, it says why, and names the test that raises the code."""
+    case = load(code)
+    if case.stages:
+        assert code in {entry.code for entry in (*case.diagnostics, *case.earlier, *case.validate)}
+    elif not case.has_session or code not in text_of(code).partition("\n## Session\n")[2]:
+        assert (missing(case.shown_by), case.because[:1]) == ("", case.because[:1].lower())
+        assert code in (HOME / case.shown_by.partition("::")[0]).read_text(encoding="utf-8")
+    else:
+        assert not case.shown_by
+
+
+def test_only_what_is_intended_needs_no_fixed_form():
+    """A dropped or recreated folder; a Delta table that moved."""
+    assert [code for code in CODES if code not in FIXED] == ["ME065", "ME066"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", FIXED)
+def test_fixed_form_does_not_raise_the_code(code):
+    case, raised = load(code), RaisedDiagnostics()
+    with quick_folder() as folder:
+        root, config = Path(folder), Config(**case.options)
+        if len(case.stages) == 1:
+            land(case.fixed_stages()[0], root)
+            report = check_landing_zone(find_target(root, config)).expecting((), config.delta_default_schema)
+            raised.update(found for found, _ in report.all())
+    with quick_folder() as folder:
+        *_, (report, _) = run_stages(case.fixed_stages(), Path(folder), case.options, MemoryDeltaWriter(), raised)
+    assert (report.result.value, code in {found.code for found in raised}) == ("caught_up", False)
 
 
 @pytest.mark.parametrize("code", ["ME025", "ME028", "ME029", "ME071"])
 def test_sticky_diagnostic_is_reported_after_later_runs(code):
-    case, writer = load(examples()[code]), MemoryDeltaWriter()
+    case = load(code)
+    stages = (*case.stages, Stage("nothing happens"), Stage("nothing happens"))
     with quick_folder() as folder:
-        for stage in (*case.stages, Stage("nothing happens"), Stage("nothing happens")):
-            land(stage, Path(folder))
-            mirror = Mirror(Path(folder), Config(**case.options), writer=writer)
-            mirror.sync()
-        assert code in {found.code for found in standing(mirror.status())}
+        for _, status in [*run_stages(stages, Path(folder), case.options, MemoryDeltaWriter())][-2:]:
+            assert code in {found.code for found in standing(status)}
 
 
 @pytest.mark.parametrize("code", ["ME002", "ME003", "ME005", "ME020", "ME021", "ME022", "ME030", "ME031", "ME082"])
 def test_ignored_path_is_listed_as_ignored(code):
-    case, writer = load(examples()[code]), MemoryDeltaWriter()
+    case = load(code)
     with quick_folder() as folder:
-        for stage in case.stages:
-            land(stage, Path(folder))
-            mirror = Mirror(Path(folder), Config(**case.options), writer=writer)
-            report = mirror.sync()
-        ignored = [found for table in mirror.status().tables for found in table.ignored]
+        *_, (report, status) = run_stages(case.stages, Path(folder), case.options, MemoryDeltaWriter())
+    ignored = [found for table in status.tables for found in table.ignored]
     ignored += [found for several in report.ignored.values() for found in several]
     assert code in {found.code for found in ignored}
 

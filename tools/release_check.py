@@ -26,7 +26,6 @@ RELATIVE_LINK = re.compile(r"\]\((?!https?://|#)[^)]+\)")
 PLACEHOLDER = re.compile(r"https://\S+\.example\b")
 NEEDED = (
     "py.typed",
-    "cases/marker-3-rejects-the-file.md",
     "explain/ME037.md",
     "explain/rules.md",
     "onelake/openapi.json",
@@ -114,7 +113,6 @@ def check_contents(sdist: Path, wheel: Path) -> None:
         "README.md",
         "SECURITY.md",
         "constraints.txt",
-        "fixtures",
         "mirror_engine",
     }
     if tops - {".gitignore"} != expected | {"pyproject.toml"}:

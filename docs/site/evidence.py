@@ -41,7 +41,7 @@ def evidence() -> dict[str, Evidence]:
     """Every rule with its evidence, in the order of the protocol."""
     protocol = (HOME / "docs/protocol.md").read_text(encoding="utf-8")
     found = {name: Evidence(rule) for name, rule in rules_in(protocol).items() if RULE.fullmatch(name)}
-    for name in names():
+    for name in dict.fromkeys([*names(), *(code for code in CATALOG if load(code).has_session)]):
         for rule in filter(RULE.fullmatch, load(name).rules):
             found[rule].fixtures.append(name)
     for test, rules in tests().items():

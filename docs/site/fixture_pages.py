@@ -1,47 +1,36 @@
-"""A page for each golden fixture: its file, with its front matter as words and the paths of its blocks as titles."""
+"""A page for each golden fixture: its facts, what lands, and the result."""
 
 from __future__ import annotations
 
-import re
-
 from reference import facts, table
 
-from mirror_engine.explain.examples import CASES
-from mirror_engine.testing.cases import load, names
+from mirror_engine.explain.pages import sections_of
+from mirror_engine.landing_zone.diagnostics import CATALOG
+from mirror_engine.landing_zone.text import front_matter
+from mirror_engine.testing.cases import load, names, text_of
 
 FIXTURES = "reference/fixtures"
-_FENCE = re.compile(r"^(```|~~~)(\w+)((?: \w+=\S+)*)(?: (.+))?$", re.MULTILINE)
-_TITLES = {"diagnostics": "In the end", "earlier": "On the way", "removed": "Deleted", "undecided": "Not decided"}
+_NAMES = [name for name in names() if name not in CATALOG]  # a code's case is on its own page
 
 
 def fixture_pages() -> dict[str, str]:
     """Every fixture's page by its path below docs/."""
-    return {f"{FIXTURES}/{name}.md": fixture_page(name) for name in names()}
+    return {f"{FIXTURES}/{name}.md": fixture_page(name) for name in _NAMES}
 
 
 def fixture_list() -> str:
     """Every golden fixture with its title."""
-    return table(("fixture", "what it shows"), ((f"[{name}]({name}.md)", load(name).title) for name in names()))
+    return table(("fixture", "what it shows"), ((f"[{name}]({name}.md)", load(name).title) for name in _NAMES))
 
 
 def fixture_page(name: str) -> str:
     """One fixture."""
     case = load(name)
-    title, body = (CASES / f"{name}.md").read_text(encoding="utf-8").split("---\n", 2)[2].strip().split("\n", 1)
+    title, *sections = sections_of(front_matter(text_of(name))[1]).values()
     shown = {
         "rules": ", ".join(case.rules),
-        "example of": ", ".join(case.codes),
         "options": ", ".join(f"`{option}={value}`".lower() for option, value in case.options.items()),
         "fixture": f"`fixtures/{name}.md`",
     }
-    return f"{title}\n\n{facts(shown)}\n{_FENCE.sub(_titled, body)}\n"
-
-
-def _titled(match: re.Match[str]) -> str:
-    """A fence whose information is a title that the site shows."""
-    fence, kind, options, path = match.groups(default="")
-    title = f"Tables/{path}" if kind == "table" else path or _TITLES.get(kind, kind.capitalize())
-    language = "json" if kind == "json" else "text"
-    return (
-        f'{fence}{language} title="{title}{f" ({kind}{options})" if options or kind in {"base64", "escaped"} else ""}"'
-    )
+    parts = [f"# {title.heading}", facts(shown), *(snippet.text for snippet in title.snippets)]
+    return "\n\n".join([*parts, *(section.markdown for section in sections)]) + "\n"

@@ -12,6 +12,9 @@ from textwrap import dedent
 from evidence import HOME, evidence, functions
 from reference import fenced
 
+from mirror_engine.landing_zone.diagnostics import CATALOG
+from mirror_engine.testing.cases import load
+
 TESTS = "reference/tests"
 # `tests/engine/test_cycle.py::test_x`, a method's with its class; `…::test_y` is in the file named before it
 NODE = re.compile(r"`(tests/[\w/]+\.py|…)((?:::\w+)*)`")
@@ -47,9 +50,10 @@ def sources(path: str) -> dict[str, str]:
 
 @cache
 def named() -> dict[str, list[str]]:
-    """The tests that rules and pages name, by file."""
+    """The tests that rules, diagnostics and pages name, by file."""
     texts = [path.read_text(encoding="utf-8") for path in sorted((HOME / "docs").rglob("*.md"))]
-    every = [*(test for found in evidence().values() for test in found.tests), *nodes("\n".join(texts))]
+    shown_by = filter(None, (load(code).shown_by for code in CATALOG))
+    every = [*(test for found in evidence().values() for test in found.tests), *shown_by, *nodes("\n".join(texts))]
     by_file: dict[str, list[str]] = defaultdict(list)
     for path, _, name in (test.partition("::") for test in dict.fromkeys(every)):
         by_file[path] += [name] if name else []

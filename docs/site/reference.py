@@ -17,7 +17,6 @@ from mirror_engine.cli import exits, schema
 from mirror_engine.cli.main import ALL_COMMANDS, COMMANDS, PROGRAM, program
 from mirror_engine.cli.options import CONTEXT, WIDTH, default_text
 from mirror_engine.config import ENVIRONMENT_PREFIX, flag_of, option_name, options
-from mirror_engine.explain.examples import examples
 from mirror_engine.explain.pages import explanation, rules_in
 from mirror_engine.landing_zone.diagnostics import CATALOG, diagnose
 from mirror_engine.landing_zone.listing import unlisted
@@ -36,6 +35,7 @@ from mirror_engine.landing_zone.states import (
 )
 from mirror_engine.monitoring import state_text
 from mirror_engine.monitoring.fabric_files import fabric_status
+from mirror_engine.testing.cases import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -186,7 +186,7 @@ def diagnostic_page(code: str) -> str:
         "message": entry.template,
         "help": entry.help,
         "rules": ", ".join(entry.rules),
-        "fixture": f"[{fixture}](../fixtures/{fixture}.md)" if (fixture := examples().get(code)) else "",
+        "shown by": f"`{case.shown_by}`" if (case := load(code)).shown_by else "",
     }
     return f"# {code}: {page.title}\n\n{facts(shown)}\n\n{page.markdown}\n"
 

@@ -9,6 +9,8 @@ from evidence import HOME, NOT_SHOWN, Evidence, evidence
 from named_tests import link_of
 from reference import facts
 
+from mirror_engine.landing_zone.diagnostics import CATALOG
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -79,7 +81,9 @@ def summary(rule: Rule) -> str:
 
 def rule_section(found: Evidence, links: Mapping[str, str]) -> str:
     """The text of a rule and its evidence."""
-    fixtures = ", ".join(f"[{name}](fixtures/{name}.md)" for name in found.fixtures)
+    fixtures = ", ".join(
+        f"[{name}]({'diagnostics' if name in CATALOG else 'fixtures'}/{name}.md)" for name in found.fixtures
+    )
     shown = {
         "rule": found.rule.name,  # becomes a link to the protocol
         "source": sourced("; ".join(found.rule.sources), links) or "see the rule's text",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from mirror_engine.cli.setup import writing
 from mirror_engine.config import Config, flag_of
 from mirror_engine.errors import UsageError
-from mirror_engine.explain.examples import examples
 from mirror_engine.results import Part
 from mirror_engine.storage.roots import check_place, pasted
 
@@ -35,12 +34,10 @@ class Landed(Part, frozen=True):
     """What landed of an example; the engine ran after each stage but the last.
 
     Attributes:
-        case: name of the fixture
-        title: of the fixture
+        title: of the example
         options: flags that the commands take
     """
 
-    case: str
     title: str
     root: str
     options: Sequence[str]
@@ -62,14 +59,14 @@ def land_example(code: str, root: Path) -> Landed:
     """Land the case of a code in a new ROOT; the engine runs after each of its stages but the last.
 
     Raises:
-        UsageError: the code has no case, or there is something in the folder.
+        UsageError: its case lands no files, or there is something in the folder.
     """
     from mirror_engine.mirror import Mirror
     from mirror_engine.testing.cases import load
 
-    if (name := examples().get(code)) is None:
+    case = load(code)
+    if not case.stages:
         raise UsageError(f"{code} has no example to land", f"to read about it: mirror-engine explain {code}")
-    case = load(name)
     with writing():
         check_place(root)
         if root.exists() and any(root.iterdir()):
@@ -81,4 +78,4 @@ def land_example(code: str, root: Path) -> Landed:
         case.stages[-1].land(root)
     flags = [flag_of(each) if value is True else f"{flag_of(each)} {value}" for each, value in case.options.items()]
     stages = [LandedStage(stage.title, stage.removed, [file.path for file in stage.files]) for stage in case.stages]
-    return Landed(name, case.title, str(root), flags, stages)
+    return Landed(case.title, str(root), flags, stages)

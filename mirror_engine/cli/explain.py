@@ -18,7 +18,7 @@ from mirror_engine.cli.options import (
     command,
 )
 from mirror_engine.errors import UsageError
-from mirror_engine.explain.pages import ExplainedCode, RuleText, explanation, rules
+from mirror_engine.explain.pages import ExampleBlock, ExplainedCode, RuleText, explanation, rules
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES
 from mirror_engine.results import Result
 
@@ -110,7 +110,8 @@ def known_code(text: str) -> str:
 
 def _about(word: str) -> list[str]:
     """The codes whose pages have a word, those that have it most often first."""
-    counts = {code: (PAGES / f"{code}.md").read_text(encoding="utf-8").lower().count(word) for code in CATALOG}
+    pages = {code: (PAGES / f"{code}.md").read_text(encoding="utf-8").lower() for code in CATALOG}
+    counts = {code: page.partition("\n## lands\n")[0].count(word) for code, page in pages.items()}
     return sorted(filter(counts.get, counts), key=lambda code: -counts[code]) if word.isalpha() else []
 
 
@@ -122,21 +123,32 @@ def _row(page: ExplainedCode) -> tuple[RenderableType, ...]:
 def _page(page: ExplainedCode) -> display.Lines:
     from rich.text import Text
 
-    from mirror_engine.explain.examples import examples
-
     usual, strict = page.severity.value, page.severity_strict.value
     severity = usual if usual == strict else f"{usual}, {strict} under strict"
     yield Text.assemble((page.code, "bold"), f" {page.name}  ", (severity, display.STYLES[page.severity]))
     yield page.title
     for heading, text in (("Why it matters", page.why), ("What to do", page.what_to_do)):
         yield from ("", display.line(heading, "bold"), display.indented(text))
-    for heading, snippet in (("Example", page.example), ("Fixed", page.fixed)):
-        yield from ("", display.line(f"{heading}: {snippet.title}" if snippet.title else heading, "bold"))
-        yield from (display.verbatim(f"  {text}".rstrip()) for text in snippet.text.splitlines())
+    for section in page.example:
+        yield from ("", display.line(section.title, "bold"))
+        for number, block in enumerate(section.blocks):
+            yield from [""] if number else []
+            yield from _block(block)
     yield from ("", display.line("Rules", "bold"))
     for rule in page.rules:
         first, *rows = rule.text.splitlines()
         yield display.bullet(rule.name, first)
         yield from (display.bullet(" " * len(rule.name), row) for row in rows)
-    if page.code in examples():
+    if explanation(page.code).lands:
         yield from ("", f"To try it: mirror-engine explain {page.code} --try ./lab")
+
+
+def _block(block: ExampleBlock) -> display.Lines:
+    """A title, and below it the text as it is."""
+    if not block.kind:
+        yield display.indented(block.text)
+        return
+    if block.title:
+        yield display.line(f"  {block.title}", "cyan")
+    indent = "    " if block.title else "  "
+    yield from (display.verbatim(f"{indent}{line}".rstrip()) for line in block.text.splitlines())

@@ -1,9 +1,6 @@
 """Explanations of diagnostics: what one means, what Fabric does, what to do, an example, and the protocol's rules.
 
-To add a code, add `MEnnn.md` in the form of the others: front matter with the fields of `DiagnosticDefinition`, a
-paragraph that explains it, then `What to do`, `Example` and `Fixed`, each of the last two one fenced block whose first
-line is the language and the name of the file it shows. A `json _metadata.json` example must raise the code, and its
-fixed form must not.
+The page of a code is a case, too: fixtures/README.md has its form, and tests/test_fixtures.py runs it.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from mirror_engine.explain.markdown import parts
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, Severity, read_page
 from mirror_engine.results import Part
 
@@ -22,11 +20,8 @@ if TYPE_CHECKING:
 
     from mirror_engine.landing_zone.diagnostics import DiagnosticDefinition
 
-_FENCED = r"```(\w+)(?: ([^\n]+))?\n(.+?)\n```"
-_BODY = re.compile(
-    rf"# (ME\d{{3}}) ([^\n]+)\n\n(.+?)\n\n## What to do\n\n(.+?)\n\n## Example\n\n{_FENCED}\n\n## Fixed\n\n{_FENCED}\n",
-    re.DOTALL,
-)
+LANDS, SESSION, FIXED = "Lands", "Session", "Fixed"
+_NOT_SHOWN = {"undecided"}  # blocks for the test alone
 _RULE = re.compile(r"- (LZ-\d+\.\d+) (.+)")
 _SOURCE = re.compile(r"\[((?:documented|observed|decision)[^\]]*)\]")
 _NOTE = "    - "  # below its rule
@@ -94,16 +89,65 @@ def _rule(name: str, text: str, *below: str) -> Rule:
 
 
 class Snippet(NamedTuple):
-    """An example: its language, the file it shows (`""` for none), its text."""
+    """A block of a case, or text between blocks."""
 
-    language: str
-    title: str
+    kind: str  # `json`, `csv`, `rows`, `table`, `console`, …; `""` for text
+    title: str  # the file or table that it shows; `""` for none
     text: str
 
-    def markdown(self, heading: str) -> str:
-        """The example as a fenced block below its heading."""
-        title = f", `{self.title}`" if self.title else ""
-        return f"{heading}{title}:\n\n```{self.language}\n{self.text}\n```"
+    @property
+    def markdown(self) -> str:
+        """It as a fenced block below its title."""
+        if not self.kind:
+            return self.text
+        language = self.kind if self.kind in {"json", "console"} else "text"
+        title = re.sub("^(.+?)( \\(|$)", r"`\1`\2", self.title) if "/" in self.title else self.title
+        return f"{title}:\n\n{_fenced(language, self.text)}" if title else _fenced(language, self.text)
+
+
+class Section(NamedTuple):
+    """What lands in one stage, the result, what lands in the fixed form, or a session."""
+
+    heading: str
+    snippets: tuple[Snippet, ...]
+
+    @property
+    def title(self) -> str:
+        """The heading for people: `Example`, `Then the file is deleted`, `Result: needs attention`, `Fixed`."""
+        return "Example" if self.heading in {LANDS, SESSION} else self.heading.replace("_", " ")
+
+    @property
+    def markdown(self) -> str:
+        """Its snippets below its title."""
+        return "\n\n".join([f"## {self.title}", *(snippet.markdown for snippet in self.snippets)])
+
+
+def _fenced(language: str, text: str) -> str:
+    fence = "~~~" if "```" in text else "```"
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def sections_of(body: str) -> dict[str, Section]:
+    """The sections of a page or case by their headings; the title's is the first.
+
+    Raises:
+        ValueError: a block does not end or is of no known form, a heading is there twice, or text is before the title.
+    """
+    found: dict[str, list[Snippet]] = {}
+    for part in parts(body):
+        if part.level == "`":
+            block = part.block
+            if block.kind not in _NOT_SHOWN:
+                found[[*found][-1]].append(Snippet(block.kind, block.title, block.text))
+        elif part.words in found:
+            raise ValueError(f'"{part.words}" is there twice')
+        elif part.level:
+            found[part.words] = []
+        elif found:
+            found[[*found][-1]].append(Snippet("", "", part.words))
+        else:
+            raise ValueError(f"text before the title: {part.words}")
+    return {heading: Section(heading, tuple(snippets)) for heading, snippets in found.items()}
 
 
 @dataclass(frozen=True)
@@ -114,8 +158,7 @@ class Explanation:
     title: str  # a heading in plain words
     why: str  # what it means and what Fabric does
     what_to_do: str  # the help at length
-    example: Snippet  # raises it
-    fixed: Snippet  # the same without the problem
+    sections: tuple[Section, ...]  # what raises it, and the same without the problem
 
     @property
     def code(self) -> str:
@@ -126,6 +169,11 @@ class Explanation:
         return tuple(rules()[name] for name in self.definition.rules)
 
     @property
+    def lands(self) -> bool:
+        """Whether `explain --try` can land its example."""
+        return any(section.heading == LANDS for section in self.sections)
+
+    @property
     def severity(self) -> str:
         """`warning, error under strict`."""
         usual, strict = self.definition.severity.value, self.definition.severity_strict.value
@@ -133,8 +181,7 @@ class Explanation:
 
     @property
     def markdown(self) -> str:
-        examples = [self.example.markdown("Example"), self.fixed.markdown("Fixed")]
-        parts = [self.why, f"**What to do.** {self.what_to_do}", *examples]
+        parts = [self.why, f"**What to do.** {self.what_to_do}", *(section.markdown for section in self.sections)]
         related = ", ".join(self.definition.related)
         return "\n\n".join([*parts, f"Related: {related}."] if related else parts)
 
@@ -146,16 +193,24 @@ class RuleText(Part, frozen=True):
     text: str
 
 
-class Example(Part, frozen=True):
-    """An example.
+class ExampleBlock(Part, frozen=True):
+    """A file, a table, or what else an example shows.
 
     Attributes:
-        title: the file it shows; empty for none
+        kind: `json`, `csv`, `rows` (Parquet), `table`, `console`, …; empty for text between blocks
+        title: the file or table that it shows; empty for none
     """
 
-    language: str
+    kind: str
     title: str
     text: str
+
+
+class ExampleSection(Part, frozen=True):
+    """What lands in one stage, the result, what lands in the fixed form, or a session."""
+
+    title: str
+    blocks: Sequence[ExampleBlock]
 
 
 class ExplainedCode(Part, frozen=True):
@@ -167,8 +222,7 @@ class ExplainedCode(Part, frozen=True):
         message: with names for its details
         why: what it means and what Fabric does
         what_to_do: the help at length
-        example: raises it
-        fixed: the same without the problem
+        example: what raises it, and the same without the problem
         related: codes
     """
 
@@ -182,8 +236,7 @@ class ExplainedCode(Part, frozen=True):
     why: str
     what_to_do: str
     rules: Sequence[RuleText]
-    example: Example
-    fixed: Example
+    example: Sequence[ExampleSection]
     related: Sequence[str]
 
     @classmethod
@@ -201,8 +254,10 @@ class ExplainedCode(Part, frozen=True):
             why=page.why,
             what_to_do=page.what_to_do,
             rules=[RuleText(rule.name, rule.about(page.code)) for rule in page.rules],
-            example=Example(*page.example),
-            fixed=Example(*page.fixed),
+            example=[
+                ExampleSection(section.title, [ExampleBlock(*snippet) for snippet in section.snippets])
+                for section in page.sections
+            ],
             related=entry.related,
         )
 
@@ -221,9 +276,12 @@ def explanation(code: str) -> Explanation:
 
 def parse(code: str, text: str) -> Explanation:
     """A page of Markdown as an explanation; raises `ValueError` where it is not in the form of the others."""
-    definition, body = read_page(text)
-    match = _BODY.fullmatch(body)
-    if match is None or not match[1] == definition.code == code:
-        raise ValueError(f"{code}.md is not in the form that explain/pages.py describes")
-    _, title, why, what_to_do, *snippets = match.groups(default="")
-    return Explanation(definition, title, why, what_to_do, Snippet(*snippets[:3]), Snippet(*snippets[3:]))
+    definition, _, body = read_page(text)
+    sections = sections_of(body)
+    title, *others = sections
+    what_to_do = sections.get("What to do")
+    if not title.startswith(f"{code} ") or definition.code != code or what_to_do is None:
+        raise ValueError(f"{code}.md is not in the form that fixtures/README.md describes")
+    why, do = ("\n\n".join(snippet.text for snippet in section.snippets) for section in (sections[title], what_to_do))
+    shown = tuple(sections[each] for each in others if each != "What to do")
+    return Explanation(definition, title.removeprefix(f"{code} "), why, do, shown)

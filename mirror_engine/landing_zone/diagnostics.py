@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mirror_engine.errors import MirrorError
 from mirror_engine.landing_zone.layout import ZONE
-from mirror_engine.landing_zone.text import count, printable
+from mirror_engine.landing_zone.text import count, front_matter, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -66,15 +66,22 @@ class DiagnosticDefinition:
         return re.sub(r"\{(\w+):([^}]+)\}", r"{\1} \2s", self.message)
 
 
-def read_page(text: str) -> tuple[DiagnosticDefinition, str]:
-    """The definition in a page's front matter, and the page without it.
+class Page(NamedTuple):
+    """The page of a code."""
+
+    definition: DiagnosticDefinition
+    fields: Mapping[str, str]  # of its front matter, those of the case that it shows (fixtures/README.md)
+    body: str
+
+
+def read_page(text: str) -> Page:
+    """Read the page of a code.
 
     Raises:
         KeyError: the front matter lacks a field.
         ValueError: there is no front matter, or one of its values is unknown.
     """
-    _, front, body = text.split("---\n", 2)
-    fields = dict(line.split(": ", 1) for line in front.splitlines())
+    fields, body = front_matter(text)
     severity = Severity(fields.pop("severity"))
     definition = DiagnosticDefinition(
         code=fields.pop("code"),
@@ -89,9 +96,7 @@ def read_page(text: str) -> tuple[DiagnosticDefinition, str]:
         fabric=fields.pop("fabric", ""),
         fabric_parquet=fields.pop("fabric_parquet", ""),
     )
-    if fields:
-        raise ValueError(f"unknown fields in the front matter of {definition.code}: {', '.join(fields)}")
-    return definition, body.removeprefix("\n")
+    return Page(definition, fields, body)
 
 
 class _Catalog(Mapping[str, DiagnosticDefinition]):
@@ -105,7 +110,7 @@ class _Catalog(Mapping[str, DiagnosticDefinition]):
             page = PAGES / f"{code}.md"
             if _CODE.fullmatch(code) is None or not page.exists():
                 raise KeyError(code)
-            self._read[code] = read_page(page.read_text(encoding="utf-8"))[0]
+            self._read[code] = read_page(page.read_text(encoding="utf-8")).definition
         return self._read[code]
 
     def __iter__(self) -> Iterator[str]:

@@ -99,7 +99,10 @@ def test_a_difference_has_counts_and_cells(sales, cli, tmp_path):
 def test_diagnostics_are_explained_to_programs_and_listed(cli):
     (page,) = json.loads(cli("explain", "ME014", "--json").out)["explanations"]
     assert (page["code"], page["severity_strict"], page["rules"][0]["name"]) == ("ME014", "error", "LZ-2.7")
-    assert "ConditionalUpdateColumn" in page["example"]["text"]
+    lands, result, fixed = page["example"]
+    assert [section["title"] for section in (lands, result, fixed)] == ["Example", "Result: caught up", "Fixed"]
+    assert "ConditionalUpdateColumn" in lands["blocks"][0]["text"]
+    assert (lands["blocks"][0]["kind"], lands["blocks"][0]["title"]) == ("json", "Orders/_metadata.json")
     assert [page["code"] for page in json.loads(cli("explain", "--json").out)["explanations"]] == list(CATALOG)
     assert [line.split()[0] for line in cli("explain").out.splitlines()[1:]] == list(CATALOG)
     assert [line for line in cli("explain", "ME001", "ME039").out.splitlines() if line != line.rstrip()] == []

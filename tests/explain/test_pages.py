@@ -1,27 +1,20 @@
-"""Every diagnostic has a page with front matter, and its example raises it."""
+"""Every diagnostic has a page with front matter; tests/test_fixtures.py runs its example."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from reference import rules_page
 
 from mirror_engine.explain.pages import explanation, parse, rules, rules_in
-from mirror_engine.landing_zone import metadata
-from mirror_engine.landing_zone.csv_dialect import RecordReader, TextDialect
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, diagnose, read_page
+from mirror_engine.testing import cases
 
 HOME = Path(__file__).parents[2]
 PROTOCOL = (HOME / "docs/protocol.md").read_text(encoding="utf-8")
 EXPLANATIONS = [explanation(code) for code in CATALOG]
-METADATA = [page for page in EXPLANATIONS if page.example.title == "_metadata.json"]
 EACH_PAGE = pytest.mark.parametrize("page", EXPLANATIONS, ids=lambda page: page.code)
-
-
-def raised_by(text: str) -> set[str]:
-    return {diagnostic.code for diagnostic in metadata.parse(text.encode(), "Items/_metadata.json")[1]}
 
 
 @EACH_PAGE
@@ -30,9 +23,6 @@ def test_a_page_explains_its_code_with_help_rules_and_an_example(page) -> None:
     assert not set("{}`") & set(page.title)
     assert page.title[:1].isupper()
     assert page.what_to_do
-    assert page.example.text.strip()
-    assert page.fixed.text.strip()
-    assert page.example != page.fixed
     for text in (page.definition.message, page.definition.help):
         assert not text.endswith(".")
         assert text[:1] == text[:1].lower() or text.startswith(("NULL", "NOT NULL", "Delta"))
@@ -40,28 +30,6 @@ def test_a_page_explains_its_code_with_help_rules_and_an_example(page) -> None:
     assert all(code in CATALOG and code != page.code for code in page.definition.related)
     assert page.rules
     assert all(rule.text in PROTOCOL for rule in page.rules)
-
-
-@pytest.mark.parametrize("page", METADATA, ids=lambda page: page.code)
-def test_example_metadata_raises_the_code_and_the_fixed_one_does_not(page) -> None:
-    assert page.code in raised_by(page.example.text)
-    assert page.code not in raised_by(page.fixed.text)
-
-
-def test_most_codes_about_metadata_have_an_example_that_can_be_parsed() -> None:
-    assert {page.code for page in METADATA} >= {"ME010", "ME011", "ME012", "ME013", "ME014", "ME015", "ME056", "ME059"}
-
-
-@EACH_PAGE
-def test_fixed_examples_are_well_formed(page) -> None:
-    if page.fixed.language == "json":
-        json.loads(page.fixed.text)
-    elif page.fixed.language == "csv":
-        reader = RecordReader(TextDialect(), "example", 1000, strict=False)
-        records = [record for several in reader.records(iter([page.fixed.text])) for record in several]
-        assert len({len(record) for record in records}) == 1
-    elif page.fixed.language == "python":
-        compile(page.fixed.text, page.code, "exec")
 
 
 def test_the_package_has_the_rules_of_the_protocol() -> None:
@@ -90,9 +58,11 @@ def test_rule_quotes_the_notes_that_name_the_code() -> None:
 def test_an_unknown_code_or_form_is_an_error() -> None:
     page = (PAGES / "ME001.md").read_text(encoding="utf-8")
     with pytest.raises(ValueError, match=r"ME001\.md is not in the form"):
-        parse("ME001", page.replace("## Fixed", "## Right"))
-    with pytest.raises(ValueError, match="unknown fields in the front matter of ME001: colour"):
-        read_page(page.replace("related:", "colour:").replace("severity:", "colour: red\nseverity:"))
+        parse("ME001", page.replace("## What to do", "## Do"))
+    with pytest.raises(ValueError, match=r"ME001\.md: unknown fields in the front matter: colour"):
+        cases.parse("ME001", page.replace("severity:", "colour: red\nseverity:"))
+    with pytest.raises(ValueError, match='"Fixed" is there twice'):
+        parse("ME001", f"{page}\n## Fixed\n")
     with pytest.raises(ValueError, match="'often' is not a valid Trait"):
         read_page(page.replace("severity:", "traits: often\nseverity:"))
     for code in ("ME999", "../ME001", ""):

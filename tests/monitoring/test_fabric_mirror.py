@@ -36,7 +36,8 @@ from mirror_engine.tools.trace.rejections import with_rejections
 # What no file in ROOT tells, so that Fabric's own words must: fixtures by reason
 UNKNOWN = {
     "the metadata of the files before": (
-        "changed-keys-halt",
+        "ME017",
+        "ME063",
         "changed-keys-restored-go-on",
         "csv-declaration-changed-halts",
         "csv-declaration-restored-goes-on",
@@ -44,15 +45,15 @@ UNKNOWN = {
         "strategy-may-change-and-change-back",
     ),
     "the rejected content of a file that is good by now": (
-        "completed-in-place-stays-rejected",
+        "ME027",
         "rejection-outlives-a-metadata-error",
     ),
     "the content of a path that was applied": (
         "applied-names-are-never-read-again",
-        "overwritten-after-it-was-applied-is-not-read",
+        "ME026",
     ),
     "files below the first one that was read": (
-        "number-below-the-first-one-read-comes-too-late",
+        "ME022",
         "number-below-the-watermark-is-never-read",
     ),
     "files that left nothing in a table": (
@@ -60,8 +61,8 @@ UNKNOWN = {
         "untyped-columns-without-rows-make-no-table",
     ),
     "what was applied where nothing is cleaned up, as Fabric does": ("applied-files-may-stay",),
-    "the number of a file that was deleted": ("newest-applied-file-may-be-deleted",),
-    "which of two folders came first": ("two-folders-cannot-map-to-one-table",),
+    "the number of a file that was deleted": ("ME073",),
+    "which of two folders came first": ("ME004",),
 }
 
 

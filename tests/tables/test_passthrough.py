@@ -536,9 +536,9 @@ def test_a_new_table_and_its_first_files_are_one_commit(tmp_path):
 
 
 FIXTURES = """columns-match-by-name-not-by-place delete-removes-every-copy every-documented-parquet-type-is-kept
-float-keys-know-one-nan-and-one-zero insert-of-an-existing-key-is-kept marker-free-file-after-markers-appends
+float-keys-know-one-nan-and-one-zero ME039 ME042
 naive-times-may-stay-naive new-column-comes-at-the-end odd-column-names-may-come-late
-same-content-landed-twice-is-applied-twice"""
+ME064"""
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mirror_engine.landing_zone.diagnostics import PAGES
 from mirror_engine.landing_zone.layout import OLDER_ZONE, ZONE
 from mirror_engine.testing.cases import load, names, parse
 
@@ -93,18 +94,19 @@ def test_options_of_a_block_are_kept():
     ("old", "new", "error"),
     [
         ("rules:", "colour: red\nrules:", "a.md: unknown fields in the front matter: colour"),
-        ("rules:", "rules", "a.md does not begin with front matter"),
+        ("rules:", "rules", "a.md: no front matter"),
         ("rules:", "options: colour=red\nrules:", "unknown options: colour"),
         ('"B7", null, 0', "B7, null, 0", "a.md:25: B7, null, 0 is not a row of JSON values: Expecting value"),
         ("# A rejection", "A rejection", "a.md lacks a title"),
         ("## Then the", "## And the", 'a.md:19: "And the file is deleted and landed corrected" is not'),
         ("```json", "```yaml", 'a.md:9: "yaml Orders/_metadata.json" is not `removed`, or base64, csv'),
         ("```json", "```json colour=red", 'a.md:9: "json colour=red Orders/_metadata.json" is not'),
+        ("## Result: caught_up", "## Fixed", 'a.md:31: "Fixed" is not'),
         ("```removed", "```removed x", 'a.md:21: "removed x" is not'),
         ('"B7", "Graz", 3', '"B7", "Graz"', "a.md:13: 2 values in a row of 3 columns"),
         ("City:string, __row", "City:strong, __row", "a.md:13: No type alias for strong"),
         ("Id:string, City:string, __row", "Id, City:string, __row", 'a.md:13: "Id, City:string, '),
-        (", row 2\n```", ", row 2\n", "a.md: no end of ```earlier"),
+        (", row 2\n```", ", row 2\n", "a.md:33: no end of ```earlier"),
         ("```earlier", "```later", 'a.md:39: "later" is not table, diagnostics'),
         ("ME037 Orders", "ME37 Orders", 'a.md:39: "ME37 Orders/00000000000000000001.parquet, row 2" is not'),
     ],
@@ -122,3 +124,19 @@ def test_stage_removes_files_before_it_lands_others(tmp_path):
     there = sorted(path.name for path in (tmp_path / ZONE).rglob("*") if path.is_file())
     assert there == ["00000000000000000001.parquet", "_metadata.json"]
     assert len(names()) > 200
+
+
+def test_fixed_form_lands_a_path_once_where_it_is_first_named():
+    text = (PAGES / "ME026.md").read_text(encoding="utf-8")
+    stages = parse("ME026", text).stages
+    fixed = parse("ME026", text).fixed_stages()
+    assert [[file.path[-9:] for file in stage.files] for stage in stages] == [
+        ["data.json", "1.parquet"],
+        ["1.parquet", "2.parquet"],
+    ]
+    assert [[file.path[-9:] for file in stage.files] for stage in fixed] == [
+        ["data.json", "1.parquet"],
+        ["2.parquet", "3.parquet"],
+    ]
+    left_out = parse("ME064", (PAGES / "ME064.md").read_text(encoding="utf-8")).fixed_stages()
+    assert [[file.path[-9:] for file in stage.files] for stage in left_out] == [["data.json", "1.parquet"]]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from golden import diagnostic_differences, land
+from golden import RaisedDiagnostics, diagnostic_differences, land, standing
 from quick_folder import quick_folder
-from test_fixtures import NAMES, RaisedDiagnostics, standing
+from test_fixtures import NAMES
 from test_real_zones import NAMES as REAL
 from test_real_zones import REAL_ZONES
 

@@ -299,7 +299,7 @@ def test_a_page_whose_checksum_differs_is_rejected():
 
 
 def test_a_column_that_only_other_readers_can_decode_is_named_with_its_encoding(tmp_path):
-    content = load("encoding-that-arrow-cannot-read-halts").file(PATH)
+    content = load("ME087").file(PATH)
     file = tmp_path / "file.parquet"
     file.write_bytes(content)
     assert duckdb.read_parquet(str(file)).fetchall() == [("Linz", -2147483647), ("Wels", 2147483647)]

@@ -289,13 +289,13 @@ const prose = (text) => text.split("\n\n").map((part) => h("p", null, coded(part
 
 function explainPage(page) {
   document.title = `${page.code}: ${page.title}`;
-  const snippet = (heading, { title, text }) => [h("h2", null, heading, title ? [", ", h("code", null, title)] : null), h("pre", { tabindex: "0" }, text)];
+  const block = ({ kind, title, text }) => kind ? [title ? h("p", null, title.includes("/") ? h("code", null, title) : coded(title)) : null, h("pre", { tabindex: "0" }, text)] : prose(text);
   return h("section", { id: "explanation", "aria-labelledby": "title" },
     h("nav", { class: "quiet", "aria-label": "Breadcrumb" }, h("a", { href: "/" }, "All tables"), " ", h("span", { "aria-hidden": "true" }, "/"), ` ${page.code}`),
     h("h1", { id: "title" }, `${page.code}: ${page.title}`),
     quiet(h("b", { class: `severity ${page.severity}` }, SEVERITIES[page.severity]), ` · ${page.name} · `, h("code", null, `mirror-engine explain ${page.code}`)),
     prose(page.why), h("h2", null, "What to do"), prose(page.what_to_do),
-    snippet("Example", page.example), snippet("Fixed", page.fixed),
+    page.example.map(({ title, blocks }) => [h("h2", null, title), blocks.map(block)]),
     h("h2", null, "Rules"), h("dl", { class: "rules" }, page.rules.map((rule) => h("div", null, h("dt", null, rule.name), h("dd", null, prose(rule.text))))),
     page.related.length ? h("p", null, "Related:", page.related.map((code) => [" ", h("a", { href: `/explain/${code}` }, code)])) : null);
 }
