@@ -280,6 +280,13 @@ def test_a_read_session_expires_after_an_hour(own):
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "StreamNotFound")
 
 
+def test_streams_of_the_oldest_sessions_make_room(own, monkeypatch):
+    monkeypatch.setattr(table_reads, "MAX_STREAMS", 2)
+    first, second, third = (own.streams("sell/Orders")[0] for _ in range(3))
+    at = f"{own.read_path('sell/Orders')}/readStream"
+    assert [own.client.get(f"{at}/{stream}").status_code for stream in (first, second, third)] == [404, 200, 200]
+
+
 def test_a_stream_belongs_to_its_table(door):
     [stream] = door.streams("sell/Orders")
     answer = door.client.get(f"{door.read_path('stock/Items')}/readStream/{stream}")
