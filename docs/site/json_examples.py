@@ -38,6 +38,7 @@ LINES: tuple[tuple[str, ...], ...] = (
     ("pull", ROOT, COPY),
     ("explain", "ME014"),
     ("rules",),
+    ("generate", "made", "--tables", "1", "--for", "0s"),
     ("maintain", *AT, "Items", *ENGINE),
 )
 STUCK_LINES: tuple[tuple[str, ...], ...] = (

@@ -44,6 +44,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Check a publisher": {
         "validate": ("validate", "Check a landing zone. Reads only; needs no Java."),
+        "generate": ("generate", "Land tables of a shop, then changes at a steady pace."),
         "explain": ("explain", "Explain a diagnostic code."),
         "rules": ("rules", "List the rules of the landing zone."),
         "schema": ("schema", "Print a JSON schema, for editors and programs."),

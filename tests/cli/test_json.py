@@ -56,6 +56,7 @@ def test_every_command_prints_a_document_of_its_schema(sales, cli, tmp_path):
         ("validate", zone / "Items"),
         ("explain", "ME014"),
         ("rules",),
+        ("generate", tmp_path / "made", "--tables", "1", "--for", "0s"),
         ("schema",),
         ("schema", "metadata"),
         ("doctor",),

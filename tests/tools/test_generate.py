@@ -1,0 +1,78 @@
+"""Generated tables end as their changes say, whatever stops the load, and break no rule."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from mirror_engine import Mirror
+from mirror_engine.errors import UsageError
+from mirror_engine.publish import LandingZone
+from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
+from mirror_engine.tools.generate import KINDS, Load, generate
+
+SMALL = Load(tables=len(KINDS) + 1, rows=20, rate=60, seconds=3)
+
+
+def landed(root, load=SMALL):
+    """What was landed, without waiting."""
+    waits = []
+    *_, found = generate(LandingZone(root / "Files/LandingZone"), str(root), load, waits.append)
+    return found, waits
+
+
+def keys_of(mirror, table):
+    """Numbers of the rows, in order."""
+    rows = mirror.read_table(table).to_pylist()
+    return sorted(row["id"] if "id" in row else (row["order_id"] - 1) * 3 + row["line"] for row in rows)
+
+
+def test_each_table_has_the_newest_rows_and_no_rule_is_broken(tmp_path):
+    found, waits = landed(tmp_path)
+    assert (len(found.tables), len(waits)) == (len(KINDS) + 1, 3)
+    assert sum(each.inserts + each.updates + each.deletes for each in found.tables) == 180
+    with Mirror(tmp_path, writer=MemoryDeltaWriter()) as mirror:
+        mirror.sync()
+        for each in found.tables:
+            first, end = 1 + each.deletes, 20 + each.inserts
+            assert keys_of(mirror, each.table) == list(range(first, end + 1))
+            assert (each.rows, each.loaded, each.files) == (end + 1 - first, 20, 4)
+        worst = [finding.code for table in mirror.validate().tables for finding in table.findings]
+    assert worst == []
+    assert found.tables[-1].table == "Shop.Customers2"
+
+
+def test_later_load_continues_the_tables(tmp_path):
+    before, _ = landed(tmp_path)
+    after, _ = landed(tmp_path)
+    assert [each.loaded for each in after.tables] == [0] * len(before.tables)
+    with Mirror(tmp_path, writer=MemoryDeltaWriter()) as mirror:
+        mirror.sync()
+        for first, second in zip(before.tables, after.tables, strict=True):
+            assert len(keys_of(mirror, first.table)) == second.rows == first.rows + second.inserts - second.deletes
+
+
+def test_seed_repeats_rows(tmp_path):
+    tables = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        landed(tmp_path / name)
+        with Mirror(tmp_path / name, writer=MemoryDeltaWriter()) as mirror:
+            mirror.sync()
+            tables.append(mirror.read_table("Shop.Orders").sort_by("id"))
+    assert tables[0] == tables[1]
+
+
+def test_deletes_alone_leave_a_row(tmp_path):
+    found, _ = landed(tmp_path, Load(tables=1, rows=5, rate=20, mix=(0, 0, 1), seconds=1))
+    assert found.tables[0].rows in {1, 2}
+
+
+def test_folder_of_another_publisher_is_refused_and_kept(tmp_path):
+    zone = LandingZone(tmp_path / "Files/LandingZone")
+    folder = tmp_path / "Files/LandingZone/Shop.schema/Customers"
+    with zone.table("Shop.Customers", keys=["id"], schema=KINDS[0].schema) as table:
+        table.insert(pa.Table.from_pylist([{"id": 1}], KINDS[0].schema))
+    with pytest.raises(UsageError, match="has 1 change file of another publisher"):
+        landed(tmp_path)
+    assert len(list(folder.glob("0*.parquet"))) == 1
