@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from evidence import NOT_SHOWN, evidence, rules_of, without_evidence
+from evidence import NO_CASE, NOT_SHOWN, evidence, rules_of, without_evidence
 from named_tests import missing, nodes
 
 HOME = Path(__file__).parents[1]
 
 
+def test_every_rule_has_a_case_or_says_what_one_would_take():
+    """A fixture, or the page of a code; or a test alone."""
+    assert {name for name, found in evidence().items() if not found.fixtures} == {*NO_CASE, *NOT_SHOWN}
+
+
 @pytest.mark.slow
-def test_every_rule_has_a_fixture_or_a_test():
-    """Names it: a fixture's README.md, or the docstring of a test or of its file."""
+def test_every_rule_has_a_case_or_a_test():
+    """Names it: a case's front matter, or the docstring of a test or of its file."""
     assert without_evidence() == []
     assert [name for name in NOT_SHOWN if evidence()[name].fixtures + evidence()[name].tests] == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from evidence import HOME, NOT_SHOWN, Evidence, evidence
+from evidence import HOME, NO_CASE, NOT_SHOWN, Evidence, evidence
 from named_tests import link_of
 from reference import facts
 
@@ -90,6 +90,7 @@ def rule_section(found: Evidence, links: Mapping[str, str]) -> str:
         "diagnostics": ", ".join(found.codes),
         "fixtures": fixtures,
         "tests": "<br>".join(map(link_of, found.tests)),
+        "no fixture": f"it takes {NO_CASE[found.rule.name]}" if found.rule.name in NO_CASE else "",
         "not shown": NOT_SHOWN.get(found.rule.name, ""),
     }
     return f"{summary(found.rule)}\n\n{facts(shown)}\n"

@@ -109,9 +109,9 @@ def known_code(text: str) -> str:
 
 
 def _about(word: str) -> list[str]:
-    """The codes whose pages have a word, those that have it most often first."""
+    """The codes whose pages have a word before their example, those that have it most often first."""
     pages = {code: (PAGES / f"{code}.md").read_text(encoding="utf-8").lower() for code in CATALOG}
-    counts = {code: page.partition("\n## lands\n")[0].count(word) for code, page in pages.items()}
+    counts = {code: re.split("\n## (?:lands|session)\n", page)[0].count(word) for code, page in pages.items()}
     return sorted(filter(counts.get, counts), key=lambda code: -counts[code]) if word.isalpha() else []
 
 
