@@ -28,11 +28,8 @@ class Lease:
 
     @property
     def holder(self):
-        """The id of the engine that has it; None where nobody has."""
-        if self.version is None:
-            return None
-        found = json.loads(self.version.content)
-        return None if found["is_over"] else found["id"]
+        """The id of the engine that took it last, even if it has given it back; None before the first."""
+        return json.loads(self.version.content)["id"] if self.version else None
 
 
 class LeaseFile:

@@ -234,7 +234,7 @@ class World:
             process.paused_until, self.stopped = self.hub.now, None
 
     def holds_lease(self, machine):
-        """Whether nobody else has the lease."""
+        """Whether nobody else has taken the lease since."""
         return not self.is_store or self.lease.holder in {None, machine.memory.text}
 
     @contextmanager
