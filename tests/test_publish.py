@@ -278,7 +278,7 @@ def test_initial_load_has_no_marker_and_later_files_have_it_last(landing, tmp_pa
         table.insert(ORDERS)
         table.flush()
         table.delete({"id": 1})
-        table.flush()
+    with landing.table("Orders", keys=["id"]) as table:  # as of another process
         table.insert({"id": 3, "city": None, "note": "new"})
     names = [pq.read_schema(tmp_path / ZONE / "Orders" / file(number)).names for number in (1, 2, 3)]
     assert names == [["id", "city"], ["id", "city", MARKER], ["id", "city", "note", MARKER]]
@@ -628,6 +628,13 @@ def test_many_small_changes_do_not_fill_memory(landing):
     for number in range(25):
         table.upsert({"id": number})
     assert len(table.flush().files) == 3  # 10 changes each, and the rest
+
+
+def test_two_uploads_of_one_number_have_names_of_their_own():
+    """Otherwise a publisher could rename what another one has uploaded, and both would take it for theirs."""
+    names = {publish._temporary(f"Orders/{file(1)}") for _ in range(9)}
+    assert len(names) == 9
+    assert all(name.startswith("Orders/_") for name in names)
 
 
 @pytest.mark.parametrize(
