@@ -414,6 +414,7 @@ class Mirror:
         version: int | None = None,
         tolerance: float = 0.0,
         limit: int | None = 20,
+        keys_only: bool = False,
     ) -> TableDifference:
         """Compare a table with an expected one. Starts no JVM.
 
@@ -424,12 +425,14 @@ class Mirror:
             version: the newest by default.
             tolerance: floats this far apart are equal.
             limit: how many rows of each kind are returned; None for all.
+            keys_only: `expected` has the keys of the source: compare nothing else. Rows are `missing` that never came,
+                and `unexpected` that the source no longer has.
 
         Raises:
             UnknownTable: no such table, or no such version of it.
-            UsageError: what is expected cannot be read, or has other types.
+            UsageError: what is expected cannot be read, or has other types; `keys_only`, and there is no key.
         """
-        from mirror_engine.tools.diff import diff_tables, expected_rows, read_expected  # noqa: PLC0415 - a sync needs none of these tools
+        from mirror_engine.tools.diff import diff_tables, expected_rows, keys_alone, read_expected  # noqa: PLC0415 - a sync needs none of these tools
         from mirror_engine.tools.difference import TableDifference  # noqa: PLC0415 - the same
 
         actual = self.read_table(table, version=version)
@@ -437,9 +440,12 @@ class Mirror:
             wanted = read_expected(Path(expected), actual.schema)
         else:
             wanted = expected_rows(expected, actual.schema)
-        found = diff_tables(actual, wanted, key or self.key_columns(table), tolerance=tolerance, limit=limit)
+        key = key or self.key_columns(table)
+        if keys_only:
+            actual, wanted = keys_alone(actual, wanted, key)
+        found = diff_tables(actual, wanted, key, tolerance=tolerance, limit=limit)
         about = of_delta_table(TableReference, self, self.delta_folder(table))
-        return TableDifference(**asdict(found), **asdict(about), at_version=version)
+        return TableDifference(**asdict(found), **asdict(about), at_version=version, keys_only=keys_only)
 
     def maintain(
         self, tables: Sequence[str] = (), failed: Callable[[str, TransientError], None] | None = None

@@ -27,6 +27,7 @@ from mirror_engine.cli.options import (
     with_mirror,
 )
 from mirror_engine.config import OptionKind, duration
+from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.causes import findings
 from mirror_engine.landing_zone.names import find_table, shown_names
 from mirror_engine.landing_zone.states import (
@@ -217,7 +218,8 @@ def _tolerance(value: object) -> float:
 
 @command(root="option", config=("default_schema",), result=TableDifference)
 @click.argument("table", help=TABLE_HELP)
-@click.argument("expected", type=Path, help="The expected table: a .csv, .parquet or .json file.")
+@click.argument("expected", type=Path, required=False, help="The expected table: a .csv, .parquet or .json file.")
+@click.option("--keys", type=Path, metavar="FILE", help="Keys of the source, in place of EXPECTED: compare keys alone.")
 @click.option("--key", metavar="COLUMNS", multiple=True, help="Match rows by these columns; default: the table's key.")
 @click.option("--at-version", type=COUNT, help="Delta version to compare; default: the newest.")
 @click.option(
@@ -232,26 +234,40 @@ def _tolerance(value: object) -> float:
 def diff(
     mirror: Mirror,
     table: str,
-    expected: Path,
+    expected: Path | None,
+    keys: Path | None,
     key: tuple[str, ...],
     at_version: int | None,
     float_tolerance: float,
     limit: int,
     downloads: Downloads,
 ) -> int:
-    """Compare a table with an expected result.
+    """Compare a table with an expected result, or with its source's keys.
 
     Matches rows by the table's key, or by --key Id,Line; compares whole rows of a keyless table. Compares all columns,
     in any order. Reads CSV and JSON as the table's types: an empty field is NULL, "" is empty text or binary, decimals
     may be text, times are ISO 8601, binary is Base64. Accepts the output of show --json. Starts no Java.
 
+    With --keys keys.parquet, shows rows of the source that never came, and rows that the source no longer has.
+
     Example: mirror-engine diff -C ./shop Sales.Orders expected.csv --key Id
 
     Exit codes: 0 equal · 2 usage error: no such table, column or file · 3 different · 4 temporary: storage; retry
     """
+    file = keys or expected
+    if file is None or (keys and expected):
+        raise UsageError("diff needs a file: EXPECTED, or --keys FILE", "see mirror-engine diff --help")
     folder = mirror.delta_folder(table)
     downloads.add_table(mirror.root, folder, at_version)
-    found = mirror.diff(folder, expected, key=key, version=at_version, tolerance=float_tolerance, limit=limit or None)
+    found = mirror.diff(
+        folder,
+        file,
+        key=key,
+        version=at_version,
+        tolerance=float_tolerance,
+        limit=limit or None,
+        keys_only=keys is not None,
+    )
     out.report(found)
     return exits.SUCCESS if found.equal else exits.NEEDS_ATTENTION
 

@@ -38,7 +38,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "trace row": ("trace", "Show every change to one key."),
         "trace file": ("trace", "Show what one change file did."),
         "trace what-if": ("trace", "Replay without a file, or in another order."),
-        "diff": ("inspection", "Compare a table with an expected result."),
+        "diff": ("inspection", "Compare a table with an expected result, or with its source's keys."),
         "compare": ("compare", "Compare Fabric's tables with a replay of their landing zone."),
         "pull": ("pull", "Copy a landing zone to this machine."),
     },

@@ -108,6 +108,18 @@ def match(table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, toler
     )
 
 
+def keys_alone(table: pa.Table, keys: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Select the key columns of a table, and of the keys that its source has.
+
+    Raises:
+        UsageError: there is no key, or one of the tables lacks a column of it.
+    """
+    names = _key_columns(key, table, keys)
+    if not names:
+        raise UsageError("the table has no key", "Name the columns that identify a row: --key Id,Line.")
+    return table.select(names), keys.select(names)
+
+
 def diff_tables(
     table: pa.Table, expected: pa.Table, key: Sequence[str] = (), *, tolerance: float = 0.0, limit: int | None = 20
 ) -> Difference:

@@ -103,9 +103,10 @@ class Difference(Part, frozen=True):
 
 
 class TableDifference(Difference, Result, frozen=True):
-    """A table compared with an expected one.
+    """A table compared with an expected one, or its keys with those of the source.
 
     Attributes:
+        keys_only: whether only keys were compared: the source has `missing` ones, and no longer has `unexpected` ones
         table: name: `Sales.Orders`
         landing_folder: folder in the landing zone: `Sales.schema/Orders`; null if it is gone
         delta_path: Delta table, from ROOT: `Tables/Sales/Orders`
@@ -116,6 +117,11 @@ class TableDifference(Difference, Result, frozen=True):
     landing_folder: str | None
     delta_path: str
     at_version: Count | None
+    keys_only: bool = False
 
     def text(self) -> Lines:
+        if self.keys_only:
+            same, other = f"{self.table} has the keys of the source", f"{self.table} has other keys than the source"
+            yield from self.lines((same, other), ("the source", "the table"))
+            return
         yield from self.lines((f"{self.table} is as expected", f"{self.table} differs from expected"))

@@ -51,6 +51,7 @@ def test_every_command_prints_a_document_of_its_schema(sales, cli, tmp_path):
         ("trace", "file", *at, "Items", "2"),
         ("trace", "what-if", *at, "Items", "--skip", "2"),
         ("diff", *at, "Items", tmp_path / "expected.csv"),
+        ("diff", *at, "Items", "--keys", tmp_path / "expected.csv"),
         ("compare", sales.root),
         ("pull", sales.root, tmp_path / "copy"),
         ("validate", zone / "Items"),

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror_engine.errors import UsageError
-from mirror_engine.tools.diff import diff_tables
+from mirror_engine.tools.diff import diff_tables, keys_alone
 from mirror_engine.tools.difference import DifferentCell
 
 SCHEMA = pa.schema([("Id", pa.int64()), ("Name", pa.string()), ("Price", pa.float64())])
@@ -43,6 +43,15 @@ def test_rows_are_matched_by_key_and_compared_cell_by_cell():
     assert row.key == {"Id": 2}
     assert row.cells == [DifferentCell("Name", "x", "b"), DifferentCell("Price", 2.5, 2.0)]
     assert difference.different_cells == {"Name": 1, "Price": 1}
+
+
+def test_keys_alone_are_those_of_both_tables():
+    both = keys_alone(table((1, "a", 1.0), (2, "b", 2.0)), table((2, None, None), (3, None, None)), ["id"])
+    difference = diff_tables(*both, ["id"])
+    assert counts(difference) == (1, 1, 1, 0)
+    assert (difference.missing, difference.unexpected) == (({"Id": 3},), ({"Id": 1},))
+    with pytest.raises(UsageError, match="the table has no key"):
+        keys_alone(*both, [])
 
 
 ONE_AND_TWO = ((1, "a", 0.5), (2, None, None))
