@@ -42,6 +42,7 @@ from mirror_engine.storage.requests import Requests
 from mirror_engine.storage.roots import check_place, check_root, pasted, root_of, state_folder
 from mirror_engine.storage.stores import open_storage, parse_place
 from mirror_engine.tables.deferred import DeferredWriter, TablesReadOnce
+from mirror_engine.tables.notebook import refuse_connect, refuse_outdated_imports
 from mirror_engine.tools.snapshot import MirrorSnapshot
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ class Mirror:
         clock: of all that waits; one of its own by default.
 
     Raises:
-        UsageError: `root` is no folder, its URL holds a credential, or `config` is no `Config`.
+        UsageError: `root` is no folder, its URL holds a credential, `config` is no `Config`, or `spark` is a Spark
+            Connect session.
+        SetupError: pyarrow or deltalake was imported before another version was installed: restart Python.
         ConfigError: an option has no effect beside `spark`.
     """
 
@@ -125,7 +128,9 @@ class Mirror:
         self._spark = spark
         self._has_own_writer = writer is None
         self._writer = writer or DeferredWriter(self.root / TABLES, lambda: self._backend.writer)
+        refuse_outdated_imports()
         if spark is not None:
+            refuse_connect(spark)
             self._refuse_idle_options()
 
     def __enter__(self) -> Self:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from datetime import datetime, timezone
 from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -12,10 +17,12 @@ from shop import Shop, row
 
 import mirror_engine
 from mirror_engine import Config, Mirror
-from mirror_engine.errors import UnknownTable, UsageError
+from mirror_engine.errors import SetupError, UnknownTable, UsageError
 from mirror_engine.tables.dry_run.memory import MemoryDeltaWriter
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
 from mirror_engine.tools.difference import DifferentCell
+
+GUIDE = Path(__file__).parents[1] / "docs/how-to/notebook.md"
 
 
 class Cells(HTMLParser):
@@ -174,3 +181,49 @@ def test_results_are_printed_as_text_and_shown_so_in_a_notebook(tmp_path):
         assert "  error: Orders/00000000000000000003.parquet: file is empty (0 bytes) [ME023]\n    help: " in str(
             mirror.validate()
         )
+
+
+@pytest.mark.slow
+def test_cells_of_the_guide_run_in_a_kernel_without_spark(tmp_path):
+    """Kernels run cells in an event loop; this one has imported deltalake and pandas, and has no PySpark."""
+    (tmp_path / "notebookutils.py").write_text(
+        "class credentials:\n    getToken = staticmethod(lambda audience: 'x')\n"
+    )
+    cells = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert len(cells) >= 4
+    kernel = (
+        "import asyncio, sys, deltalake, pandas\nsys.modules['pyspark'] = None\n"
+        f"async def run():\n    scope = {{}}\n    for cell in {cells!r}:\n        exec(cell, scope)\n"
+        "    print(scope['mirror'].root)\nasyncio.run(run())\n"
+    )
+    (tmp_path / "kernel.py").write_text(kernel)
+    program = str(Path(sys.executable).with_name("mirror-engine"))
+    command = [program, "emulator", "exec", str(tmp_path / "onelake"), "--", sys.executable, "kernel.py"]
+    around = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=around, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "[{'id': 1, 'city': 'Linz'}, {'id': 2, 'city': 'Graz'}]\n" in done.stdout
+    assert "abfss://Workspace@onelake.dfs.fabric.microsoft.com/Mirror.MountedRelationalDatabase" in done.stdout
+
+
+def test_package_imported_before_its_update_asks_for_a_restart(tmp_path, monkeypatch):
+    """Found with deltalake 0.18, which Fabric's kernels bring: every table failed with an internal error."""
+    old = ModuleType("deltalake")
+    old.__version__ = "0.18.2"
+    monkeypatch.setitem(sys.modules, "deltalake", old)
+    with pytest.raises(
+        SetupError, match=r"deltalake 0\.18\.2 was imported before \d+\.\d+\.\d+ was installed"
+    ) as raised:
+        Mirror(tmp_path)
+    assert "restartPython()" in raised.value.help
+
+
+def test_spark_connect_session_is_refused_at_once(tmp_path):
+    """One of PySpark if its packages for Connect are here, else an object of a class in the same place."""
+    try:
+        from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415 - needs grpc
+    except ImportError:
+        SparkSession = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})  # noqa: N806 - as above
+    with pytest.raises(UsageError, match="Spark Connect session") as raised:
+        Mirror(tmp_path, spark=SparkSession.__new__(SparkSession))
+    assert "merge_engine='arrow'" in raised.value.help
