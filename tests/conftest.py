@@ -26,6 +26,7 @@ from mirror_engine.tables.spark.session import end_session, start_session
 end_session(start_session(Config(), scratch=folder, log_file=folder / "spark.log", scheme=sys.argv[2]))
 """
 QUICK = "not spark and not slow"
+SPARK = "spark and not nightly"
 MARKS_OF_MODULE = re.compile(r"^pytestmark = (?:\[[^\]]*\]|.*)", re.MULTILINE)
 pytest_plugins = ["store_servers"]
 settings.register_profile("ours", deadline=None, derandomize=not IS_DRAWN)  # machines are busy
@@ -135,13 +136,18 @@ def one_attempt(no_pauses, monkeypatch):  # noqa: ARG001 - a run is short
 def pytest_configure():
     """Programs that tests start leave nothing at work behind them."""
     os.environ["MIRROR_ENGINE_SPARK_PROFILE"] = "ci"
+    gc.disable()  # collection makes objects that stay
 
 
 def pytest_ignore_collect(collection_path, config):
-    """The quick look imports no module whose tests are all slow."""
-    if config.getoption("markexpr") != QUICK or collection_path.suffix != ".py":
+    """The quick look imports no module whose tests are all slow, and the run of Spark's tests none without any."""
+    expression = config.getoption("markexpr")
+    if expression not in {QUICK, SPARK} or not collection_path.match("test_*.py"):
         return None
-    marks = MARKS_OF_MODULE.search(collection_path.read_text(encoding="utf-8"))
+    text = collection_path.read_text(encoding="utf-8")
+    if expression == SPARK:
+        return "mark.spark" not in text or None
+    marks = MARKS_OF_MODULE.search(text)
     return (marks is not None and "mark.slow" in marks[0]) or None
 
 
@@ -161,6 +167,7 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish():
     """Objects of ten thousand tests are not searched for garbage, which many tests do in their end."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure():

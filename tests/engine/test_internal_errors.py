@@ -30,7 +30,7 @@ CSV = {
     "FileExtension": "csv",
     "SchemaDefinition": {"Columns": [{"Name": "id", "DataType": "Int32", "IsNullable": True}]},
 }
-FIRST, FIRST_TEXT = f"Bad/{name(1)}", f"Bad/{1:020}.csv"
+METADATA, FIRST, FIRST_TEXT = "Bad/_metadata.json", f"Bad/{name(1)}", f"Bad/{1:020}.csv"
 
 
 def parquet(table, **options):
@@ -48,29 +48,29 @@ def many_columns(count):
 
 
 def text(content):
-    return {"Bad/_metadata.json": json.dumps(CSV).encode(), FIRST_TEXT: content}
+    return {METADATA: json.dumps(CSV).encode(), FIRST_TEXT: content}
 
 
-BOMBS = {
-    "rows that take no room": ({FIRST: keys_of_one_value(1_000_000)}, {"ME075"}),
-    "rows of nothing": ({FIRST: parquet(pa.table({"id": pa.nulls(1_000_000, pa.int64())}))}, {"ME075"}),
-    "rows that are a bit each": ({FIRST: parquet(pa.table({"id": np.zeros(1_000_000, dtype=bool)}))}, {"ME075"}),
-    "row groups": ({FIRST: keys_of_one_value(20_000, row_group_size=10)}, {"ME075"}),
-    "columns": ({FIRST: many_columns(2_000)}, {"ME075"}),
-    "a long value": ({FIRST: parquet(pa.table({"id": ["x" * 10_000_000]}))}, {"ME075"}),
-    "packed rows of text": (text(gzip.compress(b"id\r\n" + b"7\r\n" * 1_000_000)), {"ME075"}),
-    "a line without an end": (text(b"id\r\n" + b"7" * 2_000_000), {"ME075"}),
-    "a packed line without an end": (text(gzip.compress(b"id\r\n" + b"7" * 50_000_000)), {"ME075"}),
-    "a quote without an end": (text(b'id\r\n"' + b"7\r\n" * 1_000_000), {"ME075"}),
-    "a header without an end": (text(b"id," * 1_000_000), {"ME075"}),
-    "columns of text": (text(b",".join([b"id", *(b"c%d" % at for at in range(8000))]) + b"\r\n"), {"ME057"}),
-    "metadata": ({"Bad/_metadata.json": b'{"keyColumns": ["' + b"x" * 5_000_000 + b'"]}'}, {"ME011"}),
-    "deep metadata": ({"Bad/_metadata.json": b'{"x": ' + b"[" * 400_000}, {"ME010"}),
-    "deep and whole metadata": ({"Bad/_metadata.json": b'{"x": ' + b"[" * 400_000 + b"]" * 400_000 + b"}"}, {"ME010"}),
-    "a number": ({"Bad/_metadata.json": b'{"isPartitionEnabled": ' + b"9" * 500_000 + b"}"}, {"ME010", "ME011"}),
-    "keys": ({"Bad/_metadata.json": b'{"keyColumns": [' + b'"k", ' * 90_000 + b'"l"]}'}, {"ME018"}),
-    "many files": ({f"Bad/{at}.parquet": b"" for at in range(3000)}, {"ME020"}),
-    "partner events": ({"_partnerEvents.json": b'{"x": ' + b"[" * 900_000}, {"ME006"}),
+BOMBS = {  # each made by the test that wants it
+    "rows that take no room": (lambda: {FIRST: keys_of_one_value(1_000_000)}, {"ME075"}),
+    "rows of nothing": (lambda: {FIRST: parquet(pa.table({"id": pa.nulls(1_000_000, pa.int64())}))}, {"ME075"}),
+    "rows of a bit each": (lambda: {FIRST: parquet(pa.table({"id": np.zeros(1_000_000, dtype=bool)}))}, {"ME075"}),
+    "row groups": (lambda: {FIRST: keys_of_one_value(20_000, row_group_size=10)}, {"ME075"}),
+    "columns": (lambda: {FIRST: many_columns(2_000)}, {"ME075"}),
+    "a long value": (lambda: {FIRST: parquet(pa.table({"id": ["x" * 10_000_000]}))}, {"ME075"}),
+    "packed rows of text": (lambda: text(gzip.compress(b"id\r\n" + b"7\r\n" * 1_000_000)), {"ME075"}),
+    "a line without an end": (lambda: text(b"id\r\n" + b"7" * 2_000_000), {"ME075"}),
+    "a packed line without an end": (lambda: text(gzip.compress(b"id\r\n" + b"7" * 50_000_000)), {"ME075"}),
+    "a quote without an end": (lambda: text(b'id\r\n"' + b"7\r\n" * 1_000_000), {"ME075"}),
+    "a header without an end": (lambda: text(b"id," * 1_000_000), {"ME075"}),
+    "columns of text": (lambda: text(b",".join([b"id", *(b"c%d" % at for at in range(8000))]) + b"\r\n"), {"ME057"}),
+    "metadata": (lambda: {METADATA: b'{"keyColumns": ["' + b"x" * 5_000_000 + b'"]}'}, {"ME011"}),
+    "deep metadata": (lambda: {METADATA: b'{"x": ' + b"[" * 400_000}, {"ME010"}),
+    "deep and whole metadata": (lambda: {METADATA: b'{"x": ' + b"[" * 400_000 + b"]" * 400_000 + b"}"}, {"ME010"}),
+    "a number": (lambda: {METADATA: b'{"isPartitionEnabled": ' + b"9" * 500_000 + b"}"}, {"ME010", "ME011"}),
+    "keys": (lambda: {METADATA: b'{"keyColumns": [' + b'"k", ' * 90_000 + b'"l"]}'}, {"ME018"}),
+    "many files": (lambda: {f"Bad/{at}.parquet": b"" for at in range(3000)}, {"ME020"}),
+    "partner events": (lambda: {"_partnerEvents.json": b'{"x": ' + b"[" * 900_000}, {"ME006"}),
 }  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def check_the_other_is_level(shop):
 @pytest.mark.parametrize("bomb", list(BOMBS))
 def test_a_bomb_is_refused_alone(bombed, bomb):
     present, codes = BOMBS[bomb]
-    for path, content in present.items():
+    for path, content in present().items():
         bombed.publisher.put(path, content)
     check_the_other_is_level(bombed)
     assert said(bombed) & codes

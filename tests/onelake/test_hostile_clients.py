@@ -53,26 +53,29 @@ CHUNKED = f"PUT /{ZONE}/T/y HTTP/1.1\r\nHost: {BLOB}\r\nx-ms-blob-type: BlockBlo
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 FULL = 4 * MIB
 KINDS = {  # what a client sends first, and then again and again
-    "many trailers": (CHUNKED.encode() + b"0\r\n", b"a:b\r\n" * 10_000),
-    "trailers of a GET": (CHUNKED.replace("PUT", "GET").encode() + b"0\r\n", b"a:b\r\n" * 10_000),
-    "long trailers": (CHUNKED.encode() + b"0\r\n", b"x: " + b"a" * 60_000 + b"\r\n"),
-    "an endless trailer": (CHUNKED.encode() + b"0\r\nx: ", b"a" * 60_000),
-    "an endless chunk header": (CHUNKED.encode() + b"1;", b"a" * 60_000),
-    "many headers": (HEAD, b"a:b\r\n" * 10_000),
-    "pipelined requests": (b"", (HEAD + b"\r\n") * 2000),
-    "deep XML": (b"", document((b"<a>" * (FULL // 3))[:FULL])),
-    "flat XML": (b"", document(b"<BlockList>" + b"<Latest/>" * 460_000)),
-    "attributes": (b"", document(b"<BlockList " + b"".join(b"a%d='' " % n for n in range(380_000)))),
-    "long text": (b"", document(b"<BlockList><Latest>" + "\U0001f600".encode() * 1_000_000)),
-    "JSON of arrays": (b"", json_of(b'{"displayName":[' + b"[]," * 340_000 + b"0]}")),
-    "JSON of objects": (b"", json_of(b'{"displayName":[' + b'{"a":0},' * 130_000 + b"0]}")),
-    "deep JSON": (b"", json_of(b"[" * MIB)),
-    "long JSON": (b"", json_of(b"[" * FULL)),
-    "documents that stop": (document(b"<BlockList>" + b" " * (FULL - 20))[:-1], b""),
-    "bodies that nobody reads": (CHUNKED.replace(BLOB, "evil.example").encode(), b"ea60\r\n" + b"a" * 60_000 + b"\r\n"),
-    "a byte now and then": (put(f"{ZONE}/T/z", 10**6), b"a"),
-    "heads that stop": (HEAD, b""),
-    "requests that nobody reads": (b"", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 8),
+    "many trailers": lambda: (CHUNKED.encode() + b"0\r\n", b"a:b\r\n" * 10_000),
+    "trailers of a GET": lambda: (CHUNKED.replace("PUT", "GET").encode() + b"0\r\n", b"a:b\r\n" * 10_000),
+    "long trailers": lambda: (CHUNKED.encode() + b"0\r\n", b"x: " + b"a" * 60_000 + b"\r\n"),
+    "an endless trailer": lambda: (CHUNKED.encode() + b"0\r\nx: ", b"a" * 60_000),
+    "an endless chunk header": lambda: (CHUNKED.encode() + b"1;", b"a" * 60_000),
+    "many headers": lambda: (HEAD, b"a:b\r\n" * 10_000),
+    "pipelined requests": lambda: (b"", (HEAD + b"\r\n") * 2000),
+    "deep XML": lambda: (b"", document((b"<a>" * (FULL // 3))[:FULL])),
+    "flat XML": lambda: (b"", document(b"<BlockList>" + b"<Latest/>" * 460_000)),
+    "attributes": lambda: (b"", document(b"<BlockList " + b"".join(b"a%d='' " % n for n in range(380_000)))),
+    "long text": lambda: (b"", document(b"<BlockList><Latest>" + "\U0001f600".encode() * 1_000_000)),
+    "JSON of arrays": lambda: (b"", json_of(b'{"displayName":[' + b"[]," * 340_000 + b"0]}")),
+    "JSON of objects": lambda: (b"", json_of(b'{"displayName":[' + b'{"a":0},' * 130_000 + b"0]}")),
+    "deep JSON": lambda: (b"", json_of(b"[" * MIB)),
+    "long JSON": lambda: (b"", json_of(b"[" * FULL)),
+    "documents that stop": lambda: (document(b"<BlockList>" + b" " * (FULL - 20))[:-1], b""),
+    "bodies that nobody reads": lambda: (
+        CHUNKED.replace(BLOB, "evil.example").encode(),
+        b"ea60\r\n" + b"a" * 60_000 + b"\r\n",
+    ),
+    "a byte now and then": lambda: (put(f"{ZONE}/T/z", 10**6), b"a"),
+    "heads that stop": lambda: (HEAD, b""),
+    "requests that nobody reads": lambda: (b"", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 8),
 }
 
 BY_DAY = ("many trailers", "pipelined requests", "JSON of objects")  # each saturates a core for seconds
@@ -161,7 +164,7 @@ def hostile_emulator(tmp_path_factory):
 def attack_with(port, kinds, ends):
     """Fifty clients of each kind, in this process, until they have ended."""
     threads = [
-        threading.Thread(target=attack, args=(port, *KINDS[kind], ends)) for kind in kinds for _ in range(CLIENTS)
+        threading.Thread(target=attack, args=(port, *KINDS[kind](), ends)) for kind in kinds for _ in range(CLIENTS)
     ]
     for thread in threads:
         thread.start()
