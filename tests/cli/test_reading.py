@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from store_servers import ONE_BY_DAY
 
 from mirror_engine.cli.main import main
 from mirror_engine.landing_zone.layout import ENGINE, ZONE
@@ -67,6 +68,7 @@ def versions(root):
 
 
 @pytest.mark.slow
+@ONE_BY_DAY
 @pytest.mark.parametrize("name", CHECKED)
 def test_validate_finds_in_a_store_what_it_finds_in_a_folder(store, name, tmp_path, capsys):
     root = store.new_root()
@@ -106,6 +108,7 @@ COMMANDS = (
 
 
 @pytest.mark.slow
+@ONE_BY_DAY
 def test_commands_find_in_a_store_what_they_find_in_a_folder(store, uploaded_root, tmp_path, capsys):
     root = store.new_root()
     upload(uploaded_root / "Files", root, "Files/")
@@ -120,6 +123,7 @@ def test_commands_find_in_a_store_what_they_find_in_a_folder(store, uploaded_roo
 
 
 @pytest.mark.slow
+@ONE_BY_DAY
 def test_a_table_folder_and_a_file_are_checked_alone(store, uploaded_root, capsys):
     root = store.new_root()
     upload(uploaded_root / "Files", root, "Files/")

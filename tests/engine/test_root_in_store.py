@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from shop import NO_STOP, TYPES, row
 from store_publisher import StorePublisher, everything
+from store_servers import ONE_BY_DAY
 
 from mirror_engine import Config, Mirror, RunResult
 from mirror_engine.errors import RootLocked, StorageUnavailable, UsageError
@@ -82,6 +83,7 @@ def far_shop(s3_server, tmp_path, monkeypatch):
         yield StoreShop(s3_server, tmp_path, monkeypatch)
 
 
+@ONE_BY_DAY
 def test_it_is_mirrored_and_its_state_is_on_this_machine(anywhere, tmp_path):
     shop = anywhere
     assert shop.sync().result is RunResult.CAUGHT_UP
@@ -112,6 +114,7 @@ def test_engine_in_onelake_leaves_no_warning_there(onelake_server, rejections, t
     assert [record for record in records if record[0] == "warning"] == []
 
 
+@ONE_BY_DAY
 def test_large_files_of_a_store_are_verified_side_by_side(anywhere, monkeypatch):
     monkeypatch.setattr(passthrough, "MIN_BYTES", 1)
     monkeypatch.setattr(pa, "cpu_count", lambda: 3)
@@ -124,6 +127,7 @@ def test_large_files_of_a_store_are_verified_side_by_side(anywhere, monkeypatch)
         assert sorted(found["id"] for found in mirror.read_table("Orders").to_pylist()) == list(range(1, 8))
 
 
+@ONE_BY_DAY
 def test_who_only_looks_writes_nothing_there(anywhere):
     shop = anywhere
     shop.sync()
@@ -143,6 +147,7 @@ def test_who_only_looks_writes_nothing_there(anywhere):
     assert not state_folder(shop.root).exists()  # of the other machine
 
 
+@ONE_BY_DAY
 def test_of_two_engines_one_says_who_the_other_is(anywhere, monkeypatch):
     shop = anywhere
     shop.sync()
@@ -272,7 +277,12 @@ def added(folder, actions):
 
 
 @pytest.mark.parametrize(
-    ("late", "first_is_killed"), [("WRITE", False), ("WRITE", True), ("OPTIMIZE", False), ("unanswered", False)]
+    ("late", "first_is_killed"),
+    [
+        ("OPTIMIZE", False),
+        ("WRITE", True),
+        *(pytest.param(late, False, marks=pytest.mark.nightly) for late in ("WRITE", "unanswered")),
+    ],
 )
 def test_commit_that_comes_after_its_table_was_dropped_is_taken_back(far_shop, monkeypatch, late, first_is_killed):
     """LZ-4.18: the first engine is stopped between its last look at the lease and the commit.
@@ -382,7 +392,10 @@ def test_first_batch_is_not_committed_on_top_of_a_late_commit(onelake_server, tm
             assert mirror.read_table("Orders").column("id").to_pylist() == [30]
 
 
-@pytest.mark.parametrize(("commits", "first_is_killed"), [(1, False), (4, False), (1, True)])
+@pytest.mark.parametrize(
+    ("commits", "first_is_killed"),
+    [(4, False), *(pytest.param(1, is_killed, marks=pytest.mark.nightly) for is_killed in (False, True))],
+)
 def test_checkpoint_that_comes_after_its_table_was_dropped_is_taken_back(
     far_shop, monkeypatch, first_is_killed, commits
 ):

@@ -11,7 +11,11 @@ from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.merge.spark import SparkDeltaWriter
 
 _FIXTURES = {"arrow": "local", "arrow marks": "marker", "spark": "fresh"}
-STORES = ["onelake_server", "azurite", "s3_server"]  # ADLS is to deltalake what OneLake is
+STORES = {  # ADLS is to deltalake what OneLake is
+    "onelake_server": [pytest.mark.slow],
+    "azurite": [pytest.mark.slow, pytest.mark.nightly],
+    "s3_server": [pytest.mark.slow, pytest.mark.nightly],
+}
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def marker(local, marking):  # noqa: ARG001 - it changes what the writer does
         "arrow",
         pytest.param("arrow marks", marks=pytest.mark.slow),
         pytest.param("spark", marks=pytest.mark.spark),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in STORES),
+        *(pytest.param(name, marks=marks) for name, marks in STORES.items()),
     ]
 )
 def writer(request, tmp_path):

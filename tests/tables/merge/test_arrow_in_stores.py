@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 SCHEMA = schema_of("Id", "City:string", partitions=["City"])
 
 
-@pytest.fixture(params=["onelake_server", "adls_server"])
+@pytest.fixture(params=["onelake_server", pytest.param("adls_server", marks=pytest.mark.nightly)])
 def store_writer(request, tmp_path):
     server = request.getfixturevalue(request.param)
     with server.in_use():
