@@ -15,7 +15,7 @@ from power_cuts.recorder import COMPILER, Kind, Operation, build
 from power_cuts.scenarios import PLANTED, SCENARIOS, shop_of, small
 from seed import SEED
 
-STATES = int(os.environ.get("MIRROR_TEST_POWER_CUTS", "8"))  # of a scenario; 0 for all
+STATES = int(os.environ.get("MIRROR_TEST_POWER_CUTS", "4"))  # of a scenario; 0 for all
 IN_TEST = ["append", "vectors", "drop"]
 
 pytestmark = [

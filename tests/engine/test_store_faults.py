@@ -90,7 +90,7 @@ def faults(emulator):
         pytest.param("lost_request", marks=pytest.mark.nightly),
     ],
 )
-def test_a_fault_of_any_request_loses_and_doubles_nothing(onelake_server, faults, lengths, fault):
+def test_failed_request_loses_and_doubles_nothing(onelake_server, faults, lengths, fault):
     print(f"MIRROR_TEST_SEED={SEED}")
     with onelake_server.in_use():
         if not lengths:  # how often a sync without a fault could meet one; requests at once make it vary by a few
@@ -133,8 +133,8 @@ def test_names_that_lists_show_late_are_applied_once_and_in_order(onelake_server
         world.check(updates=2)
 
 
-@pytest.mark.parametrize("gap", [1, 5])
-def test_a_late_commit_of_a_drop_is_taken_back_from_an_idle_table(onelake_server, tmp_path, monkeypatch, gap):
+@pytest.mark.parametrize("gap", [1, pytest.param(5, marks=pytest.mark.nightly)])
+def test_late_drop_commit_is_taken_back_from_an_idle_table(onelake_server, tmp_path, monkeypatch, gap):
     monkeypatch.setattr("mirror_engine.engine.planner.LOOK_SECONDS", 0.0)
     with onelake_server.in_use() as server:
         root = server.new_root()
@@ -153,8 +153,8 @@ def test_a_late_commit_of_a_drop_is_taken_back_from_an_idle_table(onelake_server
             assert mirror.read_table("Orders").num_rows == 2
 
 
-@pytest.mark.parametrize("fault", list(Fault))
-def test_a_call_of_the_storage_that_fails_loses_and_doubles_nothing(s3_server, fault):
+@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, pytest.param(Fault.REFUSED, marks=pytest.mark.nightly)])
+def test_failed_storage_call_loses_and_doubles_nothing(s3_server, fault):
     """At every call, in memory: `test_crashes.py`."""
     print(f"MIRROR_TEST_SEED={SEED}")
     with s3_server.in_use():

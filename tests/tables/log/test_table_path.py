@@ -357,10 +357,12 @@ class Stalled:
 
 
 @pytest.mark.usefixtures("in_order")
-@pytest.mark.parametrize("commits", [1, 9], ids=["fewer versions", "more versions"])
-@pytest.mark.parametrize("checkpoint", [None, 3])
+@pytest.mark.parametrize(
+    ("checkpoint", "commits"),
+    [(3, 1), (None, 9), *(pytest.param(*pair, marks=pytest.mark.nightly) for pair in ((None, 1), (3, 9)))],
+)
 @pytest.mark.slow
-def test_a_drop_that_was_overtaken_leaves_the_next_engines_table_whole(tables, far_disk, checkpoint, commits):
+def test_overtaken_drop_keeps_the_next_engines_table(tables, far_disk, checkpoint, commits):
     for at in itertools.count(1):
         folder = log_of(far_disk, checkpoint=checkpoint)
         stalled = Stalled(tables, at, folder, commits)

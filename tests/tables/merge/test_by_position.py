@@ -115,13 +115,15 @@ def test_rewritten_and_new_rows_are_one_file(local):
 
 
 @pytest.mark.slow
-def test_small_files_stay_few_without_maintenance(local):
+def test_small_files_are_compacted_without_maintenance(local, monkeypatch):
+    monkeypatch.setattr(arrow, "_COMMITS", 3)
+    monkeypatch.setattr(compaction, "_CROWD", 3)
     table, most = Scenario(local, SIMPLE, ["Id"]), 0
-    for key in range(200):
+    for key in range(40):
         table.change((0, key, "Linz"))
         most = max(most, len(files_of(table)))
     assert most <= 2 * compaction._CROWD + 1
-    assert len(table.found()) == 200
+    assert len(table.found()) == 40
     assert {commit.information["operation"] for commit in read_history(local.path(table.table)).commits} == {
         "CREATE TABLE",
         "WRITE",

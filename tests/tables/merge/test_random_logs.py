@@ -21,9 +21,9 @@ from seed import SEED
 from mirror_engine.tables.merge.arrow import ArrowWriter
 from mirror_engine.tables.spark.session import child_session
 
-LOGS = int(os.environ.get("MIRROR_TEST_LOGS", "10"))
+LOGS = int(os.environ.get("MIRROR_TEST_LOGS", "6"))
 SPARK_LOGS = int(os.environ.get("MIRROR_TEST_SPARK_LOGS", "1"))
-COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "30"))
+COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "15"))
 SPARK_COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "5"))
 BATCHES = 8
 

@@ -21,25 +21,31 @@ CLAIM = 2**31 - 1
 UNCOMPRESSED_SIZE, COMPRESSED_SIZE = 1, 2  # which number of a page's header, from 0
 
 READ = """
-import sys
+import os, sys
 from peak_memory import peak_bytes
 from mirror_engine.config import Config
 from mirror_engine.tables.reading.open_file import limit_memory
 from mirror_engine.tables.reading.parquet import ParquetChangeFile
 
-path, more = sys.argv[1], int(sys.argv[2])
-if more:
-    limit_memory(more)
-before = peak_bytes()
-with open(path, "rb", buffering=0) as handle:
-    try:
-        for batch in ParquetChangeFile(handle, "Orders/1.parquet", Config()).batches():
-            pass
-    except Exception as error:
-        print(type(error).__name__, error.diagnostic.code)
-    else:
-        print("read")
-print(peak_bytes() - before)
+def read(path, more):
+    if more:
+        limit_memory(more)
+    before = peak_bytes()
+    with open(path, "rb", buffering=0) as handle:
+        try:
+            for batch in ParquetChangeFile(handle, "Orders/1.parquet", Config()).batches():
+                pass
+        except Exception as error:
+            said = f"{type(error).__name__} {error.diagnostic.code}"
+        else:
+            said = "read"
+    print(said, peak_bytes() - before, sep=", ", flush=True)
+
+for path, more in zip(sys.argv[1::2], sys.argv[2::2]):
+    if not os.fork():
+        read(path, int(more))
+        os._exit(0)
+    os.wait()
 """
 
 
@@ -72,16 +78,6 @@ def with_page_header(content, field, number):
 def end_of_number(content, at):
     assert content[at] == 0x15  # the next field, an i32
     return next(place for place in range(at + 1, at + 7) if content[place] < 0x80) + 1
-
-
-def read_alone(path, content, more_bytes=0):
-    """What a process of its own makes of a file, and by how much its memory grew; 0: without a limit."""
-    path.write_bytes(content)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", READ, str(path), str(more_bytes)]
-    done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
-    outcome, grown = done.stdout.splitlines()
-    return outcome, int(grown)
 
 
 def zeros(mebibytes):
@@ -117,15 +113,29 @@ FILES = {
 }
 
 
+@pytest.fixture(scope="module")
+def read_alone(tmp_path_factory):
+    """What a process of its own makes of each file, and by how many bytes its memory grew."""
+    arguments, folder = [], tmp_path_factory.mktemp("files")
+    for number, (made, more, *_) in enumerate(FILES.values()):
+        path, content = folder / f"{number}.parquet", made()
+        assert len(content) < 10 * MEBIBYTE
+        path.write_bytes(content)
+        arguments += [str(path), str(more * MEBIBYTE)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", READ, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
+    return dict(zip(FILES, (line.split(", ") for line in done.stdout.splitlines()), strict=True))
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the peak counts in other units")
-@pytest.mark.parametrize(("made", "more", "expected", "most"), FILES.values(), ids=FILES)
-def test_a_file_takes_the_memory_that_it_needs_a_batch_at_a_time(tmp_path, made, more, expected, most):
-    content = made()
-    assert len(content) < 10 * MEBIBYTE
-    outcome, grown = read_alone(tmp_path / "f", content, more * MEBIBYTE)
+@pytest.mark.parametrize("name", FILES)
+def test_memory_of_a_parquet_file_is_bounded(read_alone, name):
+    *_, expected, most = FILES[name]
+    outcome, grown = read_alone[name]
     assert outcome == expected
-    assert grown < most * MEBIBYTE
+    assert int(grown) < most * MEBIBYTE
 
 
 @pytest.mark.parametrize("source", [io.BytesIO, pa.BufferReader], ids=["file", "memory"])
