@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_protocol import duck
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_passthrough import Zone, files_of_every_size, local_writer, rows  # noqa: F401 - a fixture for every test
+from test_passthrough import PassthroughZone, files_of_every_size, local_writer, rows  # noqa: F401 - a fixture for every test
 
 from mirror_engine import RunResult
 from mirror_engine.landing_zone.change import same_rows
@@ -87,7 +87,7 @@ def say_more(file):
 
 
 def test_page_index_bloom_filter_and_arrow_schema_are_left_behind(tmp_path):
-    zone = Zone(tmp_path, local_writer(tmp_path))
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path))
     path = zone.land(rows(0, 50), store_schema=True, write_page_index=True, row_group_size=20)
     edited(path, say_more)
     landed = read_struct(footer_of(path))
@@ -107,7 +107,7 @@ def test_page_index_bloom_filter_and_arrow_schema_are_left_behind(tmp_path):
 
 
 def test_bloom_filters_of_duckdb_are_left_behind(tmp_path):
-    zone = Zone(tmp_path, local_writer(tmp_path))
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path))
     path = zone.folder / f"{1:020}.parquet"
     duck().from_arrow(pa.table({"id": range(5000), "k": [float(n % 50) for n in range(5000)]})).write_parquet(str(path))
     assert any(BLOOM_FILTER in chunk[METADATA].data for chunk in chunks(read_struct(footer_of(path))))
@@ -127,7 +127,7 @@ STORED = {
 @pytest.mark.parametrize("case", STORED)
 def test_arrow_schema_of_another_type_is_not_read_from_the_table(tmp_path, case):
     kind, expected = STORED[case]
-    zone = Zone(tmp_path, local_writer(tmp_path))
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path))
     days = pa.array([1, 2, 3], pa.int32()).cast(pa.date32())
     cells = days.cast(kind) if case == "date64" else pa.array([1, 2, 3]).cast(kind)
     zone.land(pa.table({"id": [1, 2, 3], "x": cells}), store_schema=True)
@@ -188,7 +188,7 @@ LIES = {
 @pytest.mark.parametrize("case", LIES)
 def test_false_claim_of_a_footer_sends_the_file_to_the_rows_path(tmp_path, case):
     kind, lie, reason = LIES[case]
-    zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path), UNKEYED)
     draw = np.random.default_rng(1)
     cells = pa.array(draw.integers(0, 1000, 5000)).cast(kind)
     table = pa.table({"v": cells, **{f"w{at}": draw.integers(0, 2**60, 5000) for at in range(4)}})
@@ -263,7 +263,7 @@ def name_no_text(file):
     [cut_bounds, point_at_another_dictionary, claim_fewer_rows, claim_larger_chunks, claim_two_types, name_no_text],
 )
 def test_file_that_readers_read_otherwise_takes_the_rows_path(tmp_path, lie):
-    zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path), UNKEYED)
     table = pa.table({"a": range(60), "b": [number * 2.5 for number in range(60)]})
     edited(zone.land(table, row_group_size=20, use_dictionary=False, store_schema=False), lie)
     if zone.sync() is RunResult.CAUGHT_UP:  # else the rows path rejects it, too
@@ -276,7 +276,7 @@ def test_file_that_readers_read_otherwise_takes_the_rows_path(tmp_path, lie):
 
 def test_file_whose_pages_are_encoded_in_a_newer_way_takes_the_rows_path(tmp_path):
     """Spark cannot read it; the footer may say otherwise."""
-    zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path), UNKEYED)
     table = pa.table({"b": [number * 2.5 for number in range(60)]})
     path = zone.land(table, use_dictionary=False, column_encoding={"b": "BYTE_STREAM_SPLIT"})
     edited(
@@ -293,7 +293,7 @@ def test_file_whose_pages_are_encoded_in_a_newer_way_takes_the_rows_path(tmp_pat
 )
 def test_dates_of_another_calendar_take_the_rows_path(tmp_path, versions, is_added):
     """Spark compares the version as text, and takes the last."""
-    zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path), UNKEYED)
     pairs = [Value(STRUCT, {1: Value(BINARY, SPARK), 2: Value(BINARY, each.encode())}) for each in versions]
     path = zone.land(pa.table({"a": range(60)}), store_schema=False)
     edited(path, lambda file: file.update({5: Value(LIST, [pair.data for pair in pairs], STRUCT)} if pairs else {}))
@@ -306,7 +306,7 @@ SPARK = b"org.apache.spark.version"
 
 @pytest.mark.parametrize("lie", [swap_paths, claim_unknown_types])
 def test_chunk_of_another_column_sends_the_file_to_the_rows_path(tmp_path, lie):
-    zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path), UNKEYED)
     edited(zone.land(rows(0, 50), row_group_size=20), lie)
     assert zone.sync() is RunResult.CAUGHT_UP
     assert set(zone.ways().values()) == {"append its footer is not understood"}
@@ -314,7 +314,7 @@ def test_chunk_of_another_column_sends_the_file_to_the_rows_path(tmp_path, lie):
 
 
 def test_one_sided_bound_is_left_behind(tmp_path):
-    zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path), UNKEYED)
     path = zone.land(pa.table({"v": range(1000)}), use_dictionary=False)
 
     def lie(file):
@@ -359,6 +359,7 @@ def test_bounds_of_every_type_are_shown_by_arrow_once_they_have_an_order(tmp_pat
 # ---- Thrift
 
 
+@settings(max_examples=50)
 @given(st.data())
 def test_thrift_comes_back_as_it_was_written(data):
     numbers = st.integers(-(2**63), 2**63 - 1)
@@ -401,7 +402,7 @@ def test_cut_footer_is_refused(tmp_path, cut):
 
 @pytest.mark.parametrize("depth", [10, 60, 100, 5000])
 def test_deep_unknown_field_is_left_behind_or_the_file_is_judged_by_its_rows(tmp_path, depth):
-    zone = Zone(tmp_path, local_writer(tmp_path))
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path))
     path = zone.land(rows(0, 5))
     deep = Value(STRUCT, {})
     for _ in range(min(depth, 200)):
@@ -483,7 +484,7 @@ FOUND_IN_SPARK = {
 @pytest.mark.parametrize("case", FOUND_IN_SPARK)
 def test_spark_finds_each_row_of_an_added_file(tmp_path, spark, case):
     values, options, lie, condition = FOUND_IN_SPARK[case]
-    zone = Zone(tmp_path, local_writer(tmp_path), UNKEYED)
+    zone = PassthroughZone(tmp_path, local_writer(tmp_path), UNKEYED)
     if options == "duckdb":
         path = zone.folder / f"{1:020}.parquet"
         values = values[:50] * 100
