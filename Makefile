@@ -114,10 +114,10 @@ properties: .venv/.tools .venv/.java
 
 forms: .venv/.tools .venv/.java
 	MIRROR_TEST_COMMITS=50 MIRROR_TEST_INTRUDERS='append delete columns compact' MIRROR_TEST_SPARK_FIXTURES=all \
-	MIRROR_TEST_FAULTS=10 MIRROR_TEST_REST_EXAMPLES=200 MIRROR_TEST_COMPARED=500 MIRROR_TEST_ARROW_ZONES=500 \
+	MIRROR_TEST_STARTS=real MIRROR_TEST_FAULTS=10 MIRROR_TEST_REST_EXAMPLES=200 MIRROR_TEST_COMPARED=500 MIRROR_TEST_ARROW_ZONES=500 \
 		$(BIN)/pytest -q --timeout 3600 tests/tables/spark/test_isolation.py tests/tables/merge/test_concurrent_writers.py \
 		tests/test_fixtures.py tests/engine/test_store_faults.py tests/onelake/test_fabric.py tests/tools/test_compare.py \
-		tests/test_generated_zones.py
+		tests/test_generated_zones.py tests/test_readme.py tests/test_sessions.py tests/test_how_tos.py tests/test_ci.py
 
 .venv/.mutmut: .venv/.tools
 	$(PIP) --editable '.[mutmut]'

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
+
+from forked_program import programs
 
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 PROGRESS = re.compile(r"^\[\d+[smh]\] ")
@@ -98,7 +98,7 @@ def differences(page, folder, replaced=(), **environment):
 
 def own_environment(**more):
     """The environment of commands, in which `mirror-engine` and `python` are those of this run."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = f"{programs()}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "COLUMNS": "100", **more}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -12,6 +13,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 from ci_runner import Runner, shell
+from forked_program import programs
 from sessions import WITHOUT_SPARK
 
 HOME = Path(__file__).parents[1]
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.slow
 PYTHON = f"""#!/bin/bash
 case "$1 $2 $3" in
 "-m venv "*) mkdir -p "$3/bin"; ln -s "$(realpath "$0")" "$3/bin/python"
-  ln -s "{Path(sys.executable).parent}/mirror-engine" "$3/bin/mirror-engine";;
+  ln -s "{programs().split(os.pathsep)[0]}/mirror-engine" "$3/bin/mirror-engine";;
 "-m pip install") echo "$PIP_CONSTRAINT ${{*:4}}" > "$(dirname "$0")/installed";;
 *) exec "{sys.executable}" "$@";;
 esac

@@ -26,7 +26,7 @@ SECRETS = (WORD, NUMBER, f"{NUMBER[:4]}-{NUMBER}", f"{WORD}@{WORD}.org", f"{WORD
 NAMES = ("id", "name", "day")
 ROW = ("1", "a", "2026-11-02")
 MARKER = "__rowMarker__"
-SHARE = 1 / 3  # of the broken files, other ones for each secret
+SHARE = 1 / 4  # of the broken files, other ones for each secret
 
 
 def text_metadata(keys, *, nullable, **options):
@@ -97,7 +97,7 @@ def broken_parquets(secret):
 
 
 def zone_of(root, secret, chance):
-    """Land a third of the broken texts and files, each in a table of its own, whose kind is left to chance."""
+    """Land a quarter of the broken texts and files, each in a table of its own, whose kind is left to chance."""
     tables = 0
 
     def land(metadata, *files, extension="csv"):

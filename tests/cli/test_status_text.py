@@ -124,19 +124,19 @@ def test_sync_and_validate_end_with_what_is_left(stuck, cli):
     assert cli("validate", stuck).out.endswith("Failed: 1 table is blocked, 6 tables are halted.\n")
 
 
-def test_status_of_5000_stuck_tables_ends_after_some_of_them(stuck):
+def test_status_lists_some_of_many_stuck_tables(stuck):
     with Mirror(stuck, Config()) as mirror:
         status = mirror.status()
     one = next(found for found in status.tables if found.name.table == "Half")
-    many = tuple(replace(one, name=TableName("", f"T{at}")) for at in range(5_000))
+    many = tuple(replace(one, name=TableName("", f"T{at}")) for at in range(1_000))
     console = Console(file=io.StringIO(), width=80)
     for part in status_text(replace(status, tables=many)):
         console.print(part)
     lines = console.file.getvalue().splitlines()
-    assert len(lines) < 5_100
+    assert len(lines) < 1_100
     assert lines[-2:] == [
-        "… and 4,980 more tables: see --table NAME, or --json",
-        "5,000 tables: 5,000 need attention. * Fabric shows an error.",
+        "… and 980 more tables: see --table NAME, or --json",
+        "1,000 tables: 1,000 need attention. * Fabric shows an error.",
     ]
 
 

@@ -152,7 +152,7 @@ def by_night(*names):
     return [pytest.param(name, marks=pytest.mark.nightly) for name in names]
 
 
-@pytest.mark.parametrize("program", ["datalake", "blob", "plain", *by_night("adl_fs", "object_store", "delta")])
+@pytest.mark.parametrize("program", ["datalake", "blob", *by_night("plain", "adl_fs", "object_store", "delta")])
 def test_a_library_of_python_s(ground, program):
     ground.run_tests(program)
 
@@ -210,7 +210,7 @@ def test_a_client_of_the_rest_api(ground, program, library):
     ground.run_tests(program)
 
 
-@pytest.mark.parametrize("program", ["blob", *by_night("object_store", "delta")])
+@pytest.mark.parametrize("program", by_night("blob", "object_store", "delta"))
 def test_a_library_whose_batches_are_accepted(ground, program, monkeypatch):
     monkeypatch.setattr(ground.options, "blob_batch", "accept")
     ground.run_tests(program, "-k", "batch")

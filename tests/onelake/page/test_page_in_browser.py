@@ -82,7 +82,9 @@ def named(tab):
     return tab.evaluate("[...document.querySelectorAll('tbody th a')].map(each => each.textContent)")
 
 
-@pytest.mark.parametrize("size", ["phone", pytest.param("tablet", marks=pytest.mark.nightly), "wide"])
+@pytest.mark.parametrize(
+    "size", ["phone", *(pytest.param(size, marks=pytest.mark.nightly) for size in ("tablet", "wide"))]
+)
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_fits_is_complete_and_is_not_complained_of(visit, base, artefacts, page, size):
     tab = visit(base + PAGES[page], *SIZES[size])

@@ -56,7 +56,7 @@ def told_by_replay(files):
     return len(rows), told
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(FILES, st.sampled_from([0, 3, 1_000_000]), st.sampled_from([1, 3, 1_000_000]), st.booleans())
 def test_key_counts_are_those_of_replay(files, together, load, at_once):
     with pytest.MonkeyPatch.context() as patch:

@@ -65,7 +65,7 @@ def merged(rows, changes):
     return sorted((row[:-1] for row in [*(row for row in after if row[-1] != Role.DELETE), *added]), key=repr)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.lists(KEY, max_size=5), st.lists(CHANGES, min_size=1, max_size=3))
 def test_staged_changes_do_to_any_table_what_replay_says(before, files):
     serial = itertools.count(100)
@@ -92,7 +92,7 @@ def test_staged_changes_do_to_any_table_what_replay_says(before, files):
         assert met.multi_row_changes == sum(marker != 0 and count > 1 for marker, count in pairs)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     st.lists(KEY, max_size=5),
     st.lists(st.lists(KEY, max_size=6), min_size=1, max_size=3),

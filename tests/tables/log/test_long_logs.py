@@ -19,13 +19,13 @@ from mirror_engine.tables.merge.arrow import ArrowWriter
 
 pytestmark = pytest.mark.slow
 
-OLDER = 5_000
+OLDER = 1_000
 NO_CHANGE = {"commitInfo": {"operation": "SET TBLPROPERTIES", "engineInfo": "another"}}
 
 
 @pytest.fixture(scope="module")
 def long_log(tmp_path_factory):
-    """A table whose log has 5,000 commits before its newest checkpoint."""
+    """A table whose log has 1,000 commits before its newest checkpoint."""
     root = tmp_path_factory.mktemp("shop")
     writer = ArrowWriter(root / TABLES, root / SCRATCH)
     shop = Shop(root, writer, max_batch_files=1, auto_maintain=1_000_000)
