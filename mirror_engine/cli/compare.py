@@ -44,7 +44,7 @@ VERDICTS = {
 @command(root="own", config=(*READING, "memory_limit"))
 @click.argument("url", metavar="URL", type=PlaceType(), help=URL_HELP)
 @click.argument("tables", metavar="[TABLE]...", nargs=-1, help="Sales.Orders, Items …; default: all tables.")
-@click.option("--limit", type=COUNT, default=5, help="Maximum number of keys to list of each finding.")
+@click.option("--limit", type=COUNT, default=5, help="Maximum number of keys to list per finding.")
 @click.option("--show-keys", is_flag=True, help="Show the keys' values, on a terminal only; not with --json.")
 @progress_option
 @with_config
@@ -138,7 +138,7 @@ def _compare_text(compared: Sequence[TableComparison], digest: KeyDigest | None)
         others = [f"{number:,} {kind}" for kind, number in each.counts.items() if number and kind != "equal"]
         yield display.line(f"{each.name.normalized}: {', '.join([word, *others])}; {rows}", style)
         if each.is_partial:
-            yield display.bullet("partial:", "change files are gone: only keys in those that are left were compared")
+            yield display.bullet("partial:", "change files were deleted: only keys in the remaining ones were compared")
         if each.not_yet:
             yield display.bullet(
                 "not applied yet:", f"{count(len(each.not_yet), 'newer file')}: {_named(each.not_yet, digest)}"

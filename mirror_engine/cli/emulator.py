@@ -69,7 +69,7 @@ _OPTIONS = (
         "--blob-batch",
         type=Choice(("reject", "accept")),
         default="reject",
-        help="Batch requests of the Blob API: reject as OneLake, or accept.",
+        help="Batch requests of the Blob API: reject like OneLake, or accept.",
     ),
     click.option(
         "--long-running",

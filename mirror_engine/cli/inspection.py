@@ -100,7 +100,7 @@ def status(mirror: Mirror, names: tuple[str, ...], interval: float | None, *, ch
     from rich.live import Live
 
     if not watch:
-        refuse_given({"interval": "--interval"}, "without --watch there is one look")
+        refuse_given({"interval": "--interval"}, "without --watch, status is shown once")
     interval = interval or WATCH_SECONDS[isinstance(mirror.root, Path)]
     is_live = watch and not out.wants_json() and out.stdout().is_terminal
     view = Live(console=out.stdout(), auto_refresh=False, screen=True) if is_live else nullcontext()

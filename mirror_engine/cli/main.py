@@ -63,7 +63,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
 _MODULES = {name: module for group in COMMANDS.values() for name, (module, _) in group.items()}
 ALL_COMMANDS = tuple(_MODULES)
 _GROUPS = {
-    "trace": "Show how rows came to be: the changes to a key, the effect of a file, or of another order.",
+    "trace": "Explain rows: the changes to a key, the effect of a file, or of another order.",
     "emulator": "Run OneLake, Entra ID and Fabric's REST API on this machine; a publisher keeps its production URLs.",
 }
 

@@ -319,9 +319,9 @@ def _places(values: Mapping[str, Any]) -> Sequence[Place]:
 def _refuse_max_download(places: Sequence[Place], values: Mapping[str, Any]) -> None:
     flags = {"max_download": "--max-download"}
     if places and all(isinstance(place, Path) for place in places):
-        refuse_given(flags, "nothing is downloaded of a folder of this machine")
+        refuse_given(flags, "a folder on this machine is not downloaded")
     if values.get("watch"):
-        refuse_given(flags, "with --watch nothing is kept, and no limit holds")
+        refuse_given(flags, "with --watch nothing is cached, and there is no limit")
 
 
 def _root(positional: Place | None, chosen: Place | None) -> Place:

@@ -146,7 +146,7 @@ def _report_text(done: SyncReport) -> str:
     is_whole, but = None not in done.failures, ignored_data(sum(map(len, done.ignored.values())))
     if not done.states:
         none = "There are no tables left" if done.dropped else "There are no tables yet"
-        return f"{applied} {none if is_whole else 'Nothing is known of the tables'}{but}."
+        return f"{applied} {none if is_whole else 'No table could be listed'}{but}."
     if caught_up < len(done.states) or done.failures.keys() - {None}:
         return f"{applied} {tally_text(counts(done))}"
     return f"{applied} {'All' if is_whole else 'All other'} tables have caught up{but}."

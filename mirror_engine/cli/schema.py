@@ -117,7 +117,7 @@ def schema_of(name: str) -> Schema:
 
 def _config() -> Schema:
     """The schema of `mirror-engine.toml`."""
-    properties: Schema = {"$schema": {"type": "string", "description": "Where this schema is, for editors."}}
+    properties: Schema = {"$schema": {"type": "string", "description": "Path of this schema, for editors."}}
     for name, option in options().items():
         default = default_text(name)
         about = f"{option.about} Allowed: {option.kind.allowed}." + (f" Default: {default}." if default else "")

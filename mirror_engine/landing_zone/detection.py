@@ -207,11 +207,11 @@ class _Detector:
         """The extension that a file should have, and what to do (ME021)."""
         expected = self._metadata.extension
         packed = _COMPRESSED.fullmatch(file.name)
-        help = "rename it when it is complete, or set `FileFormat` to what it is"
+        help = "rename it when it is complete, or set `FileFormat` to its format"
         if packed and packed[1].casefold().endswith(f".{expected}"):
             is_text = self._metadata.is_text and packed[2].casefold() != "snappy"  # which is not read (LZ-6.2)
             help = f"{'rename' if is_text else 'decompress'} it to `{packed[1]}`"
-            help += "; that it is compressed is known by its content" if is_text else ""
+            help += "; compression is detected by content" if is_text else ""
         return {"expected": expected, "help": help}
 
     def _misnumbered(self, file: Entry, stem: str) -> dict[str, str]:

@@ -184,7 +184,7 @@ def _fault_of(name: str, *, feeds_changes: bool) -> str:
         return "readers cannot open a table with it"
     if feeds_changes and folded(name) in _OF_THE_FEED:
         return "the table's change data feed has a column of that name"
-    return "Spark and Delta keep it for columns of their own" if _RESERVED.fullmatch(folded(name)) else ""
+    return "Spark and Delta reserve it" if _RESERVED.fullmatch(folded(name)) else ""
 
 
 def _claims(current: TableSchema | None, incoming: Incoming, said: list[Diagnostic]) -> list[Column]:

@@ -97,7 +97,7 @@ class Lease:
                 if self._lost is None and (age := self._age_seconds) >= EXPIRE_SECONDS:
                     raise StorageUnavailable(
                         f"{self._file.root}: the lease may have expired while it was renewed ({age:.0f} s)",
-                        "It is tried again. Is the store slow, or did this machine sleep?",
+                        "The engine retries. Is the store slow, or did this machine sleep?",
                     )
             if self._lost is not None:
                 raise RootLocked(

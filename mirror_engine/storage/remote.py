@@ -68,8 +68,13 @@ _ABOUT_A_PATH = (
     (403, "", "this identity has no permission", "Give it {role}."),
     (409, "", "something of another kind is at that path", "Remove the file or folder there."),
     (PRECONDITION, "", "it was replaced meanwhile", "Its new content is read next time."),
-    (429, "", "the store asks for fewer requests", "It is asked again; a longer --poll-interval asks less."),
-    (503, "", "the store is busy", "It is asked again; a longer --poll-interval asks less."),
+    (
+        429,
+        "",
+        "the store asks for fewer requests",
+        "The engine retries; a longer --poll-interval sends fewer requests.",
+    ),
+    (503, "", "the store is busy", "The engine retries; a longer --poll-interval sends fewer requests."),
 )
 
 
@@ -104,7 +109,9 @@ def unavailable(url: StoreUrl, path: str, operation: str, status: int, code: str
                 error.is_replaced = status == PRECONDITION
                 return error
     answer = f"the store answers {status} {code}".rstrip()
-    return StorageUnavailable(f"{place}: cannot {operation} it: {answer}", "It is asked again; see the store's health.")
+    return StorageUnavailable(
+        f"{place}: cannot {operation} it: {answer}", "The engine retries; check the store's health."
+    )
 
 
 def login_failure(text: str) -> str:

@@ -150,7 +150,7 @@ def check_store(store: Path) -> None:
     for item in sorted(store.glob("[!.]*/[!.]*")):
         is_folder = item.is_dir() and not (item.is_symlink() or item.parent.is_symlink())
         if is_folder and any(item.glob("*")) and not any((item / mark).exists() for mark in MARKS):
-            message = f"{store} is no STORE: {printable(str(item.relative_to(store)))} is not a mirrored database"
+            message = f"{store} is not a STORE: {printable(str(item.relative_to(store)))} is not a mirrored database"
             raise UsageError(message, "give a new folder, such as ./onelake; a STORE contains WORKSPACE/ITEM")
 
 

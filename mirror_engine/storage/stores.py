@@ -32,8 +32,8 @@ _FORMS = (
     "s3://BUCKET/FOLDER or gs://BUCKET/FOLDER"
 )
 _KEEP_OUT = (
-    "Leave credentials out of URLs: they are found where Azure's, AWS' and Google's tools look for them, "
-    "a SAS in AZURE_STORAGE_SAS_TOKEN."
+    "Leave credentials out of URLs: use the environment, profiles or sign-in of Azure's, AWS' and Google's tools, and "
+    "AZURE_STORAGE_SAS_TOKEN for a SAS."
 )
 _PORTAL = re.compile(
     r"(?:app|msit)\.(?:powerbi|fabric\.microsoft)\.com/groups/([^/]+)/mirroreddatabases/([^/?]+)", re.IGNORECASE

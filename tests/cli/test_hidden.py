@@ -128,7 +128,7 @@ def test_unreadable_folder_that_is_new_leaves_all_other_tables(synced, cli, fail
 def test_zone_that_cannot_be_listed_is_no_zone_without_tables(synced, cli, fail):
     fail(f"list {ZONE}$")
     printed = cli("sync", synced.root)
-    assert (printed.code, "Nothing is known of the tables." in printed.out) == (4, True)
+    assert (printed.code, "No table could be listed." in printed.out) == (4, True)
 
 
 def test_new_root_with_a_misspelled_zone_gets_a_hint(tmp_path, cli):

@@ -160,11 +160,11 @@ def test_a_type_mismatch_has_both_types_in_the_publishers_and_in_fabrics_words()
         ("", "it is empty"),
         ("a\x00b", "readers cannot open"),
         ("a\ud800", "readers cannot open"),
-        ("_tmp_metadata_row_index", "columns of their own"),
-        ("_metadata", "columns of their own"),
-        ("_Source_Row_Present_", "columns of their own"),
-        ("__delta_internal_is_row_deleted", "columns of their own"),
-        ("__delta_rs_c_line\nbreak", "columns of their own"),
+        ("_tmp_metadata_row_index", "Spark and Delta reserve it"),
+        ("_metadata", "Spark and Delta reserve it"),
+        ("_Source_Row_Present_", "Spark and Delta reserve it"),
+        ("__delta_internal_is_row_deleted", "Spark and Delta reserve it"),
+        ("__delta_rs_c_line\nbreak", "Spark and Delta reserve it"),
     ],
 )
 def test_names_that_no_table_can_have_are_rejected(name, reason):

@@ -198,7 +198,7 @@ def refuse_repeated(table: str, record: BatchRecord, known: int | None) -> None:
     if known is None and record.progress.delta_version < 0:
         raise CommitConflict(
             f"{table}: another program made a table there",
-            "The next cycle reads the table's state again; a table of another program must be taken away.",
+            "The next cycle reads the table's state again; move a table of another program elsewhere.",
         )
     if known is not None and known >= record.progress.batch:
         raise CommitConflict(
@@ -219,7 +219,7 @@ def refuse_another(table: str, record: BatchRecord, newest: RecordHead | None) -
     if newest is None or (newest.application, newest.progress.batch) != expected:
         raise CommitConflict(
             f"{table}: another program or engine committed there first",
-            "The next cycle reads the table's state again; a table of another program must be taken away.",
+            "The next cycle reads the table's state again; move a table of another program elsewhere.",
         )
 
 

@@ -84,7 +84,7 @@ def _package(name: str, package: str, required: str) -> Check:
 def _jars(config: Config) -> Check:
     jars = find_jars(config)
     missing = [coordinate for coordinate, path in jars.items() if path is None]
-    command = "They are fetched by the first run, which needs a network."
+    command = "The first run downloads them, and needs a network."
     if config.delta_jars_dir:
         command = f"Copy into that folder: {', '.join(missing)}"
     found = f"{len(jars) - len(missing)} of {len(jars)} in {jars_folder(config)}"
@@ -132,7 +132,7 @@ def _writable(root: Path) -> Check:
         return Check(name, ok=False, found=f"{place} is not a folder", help="Choose a folder as ROOT.")
     try:
         with tempfile.TemporaryFile(dir=place):
-            made = "" if place == root.absolute() else f", {root} will be made"
+            made = "" if place == root.absolute() else f", {root} will be created"
             return Check(name, ok=True, found=f"{place} can be written{made}")
     except OSError as error:
         user = f"user {os.geteuid()}" if hasattr(os, "geteuid") else "this user"

@@ -83,7 +83,7 @@ def java_home_fault() -> str:
         return ""
     program = Path(home) / "bin" / "java"
     if not program.is_file():
-        return f"JAVA_HOME is {home}, where there is no bin/java"
+        return f"JAVA_HOME is {home}, which has no bin/java"
     version = _release(program)[1].get("JAVA_VERSION", "")
     major = re.match(r"\d+", version)
     if major and int(major[0]) in VERSIONS:
@@ -175,7 +175,7 @@ _NOT_NEEDED = (
 )
 JARS_HELP = (
     "Set DEFAULT_ARTIFACT_REPOSITORY to a mirror of Maven Central, HTTPS_PROXY to a proxy, "
-    "or --delta-jars-dir to a folder that holds the jars."
+    "or --delta-jars-dir to a folder that contains the jars."
 )
 _FAILED = re.compile(r"unresolved dependenc|download failed|Server access error|SERVER ERROR", re.IGNORECASE)
 _REASONS = (
@@ -222,7 +222,7 @@ def local_jars(config: Config, scheme: str = "") -> Iterator[list[Path]]:
     if config.delta_jars_dir and missing:
         raise JarsMissing(
             f"the folder of jars {config.delta_jars_dir} lacks {', '.join(missing)}",
-            f"Copy them from {ivy_folder() / 'jars'} of a machine that has fetched them.",
+            f"Copy them from {ivy_folder() / 'jars'} of a machine that downloaded them.",
         )
     with ExitStack() as stack:
         if missing:
@@ -232,7 +232,7 @@ def local_jars(config: Config, scheme: str = "") -> Iterator[list[Path]]:
             except OSError as error:
                 raise JarsMissing(
                     f"the Delta jars cannot be stored in {ivy_folder()}: {error.strerror or error}",
-                    "Free disk space, or set MIRROR_ENGINE_CACHE to a folder that can be written.",
+                    "Free disk space, or set MIRROR_ENGINE_CACHE to a writable folder.",
                 ) from error
             found = find_jars(config, scheme)  # another process may have fetched them
         yield [] if None in found.values() else [path for path in found.values() if path is not None]

@@ -112,7 +112,7 @@ def test_root_must_be_a_folder_that_can_be_written_or_made(tmp_path, monkeypatch
 
     (tmp_path / "file").touch()
     monkeypatch.chdir(tmp_path.parent)
-    assert found(tmp_path / "new" / "root") == (True, f"{tmp_path} can be written, {tmp_path}/new/root will be made")
+    assert found(tmp_path / "new" / "root") == (True, f"{tmp_path} can be written, {tmp_path}/new/root will be created")
     assert found(Path(tmp_path.name)) == (True, f"{tmp_path} can be written")
     assert found(tmp_path / "file") == (False, f"{tmp_path}/file is not a folder")
     monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)

@@ -71,7 +71,7 @@ def test_other_versions_and_programs_that_are_no_java_are_skipped(tmp_path):
     [
         (lambda home: fake_java(home, "11.0.2"), "Java 11.0.2, needs 17 or 21"),
         (lambda home: program(home / "bin" / "java", "exit 0"), "Java of an unknown version, needs 17 or 21"),
-        (lambda home: home, "where there is no bin/java"),
+        (lambda home: home, "which has no bin/java"),
     ],
 )
 def test_java_home_that_is_passed_over_is_named(tmp_path, monkeypatch, make, fault):
