@@ -1,4 +1,4 @@
-# Needs Python 3.10+ with venv, and nothing else: `make demo`, `make test`. Another Python: make PYTHON=python3.12 test
+# Needs Python 3.11+ with venv, and nothing else: `make demo`, `make test`. Another Python: make PYTHON=python3.12 test
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
@@ -34,8 +34,8 @@ help:
 
 # A stamp per stage: the environment is made anew when what it is made from has changed.
 .venv/.made: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-		{ echo 'Python 3.10 or newer is needed; name it: make PYTHON=python3.12' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'Python 3.11 or newer is needed; name it: make PYTHON=python3.12' >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
 	@touch $@
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import pathlib
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+from unittest.mock import patch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from typing_extensions import Self
 
 Folder = Any  # a path, or the number of an open folder
 
@@ -54,17 +53,8 @@ def counted_entries() -> Iterator[Counter[Folder]]:
         listed[_named(folder)] += len(found)
         return found
 
-    _replace(scan, names)
-    try:
+    with patch.object(os, "scandir", scan), patch.object(os, "listdir", names):
         yield listed
-    finally:
-        _replace(scandir, listdir)
-
-
-def _replace(scan: Callable[..., Any], names: Callable[..., Any]) -> None:
-    for place in filter(None, (os, getattr(pathlib, "_NormalAccessor", None))):  # Python 3.10's `Path` has its own
-        place.scandir = scan if place is os else staticmethod(scan)
-        place.listdir = names if place is os else staticmethod(names)
 
 
 def _named(folder: Folder) -> Folder:

@@ -7,7 +7,7 @@ import math
 import os
 import random
 import re
-import sys
+import tomllib
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache, partial
@@ -17,11 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_type_hints
 
 from mirror_engine.errors import ConfigError, StorageUnavailable
 from mirror_engine.option_rules import idle_beside
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # Python 3.10 has no TOML reader of its own
-    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

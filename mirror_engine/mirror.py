@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from msgspec.structs import asdict
 
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
-    from typing_extensions import Self
 
     from mirror_engine.engine.changes import TableChange
     from mirror_engine.engine.watcher import ZoneWatcher
@@ -488,7 +487,7 @@ class Mirror:
                         ledger.note_maintained(name, newest[0].version)
                     owner = owners[0] if len(owners) == 1 else self._owner(folder)
                     emit(TableMaintained(owner, dict(done[folder]), time.monotonic() - started))
-                except TransientError as error:  # noqa: PERF203 - one try per folder is the purpose
+                except TransientError as error:
                     if failed is None:
                         raise
                     failed(folder, error)

@@ -32,7 +32,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
@@ -42,7 +42,6 @@ import pyarrow.parquet as pq
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from typing_extensions import Self
 
 __all__ = ["Conflict", "Durable", "Files", "Folder", "LandingZone", "Refused", "Table"]
 

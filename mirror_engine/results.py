@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from html import escape
 from io import StringIO
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 from msgspec import UNSET, Meta, Struct
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rich.console import RenderableType
-    from typing_extensions import Self
 
     from mirror_engine.landing_zone.names import TableName
 
@@ -37,7 +36,7 @@ Row = Annotated[
         description="cells by column: decimals are text, binary is Base64, times are ISO 8601, NaN and infinities text"
     ),
 ]
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 State = Annotated[str, Meta(extra_json_schema={"enum": [state.code for state in get_args(TableState)]})]  # of a table
@@ -219,7 +218,7 @@ class CountedFinding(Finding, frozen=True):
 
 def iso_text(moment: datetime) -> str:
     """`2026-11-02T08:15:29.500Z`."""
-    return f"{moment.astimezone(timezone.utc).isoformat(timespec='milliseconds')[:-6]}Z"
+    return f"{moment.astimezone(UTC).isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 def utc(seconds: float) -> datetime:

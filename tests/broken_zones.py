@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import count
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 ZONE = "Files/LandingZone"
-NOON = datetime(2026, 11, 2, 12, tzinfo=timezone.utc)
+NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 _unique = count(1)
 
 

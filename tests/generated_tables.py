@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 BY_TIME = "LastUpdateTimeFileDetection"
-NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 UTC, NAIVE = pa.timestamp("us", tz="UTC"), pa.timestamp("ms")
 # few values, so that keys repeat; each Arrow type with its declared text type
 VALUES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from store_publisher import StorePublisher
@@ -84,8 +84,8 @@ def normalised(value, kind):
     if kind in ("float", "double"):
         return "NaN" if math.isnan(float(value)) else float(value) + 0.0
     if kind == "timestamp":
-        moment = datetime.fromisoformat(value.replace("Z", "+00:00")) if isinstance(value, str) else value
-        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     if kind.startswith("decimal"):
         return str(Decimal(value))
     parsed = _PARSERS[kind](value) if isinstance(value, str) and kind in _PARSERS else value

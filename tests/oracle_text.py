@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def instant(text: str) -> datetime:
     if re.search(r"[T ]\d\d$", text):
         raise ValueError("no minutes")
     value = datetime.fromisoformat(re.sub(r"(\.\d{1,6})\d*", _six_digits, text.replace("Z", "+00:00")))
-    return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def _six_digits(found: re.Match[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -20,7 +20,7 @@ SHOP, EVIL = "6f1e0000-0000-4000-8000-000000000001", "6f1e0000-0000-4000-8000-00
 EVIL_TABLE = "<img src=x onerror=alert(1)>"
 EVIL_TEXT = "<script>document.title='owned'</script>"
 EVIL_COLUMNS = {"Id": pa.int64(), "</td>": pa.string(), "Long": pa.string(), "Empty": pa.string(), "Word": pa.string()}
-PLACED = datetime(2026, 11, 2, 8, 15, 29, tzinfo=timezone.utc)
+PLACED = datetime(2026, 11, 2, 8, 15, 29, tzinfo=UTC)
 ORDERS = {"Id": pa.int64(), "Customer": pa.string(), "Placed": pa.timestamp("us", "UTC"), "Total": pa.float64()}
 
 

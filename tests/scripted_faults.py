@@ -6,12 +6,12 @@ import io
 import math
 import re
 import threading
-from enum import Enum
+from enum import StrEnum
 
 from mirror_engine.errors import StorageUnavailable
 
 
-class Fault(str, Enum):
+class Fault(StrEnum):
     REFUSED = "refused"  # nothing happened
     LOST_ANSWER = "lost answer"  # it was done, but the caller sees a failure
 

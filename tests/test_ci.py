@@ -125,7 +125,7 @@ def test_what_it_cannot_run_on_is_said(runner):
     assert ran.code == 1
     assert "Linux and macOS" in ran.annotations[0][2]
     runner.contexts["runner.os"] = "Linux"
-    assert "3.10" in runner.run(python="false").annotations[0][2]
+    assert "3.11" in runner.run(python="false").annotations[0][2]
 
 
 def test_the_workflow_uses_inputs_that_there_are():

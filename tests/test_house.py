@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from typing import get_args
@@ -18,11 +19,6 @@ from mirror_engine import errors
 from mirror_engine.landing_zone.diagnostics import CATALOG, RejectedFile
 from mirror_engine.landing_zone.states import TableState
 from mirror_engine.testing.landing_zone_writer import LandingZoneWriter
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 HOME = Path(__file__).parents[1]
 PACKAGE = HOME / "mirror_engine"

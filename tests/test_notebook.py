@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
@@ -116,7 +116,7 @@ def test_validate_trace_and_diff_are_at_hand(viewed):
 
 
 def test_a_key_of_several_columns_and_times_is_traced(tmp_path):
-    writer, at = MemoryDeltaWriter(), datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    writer, at = MemoryDeltaWriter(), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     shop = Shop(tmp_path, writer)
     shop.publisher.table("Visits", keys=["who", "at"]).insert({"who": "a=b", "at": at})
     with Mirror(tmp_path, Config(), writer=writer) as mirror:

@@ -72,7 +72,7 @@ def until(check: Callable[[], object]) -> None:
     while True:
         try:
             check()
-        except (FailedError, OSError, IndexError):  # noqa: PERF203 - that is what is waited for
+        except (FailedError, OSError, IndexError):
             if time.monotonic() > ends:
                 raise
             time.sleep(0.2)

@@ -11,7 +11,7 @@ import time
 import urllib.request
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,8 +34,6 @@ from speed.rows import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from typing_extensions import Self
 
     from mirror_engine.events import Event
 

@@ -6,12 +6,11 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from typing_extensions import Self
 
 ENGINES = {
     "spark-engine": ("speed.engines", "SparkEngine"),

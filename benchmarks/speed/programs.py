@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from speed.places import land
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from typing_extensions import Self
 
 MIRROR = (sys.executable, "-m", "mirror_engine.cli.main")
 _SCRIPT = """import sys, deltalake, pyarrow.dataset as ds
@@ -102,7 +101,7 @@ class Run:
     def _note(self, record: dict[str, Any]) -> None:
         if record["event"] != "commit_finished":
             return
-        at = datetime.fromisoformat(record["time"].replace("Z", "+00:00")).timestamp()
+        at = datetime.fromisoformat(record["time"]).timestamp()
         first, last = (int(record[end].partition(".")[0]) for end in ("first", "last"))
         with self._changed:
             for number in range(first, last + 1):

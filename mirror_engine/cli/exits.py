@@ -13,8 +13,9 @@ import signal
 import sys
 import threading
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 import click
 
@@ -33,8 +34,6 @@ from mirror_engine.landing_zone.text import CONTROLS, printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
-
-    from typing_extensions import Self
 
     from mirror_engine.engine.cycle import RunResult
 
@@ -206,12 +205,12 @@ def _usage(error: click.ClickException, words: Sequence[str]) -> Error:
 def _internal(error: Exception) -> Error:
     """A defect, whose traceback is written to a file that is to be reported."""
     import tempfile
-    from datetime import datetime, timezone
+    from datetime import datetime
 
     from mirror_engine.config import cache_folder
 
     place, help = "no folder could be written for details", "please report this bug"
-    name = f"mirror-engine-{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{os.getpid()}.log"
+    name = f"mirror-engine-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.log"
     for folder in (cache_folder() / "logs", Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)

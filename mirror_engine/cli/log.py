@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
@@ -106,7 +106,7 @@ class Log:
         """Write one line, if its level is logged."""
         if level not in self._levels:
             return
-        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")[:-6] + "Z"
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
         record = {"time": now, "level": level, "event": name, **fields}
         text = json.dumps(record, ensure_ascii=False) if self._is_json else _text(record)
         with self._lock, suppress(OSError):  # a log on a full disk, or without a reader, stops no table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,8 @@ def _moment(value: object) -> float:
     try:
         return time.time() - float(duration(0).read(value))
     except ValueError:
-        at = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-        return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
+        at = datetime.fromisoformat(str(value))
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 class Pulled(Result, frozen=True):

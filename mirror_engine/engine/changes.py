@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
 from mirror_engine.events import (
@@ -57,7 +57,7 @@ class TableChange:
     at: float = 0.0
 
     def __str__(self) -> str:
-        at = datetime.fromtimestamp(self.at, timezone.utc)
+        at = datetime.fromtimestamp(self.at, UTC)
         more = ", ".join(filter(None, [self.reason, count(self.files, "file") if self.files else ""]))
         what = printable(f"{self.table.normalized} {self.kind.replace('_', ' ')}")
         return f"{at:%Y-%m-%d %H:%M:%S} UTC  {what}{f': {more}' if more else ''}"

@@ -6,7 +6,7 @@ import json
 import math
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -56,7 +56,7 @@ Failures: TypeAlias = "dict[TableName | None, TransientError]"  # None is the la
 MAX_SYNC_ATTEMPTS = 4  # with pauses of 1, 2 and 4 seconds between failed cycles
 
 
-class RunResult(str, Enum):
+class RunResult(StrEnum):
     """How a run ended, worst first; the command line's exit codes."""
 
     FAILED = "failed"  # an internal error: exit 1

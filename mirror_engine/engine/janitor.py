@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mirror_engine.landing_zone.listing import Kind
@@ -182,7 +182,7 @@ class Janitor:
         files = [
             {
                 "name": path.removeprefix(f"{archive}/"),
-                "readyAtUtc": datetime.fromtimestamp(since + lag, tz=timezone.utc).strftime(_TIME_FORM),
+                "readyAtUtc": datetime.fromtimestamp(since + lag, tz=UTC).strftime(_TIME_FORM),
             }
             for path, since in sorted(self.ledger.archived(name).items())
             if path.startswith(f"{archive}/")

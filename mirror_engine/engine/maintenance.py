@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from mirror_engine.engine.scheduler import Backoff
 from mirror_engine.errors import MirrorError, as_internal_error
@@ -15,8 +15,6 @@ from mirror_engine.threads import threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import Future
-
-    from typing_extensions import Self
 
     from mirror_engine.clock import Clock
     from mirror_engine.engine.context import EngineContext

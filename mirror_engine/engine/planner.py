@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from mirror_engine.engine.hidden import HiddenFolders
@@ -322,7 +322,7 @@ class _TablePlanner:
         if expired:
             self._diagnostics.append(diagnose("ME068", self._folder, time=f"{int((self._now - since) // 86_400)} days"))
         elif self._now - since >= WARNED_AFTER_SECONDS:
-            failed_at = datetime.fromtimestamp(since + FAILED_AFTER_SECONDS - self._lead, tz=timezone.utc)
+            failed_at = datetime.fromtimestamp(since + FAILED_AFTER_SECONDS - self._lead, tz=UTC)
             self._diagnostics.append(diagnose("ME067", self._folder, date=failed_at.date().isoformat()))
         return Empty(expired=expired)
 

@@ -9,7 +9,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from watchdog import events as fs
 from watchdog.observers import Observer
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Collection, Sequence
 
-    from typing_extensions import Self
     from watchdog.observers.api import BaseObserver
 
     from mirror_engine.clock import Clock

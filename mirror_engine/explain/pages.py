@@ -9,15 +9,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from mirror_engine.explain.markdown import parts
 from mirror_engine.landing_zone.diagnostics import CATALOG, PAGES, Severity, read_page
 from mirror_engine.results import Part
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from mirror_engine.landing_zone.diagnostics import DiagnosticDefinition
 
 LANDS, SESSION, FIXED = "Lands", "Session", "Fixed"

@@ -6,9 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
-
-from typing_extensions import assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence

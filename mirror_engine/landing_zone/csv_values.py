@@ -12,7 +12,7 @@ import base64
 import math
 import re
 import struct
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,7 @@ def timestamp(text: str) -> datetime:
     if offset > _FARTHEST:
         raise CellFault("format")
     try:
-        local = datetime(int(year), int(month), int(day), tzinfo=timezone.utc) + clock
+        local = datetime(int(year), int(month), int(day), tzinfo=UTC) + clock
         return local + offset if sign == "-" else local - offset
     except (ValueError, OverflowError):
         raise CellFault("format") from None

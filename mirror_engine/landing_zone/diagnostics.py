@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +21,7 @@ PAGES = Path(__file__).parents[1] / "explain"  # importlib.resources would cost 
 _CODE = re.compile(r"ME\d{3}")
 
 
-class Severity(str, Enum):
+class Severity(StrEnum):
     """How serious a diagnostic is; the values are what people and programs read."""
 
     ERROR = "error"  # halts the table; a new folder stays unconfigured
@@ -32,7 +32,7 @@ class Severity(str, Enum):
 SEVERITY_ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)  # the most serious last
 
 
-class Trait(str, Enum):
+class Trait(StrEnum):
     """What else is true of all diagnostics of a code."""
 
     BLOCKS = "blocks"  # its table waits, as an error would halt it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from mirror_engine.landing_zone.diagnostics import diagnose
@@ -34,7 +34,7 @@ def unlisted(
     return diagnose(UNLISTED, path, finding=finding, help=help, **details)
 
 
-class Kind(str, Enum):
+class Kind(StrEnum):
     """The kind of an entry."""
 
     FILE = "file"

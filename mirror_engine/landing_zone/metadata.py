@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, cast
 
@@ -120,14 +120,14 @@ PROPERTIES = OPTIONS | {
 }
 
 
-class Strategy(str, Enum):
+class Strategy(StrEnum):
     """How change files are detected and ordered (LZ-3)."""
 
     SEQUENTIAL = "SequentialFileName"
     LAST_UPDATE_TIME = "LastUpdateTimeFileDetection"
 
 
-class FileFormat(str, Enum):
+class FileFormat(StrEnum):
     """The format of change files."""
 
     PARQUET = "Parquet"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid5
@@ -25,7 +25,7 @@ REPLICATOR_FILE = f"{MONITORING}/replicator.json"
 TABLES_FILE = f"{MONITORING}/tables.json"
 NEVER = "0001-01-01T00:00:00"  # .NET's DateTime.MinValue, which Fabric shows for no time
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 Entries: TypeAlias = Mapping[TableName, tuple[FabricTable, str]]  # of `tables.json`, each with what it was made from

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Self, overload
 
 from mirror_engine.display import Grid, line, moment
 from mirror_engine.engine.changes import ChangeKind
@@ -13,8 +13,6 @@ from mirror_engine.results import Count, Moment, Part, Place, Result, utc
 from mirror_engine.tables.base import HistoryEntry
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from mirror_engine.display import Lines
     from mirror_engine.engine.changes import TableChange
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from typing_extensions import assert_never
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from mirror_engine.landing_zone.detection import never_arrives
 from mirror_engine.landing_zone.diagnostics import CATALOG

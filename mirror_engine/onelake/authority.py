@@ -6,7 +6,7 @@ import ssl
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING
 
@@ -53,7 +53,7 @@ def create_authority(
 
     The certificate names the address and these host names of this machine besides those of loopback and production.
     """
-    begins = (now or datetime.now(timezone.utc)) - CLOCK_SKEW
+    begins = (now or datetime.now(UTC)) - CLOCK_SKEW
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     addresses = sorted({*LOOPBACK_ADDRESSES, *([] if ip_address(address).is_unspecified else [address])})

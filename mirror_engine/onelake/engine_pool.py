@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -39,7 +39,7 @@ THROTTLED_SECONDS = 0.2  # between two looks whether an engine is throttled any 
 _MARKER = f"{ENGINE}/stopped.json"
 
 
-class DatabaseStatus(str, Enum):
+class DatabaseStatus(StrEnum):
     """A mirrored database's Fabric status (LZ-9.4); Paused only by a fault."""
 
     INITIALIZING = "Initializing"

@@ -15,7 +15,7 @@ import sys
 import time
 import urllib.request
 import uuid
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -120,7 +120,7 @@ def _error(status: int, error: str, number: int, message: str) -> JSONResponse:
         "error": error,
         "error_description": f"AADSTS{number}: {message}",
         "error_codes": [number],
-        "timestamp": f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%SZ}",
+        "timestamp": f"{datetime.now(UTC):%Y-%m-%d %H:%M:%SZ}",
         "trace_id": str(uuid.uuid4()),
         "correlation_id": str(uuid.uuid4()),
     }

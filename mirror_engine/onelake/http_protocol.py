@@ -62,7 +62,6 @@ class LimitedProtocol(HttpToolsProtocol):
         self._stop_timer()
         self.resume_writing()
         super().connection_lost(exc)
-        self.transport.close()  # Python 3.10's TLS transport needs it
         self.lost.set()
 
     def shutdown(self) -> None:

@@ -210,7 +210,7 @@ async def _kind_of(connection: socket.socket) -> ListenerKind:
     loop.add_reader(connection, has_begun.set)
     try:
         await asyncio.wait_for(has_begun.wait(), FIRST_BYTE_SECONDS)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise ConnectionAbortedError from None
     finally:
         loop.remove_reader(connection)

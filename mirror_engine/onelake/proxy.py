@@ -110,7 +110,7 @@ async def grant_tunnel(
         upstream = None if is_granted else await asyncio.wait_for(_connect(method, target, passed), CONNECT_SECONDS)
     except RefusedError as refused:
         status = str(refused)
-    except (asyncio.TimeoutError, OSError, UnicodeError):  # the last is raised for names that DNS cannot have
+    except (TimeoutError, OSError, UnicodeError):  # the last is raised for names that DNS cannot have
         if not method:
             return False
         status = UNREACHABLE
@@ -164,7 +164,7 @@ async def _relay(connection: socket.socket, reader: asyncio.StreamReader, writer
             await asyncio.wait_for(moved.wait(), TUNNEL_IDLE_SECONDS)
         to_client.close()
         await asyncio.wait_for(to_client.wait_closed(), TUNNEL_IDLE_SECONDS)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         pass
     finally:
         for copying, to in ((sending, writer), (receiving, to_client)):

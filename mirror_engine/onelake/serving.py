@@ -8,7 +8,7 @@ import shlex
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.types import ASGIApp, Receive, Scope, Send
-    from typing_extensions import Self
 
     from mirror_engine.events import Event
     from mirror_engine.monitoring.wait_conditions import UnmetCondition

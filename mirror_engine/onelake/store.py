@@ -10,7 +10,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self
 
 from mirror_engine.landing_zone.layout import ENGINE
 from mirror_engine.landing_zone.listing import Kind
@@ -28,8 +28,6 @@ from mirror_engine.storage.local import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from typing_extensions import Self
 
     from mirror_engine.clock import Clock
     from mirror_engine.landing_zone.listing import Entry

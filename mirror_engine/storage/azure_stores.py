@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ class AzureUrl(StoreUrl):
 
         def token() -> dict[str, Any]:  # asked again before it expires
             found = self._token()
-            return {"token": found.token, "expires_at": datetime.fromtimestamp(found.expires_on, timezone.utc)}
+            return {"token": found.token, "expires_at": datetime.fromtimestamp(found.expires_on, UTC)}
 
         secret = self.secret() or {"credential_provider": token}
         return AzureStore(self.container, account_name=self.account, endpoint=self.endpoint, **secret, **options)

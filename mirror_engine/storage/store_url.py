@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 from urllib.parse import quote
 
 from mirror_engine.errors import SetupError, UsageError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from obstore.store import AzureStore, GCSStore, S3Store
-    from typing_extensions import Self
 
     from mirror_engine.storage.base import Storage
     from mirror_engine.storage.requests import Requests

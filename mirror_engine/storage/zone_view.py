@@ -144,7 +144,7 @@ class RestoredView(ZoneView):
         for place in self._places(path):
             try:
                 return self._storage.open(place, only)
-            except FileNotFoundError:  # noqa: PERF203 - of few places
+            except FileNotFoundError:
                 if only is None and self._storage.stat(place):  # a folder, which hides what was archived
                     raise
         raise FileNotFoundError(path)

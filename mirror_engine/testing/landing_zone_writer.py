@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,8 +28,6 @@ from mirror_engine.storage.store_url import local_folder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
-
-    from typing_extensions import Unpack
 
     Row = Mapping[str, Any]
     Codec = Literal["gzip", "brotli", "lz4", "zstd", "snappy", "none"]

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from unittest.mock import patch
 
 from mirror_engine.config import Config
@@ -39,8 +39,6 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Sequence
-
-    from typing_extensions import Self
 
     from mirror_engine.events import Event
     from mirror_engine.onelake.connection import ConnectionInfo

@@ -15,7 +15,7 @@ from collections.abc import Callable, MutableMapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
-from enum import Enum
+from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -80,7 +80,7 @@ class ZoneFiles(Folder):
         (self.path / source).replace(self._target(target))
 
 
-class FaultKind(str, Enum):
+class FaultKind(StrEnum):
     """What happens in a run of the publisher; all but the first when a change file gets its final name."""
 
     UPLOAD_CUT = "upload cut"  # half of the content is there, the caller sees a failure
@@ -270,7 +270,7 @@ class Harness(AbstractContextManager["Harness"]):
         for source in self._tables.values():
             try:
                 self._publish(source, files or ZoneFiles(self.zone), self.state)
-            except (Exception, SimulatedCrash) as failure:  # noqa: BLE001, PERF203 - whatever ends a publisher's run
+            except (Exception, SimulatedCrash) as failure:  # noqa: BLE001 - whatever ends a publisher's run
                 failures.append(failure)
         self._failure = failures[0] if failures else None
         self._has_succeeded = self._has_succeeded or len(failures) < len(self._tables)
@@ -433,7 +433,7 @@ def _counted(keys: Collection[Any]) -> str:
     return f"1 row (id {listed}) is" if len(keys) == 1 else f"{len(keys)} rows (id {listed}) are"
 
 
-class ScenarioOutcome(str, Enum):
+class ScenarioOutcome(StrEnum):
     """The result of a scenario."""
 
     PASSED = "passed"

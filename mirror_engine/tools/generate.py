@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ SCHEMA = "Shop"
 PARTNER = "mirror-engine.Generate"
 LINES = 3  # of an order
 RECENT = 5  # most updates go to this part of the rows, the newest
-FIRST = datetime(2026, 1, 1, tzinfo=timezone.utc)
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 
 GIVEN = ("Ana", "Bao", "Chidi", "Dilnoza", "Emil", "Fatima", "Grace", "Haruto", "Inês", "José", "Kofi", "Łucja")
 FAMILY = ("Nguyễn", "Okafor", "Silva", "Müller", "Tanaka", "Haddad", "O'Brien", "Kowalska", "Singh", "Østergaard")

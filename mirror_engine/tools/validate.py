@@ -160,7 +160,7 @@ class ValidationReport(Readable):
         for table in tables:
             try:
                 find_table(table, folders, default_schema)
-            except UnknownTable as error:  # noqa: PERF203 - a few tables
+            except UnknownTable as error:
                 reason = f"{table} is expected, and would receive no data"
                 help = error.help if folders else landing
                 found.append(diagnose("ME085", "", table=table, reason=reason, help=help))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import get_args
 
@@ -80,7 +80,7 @@ def test_grid_of_single_lines_takes_no_rich():
         (Decimal("1.50"), "1.50"),
         (b"\x00\xff", "AP8="),
         (date(2026, 2, 1), "2026-02-01"),
-        (datetime(2026, 2, 1, 3, tzinfo=timezone.utc), "2026-02-01T03:00:00+00:00"),
+        (datetime(2026, 2, 1, 3, tzinfo=UTC), "2026-02-01T03:00:00+00:00"),
         (float("nan"), "NaN"),
         (float("inf"), "Infinity"),
         (float("-inf"), "-Infinity"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
+import tomllib
 from itertools import product
 from pathlib import Path
 from typing import get_args
@@ -20,11 +20,6 @@ from mirror_engine.landing_zone.metadata import PROPERTIES, TYPES, FileFormat, S
 from mirror_engine.landing_zone.states import TableState
 from mirror_engine.results import Part
 from mirror_engine.testing import cases
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 HOME = Path(__file__).parents[2]
 METADATA, PARTNER, CONFIG = (Draft202012Validator(schema_of(name)) for name in ("metadata", "partner-events", "config"))

@@ -12,7 +12,7 @@ import struct
 import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache, cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -115,7 +115,7 @@ def parquet_files():
         "Text": ["a", "b", None, "a" * 300],
         "Dict": pa.array(["x", "y", "x", None]).dictionary_encode(),
         "Price": pa.array([1, None, -9, 0], pa.decimal128(20, 2)),
-        "At": pa.array([datetime(2026, 1, 1, tzinfo=timezone.utc)] * 4, pa.timestamp("us", "UTC")),
+        "At": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * 4, pa.timestamp("us", "UTC")),
         "__rowMarker__": pa.array([0, 1, 2, 4], pa.int32()),
     }
     kinds = [

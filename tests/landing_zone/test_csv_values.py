@@ -3,7 +3,7 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from mirror_engine.landing_zone.csv_values import PARSERS, CellFault
 
-UTC = timezone.utc
 KINDS = ["short", "integer", "long", "float", "double", "boolean", "timestamp", "date", "time", "binary", "string"]
 
 

@@ -6,7 +6,7 @@ import shutil
 import ssl
 import stat
 import subprocess
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 
 import pytest
@@ -21,7 +21,7 @@ from mirror_engine.onelake.authority import create_authority
 
 pytestmark = pytest.mark.slow
 
-NOW = datetime.now(timezone.utc)
+NOW = datetime.now(UTC)
 OPENSSL = shutil.which("openssl")
 Names = x509.SubjectAlternativeName
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from mirror_engine.errors import StorageUnavailable
 from simulation.hub import Crashed
 
 
-class Fault(str, Enum):
+class Fault(StrEnum):
     REFUSED = "refused"  # nothing happened
     LOST_ANSWER = "answer lost"  # it was done, and the caller sees a failure
     LATE = "late"  # others do much meanwhile

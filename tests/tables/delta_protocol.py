@@ -14,7 +14,7 @@ import uuid
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -572,7 +572,7 @@ def _features(said):
 _VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _MILLISECOND = 1000  # in microseconds: to it timestamps are cut
 _MAX_TEXT = 32  # characters, a last one that lifts the highest besides
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @functools.cache
@@ -685,8 +685,8 @@ def _is_text_extreme(said, value, kind):
 
 
 def _microseconds(said):
-    moment = datetime.fromisoformat(said.replace("Z", "+00:00"))
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    moment = datetime.fromisoformat(said)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 

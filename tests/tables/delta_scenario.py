@@ -6,7 +6,7 @@ import math
 import struct
 from collections import Counter
 from dataclasses import dataclass, replace
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -31,7 +31,6 @@ AWKWARD_NAMES = [  # for a table's folder (LZ-1.10)
 ]
 
 OTHER_NAN = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
-UTC = timezone.utc
 DAYS = [(1, 1, 1), (9999, 12, 31), (1582, 10, 10), (1969, 12, 31)]
 TIMES = [(*DAYS[0], 0), (*DAYS[1], 23, 59, 59, 999_999), (*DAYS[2], 12), (1900, 1, 1, 0, 0, 0, 1), (2026, 3, 29, 2, 30)]
 # of every type of column the values that engines compare or store otherwise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import NamedTuple
@@ -42,8 +42,8 @@ TYPES = {
     "At": pa.timestamp("us", "UTC"),
     "Count": pa.int64(),
 }
-NOON = datetime(2026, 11, 2, 12, 0, 0, 123456, tzinfo=timezone.utc)
-SOLD = datetime(2026, 11, 2, 8, 15, 29, 500000, tzinfo=timezone.utc)
+NOON = datetime(2026, 11, 2, 12, 0, 0, 123456, tzinfo=UTC)
+SOLD = datetime(2026, 11, 2, 8, 15, 29, 500000, tzinfo=UTC)
 ITEMS = [
     {"Name": "Sku", "DataType": "String"},
     {"Name": "Note", "DataType": "String", "IsNullable": True},

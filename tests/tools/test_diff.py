@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -142,7 +142,7 @@ def test_a_table_in_many_chunks_compares_as_one():
 
 
 def test_every_type_of_a_mirrored_table_can_be_compared():
-    now = datetime(2026, 11, 2, tzinfo=timezone.utc)
+    now = datetime(2026, 11, 2, tzinfo=UTC)
     types = [pa.decimal128(10, 2), pa.binary(), pa.bool_(), pa.timestamp("us", "UTC"), pa.date32(), pa.float32()]
     schema = pa.schema([*zip("abcdef", types, strict=True), ("g", pa.int8())])
     row = (Decimal("1.50"), b"\x00", True, now, now.date(), 0.1, 7)

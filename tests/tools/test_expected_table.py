@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -39,7 +39,7 @@ ROW = {
     "Ratio": 0.1,
     "Sold": True,
     "On": date(2026, 11, 2),
-    "At": datetime(2026, 11, 2, 8, 15, 29, 500000, tzinfo=timezone.utc),
+    "At": datetime(2026, 11, 2, 8, 15, 29, 500000, tzinfo=UTC),
     "Local": datetime(2026, 11, 2, 8, 15, 29),  # noqa: DTZ001 - naive is the point
     "Photo": b"\x00\xff",
 }

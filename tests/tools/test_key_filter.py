@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pytest
 from mirror_engine.errors import UsageError
 from mirror_engine.tools.trace.row import parse_key, rows_with_key
 
-NOON = datetime(2026, 11, 2, 12, tzinfo=timezone.utc)
+NOON = datetime(2026, 11, 2, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(

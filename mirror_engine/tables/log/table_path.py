@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeAlias, cast
 
 from mirror_engine.errors import StorageUnavailable
 from mirror_engine.storage.base import at_once
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from typing_extensions import Buffer, Self
+    from typing_extensions import Buffer
 
     from mirror_engine.storage.base import R, Storage, T
     from mirror_engine.storage.listing import StoreStorage

@@ -356,7 +356,7 @@ class TextChangeFile(OpenFile):
         for field in self._fields:
             try:
                 arrays.append(self._array(field, by_column[field.at], first_row))
-            except RejectedFile as rejected:  # noqa: PERF203 - a few columns
+            except RejectedFile as rejected:
                 rejections.append(rejected)
         if rejections:
             raise min(rejections, key=lambda rejected: rejected.diagnostic.row or 0)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import asdict
-from typing_extensions import assert_never
 
 from mirror_engine.engine import planner as plan
 from mirror_engine.engine.batch_reader import is_full

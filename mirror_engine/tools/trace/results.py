@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby, zip_longest
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from msgspec import Meta
 
@@ -16,7 +16,6 @@ from mirror_engine.tools.difference import Difference
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from typing_extensions import Self
 
     from mirror_engine.display import Lines
     from mirror_engine.tables.changes.key_counts import ChangeEffects

@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import asdict
-from typing_extensions import assert_never
 
 from mirror_engine.errors import UsageError
 from mirror_engine.landing_zone.change import MARKER_COLUMN, Change, RowMarker, replay, same_rows

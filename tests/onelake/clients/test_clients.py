@@ -40,7 +40,6 @@ _NATIVE = ("codec-native-quic", "transport-native-epoll", "transport-native-kque
 UNUSED_BY_JAVA = ",".join(
     [*(f"io.netty:netty-{name}" for name in _NATIVE), "net.java.dev.jna:jna", "net.java.dev.jna:jna-platform"]
 )
-NEEDS_3_11 = pytest.mark.skipif(sys.version_info < (3, 11), reason="pyfabric and sqllocks-shape need Python 3.11")
 
 
 class Ground:
@@ -260,7 +259,7 @@ def test_healthy_publisher_leaves_no_warning(mirrored, library, request):
 def test_a_publisher_under_node_that_moves_into_place(mirrored, node):
     mirrored.reported.clear()
     mirrored.run(*node("publishers/node_move.mjs"))
-    at = dt.datetime(2026, 11, 2, 8, 16, tzinfo=dt.timezone.utc)
+    at = dt.datetime(2026, 11, 2, 8, 16, tzinfo=dt.UTC)
     found = [{"sensor": "south", "at": at, "value": 2.25}, {"sensor": "wëst", "at": at, "value": -1.0}]
     mirrored.until_rows("dbo/Sensors", found)
     assert mirrored.reported == []
@@ -290,7 +289,6 @@ def test_the_recipe_of_the_page_for_java(ground, java, jars, tmp_path):
     assert (ground.zone / "Java/_metadata.json").read_text() == '{"keyColumns": ["id"]}'
 
 
-@NEEDS_3_11
 @pytest.mark.nightly
 def test_pyfabric(mirrored):
     mirrored.run_tests("py_fabric")
@@ -300,7 +298,6 @@ def test_pyfabric(mirrored):
         mirrored.until_rows(f"{schema}/Cities", expected, f"pyfabric {schema}")
 
 
-@NEEDS_3_11
 @pytest.mark.nightly
 def test_sqllocks_shape(mirrored):
     mirrored.reported.clear()

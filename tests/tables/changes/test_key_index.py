@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import numpy as np
@@ -28,7 +28,7 @@ KINDS = {
     "integer": [-(2**31), -1, 2**31 - 1],
     "long": [-(2**63), 0, 2**63 - 1],
     "date": [date(1, 1, 1), date(1970, 1, 1), date(9999, 12, 31)],
-    "timestamp": [datetime(1, 1, 1, tzinfo=timezone.utc), datetime(2026, 1, 1, microsecond=1, tzinfo=timezone.utc)],
+    "timestamp": [datetime(1, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, microsecond=1, tzinfo=UTC)],
     "timestamp_ntz": [datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)],  # noqa: DTZ001 - without a zone
     "boolean": [False, True],
     "decimal(5,2)": [Decimal("-999.99"), Decimal("0.00"), Decimal("999.99")],

@@ -110,7 +110,7 @@ def test_interleaved_keys_and_null_keys_end_as_replay_says(log, held, slice_rows
         assert matched_rows(codes, markers, prior).tolist() == [effect.matched for effect in effects]
 
 
-UTC = dt.timezone.utc
+UTC = dt.UTC
 KEY_VALUES: dict[pa.DataType, list[Any]] = {
     pa.string(): ["", "a", "A", "a ", "ß", "ss", "\u00e9", "e\u0301", "\x00"],
     pa.binary(): [b"", b"a", b"\x00", b"\x00\x00"],

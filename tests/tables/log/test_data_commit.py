@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ TYPED = schema_of(
     "On:timestamp_ntz",
 )
 LONG = "Donaudampfschifffahrtsgesellschaftskapitän"
-INSTANT = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=timezone.utc)
+INSTANT = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
 MOMENT = INSTANT.replace(tzinfo=None)
 ROW = (LONG, INSTANT, date(2026, 1, 2), Decimal("9999999999.99"), Decimal(10**37 + 1), math.nan, MOMENT)
 EDGES = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SCHEMA = schema_of("Id:long!", "City:string", "At:timestamp", "day:string", partitions=["day"])
 WIDER = schema_of("Id:long!", "City:string", "At:timestamp", "day:string", "Qty (kg):double", partitions=["day"])
 LONG = "Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch"
-MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, timezone.utc)
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
 
 
 def make_sample(tables):

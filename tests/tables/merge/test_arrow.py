@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -105,7 +105,7 @@ def test_mapped_table_is_compacted(local):
 def test_int96_timestamps_are_rewritten_as_they_are(local):
     """Other engines rewrite the year 1 as 1754."""
     table = Scenario(local, schema_of("Id", "At:timestamp"), ["Id"])
-    moments = datetime(1, 1, 1, tzinfo=timezone.utc), datetime(9999, 12, 31, tzinfo=timezone.utc)
+    moments = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
     table.change((0, 1, moments[0]), (0, 2, moments[1]), (0, 3, None))
     [data_file] = files_of(local, table)
     rows = pq.read_table(data_file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from contextlib import suppress
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import duckdb
@@ -24,7 +24,7 @@ from mirror_engine.tables.reading.parquet import _ARROW_SCHEMA, ParquetChangeFil
 from mirror_engine.testing.cases import load
 
 PATH = "Orders/00000000000000000001.parquet"
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STRICT = Config(strict=True)
 
 
@@ -52,7 +52,7 @@ def codes(file):
     return [diagnostic.code for diagnostic in file.diagnostics]
 
 
-UTC = pa.timestamp("us", "UTC")
+INSTANT = pa.timestamp("us", "UTC")
 TYPES = [
     # Arrow type, values written, Delta word, values read, diagnostics
     (pa.string(), ["ä"], "string", ["ä"], []),
@@ -129,7 +129,7 @@ def test_int96_is_an_instant_cut_to_microseconds():
 
 
 def test_int96_reaches_beyond_what_nanoseconds_can_count():
-    moments = pa.array([datetime(9000, 1, 1, tzinfo=timezone.utc), datetime(2, 1, 1, tzinfo=timezone.utc)], UTC)
+    moments = pa.array([datetime(9000, 1, 1, tzinfo=UTC), datetime(2, 1, 1, tzinfo=UTC)], INSTANT)
     file = opened(written(pa.table({"t": moments}), use_deprecated_int96_timestamps=True, store_schema=False))
     assert rows(file).column("t").to_pylist() == moments.to_pylist()
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from datetime import date, datetime, timezone
+from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pytest
@@ -74,7 +74,7 @@ def test_rows_come_typed_and_more_than_once():
         assert [str(field.type) for field in batch.schema] == types
         first, second = batch.to_pylist()
         assert list(first.values()) == [
-            1, "", 1000.0, 0.5, -1, 7, date(2024, 2, 29), datetime(2024, 2, 29, 8, 0, 0, 123456, timezone.utc), True,
+            1, "", 1000.0, 0.5, -1, 7, date(2024, 2, 29), datetime(2024, 2, 29, 8, 0, 0, 123456, UTC), True,
             "08:00:00", b"\x00\x01", 4,
         ]  # fmt: skip
         assert [name for name, value in second.items() if value is not None] == ["Id", "__rowMarker__"]

@@ -49,7 +49,7 @@ spark.sql.parquet.outputTimestampType INT96
 """
 REFUSED = 3
 DRIVER = "driver"  # its folder
-TIMES = [dt.datetime(year, 3, 29, 2, 30, tzinfo=dt.timezone.utc) for year in (1582, 1900, 2026)]
+TIMES = [dt.datetime(year, 3, 29, 2, 30, tzinfo=dt.UTC) for year in (1582, 1900, 2026)]
 FIRST, SECOND, LAST = TIMES
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
@@ -30,7 +30,7 @@ def test_upload_look_read_copy_and_delete():
 
 
 def test_a_signature_with_a_user_delegation_key_opens_a_file():
-    signed, now = blob("a.bin"), datetime.now(timezone.utc)
+    signed, now = blob("a.bin"), datetime.now(UTC)
     signed.upload_blob(b"0123456789")
     key = SERVICE.get_user_delegation_key(now, now + timedelta(hours=1))
     place = "onelake", WORKSPACE, signed.blob_name
