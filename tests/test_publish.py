@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from textwrap import dedent
 
 import numpy as np
 import pyarrow as pa
@@ -630,6 +631,23 @@ def test_many_small_changes_do_not_fill_memory(landing):
     assert len(table.flush().files) == 3  # 10 changes each, and the rest
 
 
+@pytest.mark.slow
+def test_module_works_as_a_copy_with_pyarrow_alone(tmp_path):
+    (tmp_path / "publish.py").write_text(Path(publish.__file__).read_text())
+    program = """
+        import sys
+        from publish import LandingZone
+        with LandingZone("zone").table("Orders", keys=["id"]) as table:
+            table.upsert({"id": 1})
+        print({name.partition(".")[0] for name in sys.modules} & {"mirror_engine", "azure", "obstore", "deltalake"})
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(program)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"
+    assert (tmp_path / "zone/Orders" / file(1)).exists()
+
+
 def test_two_uploads_of_one_number_have_names_of_their_own():
     """Otherwise a publisher could rename what another one has uploaded, and both would take it for theirs."""
     names = {publish._temporary(f"Orders/{file(1)}") for _ in range(9)}
@@ -695,6 +713,8 @@ def publishes_to(open_zone, root):
             table.wait(0)
         assert mirror.read_table("Sales/a b%").to_pylist() == [{"id": 5, "city": "Enns"}]
         assert not [found for found, _ in mirror.validate().all()]
+    LandingZone(landing.files, partner="Acme.Shop")
+    assert json.loads(landing.files.read("_partnerEvents.json"))["partnerName"] == "Acme.Shop"
 
 
 @pytest.mark.slow
