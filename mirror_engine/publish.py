@@ -163,6 +163,10 @@ class LandingZone:
         """
         return Table(self.files, name, keys, schema, file_bytes)
 
+    def drop(self, name: str) -> None:
+        """Delete a table's folder: the mirror drops the table (LZ-7.2). Needed before it gets other keys or types."""
+        self.files.delete(_folder(name))
+
 
 class Table:
     """One table of a landing zone. A context manager that flushes at the end, but not after an exception.
@@ -179,16 +183,11 @@ class Table:
     _landed_rows: int
 
     def __init__(self, files: Files, name: str, keys: Sequence[str], schema: pa.Schema | None, file_bytes: int) -> None:
-        first, dot, last = name.partition(".")
-        self.name = name
-        self.folder = f"{first}.schema/{last}" if dot else name
+        self.name, self.folder = name, _folder(name)
         self.keys = tuple(keys)
         self._files, self._file_bytes = files, file_bytes
         self._declared = schema or pa.schema([])
-        self._begin()
-        if newest := self._newest():
-            self._number = int(newest.rpartition("/")[2][:20])
-            self._resume(pq.read_schema(pa.BufferReader(files.read(newest))))
+        self._open()
 
     def __enter__(self) -> Self:
         return self
@@ -236,13 +235,12 @@ class Table:
         return durable
 
     def recreate(self) -> None:
-        """Delete the folder and begin a new table with file 1 (LZ-7.3): to load it again, or to change columns or keys.
+        """Delete the folder and begin a new table with file 1, to load it again (LZ-7.3).
 
         Rows that were taken and not flushed are dropped. Fabric needs one to two minutes to drop the former table.
         """
         self._files.delete(self.folder)
-        self._begin()
-        self._since = self._status().get("metrics", {}).get("lastSyncTimeUtc", "")
+        self._open()
 
     def wait(self, timeout: float = 600, every: float = 2) -> None:
         """Wait until Fabric, or the engine, has applied all that has landed; in seconds.
@@ -259,28 +257,33 @@ class Table:
         ends = time.monotonic() + timeout
         while True:
             status = self._status()
-            if status.get("errorMessage"):
-                raise RuntimeError(f"{self.name} is halted: {status['errorMessage']}")
-            metrics = status.get("metrics", {})
-            processed = metrics.get("processedRowCount", 0)
-            if status and processed >= self._rows and metrics.get("lastSyncTimeUtc", "") != self._since:
+            is_former = not status or (status["since"] == self._since != "")  # nothing was applied since it began
+            if status.get("error") and not is_former:
+                raise RuntimeError(f"{self.name} is halted: {status['error']}")
+            if not is_former and status["rows"] >= self._rows:
                 return
             if time.monotonic() >= ends:
-                found = f"{processed} of {self._rows} rows" if status else "none, the mirror has no such table"
-                raise TimeoutError(f"{self.name}: processed after {timeout:g} s: {found}")
+                found = f"0 of {self._rows}" if is_former else f"{status['rows']} of {self._rows}"
+                raise TimeoutError(f"{self.name}: {found} rows were processed after {timeout:g} s")
             time.sleep(every)
 
-    def _begin(self) -> None:
-        """Begin with an empty table."""
+    def _open(self) -> None:
+        """Begin with an empty table, or go on after the newest file."""
         self._check_metadata()
         self._position = "null"
         self._number = 0  # of the newest file
         self._rows = 0
-        self._since = ""  # when the mirror had last applied a file of the table before this one
+        self._since = ""  # when the mirror had last applied a file of the former table
         self._columns = _Columns(self.folder, self.keys, self._declared)
         self._has_markers = False
         self._taken, self._taken_bytes = [], 0
         self._landed, self._landed_rows = [], 0
+        if newest := self._newest():
+            self._number = int(newest.rpartition("/")[2][:20])
+            self._resume(pq.read_schema(pa.BufferReader(self._files.read(newest))))
+        else:
+            with suppress(Exception):  # `wait` alone needs it
+                self._since = self._status().get("since", "")
 
     def _resume(self, footer: pa.Schema) -> None:
         """Go on after a change file, by its schema and what it holds about itself."""
@@ -315,7 +318,7 @@ class Table:
         before = [key for key in found.get("keycolumns") or () if key]
         if {key.lower() for key in before} != {key.lower() for key in self.keys}:
             changed = f"keyColumns changed from {', '.join(before) or 'none'} to {', '.join(self.keys) or 'none'}"
-            raise Refused(path, "ME017", changed, "restore them, or delete the folder and reload the table")
+            raise Refused(path, "ME017", changed, "restore them, or drop() the table and load it again")
         ours = {"filedetectionstrategy": "sequentialfilename", "ispartitionenabled": "false", "fileformat": "parquet"}
         if other := [name for name, value in ours.items() if str(found.get(name, value)).lower() != value]:
             raise ValueError(f"{path}: this publisher lands numbered Parquet, without partitions: see {other[0]}")
@@ -370,15 +373,17 @@ class Table:
         self._landed_rows += len(rows)
 
     def _status(self) -> dict[str, Any]:
-        """This table's entry of `tables.json`, which Fabric and the engine write; empty without one."""
+        """What the mirror's `tables.json` has of this table: rows, time of the last sync, error; empty without it."""
         try:
             tables = json.loads(self._files.read("../Monitoring/tables.json"))["tables"]
         except (FileNotFoundError, ValueError, KeyError):  # or one that is just being written
             return {}
-        schema, _, name = self.name.rpartition(".") if self.folder != self.name else ("", "", self.name)
-        wanted = (schema.lower(), name.lower())
-        names = ("sourceSchemaName", "sourceTableName")
-        return next((each for each in tables if tuple((each.get(x) or "").lower() for x in names) == wanted), {})
+        for each in tables:
+            schema, name, metrics = each.get("sourceSchemaName"), each["sourceTableName"], each.get("metrics") or {}
+            if _folder(f"{schema}.{name}" if schema else name).lower() == self.folder.lower():
+                rows, since = metrics.get("processedRowCount") or 0, metrics.get("lastSyncTimeUtc") or ""
+                return {"rows": rows, "since": since, "error": each.get("errorMessage")}
+        return {}
 
 
 class _Columns:
@@ -483,10 +488,16 @@ class _Columns:
 
     def _other_type(self, name: str, found: pa.DataType | str, wanted: pa.DataType | str) -> Refused:
         message = f"column `{name}` is {_word(found)}, the table has {_word(wanted)}"
-        return self._refused("ME044", message, "send the first type, or recreate() the table and load it again")
+        return self._refused("ME044", message, "send the first type, or drop() the table and load it again")
 
     def _refused(self, code: str, message: str, help: str) -> Refused:
         return Refused(self._place, code, message, help)
+
+
+def _folder(table: str) -> str:
+    """A table's folder (LZ-1.3)."""
+    schema, dot, name = table.partition(".")
+    return f"{schema}.schema/{name}" if dot else table
 
 
 def _landed_as(kind: pa.DataType) -> pa.DataType | None:

@@ -560,6 +560,20 @@ def test_recreate_begins_a_new_table(landing, in_memory):
     assert rows_of(in_memory) == [{"id": "A", "city": 1}]
 
 
+def test_drop_makes_way_for_other_keys(landing, in_memory):
+    with landing.table("Sales.Orders", keys=["id"]) as table:
+        table.upsert(ORDERS)
+    in_memory.sync_until_caught_up()
+    landing.drop("Sales.Orders")
+    with landing.table("Sales.Orders", keys=["city"]) as table:
+        table.upsert({"city": 1})
+        table.flush()
+        with pytest.raises(TimeoutError, match="0 of 1 rows"):
+            table.wait(0)
+    assert rows_of(in_memory, "Sales.Orders") == [{"city": 1}]
+    landing.table("Sales.Orders", keys=["city"]).wait(0)
+
+
 def test_wait_returns_once_all_rows_are_applied(landing, in_memory):
     table = landing.table("Sales.Orders", keys=["id"])
     table.insert(ORDERS)
@@ -578,14 +592,14 @@ def test_wait_after_recreate_does_not_take_the_former_table(landing, in_memory):
     table = landing.table("Orders", keys=["id"])
     table.insert(ORDERS)
     table.flush()
-    with pytest.raises(TimeoutError, match="no such table"):
+    with pytest.raises(TimeoutError, match="0 of 2 rows"):
         table.wait(0)
     in_memory.sync_until_caught_up()
     table.recreate()
     table.insert(ORDERS)
     table.flush()
     for waiting in (table, landing.table("Orders", keys=["id"])):
-        with pytest.raises(TimeoutError, match="2 of 2 rows"):
+        with pytest.raises(TimeoutError, match="0 of 2 rows"):
             waiting.wait(0)
     in_memory.sync_until_caught_up()
     landing.table("Orders", keys=["id"]).wait(0)
@@ -601,9 +615,15 @@ def test_wait_reports_a_halted_table_and_files_of_others(landing, in_memory, tmp
     stores.flush()
     LandingZoneWriter(tmp_path).folder("Stores").land(b"", name=file(2))
     in_memory.sync()
-    in_memory.expect_halted("Stores", "ME023")
     with pytest.raises(RuntimeError, match="Stores is halted"):
         stores.wait(0)
+    stores.recreate()
+    stores.insert(ORDERS)
+    stores.flush()
+    with pytest.raises(TimeoutError, match="0 of 2 rows"):  # the halted table is the former one
+        stores.wait(0)
+    in_memory.sync()
+    stores.wait(0)
 
 
 def test_files_have_a_sane_size_and_memory_is_bounded(tmp_path):
