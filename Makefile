@@ -90,10 +90,10 @@ quick: .venv/.check
 	$(BIN)/pytest -q -n auto -m 'not spark and not slow'
 
 # Spark's tests share one JVM, so they come one after the other; those of a file share what it sets up. Each process has
-# its own servers.
+# its own servers. While one core lints, the other compiles all modules once, not five processes at the same time.
 test: .venv/.tools .venv/.java
-	@log=$$(mktemp); $(BIN)/pytest -m 'spark and not nightly' > $$log 2>&1 & spark=$$!; \
-	$(LINT); lint=$$?; \
+	@$(BIN)/pytest --collect-only -qqq > /dev/null 2>&1 & $(LINT); lint=$$?; wait; \
+	log=$$(mktemp); $(BIN)/pytest -m 'spark and not nightly' > $$log 2>&1 & spark=$$!; \
 	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m 'not spark and not nightly'; others=$$?; \
 	echo "Spark's tests go on …"; wait $$spark; spark=$$?; cat $$log; rm $$log; \
 	exit $$((lint ? lint : others ? others : spark))

@@ -34,6 +34,13 @@ NAMES = names()
 IN_STORES = [name for name in NAMES if "stores" in load(name).runs_on]
 ON_SPARK = [name for name in NAMES if "spark" in load(name).runs_on]
 SELECTED = NAMES if os.environ.get("MIRROR_TEST_SPARK_FIXTURES") == "all" else ON_SPARK
+
+
+def by_day(names, part):
+    """Every second one, from `part` on; the others run at night."""
+    return [pytest.param(name, marks=() if at % 2 == part else pytest.mark.nightly) for at, name in enumerate(names)]
+
+
 CODES = [name for name in NAMES if name in CATALOG]
 FIXED = [code for code in CODES if load(code).fixed]
 
@@ -94,14 +101,14 @@ def test_fixture_on_the_memory_writer(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_day(NAMES, 0))
 def test_fixture_on_the_arrow_writer(name):
     """Its rows, by our reader and by others; its log by the Delta protocol."""
     assert outcome(name, lambda root: ArrowWriter(root / TABLES, root / SCRATCH))[:3] == ([], [], [])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", by_day(NAMES, 1))
 def test_fixture_on_the_arrow_writer_that_marks_rows(name):
     with marking():
         rows, others, faults, *_ = outcome(name, lambda root: ArrowWriter(root / TABLES, root / SCRATCH))
@@ -111,7 +118,7 @@ def test_fixture_on_the_arrow_writer_that_marks_rows(name):
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_pauses")
 @ONE_BY_DAY
-@pytest.mark.parametrize("name", IN_STORES)
+@pytest.mark.parametrize("name", by_day(IN_STORES, 0))
 def test_fixture_in_a_store(store, tmp_path, monkeypatch, name):
     monkeypatch.setenv("MIRROR_ENGINE_STATE", str(tmp_path))
     case, root = load(name), store.new_root()

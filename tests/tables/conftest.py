@@ -36,15 +36,23 @@ def marker(local, marking):  # noqa: ARG001 - it changes what the writer does
     return local
 
 
-@pytest.fixture(
-    params=[
-        "memory",
-        "arrow",
-        pytest.param("arrow marks", marks=pytest.mark.slow),
-        pytest.param("spark", marks=pytest.mark.spark),
-        *(pytest.param(name, marks=marks) for name, marks in STORES.items()),
-    ]
-)
+WRITERS = [
+    "memory",
+    "arrow",
+    pytest.param("arrow marks", marks=pytest.mark.slow),
+    pytest.param("spark", marks=pytest.mark.spark),
+    *(pytest.param(name, marks=marks) for name, marks in STORES.items()),
+]
+
+
+def pytest_collection_modifyitems(items):
+    """What takes Spark ten seconds, and other tests of the day hold in small, runs there at night."""
+    for item in items:
+        if item.get_closest_marker("spark_by_night") and item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.nightly)
+
+
+@pytest.fixture(params=WRITERS)
 def writer(request, tmp_path):
     """Every writer, that of `arrow` on this machine and in each store."""
     if request.param == "memory":

@@ -26,14 +26,15 @@ SPARK_LOGS = int(os.environ.get("MIRROR_TEST_SPARK_LOGS", "1"))
 COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "15"))
 SPARK_COMMITS = int(os.environ.get("MIRROR_TEST_LOG_COMMITS", "5"))
 BATCHES = 8
+SPARK_BATCHES = 8 if "MIRROR_TEST_SPARK_LOGS" in os.environ else 4  # each takes seconds
 
 
-def play(seed, engines, landed, patch, **options):
+def play(seed, engines, landed, patch, batches=BATCHES, **options):
     """Apply a random log, each batch by any of the engines; the table holds after each what `replay` says."""
     print(f"MIRROR_TEST_SEED={seed}", flush=True)
     choose = random.Random(seed)
     log = RandomLog(choose, table=f"dbo/T{seed}", **options)
-    for number in range(BATCHES):
+    for number in range(batches):
         draw_thresholds(choose, patch)
         log.change(choose.choice(engines), landed)
         if choose.random() < 0.1:
@@ -67,7 +68,7 @@ def test_random_logs_on_engines_in_turns_end_as_replay_says(fresh, spark, ram, m
         feed, options = ("on", {"names": ["{}"]}) if seed % 2 else ("keep", {})
         monkeypatch.setattr(fresh, "_feed", feed)
         engine = ArrowWriter(fresh._root, ram / "scratch", feed, key_index_size=1 << 20)
-        log = play(seed, [engine, fresh], ram, monkeypatch, **options)
+        log = play(seed, [engine, fresh], ram, monkeypatch, SPARK_BATCHES, **options)
         folder = str(fresh.path(log.scenario.table))
         assert log.differences(spark.read.format("delta").load(folder).toArrow().to_pylist()) == {}
         if feed == "on" and not log.is_vacuumed:
@@ -112,7 +113,7 @@ def long_log(choose, **options):
 
 @pytest.mark.slow
 @pytest.mark.timeout(max(300, 5 * COMMITS))
-@pytest.mark.parametrize("parts", [0, 1], ids=["whole", "partitioned"])
+@pytest.mark.parametrize("parts", [pytest.param(0, marks=pytest.mark.spark_by_night), 1], ids=["whole", "partitioned"])
 def test_readers_agree_after_each_of_many_commits(ram, read, parts, monkeypatch, request):
     """Vectors, rewrites, new columns, files added unchanged, compaction, VACUUM and checkpoints in any order."""
     print(f"MIRROR_TEST_SEED={SEED}", flush=True)

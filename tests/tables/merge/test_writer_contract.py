@@ -126,6 +126,7 @@ def test_another_generation_counts_anew(writer):
     assert table.found() == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.spark_by_night
 def test_a_dropped_table_is_gone_and_can_be_made_anew(writer):
     table = Scenario(writer, SIMPLE, ["Id"])
     table.change((0, 1, "old"))
@@ -185,6 +186,7 @@ def test_partition_values_are_kept_whatever_they_are(writer):
 
 
 @pytest.mark.slow
+@pytest.mark.spark_by_night
 def test_partition_values_are_kept_by_compaction_and_keys(writer):
     table = Scenario(writer, schema_of("Id!", "p:string", partitions=["p"]), ["Id", "p"])
     for number in range(2):

@@ -68,7 +68,9 @@ def generated(draw, logs):
     return held, files
 
 
-@pytest.mark.parametrize("is_held", [True, False], ids=["keys are held", "no key is held"])
+@pytest.mark.parametrize(
+    "is_held", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["keys are held", "no key is held"]
+)
 def test_hundreds_of_logs_are_staged_alike(spark, tmp_path, is_held):
     held, files = generated(random.Random(SEED), 400)
     log = table_with(tmp_path / "T", KEYED, KEYS, held if is_held else [(-1, 1, "x", 0)])
