@@ -155,7 +155,7 @@ def test_body_slower_than_the_least_rate_is_given_up(small):
         while not select.select([connection], [], [], 0)[0]:
             connection.sendall(b"a")
             time.sleep(0.02)
-        assert time.monotonic() - started < 1.5
+        assert time.monotonic() - started < 10  # all of it would take 20 s
         assert status_of(rest_of(connection)) == 408
     with connected(small.http_port) as connection:
         connection.sendall(request("PUT", "/", "localhost", "Content-Length: 100") + b"a" * 10)

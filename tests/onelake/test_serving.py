@@ -182,15 +182,17 @@ def test_the_page_is_at_the_address_of_http_and_counts_requests(tmp_path):
 
 def test_a_second_answer_on_a_connection_waits_for_no_acknowledgement(tmp_path):
     client = http.client.HTTPConnection("127.0.0.1", 0)
-    seconds = []
+
+    def seconds():
+        begun = time.perf_counter()
+        client.request("GET", "/Workspace?resource=filesystem&recursive=false")
+        client.getresponse().read()
+        return time.perf_counter() - begun
+
     with served(tmp_path / "store") as server, contextlib.closing(client):
         client.port = At(server).port
-        for _ in range(10):
-            begun = time.perf_counter()
-            client.request("GET", "/Workspace?resource=filesystem&recursive=false")
-            client.getresponse().read()
-            seconds.append(time.perf_counter() - begun)
-    assert min(seconds[1:]) < 0.03  # the client's system acknowledges after 0.04
+        seconds()
+        assert any(seconds() < 0.03 for _ in range(200))  # the client's system acknowledges after 0.04
 
 
 AUTHORIZED = f"Authorization: Bearer {TOKEN}"

@@ -102,9 +102,8 @@ def test_it_is_renewed_while_it_is_held_and_free_at_once_when_it_was_released(ma
         time.sleep(0.4)
         assert holder_of(one.file.read()).renewed_at > before.modified
         held.check()
-    started = time.monotonic()
     with two.hold():
-        assert time.monotonic() - started < 0.2
+        assert two.events == [], "it waited"
     assert holder_of(two.file.read()).is_over
 
 
@@ -125,7 +124,7 @@ def test_another_machine_waits_until_a_lease_has_expired_whatever_its_clock_says
     started = time.monotonic()
     with two.hold(Clock(lambda: time.time() + skew)):
         assert not two.is_continued
-        assert 0.45 < time.monotonic() - started < 2.0
+        assert time.monotonic() - started > 0.45
     assert [str(event.what).startswith("the lease of worker-1 (process 7)") for event in two.events] == [True]
     assert isinstance(two.events[0], SetupProgress)
 
@@ -239,10 +238,9 @@ def test_after_a_crash_or_an_unanswered_start_the_same_machine_goes_on_at_once(m
         with pytest.raises(StorageUnavailable), one.hold():
             pytest.fail("it holds nothing")
         one.file = file
-    started = time.monotonic()
     with one.hold():
         assert one.is_continued == (fault != "refused")
-        assert time.monotonic() - started < 0.2
+        assert one.events == [], "it waited"
 
 
 @pytest.mark.slow

@@ -76,7 +76,7 @@ def test_azure_is_asked_again_when_it_says(failing_store, status):
         pytest.skip("obstore does not read Retry-After; it waits longer from try to try")
     begun = time.monotonic()
     assert [entry.name for entry in storage.list("")] == ["Orders"]
-    assert 2 <= time.monotonic() - begun < 6
+    assert time.monotonic() - begun >= 2
     assert (requests.by_kind(), len(client.reported)) == ({"list": 2}, 1)
 
 
